@@ -163,8 +163,8 @@ def grid_spread(grid: Grid) -> float:
 
 
 @compiled_sums
-def searched(x: Floats, found: Floats) -> tuple[Units, Grid]:
-    """Return the noise that explains the values best, and their grid; fill the chance, mean and variance of jumps.
+def searched(x: Floats, found: Floats) -> None:
+    """Fill the chance, mean and variance of jumps, given the noise that explains the values best.
 
     Shapes: `x` [values] logarithms (or values of a linear scale over their size), `found` [values, 3].
     """
@@ -183,4 +183,3 @@ def searched(x: Floats, found: Floats) -> tuple[Units, Grid]:
     jumps(grid.units, grid.bins, tables, motion, filtered, found)
     found[:, 1] *= grid.width
     found[:, 2] *= grid.width**2
-    return choice, grid

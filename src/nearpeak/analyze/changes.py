@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from nearpeak.analyze._level_search import CARRIED, CARRY, GAP, SCALE, SCALES, searched
+from nearpeak.analyze._level_search import searched
 from nearpeak.analyze._slope import without_slopes
 from nearpeak.core.change import (
     CONFIRMED,
@@ -18,7 +18,6 @@ from nearpeak.core.change import (
     TOO_SHORT,
     ChangePoint,
     Detection,
-    SeriesNoise,
 )
 
 DETECTOR, VERSION = "levels", 1
@@ -62,14 +61,8 @@ def changes(values: Sequence[float] | NDArray[np.float64]) -> Detection:
     skipped = max(0, y.size - WINDOW_VALUES)
     x = np.log(y[skipped:])
     found = np.zeros((x.size, 3))
-    choice, grid = searched(x, found)
-    noise = SeriesNoise(
-        spread_ratio=float(grid.spread * SCALES[choice[SCALE]] * grid.width / 4),
-        carried_ratio=float(CARRIED[choice[CARRY]]),
-        gap_ratio=float(choice[GAP] * grid.width),
-        slope_ratio=float(grid.slope),
-    )
-    return Detection(outcome=SEARCHED, points=_points(x, found, skipped), noise=noise)
+    searched(x, found)
+    return Detection(outcome=SEARCHED, points=_points(x, found, skipped))
 
 
 def _points(x: NDArray[np.float64], found: NDArray[np.float64], skipped: int) -> tuple[ChangePoint, ...]:

@@ -71,11 +71,7 @@ def up(
     check_engine(executor, own, (listen, tls), where)
     opened = opened_store(place)
     with told_to_end() as stop, ended(opened), Engine(executor, place, own, (listen, tls), where) as engine:
-        names = (
-            [one.name for one in engine.executor.capabilities().devices]
-            if executor == "slurm"
-            else [one.name for one in own]
-        )
+        names = [one.name for one in engine.executor.devices()] if executor == "slurm" else [one.name for one in own]
         said: dict[str, Any] = {"executor": executor, "store": opened.name, "devices": names}
         text = f"farm of {opened.name}: {executor}{', ' + engine.address if engine.address else ''}"
         if engine.address:

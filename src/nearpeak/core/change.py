@@ -37,20 +37,6 @@ class ChangePoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SeriesNoise:
-    """What the values do without any change of the level."""
-
-    spread_ratio: float
-    """Standard deviation of what one value adds to the one before it, as part of the value."""
-    carried_ratio: float
-    """Part of a deviation that the next value keeps."""
-    gap_ratio: float
-    """Distance of two states between which the values change to and fro, as part of the value; 0 for one state."""
-    slope_ratio: float
-    """Steady change from one value to the next, as part of the value; 0 where there is none."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Detection:
     """What a search for changes found in one series."""
 
@@ -58,8 +44,6 @@ class Detection:
     """`searched`, or why it was not: `too-short`, `not-finite`, `not-positive`."""
     points: tuple[ChangePoint, ...] = ()
     """Changes in the order of the series."""
-    noise: SeriesNoise | None = None
-    """The noise that was found; none where nothing was searched."""
 
     @property
     def confirmed(self) -> tuple[ChangePoint, ...]:

@@ -42,10 +42,6 @@ class Energy:
     """Time that was asked about."""
     sample_count: int
     """Values of the sensor in the window; readings that only repeat the last value do not count."""
-    left_j: float = math.nan
-    """The integral with each reading held until the next."""
-    right_j: float = math.nan
-    """The integral with each reading held from the one before."""
     event_count: Mapping[str, int] = field(default_factory=dict)
     """How often something was met: `gap`, `duplicate`, `out_of_order`, `failed`, `wrap`, `reset`."""
     unstated: tuple[str, ...] = ()
@@ -184,10 +180,10 @@ def _integrated(
     slew_w_per_s: float | None,
 ) -> Energy:  # fmt: skip
     channel, (begin_s, end_s) = series.channel, window
-    sums: dict[str, list[float]] = {"line": [], "left": [], "right": [], "time": []}
+    sums: dict[str, list[float]] = {"line": [], "time": []}
     for (t0, p0), (t1, p1), low, high in _pieces(points, begin_s, end_s):
         middle = p0 + (p1 - p0) * (low + high) / 2 / (t1 - t0)
-        for name, power_w in (("line", middle), ("left", p0), ("right", p1), ("time", 1.0)):
+        for name, power_w in (("line", middle), ("time", 1.0)):
             sums[name].append(power_w * (high - low))
     covered_s = math.fsum(sums["time"])
     held_s = max(channel.update_s or 0.0, update_s(points))
@@ -206,8 +202,7 @@ def _integrated(
     warnings = _warnings(channel.kind == "mean" and channel.window_s is not None, channel.window_s, end_s - begin_s)
     return _energy(
         series, "integral", energy_j, parts, covered_s, end_s - begin_s, events, warnings,
-        count=sum(begin_s <= t <= end_s for t, _ in distinct), left_j=math.fsum(sums["left"]),
-        right_j=math.fsum(sums["right"]),
+        count=sum(begin_s <= t <= end_s for t, _ in distinct),
     )  # fmt: skip
 
 
@@ -351,8 +346,7 @@ def _mean_w(points: Sequence[Point]) -> float:
 
 def _energy(
     series: Series, method: str, energy_j: float, parts: Mapping[str, float], covered_s: float, window_s: float,
-    events: Mapping[str, int], warnings: tuple[str, ...], *, count: int, left_j: float = math.nan,
-    right_j: float = math.nan,
+    events: Mapping[str, int], warnings: tuple[str, ...], *, count: int,
 ) -> Energy:  # fmt: skip
     channel = series.channel
     wanted = {"resolution": channel.resolution, "gain error": channel.gain_ratio, "update period": channel.update_s}
@@ -363,6 +357,6 @@ def _energy(
     return Energy(
         domain=channel.domain or channel.name, source=series.source, channel=channel.name, method=method,
         energy_j=energy_j, parts_j=dict(parts), covered_s=covered_s, window_s=window_s, sample_count=count,
-        left_j=left_j, right_j=right_j, event_count=dict(events), warnings=warnings,
+        event_count=dict(events), warnings=warnings,
         unstated=tuple(name for name, value in wanted.items() if value is None),
     )  # fmt: skip

@@ -304,8 +304,6 @@ class Latest:
     """Identity of the series within its store."""
     run: int
     """Newest run."""
-    previous_run: int
-    """The one before."""
     value: float
     """Median over launches of the newest run, in the metric's unit."""
     previous_value: float

@@ -1,8 +1,10 @@
 """From a trace to what findings are looked for in: steps, queues, operators beside theory, and what is missing."""
 
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,6 @@ from nearpeak.executed.queues import (
     queues_of,
     unlinked_ratio,
 )  # fmt: skip
-from nearpeak.executed.units import unit_of_kernel
 from nearpeak.trace import NO_ROW, Trace
 from nearpeak.trace.critical import critical_path
 from nearpeak.trace.hierarchy import modules_of, time_by
@@ -310,3 +311,22 @@ def _notes(trace: Trace, device: int, spans: Sequence[tuple[int, int]], found: S
             yield found.note
 
     return tuple(notes())
+
+
+@cache
+def _unit_rules() -> tuple[tuple[re.Pattern[str], str], ...]:
+    with Path(__file__).with_name("units.toml").open("rb") as file:
+        table = tomllib.load(file)
+    return tuple((re.compile("|".join(rule["patterns"]), re.IGNORECASE), rule["unit"]) for rule in table["rule"])
+
+
+@cache
+def unit_of_kernel(name: str) -> str:
+    """Return `tensor`, `tf32` or `vector`; empty where the name does not tell.
+
+    >>> unit_of_kernel("ampere_sgemm_128x64_tn"), unit_of_kernel("sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32")
+    ('vector', 'tf32')
+    >>> unit_of_kernel("nvjet_tst_128x256_64x4_2x1_v_bz_TNT"), unit_of_kernel("my_kernel")
+    ('tensor', '')
+    """
+    return next((unit for pattern, unit in _unit_rules() if pattern.search(name)), "")

@@ -78,7 +78,7 @@ class Dispatcher:
             heartbeat(self._store, self._executor.name, {"out": len(self._out)})
             self._beat_s = time.monotonic()
         queue.reclaim(self._store)
-        here = {one.name for one in self._executor.capabilities().devices}
+        here = {one.name for one in self._executor.devices()}
         for handle in [handle for handle, one in self._out.items() if not one.devices & here]:
             self._executor.cancel(handle)  # its hosts are gone; where one comes back, the batch is handed on again
             del self._out[handle]

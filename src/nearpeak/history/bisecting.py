@@ -35,8 +35,6 @@ class Search:
 
     ends: LaunchJudgement
     """Good against bad, everything else as in each."""
-    spread_ratio: float
-    """Standard deviation of one comparison, out of those rounds."""
     found: Bisection | None
     """What was found; none where good and bad do not differ."""
 
@@ -79,14 +77,14 @@ def searched(
     effects = [_effect(one) for one in rounds]
     spread = max(LEAST_SPREAD_RATIO, statistics.stdev(effects))
     if ends.judgement.verdict != REGRESSION:
-        return Search(ends=ends, spread_ratio=spread, found=None)
+        return Search(ends=ends, found=None)
 
     def measure(left: Mapping[str, str], right: Mapping[str, str]) -> float | None:
         found = workshop.round(left, right)
         return None if found is None else math.exp(_effect(found))
 
     found = bisected(axes, math.exp(statistics.fmean(effects)), spread, measure, most_steps=most_steps)
-    return Search(ends=ends, spread_ratio=spread, found=found)
+    return Search(ends=ends, found=found)
 
 
 def blamed(store: Store, alert: int, search: Search) -> None:

@@ -1,5 +1,6 @@
 """Runs into the store: one transaction each, so that a run that can be seen is complete, and never stands twice."""
 
+import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from sqlalchemy import Connection, func, insert, select
 
 from nearpeak.canon import canonical_json, digest
+from nearpeak.core.estimate import median_ranks
 from nearpeak.core.history import RunRecord, SampleSet, fingerprints_of
 from nearpeak.errors import SpecError
 from nearpeak.store import latest
@@ -19,7 +21,6 @@ from nearpeak.store.dialect import add_rows
 from nearpeak.store.dimensions import device_id, revision_id, series_ids, stack_id
 from nearpeak.store.identity import importer_text
 from nearpeak.store.schema import SUMMARIES, TABLES
-from nearpeak.store.summaries import summaries
 
 PLACE_BITS = 20
 """Bits of an order key, or of the id of a sample blob, that number runs of a commit, or sets of a run."""
@@ -200,3 +201,31 @@ def _check_texts(one: SampleSet) -> None:
     for text in (one.case, one.label, one.note, one.workload, one.testbed.name):
         if "\x00" in text:
             raise SpecError(f"{one.label!r}: a text holds a NUL character, which no database keeps")
+
+
+def summaries(rows: npt.NDArray[Any]) -> dict[str, npt.NDArray[np.float64]]:
+    """Return the summaries of each row of samples.
+
+    Shapes: rows [sets, samples], at least one sample; results [sets].
+
+    Quantiles lie between neighbours by proportion; `low` and `high` are the ends of the median's 95 % interval by
+    ranks. All are order statistics, so that a set has the same summaries, to the bit, whatever stands beside it.
+
+    >>> {name: float(found[0]) for name, found in summaries(np.array([[3.0, 1.0, 2.0]])).items()}["median"]
+    2.0
+    """
+    ordered = np.sort(rows.astype(np.float64), axis=1)
+    count = ordered.shape[1]
+    low, high = median_ranks(count)
+    return {
+        "median": _quantile(ordered, 0.5), "q1": _quantile(ordered, 0.25), "q3": _quantile(ordered, 0.75),
+        "low": ordered[:, low], "high": ordered[:, high], "least": ordered[:, 0],
+    }  # fmt: skip
+
+
+def _quantile(ordered: npt.NDArray[np.float64], share_ratio: float) -> npt.NDArray[np.float64]:
+    place = share_ratio * (ordered.shape[1] - 1)
+    below = math.floor(place)
+    above = min(below + 1, ordered.shape[1] - 1)
+    found: npt.NDArray[np.float64] = ordered[:, below] + (place - below) * (ordered[:, above] - ordered[:, below])
+    return found

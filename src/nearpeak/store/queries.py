@@ -158,7 +158,7 @@ def latest_against_previous(connection: Connection, series: Iterable[int] | None
             if value is not None:
                 found.setdefault((one, last, previous), ([], []))[which].append(value)
     return tuple(
-        Latest(series=one, run=run, previous_run=previous, value=_middle(new), previous_value=_middle(old))
+        Latest(series=one, run=run, value=_middle(new), previous_value=_middle(old))
         for (one, run, previous), (new, old) in sorted(found.items())
         if new and old
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from nearpeak.errors import NearpeakError, SpecError
@@ -118,12 +119,6 @@ def mark_of(visitor: Visitor) -> str:
     return hmac.new(_SECRET, visitor.text.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
 
 
-def check_mark(visitor: Visitor, given: str) -> None:
-    """Refuse a form that was not written for this visitor."""
-    if not hmac.compare_digest(mark_of(visitor).encode(), given.encode("utf-8", "replace")):
-        raise RefusedError(403, "this form is out of date; load the page again")
-
-
 async def body_of(request: Request, most_bytes: int) -> bytes:
     """Return the body of a request.
 
@@ -157,6 +152,17 @@ async def form_of(request: Request) -> dict[str, str]:
         return dict(parse_qsl(data.decode("ascii"), keep_blank_values=True, max_num_fields=50, errors="strict"))
     except ValueError as error:
         raise SpecError(f"form: cannot be read: {error}") from None
+
+
+async def written_form(site: Site, request: Request) -> tuple[Visitor, dict[str, str]]:
+    """Return who sends a form and its fields; refuses those who may not write, and forms of other sites or visitors."""
+    visitor = await run_in_threadpool(visitor_of, site, request)
+    check_writing(visitor)
+    check_origin(request)
+    form = await form_of(request)
+    if not hmac.compare_digest(mark_of(visitor).encode(), form.get("mark", "").encode("utf-8", "replace")):
+        raise RefusedError(403, "this form is out of date; load the page again")
+    return visitor, form
 
 
 class Guarded:

@@ -8,13 +8,12 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from nearpeak.core.history import Series
-from nearpeak.errors import NotFoundError
 from nearpeak.farm.queue import Submitted
 from nearpeak.store.listed import AlertRow
 from nearpeak.web import _guard as guard
 from nearpeak.web._again import put
 from nearpeak.web._asked import Asked
-from nearpeak.web._site import Site, case_key
+from nearpeak.web._site import Site, alert_of, series_of, series_of_case
 
 About = tuple[Sequence[Series], AlertRow | None]
 
@@ -31,11 +30,7 @@ def _endpoint(site: Site, about: Callable[[Site, Asked], About]) -> Callable[[Re
         return put(site, form.get("action", ""), series, alert, (actor, form.get("once", "")))
 
     async def endpoint(request: Request) -> Response:
-        visitor = await run_in_threadpool(guard.visitor_of, site, request)
-        guard.check_writing(visitor)
-        guard.check_origin(request)
-        form = await guard.form_of(request)
-        guard.check_mark(visitor, form.get("mark", ""))
+        visitor, form = await guard.written_form(site, request)
         found = await run_in_threadpool(done, Asked(path=request.path_params), form, visitor.name)
         if "application/json" in request.headers.get("accept", ""):
             return JSONResponse({"jobs": list(found.uids), "new": found.new_count})
@@ -46,25 +41,15 @@ def _endpoint(site: Site, about: Callable[[Site, Asked], About]) -> Callable[[Re
 
 def _of_alert(site: Site, asked: Asked) -> About:
     number = asked.id("alert")
-    found = site.store.browsing.alerts([number])
-    if not found:
-        raise NotFoundError(f"alert {number}: is not in the store")
-    roles = [change for change, _ in site.store.browsing.member_roles(number)]
-    changes = sorted(site.store.browsing.changes(ids=roles), key=lambda one: -abs(one.effect_ratio))
-    return site.store.browsing.series_by_id(list(dict.fromkeys(one.series for one in changes))), found[0]
+    alert = alert_of(site.store, number)
+    members = [change for change, _ in site.store.browsing.member_roles(number)]
+    changes = sorted(site.store.browsing.changes(ids=members), key=lambda one: -abs(one.effect_ratio))
+    return site.store.browsing.series_by_id(list(dict.fromkeys(one.series for one in changes))), alert
 
 
 def _of_series(site: Site, asked: Asked) -> About:
-    number = asked.id("series")
-    found = site.store.browsing.series_by_id([number])
-    if not found:
-        raise NotFoundError(f"series {number}: is not in the store")
-    return found, None
+    return [series_of(site.store, asked.id("series"))], None
 
 
 def _of_case(site: Site, asked: Asked) -> About:
-    key = asked.path["case"]
-    digest = next((one[0] for one in site.store.browsing.cases() if case_key(one[0]) == key), None)
-    if digest is None:
-        raise NotFoundError(f"case {key[:40]}: is not in the store")
-    return site.store.browsing.series((), {"case": digest}, limit=500).rows, None
+    return series_of_case(site.store, asked.path["case"]), None

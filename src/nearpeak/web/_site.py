@@ -4,15 +4,17 @@ import hashlib
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from nearpeak.errors import NearpeakError
+from nearpeak.core.history import Series
+from nearpeak.errors import NearpeakError, NotFoundError
 from nearpeak.store import Store
+from nearpeak.store.listed import AlertRow
 from nearpeak.web._view import Link
 
 REMEMBERED_S, OLDEST_S = 15.0, 60.0
@@ -169,3 +171,27 @@ def case_key(case: str) -> str:
     if re.fullmatch(r"[0-9a-f]{64}", case):
         return case[:24]
     return "x" + hashlib.sha256(case.encode("utf-8", "replace")).hexdigest()[:23]
+
+
+def alert_of(store: Store, number: int) -> AlertRow:
+    """Return an alert; refuses a number that is none."""
+    found = store.browsing.alerts([number])
+    if not found:
+        raise NotFoundError(f"alert {number}: is not in the store")
+    return found[0]
+
+
+def series_of(store: Store, number: int) -> Series:
+    """Return a series; refuses a number that is none."""
+    found = store.browsing.series_by_id([number])
+    if not found:
+        raise NotFoundError(f"series {number}: is not in the store")
+    return found[0]
+
+
+def series_of_case(store: Store, key: str) -> Sequence[Series]:
+    """Return the series of a case by its key in addresses; refuses a key that is none."""
+    digest = next((one[0] for one in store.browsing.cases() if case_key(one[0]) == key), None)
+    if digest is None:
+        raise NotFoundError(f"case {key[:40]}: is not in the store")
+    return store.browsing.series((), {"case": digest}, limit=500).rows

@@ -135,11 +135,7 @@ def _table_answer(view: View, name: str, form: str) -> Response:
 
 def _action_endpoint(site: Site) -> Endpoint:
     async def endpoint(request: Request) -> Response:
-        visitor = await run_in_threadpool(guard.visitor_of, site, request)
-        guard.check_writing(visitor)
-        guard.check_origin(request)
-        form = await guard.form_of(request)
-        guard.check_mark(visitor, form.get("mark", ""))
+        visitor, form = await guard.written_form(site, request)
         alert = Asked(path=request.path_params).id("alert")
         status = await run_in_threadpool(_act, site, alert, form, visitor)
         if "application/json" in request.headers.get("accept", ""):

@@ -55,7 +55,6 @@ def decimated(series, step):
 def test_the_energy_of_the_public_mlperf_log_is_reproduced():
     (found,) = energies_of(read_log(SPL))
     assert found.energy_j == pytest.approx(6522.537, abs=0.001)
-    assert (found.left_j, found.right_j) == pytest.approx((6522.327, 6522.747), abs=0.001)
     assert found.parts_j["sampling"] == pytest.approx(19.751, abs=0.001)
     assert found.covered_s == pytest.approx(637.022)
     assert found.sample_count == 638

@@ -47,7 +47,7 @@ def _dask(farm, mine, tmp_path, monkeypatch):
     join_as(farm.name)
     with hosts.scheduler("127.0.0.1:0", None) as scheduler, hosts.workers(scheduler.address, None, mine):
         made = Dask(scheduler.address)
-        until(lambda: len(made.capabilities().devices) == 2)
+        until(lambda: len(made.devices()) == 2)
         yield made
         made.close()
 
@@ -114,8 +114,7 @@ def until(condition, limit_s=60.0):
 
 
 def test_an_engine_runs_each_batch_once_and_says_so(engine, farm, names):
-    found = engine.capabilities()
-    assert sorted(one.name for one in found.devices) == sorted(names)
+    assert sorted(one.name for one in engine.devices()) == sorted(names)
     batches = queued(farm, *(program(f"print('{number + 1} ms')") for number in range(3)))
     settings = Settings(ttl_s=10.0, wait_s=20.0, poll_s=0.1)
     dispatcher = Dispatcher(farm, engine, settings)
@@ -139,7 +138,7 @@ def test_an_engine_runs_each_batch_once_and_says_so(engine, farm, names):
 def test_the_folder_of_jobs_is_nobody_elses(farm, names, tmp_path, monkeypatch):
     made = next(_submitit(farm, [Device(name=names[0])], tmp_path, monkeypatch))
     assert stat.S_IMODE((tmp_path / "jobs").stat().st_mode) == 0o700
-    assert made.capabilities().devices
+    assert made.devices()
 
 
 def test_without_slurm_the_engine_says_so(farm, tmp_path, monkeypatch):
@@ -193,7 +192,7 @@ class Unreachable:
     def __init__(self, *errors):
         self.errors = list(errors)
 
-    def capabilities(self):
+    def devices(self):
         raise self.errors.pop(0)
 
 

@@ -11,8 +11,8 @@ from tests.unit.store.records import BYTES, ENERGY, TESTBED, contents, random_ru
 from nearpeak.core.history import Device, Metric, Revision, Source, Testbed
 from nearpeak.errors import NotFoundError, SpecError
 from nearpeak.store import open_store
+from nearpeak.store.ingest import summaries
 from nearpeak.store.schema import SUMMARIES
-from nearpeak.store.summaries import summaries
 
 
 def test_a_history_is_in_the_order_of_commits_whatever_the_order_of_import(store):

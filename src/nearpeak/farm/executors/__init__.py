@@ -6,25 +6,9 @@ from typing import Any, Protocol
 
 from nearpeak.farm.values import Device
 
-__all__ = ["Capabilities", "Change", "Executor"]
+__all__ = ["Change", "Executor"]
 Errand = Mapping[str, Any]
 """What an execution is told, as JSON: batch, devices that will do, life of the lease."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Capabilities:
-    """What an engine has and can do."""
-
-    devices: tuple[Device, ...]
-    """Devices and slots that its hosts have now."""
-    can_pin: bool
-    """Whether an execution can be sent to one device."""
-    can_cancel: bool
-    """Whether an execution that has not begun can be taken back."""
-    is_exclusive: bool
-    """Whether the engine itself keeps others off a device; the lease and the lock do in any case."""
-    longest_s: float
-    """Longest time that an execution may take."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +29,8 @@ class Executor(Protocol):
     name: str
     """Stem of its file."""
 
-    def capabilities(self) -> Capabilities:
-        """Return what it has now."""
+    def devices(self) -> tuple[Device, ...]:
+        """Return the devices and slots that its hosts have now."""
 
     def submit(self, errand: Errand) -> str:
         """Begin an execution and return its handle; the same errand again gives the same handle and runs once."""

@@ -1,12 +1,11 @@
 """Executions on the hosts of a Dask cluster: Dask places them, and may run one twice; the store decides what counts."""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from nearpeak.errors import MeasureError
-from nearpeak.farm.executors import Capabilities, Change, Errand
+from nearpeak.farm.executors import Change, Errand
 from nearpeak.farm.executors._dask_hosts import devices_of, distributed, security_of
 from nearpeak.farm.values import Device
 
@@ -51,7 +50,7 @@ class Dask:
         self._found: dict[str, Any] = {}
         self._where: dict[str, list[str]] = {}
 
-    def capabilities(self) -> Capabilities:
+    def devices(self) -> tuple[Device, ...]:
         """Return the devices of the workers that are connected now."""
         self._where, devices = {}, dict[str, Device]()
         workers = self._client.scheduler_info(n_workers=-1)["workers"]
@@ -59,9 +58,7 @@ class Dask:
             for device in devices_of(one["resources"]):
                 self._where.setdefault(device.name, []).append(address)
                 devices[device.name] = device
-        return Capabilities(
-            devices=tuple(devices.values()), can_pin=True, can_cancel=True, is_exclusive=False, longest_s=math.inf
-        )
+        return tuple(devices.values())
 
     def submit(self, errand: Errand) -> str:
         """Give a task to the scheduler: any worker that has one of the devices, one task per device at a time."""

@@ -1,13 +1,12 @@
 """Executions on this host: a thread for each device and slot, no port, nothing to install."""
 
-import math
 import threading
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
 from nearpeak.farm.devices import register
-from nearpeak.farm.executors import Capabilities, Change, Errand
+from nearpeak.farm.executors import Change, Errand
 from nearpeak.farm.supervise import execute, opened
 from nearpeak.farm.values import Device
 
@@ -28,11 +27,9 @@ class Local:
         self._found: dict[str, Future[dict[str, Any]]] = {}
         self._lock = threading.Lock()
 
-    def capabilities(self) -> Capabilities:
+    def devices(self) -> tuple[Device, ...]:
         """Return the devices that it was given."""
-        return Capabilities(
-            devices=self._devices, can_pin=True, can_cancel=True, is_exclusive=False, longest_s=math.inf
-        )
+        return self._devices
 
     def submit(self, errand: Errand) -> str:
         """Begin an execution in a thread."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from nearpeak.errors import MeasureError, MissingExtraError
 from nearpeak.farm.devices import register
-from nearpeak.farm.executors import Capabilities, Change, Errand
+from nearpeak.farm.executors import Change, Errand
 from nearpeak.farm.supervise import opened
 from nearpeak.farm.values import Device
 from nearpeak.store.opening import ENVIRONMENT
@@ -42,7 +42,7 @@ class Slurm:
 
     def __init__(
         self, place: str, devices: Sequence[Device], folder: Path, *, cluster: str = "slurm",
-        parameters: Mapping[str, Any] = {}, limit_s: float = LIMIT_S,
+        parameters: Mapping[str, Any] = {},
     ) -> None:  # fmt: skip
         """Register the nodes' devices.
 
@@ -62,18 +62,15 @@ class Slurm:
             self._made = submitit.AutoExecutor(folder=folder, cluster=cluster)
         except RuntimeError as error:
             raise MeasureError(f"farm: Slurm cannot be used here: {' '.join(str(error).split())[:200]}") from None
-        self._common = {"timeout_min": max(1, int(limit_s / 60)), "name": "nearpeak"}
-        self._parameters, self._cluster, self._limit_s = dict(parameters), cluster, limit_s
+        self._common = {"timeout_min": max(1, int(LIMIT_S / 60)), "name": "nearpeak"}
+        self._parameters, self._cluster = dict(parameters), cluster
         self._devices, self._found = tuple(devices), dict[str, Any]()
         os.environ[ENVIRONMENT] = place
         register(opened(place), self._devices)
 
-    def capabilities(self) -> Capabilities:
+    def devices(self) -> tuple[Device, ...]:
         """Return the devices of the nodes that it was given; Slurm itself keeps others off them."""
-        return Capabilities(
-            devices=self._devices, can_pin=True, can_cancel=True, is_exclusive=self._cluster == "slurm",
-            longest_s=self._limit_s,
-        )  # fmt: skip
+        return self._devices
 
     def submit(self, errand: Errand) -> str:
         """Submit a job to a node whose device will do."""

@@ -13,7 +13,7 @@ from nearpeak.history.standing import bound_of, prediction_of
 from nearpeak.history.triage import ACTIONS, NOTHING, Weight, act, weights_of
 from nearpeak.store.listed import AlertRow
 from nearpeak.web._histories import intervals_of
-from nearpeak.web._site import Site
+from nearpeak.web._site import Site, alert_of, series_of
 from nearpeak.web.api import _schemas as schemas
 from nearpeak.web.api._endpoint import Endpoint, Question
 from nearpeak.web.pages.all_series import CHOICES
@@ -45,19 +45,12 @@ def _series(one: Series) -> dict[str, Any]:
     return found
 
 
-def _one_series(site: Site, number: int) -> Series:
-    found = site.store.browsing.series_by_id([number])
-    if not found:
-        raise NotFoundError(f"series {number}: is not in the store")
-    return found[0]
-
-
 def _series_one(site: Site, question: Question) -> tuple[int, Any]:
-    return 200, _series(_one_series(site, question.asked.id("series")))
+    return 200, _series(series_of(site.store, question.asked.id("series")))
 
 
 def _history(site: Site, question: Question) -> tuple[int, Any]:
-    one = _one_series(site, question.asked.id("series"))
+    one = series_of(site.store, question.asked.id("series"))
     history = site.store.history(one.id)
     points = points_of(history)
     bound, predicted = bound_of(one), prediction_of(one)
@@ -112,11 +105,9 @@ def _alert(weight: Weight, one: AlertRow) -> dict[str, Any]:
 
 def _alert_one(site: Site, question: Question) -> tuple[int, Any]:
     number = question.asked.id("alert")
-    found = site.store.browsing.alerts([number])
-    if not found:
-        raise NotFoundError(f"alert {number}: is not in the store")
+    found = alert_of(site.store, number)
     members = site.store.browsing.member_roles(number)
-    return 200, _alert(weights_of(site.store.browsing.members([number])).get(number, NOTHING), found[0]) | {
+    return 200, _alert(weights_of(site.store.browsing.members([number])).get(number, NOTHING), found) | {
         "events": [asdict(one) for one in site.store.findings.events(number)],
         "series": sorted({one.series for one in site.store.browsing.changes(ids=[one for one, _ in members])}),
     }  # fmt: skip

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from nearpeak.core.alert import CLOSED
 from nearpeak.core.history import Series
-from nearpeak.errors import NotFoundError
 from nearpeak.history.queue import Wanted, place_in
 from nearpeak.history.triage import NOTHING, weights_of
 from nearpeak.store.found import AlertEvent, StoredChange, StoredComparison
@@ -17,7 +16,7 @@ from nearpeak.web._again import again
 from nearpeak.web._asked import Asked
 from nearpeak.web._commands import measure_command, store_option
 from nearpeak.web._histories import small_charts
-from nearpeak.web._site import Site
+from nearpeak.web._site import Site, alert_of
 from nearpeak.web._view import Cell, Table, View, columns
 from nearpeak.web._words import change, clean, date, percent, series_cell, sha_text, shortened, time_cell
 from nearpeak.web.pages import Page
@@ -30,10 +29,7 @@ CHARTS = 24
 def build(site: Site, asked: Asked) -> View:
     """Return the page of an alert."""
     number = asked.id("alert")
-    found = site.store.browsing.alerts([number])
-    if not found:
-        raise NotFoundError(f"alert {number}: is not in the store")
-    alert = found[0]
+    alert = alert_of(site.store, number)
     members = dict(site.store.browsing.member_roles(number))
     changes = sorted(site.store.browsing.changes(ids=list(members)), key=lambda one: -abs(one.effect_ratio))
     series = {one.id: one for one in site.store.browsing.series_by_id([one.series for one in changes])}

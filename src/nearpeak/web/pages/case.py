@@ -12,7 +12,7 @@ from nearpeak.web._again import again
 from nearpeak.web._asked import Asked
 from nearpeak.web._commands import commands_of_case
 from nearpeak.web._histories import small_charts
-from nearpeak.web._site import Site, case_key
+from nearpeak.web._site import Site, case_key, series_of_case
 from nearpeak.web._view import Cell, Link, Table, View, columns
 from nearpeak.web._words import clean, part, quantity, series_cell, workload_link
 from nearpeak.web.pages import Page
@@ -23,10 +23,7 @@ CHARTS = 12
 def build(site: Site, asked: Asked) -> View:
     """Return the page of a case."""
     key = asked.path["case"]
-    digest = next((one[0] for one in site.store.browsing.cases() if case_key(one[0]) == key), None)
-    if digest is None:
-        raise NotFoundError(f"case {key[:40]}: is not in the store")
-    found: Sequence[Series] = site.store.browsing.series((), {"case": digest}, limit=500).rows
+    found = series_of_case(site.store, key)
     if not found:
         raise NotFoundError(f"case {key}: has no series")
     one = found[0]
@@ -38,7 +35,7 @@ def build(site: Site, asked: Asked) -> View:
             "series": one, "again": wish, "tables": tables, "count": len(found),
             "charts": small_charts(site, found[:CHARTS]),
             "commands": tuple(commands_of_case(found)), "workload_link": workload_link(one.workload), "clean": clean,
-            "digest": digest,
+            "digest": one.case,
         },
     )  # fmt: skip
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from nearpeak.core.change import NOT_FINITE, NOT_POSITIVE, SEARCHED, TOO_SHORT
 from nearpeak.core.history import Run, Series
 from nearpeak.core.track import Track, TrackChange, TrackPoint
-from nearpeak.errors import NotFoundError
 from nearpeak.history.standing import standings
 from nearpeak.history.tracks import track_of
 from nearpeak.store import History
@@ -14,7 +13,7 @@ from nearpeak.web._asked import Asked
 from nearpeak.web._chart import Chart, Mark, chart_of
 from nearpeak.web._commands import commands_of
 from nearpeak.web._histories import intervals_of, levels_of
-from nearpeak.web._site import Site
+from nearpeak.web._site import Site, series_of
 from nearpeak.web._view import Cell, Link, Table, View, columns
 from nearpeak.web._words import (
     case_link,
@@ -46,10 +45,7 @@ _UNSEARCHED = {
 def build(site: Site, asked: Asked) -> View:
     """Return the page of a series."""
     number = asked.id("series")
-    found = site.store.browsing.series_by_id([number])
-    if not found:
-        raise NotFoundError(f"series {number}: is not in the store")
-    one = found[0]
+    one = series_of(site.store, number)
     track, history = _track(site, one)
     intervals = intervals_of(history, track.points)
     chart = _chart(one, track, intervals)
