@@ -25,12 +25,9 @@ class FarmWorkshop:
     The repository must lie at the same path on the hosts of the farm.
     """
 
-    def __init__(
-        self, store: Store, repository: Path, run: str, build: str = "", *, limit_s: float = 600.0, owner: str = "",
-        device: str = "",
-    ) -> None:  # fmt: skip
+    def __init__(self, store: Store, repository: Path, run: str, build: str = "", *, limit_s: float = 600.0) -> None:
         """Keep the commands; nothing is submitted until a round is asked for."""
-        self._store, self._owner, self._device = store, owner, device
+        self._store = store
         self._common = {"repository": str(repository.resolve()), "run": run, "build": build, "limit_s": limit_s}
         self._name, self._count = f"bisect:{new_uid()}", 0
 
@@ -43,8 +40,8 @@ class FarmWorkshop:
         payload = {**self._common, "baseline": dict(baseline), "candidate": dict(candidate)}
         job = JobRequest(kind="launches", payload=payload, key=f"{self._name} {self._count}")
         request = BatchRequest(
-            jobs=(job,), pool="device", device=self._device, comparison=self._name, round=self._count,
-            priority=priority_of("bisect"), owner=self._owner, trigger="bisect",
+            jobs=(job,), pool="device", comparison=self._name, round=self._count,
+            priority=priority_of("bisect"), trigger="bisect",
         )  # fmt: skip
         self._count += 1
         refused = queue.submit(self._store, [request]).refused

@@ -32,7 +32,7 @@ FRAMEWORK_PS = 7_500_000
 """What an eager framework and its libraries spend on a call before the driver's launch: 3 to 8 µs and 1 to 3 µs."""
 
 
-def machine_of(target: Target, *, host_to_device: str = "host", power: Power | None = None) -> Machine:
+def machine_of(target: Target, *, power: Power | None = None) -> Machine:
     """Return the machine of a target, real or edited.
 
     It adds no floor to kernels: what starting costs is a phase of every lowered kernel, as it was measured.
@@ -58,8 +58,8 @@ def machine_of(target: Target, *, host_to_device: str = "host", power: Power | N
     }
     if any(name != HOST for name in target.links):
         pools |= dict.fromkeys(("link_in", "link_out"), peer_rate(target, pair=True))
-    if host_to_device in target.links:
-        pools |= dict.fromkeys(("host_in", "host_out"), target.links[host_to_device].bandwidth_bytes_per_s)
+    if HOST in target.links:
+        pools |= dict.fromkeys(("host_in", "host_out"), target.links[HOST].bandwidth_bytes_per_s)
     return Machine(
         name=target.name, gpc_sm_count=_gpcs(target), limits=limits_of(target), pool_bytes_per_s=pools, power=power,
         queue_count=QUEUE_COUNT, costs=Costs(state_bytes_per_s=pools["dram"], **HOST_COSTS),

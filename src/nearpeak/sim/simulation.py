@@ -9,7 +9,6 @@ from nearpeak.core.simulation import Run
 from nearpeak.core.target import Target
 from nearpeak.core.workload import Workload
 from nearpeak.errors import NotModelledError
-from nearpeak.predict._form import USUAL, Setting
 from nearpeak.sim.device import machine_of
 from nearpeak.sim.energy import power_of, run_j
 from nearpeak.sim.engine import simulate
@@ -37,9 +36,7 @@ class StepRun:
     """Calls without a time, by reason."""
 
 
-def simulate_case(
-    case: Case, target: Target, setting: Setting = USUAL, *, records: bool = False, governed: bool = False
-) -> Run:
+def simulate_case(case: Case, target: Target, *, records: bool = False, governed: bool = False) -> Run:
     """Return the run of one case, alone on the device, with its energy where the device's power is documented.
 
     Args:
@@ -51,7 +48,7 @@ def simulate_case(
     >>> run.cta_count
     132
     """
-    kernels = [replace(one, name=f"{place} {one.name}") for place, one in enumerate(kernels_of(case, target, setting))]
+    kernels = [replace(one, name=f"{place} {one.name}") for place, one in enumerate(kernels_of(case, target))]
     power = power_of(target, dict(case.dtypes).get("dtype", "bf16"), governs=governed)
     run = simulate(machine_of(target, power=power), kernels, records=records)
     return run if power is None or governed else replace(run, energy_j=run_j(kernels, run, power))

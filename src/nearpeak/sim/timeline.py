@@ -40,9 +40,7 @@ class Timeline:
     """Calls without a time, by reason."""
 
 
-def simulate_timeline(
-    workload: Workload, target: Target, launch: str = "chain", *, records: bool = True, governed: bool = False
-) -> Timeline:
+def simulate_timeline(workload: Workload, target: Target, launch: str = "chain", *, governed: bool = False) -> Timeline:
     """Return a step run kernel by kernel in one stream.
 
     Raises:
@@ -57,7 +55,7 @@ def simulate_timeline(
         raise SpecError(f"{workload.name}: no call of it is modelled on {target.name}; 'nearpeak simulate' says why")
     main = max((call for call in workload.calls if call.case is not None), key=lambda call: call.call_count).case
     power = power_of(target, dict(main.dtypes).get("dtype", "bf16") if main else "bf16", governs=governed)
-    run = simulate(replace(machine, power=power), work, records=records)
+    run = simulate(replace(machine, power=power), work, records=True)
     if power is not None and not governed:
         run = replace(run, energy_j=run_j(work, run, power))
     costs = machine.costs

@@ -117,14 +117,13 @@ class Findings:
         )
 
     def open_alert(
-        self, title: str, members: Mapping[int, str], *, rev_lo: str = "", rev_hi: str = "", actor: str = "nearpeak",
-        note: str = "", priority: int = 3, stack_from: str = "", stack_to: str = "",
+        self, title: str, members: Mapping[int, str], *, rev_lo: str = "", rev_hi: str = "", note: str = "",
     ) -> int:  # fmt: skip
         """Open an alert over change points, each with its role, and return its identity."""
         now_ns = time.time_ns()
         row = {
-            "uid": new_uid(), "title": title, "rev_lo": rev_lo, "rev_hi": rev_hi, "stack_from": stack_from,
-            "stack_to": stack_to, "status": "new", "assignee": "", "priority": priority, "tracker_url": "",
+            "uid": new_uid(), "title": title, "rev_lo": rev_lo, "rev_hi": rev_hi, "stack_from": "",
+            "stack_to": "", "status": "new", "assignee": "", "priority": 3, "tracker_url": "",
             "created_ns": now_ns,
         }  # fmt: skip
         with writing(self._engine, self._name) as connection:
@@ -134,7 +133,9 @@ class Findings:
             if rows:
                 connection.execute(insert(_T["alert_member"]), rows)
             _add_event(
-                connection, alert, AlertEvent(at_ns=now_ns, actor=actor, from_status="", to_status="new", note=note)
+                connection,
+                alert,
+                AlertEvent(at_ns=now_ns, actor="nearpeak", from_status="", to_status="new", note=note),
             )
         return alert
 

@@ -116,14 +116,12 @@ class Store:
         return replace_run(connection, ready, found, self._series) if again else found
 
     def series(
-        self, *, id: int | None = None, fingerprint: str | None = None, case: str | None = None,
-        workload: str | None = None, metric: str | None = None, device: str | None = None, testbed: str | None = None,
-        branch: str | None = None, owner: str | None = None,
+        self, *, id: int | None = None, case: str | None = None, metric: str | None = None, device: str | None = None,
+        testbed: str | None = None, branch: str | None = None,
     ) -> tuple[Series, ...]:  # fmt: skip
         """Return the series that are as asked in everything that is asked, by id."""
         given = {
-            "id": id, "fingerprint": fingerprint, "case": case, "workload": workload, "metric": metric,
-            "device": device, "testbed": testbed, "branch": branch, "owner": owner,
+            "id": id, "case": case, "metric": metric, "device": device, "testbed": testbed, "branch": branch,
         }  # fmt: skip
         with reading(self.engine, self.name) as connection:
             return queries.series_of(connection, {name: value for name, value in given.items() if value is not None})

@@ -18,17 +18,10 @@ from nearpeak.web._site import Site
 from nearpeak.web._words import where
 
 
-def small_charts(
-    site: Site, series: Iterable[Series], changes: Mapping[int, Sequence[StoredChange]] | None = None
-) -> tuple[Chart, ...]:
-    """Return a small chart of each series, with the changes that are stored.
-
-    Args:
-        changes: those, where they are at hand.
-    """
+def small_charts(site: Site, series: Iterable[Series]) -> tuple[Chart, ...]:
+    """Return a small chart of each series, with the changes that are stored."""
     found = tuple(series)
-    if changes is None:
-        changes = changes_by_series(site, [one.id for one in found])
+    changes = changes_by_series(site, [one.id for one in found])
     histories = site.store.browsing.histories(found) if found else ()
     return tuple(_small(one, changes.get(one.series.id, ())) for one in histories)
 

@@ -70,11 +70,11 @@ def series_link(series: int) -> Link:
     return Link(page="series", path={"series": str(series)})
 
 
-def run_cell(run: int | None, text: str = "") -> Cell:
+def run_cell(run: int | None) -> Cell:
     """Return a link to a run."""
     if run is None:
         return Cell(value=None, text="–")
-    return Cell(value=run, text=text or f"run {run}", kind="whole", link=Link(page="run", path={"run": str(run)}))
+    return Cell(value=run, text=f"run {run}", kind="whole", link=Link(page="run", path={"run": str(run)}))
 
 
 def case_link(case: str) -> Link:
