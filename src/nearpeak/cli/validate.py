@@ -257,7 +257,7 @@ def _suite_validated(
 
 
 def _refuse_large(case: "Case") -> None:
-    from nearpeak.measure.contract import beyond_rounds
+    from nearpeak.measure.limits import beyond_rounds
 
     reason = beyond_rounds(case)
     if reason:

@@ -100,8 +100,8 @@ def of_runner(name: str, case: Case) -> "Implementation":
     from nearpeak.core.measurement import Timing
     from nearpeak.measure.contract import named_implementation
     from nearpeak.measure.inputs import drawn
+    from nearpeak.measure.outcomes import unable
     from nearpeak.measure.runners import backend_of
-    from nearpeak.measure.taking import unable
     from nearpeak.measure.validation import pytorch
 
     if name == "torch_cpu":

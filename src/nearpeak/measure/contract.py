@@ -9,18 +9,9 @@ from typing import Any
 
 from nearpeak.core.case import Case
 from nearpeak.core.measurement import Backend, Fallback, Outcome
-from nearpeak.measure.inputs import input_elements, size_bytes
+from nearpeak.measure.limits import beyond_rounds
+from nearpeak.measure.outcomes import outcome_of
 from nearpeak.measure.user_functions import EndedError, said_by
-from nearpeak.ops import work_of
-
-LARGEST_BYTES, LARGEST_ELEMENTS = 64 * 2**20, 2**20
-"""Tensors of a case, and elements of its inputs, beyond which its results are not checked where it is timed.
-
-The check takes 7 to 16 s for 2**20 elements of a chain (one core, 2026-11-27; 37 to 70 s for four times as many), and
-a case is given up after 60 s.
-"""
-LARGEST_FLOP = 10**9
-"""Arithmetic beyond which they are not: the check takes many rounds in float64."""
 
 
 @functools.cache
@@ -30,14 +21,6 @@ def contract() -> Callable[..., Any] | None:
         return None
     found: Callable[..., Any] | None = getattr(importlib.import_module("nearpeak.measure.validation"), "validate", None)
     return found
-
-
-def beyond_rounds(case: Case) -> str:
-    """Return why a case is not checked where many are; empty where it is."""
-    beyond = size_bytes(case) > LARGEST_BYTES or input_elements(case) > LARGEST_ELEMENTS
-    if beyond or sum(work_of(case).flop.values()) > LARGEST_FLOP:
-        return "too large for rounds in float64; check a smaller case of its kind"
-    return ""
 
 
 def unchecked(case: Case, backend: Backend) -> str:
@@ -94,8 +77,6 @@ def _asked_while_it_lasts(tested: Any, ended: list[EndedError]) -> Any:
     Args:
         ended: where it is kept that it has ended.
     """
-    from nearpeak.measure.taking import _outcome_of
-
     gone: list[str] = []
 
     def guarded(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -110,7 +91,7 @@ def _asked_while_it_lasts(tested: Any, ended: list[EndedError]) -> Any:
                     ended.append(error)
                     raise
                 except Exception as error:
-                    if not isinstance(error, MemoryError) and _outcome_of(error) is not Outcome.OOM:
+                    if not isinstance(error, MemoryError) and outcome_of(error) is not Outcome.OOM:
                         raise
                     gone.append(said_by(error))
             raise MemoryError(*filter(None, gone))

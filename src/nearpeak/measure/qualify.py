@@ -10,7 +10,7 @@ from nearpeak.core.case import Case
 from nearpeak.core.measurement import Timing
 from nearpeak.errors import MeasureError, SpecError
 from nearpeak.isolation import call_isolated
-from nearpeak.measure.contract import beyond_rounds
+from nearpeak.measure.limits import beyond_rounds
 from nearpeak.measure.results import append_whole, held_file
 from nearpeak.ops import OPS, label_of
 

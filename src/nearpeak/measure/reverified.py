@@ -50,8 +50,9 @@ def timed_result(case: Case, inputs: Arrays, outputs: Arrays, upstream: Arrays |
     from nearpeak.measure.validation._baseline import as_good, baseline_of
     from nearpeak.measure.validation._compare import comparable, compared
     from nearpeak.measure.validation._gradients import gradients_expected
-    from nearpeak.measure.validation._oracle import asked, contract_of
+    from nearpeak.measure.validation._oracle import asked
     from nearpeak.measure.validation._picks import canonical, settled
+    from nearpeak.measure.validation.expected import contract_of
 
     operator, forward = OPS[case.op], forward_case(case)
     if operator.draws or (case.phase != "forward" and upstream is None) or _written_twice(forward, inputs):

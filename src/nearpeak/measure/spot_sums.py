@@ -15,7 +15,7 @@ from nearpeak.measure.spot_axes import MORE, Arrays, Free, added_axes, is_large,
 from nearpeak.ops import OPS
 
 if TYPE_CHECKING:
-    from nearpeak.measure.validation._oracle import Expected
+    from nearpeak.measure.validation.expected import Expected
 
 MOST_TIMES = 512
 """Times as much as a sample should take that all parts may: a sample is evaluated some fifteen times, a part once."""

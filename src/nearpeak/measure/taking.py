@@ -18,13 +18,13 @@ from nearpeak.core.measurement import (
     Timer,
     Timing,
 )  # fmt: skip
-from nearpeak.errors import MeasureError, MissingExtraError, NearpeakError, NotModelledError, SpecError
+from nearpeak.errors import MissingExtraError, NotModelledError, SpecError
 from nearpeak.measure.contract import checked, unchecked
 from nearpeak.measure.inputs import drawn
+from nearpeak.measure.outcomes import first_line, outcome_of, unable, wrong
 from nearpeak.measure.spot_check import judged_again
 from nearpeak.measure.timers import clock_probe_s, cpu_clock_policy, cpu_throttle_count, throttled
 from nearpeak.measure.timing import Sampled, no_time, sample
-from nearpeak.measure.user_functions import EndedError, said_by
 from nearpeak.measure.varied import Varied
 
 LATE_RATIO, LATE_S = 0.05, 5e-5
@@ -33,7 +33,6 @@ HIDDEN_RATIO, HIDDEN_S = 1.25, 5e-6
 """How much longer than its shortest sample a device may be busy in the call whose activity is recorded."""
 SLOW_SAMPLES_RATIO = 0.3
 """Share of samples with a low clock from which on they count as throttled; all of them are kept."""
-_NO_MEMORY = ("can't allocate memory", "Cannot allocate memory", "not enough memory", "out of memory")
 Lock = Callable[[Backend], AbstractContextManager[object]]
 Inputs = tuple[Mapping[str, Any], ...]
 Use = Callable[[Case, Prepared, Timer, Any, Inputs], Measurement]
@@ -67,7 +66,7 @@ class TimedRunner:
         try:
             reason = unable(self.backend, case) or self.backend.refusal(case)
         except SpecError as error:  # extents that contradict each other, which only the operator knows
-            reason = _line(error)
+            reason = first_line(error)
         if reason:
             return self._without_samples(case, Outcome.UNSUPPORTED, reason)
         try:
@@ -75,11 +74,11 @@ class TimedRunner:
         except MissingExtraError:
             raise
         except NotModelledError as error:
-            return self._without_samples(case, Outcome.UNSUPPORTED, _line(error))
+            return self._without_samples(case, Outcome.UNSUPPORTED, first_line(error))
         except MemoryError as error:
-            return self._without_samples(case, Outcome.OOM, _line(error))
+            return self._without_samples(case, Outcome.OOM, first_line(error))
         except Exception as error:
-            return self._without_samples(case, _outcome_of(error), _line(error))
+            return self._without_samples(case, outcome_of(error), first_line(error))
 
     def _used(self, case: Case, use: Use, lock: Lock) -> Measurement:
         begun_ns = time.monotonic_ns()
@@ -162,33 +161,6 @@ class TimedRunner:
         )  # fmt: skip
 
 
-def wrong(record: Any) -> bool:
-    """Say whether results are wrong.
-
-    A case that could not tell says nothing of them; what ran elsewhere than it was meant to stands in the ledger.
-    """
-    return record is not None and any(result.failed and result.status not in _NOT_WRONG for result in record.results)
-
-
-_NOT_WRONG = ("FALLBACK", "DEGENERATE_CASE", "INVALID_REFERENCE")
-
-
-def unable(backend: Backend, case: Case) -> str:
-    """Return why the declared abilities of `backend` exclude `case`; empty when they do not."""
-    able = backend.abilities
-    if case.phase not in able.phases:
-        return f"{backend.name} has no {case.phase} phase; it has {', '.join(able.phases)}"
-    if able.ops is not None and case.op not in able.ops:
-        return f"{backend.name} does not run {case.op}"
-    if able.dtypes is not None:
-        lacking = sorted({dtype for _, dtype in case.dtypes} - able.dtypes)
-        if lacking:
-            return f"{backend.name} has no {', '.join(lacking)}"
-    if case.memory and not able.places:
-        return f"{backend.name} takes dense inputs only; the case has {case.lies()}"
-    return ""
-
-
 def _judged(
     sampled: Sampled, timer: Timer, before_s: float, after_s: float, throttle_count: int
 ) -> tuple[Outcome, str]:
@@ -225,23 +197,3 @@ def _hidden(seen: Activity, least_s: float) -> str:
     if seen.busy_s <= HIDDEN_RATIO * least_s + HIDDEN_S:
         return ""
     return f"the device was busy for {seen.busy_s:.4g} s during one call, the timer saw {least_s:.4g} s"
-
-
-def _outcome_of(error: Exception) -> Outcome:
-    from nearpeak.measure.validation._run import refuses
-
-    if isinstance(error, EndedError):
-        return error.outcome
-    if isinstance(error, MeasureError):
-        return Outcome.INFRA
-    if refuses(error):
-        return Outcome.UNSUPPORTED
-    return Outcome.OOM if any(sign in said_by(error) for sign in _NO_MEMORY) else Outcome.FAILED
-
-
-def _line(error: BaseException) -> str:
-    lines = [line.strip() for line in said_by(error).splitlines() if line.strip()]
-    text = lines[0][:300] if lines else ""
-    if isinstance(error, (NearpeakError, EndedError)):
-        return text
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -11,8 +11,8 @@ from nearpeak.core.measurement import Activity, Environment, Reading, RunnerAbil
 from nearpeak.errors import MeasureError
 from nearpeak.measure.environment import cpu_environment, versions
 from nearpeak.measure.inputs import size_bytes
-from nearpeak.measure.runners._torch import torch_or_refusal
 from nearpeak.measure.timers import clock_probe_s
+from nearpeak.measure.torch_tensors import torch_or_refusal
 
 EVENT_RESOLUTION_S = 0.5e-6
 """Resolution of the time between two events: about half a microsecond (CUDA Runtime API, cudaEventElapsedTime)."""

@@ -8,9 +8,10 @@ from nearpeak.core.measurement import Environment, Prepared, RunnerAbilities, Ti
 from nearpeak.errors import SpecError
 from nearpeak.measure.environment import cpu_environment
 from nearpeak.measure.inputs import forward_arguments, too_large
-from nearpeak.measure.runners._torch import Call, prepared, torch_or_refusal, users
+from nearpeak.measure.runners._torch import Call, prepared, users
 from nearpeak.measure.runners.numpy import named_arrays
 from nearpeak.measure.timers import HostTimer
+from nearpeak.measure.torch_tensors import torch_or_refusal
 from nearpeak.measure.user_functions import function_of, name_of, naming, own_refusal
 from nearpeak.targets import CPU
 

@@ -11,8 +11,8 @@ from nearpeak.errors import NotModelledError
 from nearpeak.measure._onnx_session import assignments, exported, runtime_or_refusal, session_of
 from nearpeak.measure.environment import cpu_environment
 from nearpeak.measure.inputs import forward_arguments, too_large
-from nearpeak.measure.runners._torch import tensors_of, torch_or_refusal
 from nearpeak.measure.timers import HostTimer
+from nearpeak.measure.torch_tensors import tensors_of, torch_or_refusal
 from nearpeak.ops import OPS
 from nearpeak.targets import CPU
 

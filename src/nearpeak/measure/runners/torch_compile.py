@@ -10,8 +10,9 @@ from nearpeak.core.measurement import Environment, Fallback, Prepared, RunnerAbi
 from nearpeak.measure._compiled import breaks, library_kernels, taken
 from nearpeak.measure.environment import cpu_environment
 from nearpeak.measure.inputs import drawn, forward_arguments, too_large
-from nearpeak.measure.runners._torch import Call, prepared, tensors_of, torch_or_refusal
+from nearpeak.measure.runners._torch import Call, prepared
 from nearpeak.measure.timers import HostTimer
+from nearpeak.measure.torch_tensors import tensors_of, torch_or_refusal
 from nearpeak.ops import OPS
 from nearpeak.targets import CPU
 

@@ -13,8 +13,9 @@ from nearpeak.measure.environment import cpu_environment
 from nearpeak.measure.inputs import too_large
 from nearpeak.measure.runners import _cuda
 from nearpeak.measure.runners._from_host import from_host
-from nearpeak.measure.runners._torch import Call, prepared, torch_or_refusal, users
+from nearpeak.measure.runners._torch import Call, prepared, users
 from nearpeak.measure.timers import HostTimer
+from nearpeak.measure.torch_tensors import torch_or_refusal
 from nearpeak.measure.user_functions import function_of, naming, own_refusal
 from nearpeak.targets import CPU
 
