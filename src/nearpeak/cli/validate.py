@@ -58,7 +58,7 @@ def validate(
         False, "--skeleton", help="Instead of a check: print a function to start from, with what the case gives it."
     ),
     probes: str = typer.Option(
-        "", "--probes", help="Instead of cases: what a public package is known to get wrong, asked by name: beaverpy."
+        "", "--probes", help="Instead of cases: what a package with a plug-in gets wrong, asked by name."
     ),
     json: bool = shared.JSON,
 ) -> None:

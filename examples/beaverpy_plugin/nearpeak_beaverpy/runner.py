@@ -11,8 +11,8 @@ from nearpeak.measure.environment import cpu_environment
 from nearpeak.measure.inputs import forward_arguments, too_large
 from nearpeak.measure.runners.numpy import named_arrays
 from nearpeak.measure.timers import HostTimer
-from nearpeak.measure.validation.adapters.beaverpy import RULES, implementation
 from nearpeak.targets import CPU
+from nearpeak_beaverpy.operators import RULES, implementation
 
 
 class BeaverPy:
@@ -53,6 +53,3 @@ class BeaverPy:
     def environment(self) -> Environment:
         """Return this machine, NumPy and the package."""
         return cpu_environment("numpy", "beaverpy")
-
-
-RUNNER = BeaverPy
