@@ -341,11 +341,17 @@ class Backend(Protocol):
 
 
 class Timer(Protocol):
-    """A clock that can time calls."""
+    """A clock that can time calls; `nearpeak.measure.timers.HostDefaults` has all but how to read and to flush."""
 
     name: str
     mode: str
     resolution_s: float
+    flush_policy: str
+    """How caches are emptied before cold calls: `read_sweep`, `program`."""
+    late_floor_s: float
+    """How long it takes to wait for all streams of a device that does nothing."""
+    records_activity: bool
+    """Whether the device can be asked for its own records of a call."""
 
     def read(self, run: Callable[[], object], call_count: int) -> "Reading":
         """Return the times of `call_count` calls in a row."""
@@ -353,6 +359,26 @@ class Timer(Protocol):
 
     def flush(self) -> None:
         """Empty the caches, outside what is timed."""
+        ...
+
+    def set_count(self, case: Case) -> int:
+        """Return how many independent sets of inputs take turns."""
+        ...
+
+    def most_calls(self) -> int:
+        """Return how many calls can be queued up; of more, the launches on the host would be timed."""
+        ...
+
+    def clock_probe_s(self) -> float:
+        """Return the time of one fixed piece of work: it is long when the clock is low."""
+        ...
+
+    def clock_policy(self) -> str:
+        """Return `free`, `locked@…`, or `unknown` where nothing says it."""
+        ...
+
+    def activity(self, run: Callable[[], object]) -> "Activity | None":
+        """Return what the device itself records of one call; none where it may not."""
         ...
 
 

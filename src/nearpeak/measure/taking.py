@@ -23,7 +23,7 @@ from nearpeak.measure.contract import checked, unchecked
 from nearpeak.measure.inputs import drawn
 from nearpeak.measure.outcomes import first_line, outcome_of, unable, wrong
 from nearpeak.measure.spot_check import judged_again
-from nearpeak.measure.timers import clock_probe_s, cpu_clock_policy, cpu_throttle_count, throttled
+from nearpeak.measure.timers import cpu_throttle_count, throttled
 from nearpeak.measure.timing import Sampled, no_time, sample
 from nearpeak.measure.varied import Varied
 
@@ -83,7 +83,7 @@ class TimedRunner:
     def _used(self, case: Case, use: Use, lock: Lock) -> Measurement:
         begun_ns = time.monotonic_ns()
         timer = self.backend.timer()
-        inputs = drawn(case, getattr(timer, "set_count", lambda _: 1)(case))
+        inputs = drawn(case, timer.set_count(case))
         prepared = self.backend.prepare(case, inputs)
         ready_ns = time.monotonic_ns()
         try:
@@ -105,12 +105,11 @@ class TimedRunner:
         return dataclasses.replace(self._without_samples(case, outcome, why), validation=record)
 
     def _timed(self, case: Case, prepared: Prepared, timer: Timer, record: Any, inputs: Inputs) -> Measurement:
-        probe_s: Callable[[], float] = getattr(timer, "clock_probe_s", clock_probe_s)
-        throttle_count, before_s = cpu_throttle_count(), probe_s()
+        throttle_count, before_s = cpu_throttle_count(), timer.clock_probe_s()
         why = unchecked(case, self.backend) if self._timing.validate and record is None else ""
         varied = Varied(case, prepared, inputs)
         sampled = sample(prepared, timer, self._timing, keep=record is not None, last=bool(why), varied=varied)
-        after_s, said = probe_s(), ""
+        after_s, said = timer.clock_probe_s(), ""
         if sampled.seen is not None:
             taken, given = sampled.seen, inputs[sampled.seen[0]]
             record, said = judged_again(record, case, prepared, taken, given, runner=self.name, why=why)
@@ -120,11 +119,11 @@ class TimedRunner:
         if why := no_time(sampled.samples_s, sampled.call_count, timer):
             return dataclasses.replace(bare, outcome=Outcome.SUSPECT_FAST, note=why, spans_ns=sampled.spans_ns)
         outcome, note = _judged(sampled, timer, before_s, after_s, cpu_throttle_count() - throttle_count)
-        records = getattr(timer, "activity", None) if self._timing.recorded else None
-        if records is not None and self._process != "caller":
+        asks = self._timing.recorded and timer.records_activity
+        if asks and self._process != "caller":
             sys.stderr.write(f"{RECORDING}\n")  # what a process said last tells why it crashed
             sys.stderr.flush()
-        seen: Activity | None = records(prepared.runs[0]) if records is not None else None
+        seen = timer.activity(prepared.runs[0]) if asks else None
         if seen is not None:
             algorithm = bare.algorithm or ", ".join(seen.kernels)
             bare = dataclasses.replace(bare, activity_s=seen.busy_s, algorithm=algorithm)
@@ -147,11 +146,10 @@ class TimedRunner:
 
     def _method(self, timer: Timer) -> Method:
         timing = self._timing
-        flush = getattr(timer, "flush_policy", "read_sweep") if timing.cache == "cold" else "none"
-        policy = getattr(timer, "clock_policy", cpu_clock_policy)()
+        flush = timer.flush_policy if timing.cache == "cold" else "none"
         return Method(
             timer=timer.name, mode=timer.mode, cache=timing.cache, flush=flush, process=self._process,
-            thread_count=timing.thread_count, clock_policy=policy,
+            thread_count=timing.thread_count, clock_policy=timer.clock_policy(),
         )  # fmt: skip
 
     def _without_samples(self, case: Case, outcome: Outcome, note: str) -> Measurement:
@@ -186,8 +184,7 @@ def _contradiction(sampled: Sampled, timer: Timer) -> str:
         for device_s, host_s in zip(sampled.samples_s, sampled.host_samples_s, strict=True)
     ):
         return "the device's time is longer than the host's; a timer is wrong"
-    floor_s: float = getattr(timer, "late_floor_s", 0.0)  # of nothing: how long it takes to wait for all streams
-    if sampled.late_s > LATE_RATIO * least_s * sampled.call_count + LATE_S + 2 * floor_s:
+    if sampled.late_s > LATE_RATIO * least_s * sampled.call_count + LATE_S + 2 * timer.late_floor_s:
         return f"the device went on for {sampled.late_s:.4g} s after the end of a sample: work on another stream"
     return ""
 

@@ -22,6 +22,7 @@ from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.measure.environment import cpu_environment
 from nearpeak.measure.inputs import forward_arguments, too_large
 from nearpeak.measure.scratch import scratch_folder
+from nearpeak.measure.timers import HostDefaults
 from nearpeak.measure.user_functions import EndedError
 from nearpeak.ops import OPS
 from nearpeak.targets import CPU
@@ -175,7 +176,7 @@ class _Run:
         return self.program.ask({"do": "run", "call_count": 1})
 
 
-class _ProgramTimer:
+class _ProgramTimer(HostDefaults):
     """The clock of the program: what it says that some calls took, and beside it how long it took to answer."""
 
     name = "program"
