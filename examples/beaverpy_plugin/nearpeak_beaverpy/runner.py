@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nearpeak.core.case import Case
-from nearpeak.core.measurement import Environment, Prepared, RunnerAbilities, Timer, Timing
+from nearpeak.core.measurement import Backend, Environment, Prepared, RunnerAbilities, Timer, Timing
 from nearpeak.errors import NotModelledError
 from nearpeak.measure.environment import cpu_environment
 from nearpeak.measure.inputs import forward_arguments, too_large
@@ -15,7 +15,7 @@ from nearpeak.targets import CPU
 from nearpeak_beaverpy.operators import RULES, implementation
 
 
-class BeaverPy:
+class BeaverPy(Backend):
     """The package's operator for a case, where it has one."""
 
     name = "beaverpy"

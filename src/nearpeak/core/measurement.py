@@ -317,11 +317,13 @@ class Runner(Protocol):
 
 
 class Backend(Protocol):
-    """Something that can run a case and leaves the timing to nearpeak; most runners are one."""
+    """Something that can run a case and leaves the timing to nearpeak; most runners are one, and inherit it."""
 
     name: str
     target: str
     abilities: RunnerAbilities
+    is_reference: bool = False
+    """Whether others are compared with what it computes, so that nothing checks it."""
 
     def refusal(self, case: Case) -> str:
         """Return why `case` cannot run here; empty when it can."""
@@ -330,6 +332,27 @@ class Backend(Protocol):
     def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
         """Return `case` ready to run on each of the sets of `inputs`, NumPy arrays by name."""
         ...
+
+    def implementation(self, case: Case) -> Callable[..., Mapping[str, Any]] | None:
+        """Return how `case` is computed: (inputs by name, **arguments) → outputs by name; none where nothing is given.
+
+        Unless a backend says so itself, on tensors, it is what it prepares, on arrays, so that what is checked is what
+        is timed; of gradients it is none then.
+        """
+        if case.phase != "forward":
+            return None
+
+        def call(arrays: Mapping[str, Any], **_: Any) -> Mapping[str, Any]:
+            prepared = self.prepare(case, (arrays,))
+            try:
+                return prepared.outputs(prepared.runs[0]())
+            finally:
+                if prepared.close is not None:
+                    prepared.close()
+
+        call.arrays = "numpy"  # type: ignore[attr-defined]  # how the contract is told what a function takes
+        call.__qualname__ = self.name
+        return call
 
     def timer(self) -> "Timer":
         """Return the clock of the device."""

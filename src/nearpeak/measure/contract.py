@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import importlib
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from nearpeak.core.case import Case
@@ -25,10 +25,11 @@ def contract() -> Callable[..., Any] | None:
 
 def unchecked(case: Case, backend: Backend) -> str:
     """Return why the contract says nothing of what `backend` computes; empty where it does, or is what it computes."""
-    own = getattr(backend, "implementation", None)
-    if own is None and case.phase != "forward":
+    if backend.is_reference:
+        return ""
+    if backend.implementation(case) is None:
         return f"{backend.name} gives no gradients that could be compared"
-    return "" if own is not None and own(case) is None else beyond_rounds(case)
+    return beyond_rounds(case)
 
 
 def checked(case: Case, backend: Backend, name: str, ledger: tuple[Fallback, ...] = ()) -> Any:
@@ -59,7 +60,7 @@ def named_implementation(case: Case, backend: Backend, name: str, ledger: tuple[
     """Return how `backend` computes `case`, with the ledger of what it converts; none where it gives no outputs."""
     from nearpeak.measure.validation._run import as_implementation
 
-    found = implementation_of(backend, case)
+    found = backend.implementation(case)
     if found is None:
         return None
     tested = dataclasses.replace(as_implementation(found), name=name, is_runner=True)
@@ -100,29 +101,3 @@ def _asked_while_it_lasts(tested: Any, ended: list[EndedError]) -> Any:
 
     backward = None if tested.backward is None else guarded(tested.backward)
     return dataclasses.replace(tested, call=guarded(tested.call), backward=backward)
-
-
-def implementation_of(backend: Backend, case: Case) -> Callable[..., Mapping[str, Any]] | None:
-    """Return how `backend` computes `case`: (inputs by name, **arguments) → outputs by name.
-
-    A backend says so itself with `implementation(case)`, on tensors; the forward pass of any other one is what it
-    prepares, on arrays, so that what is checked is what is timed.
-    """
-    own = getattr(backend, "implementation", None)
-    if own is not None:
-        found: Callable[..., Mapping[str, Any]] | None = own(case)
-        return found
-    if case.phase != "forward":
-        return None
-
-    def call(arrays: Mapping[str, Any], **_: Any) -> Mapping[str, Any]:
-        prepared = backend.prepare(case, (arrays,))
-        try:
-            return prepared.outputs(prepared.runs[0]())
-        finally:
-            if prepared.close is not None:
-                prepared.close()
-
-    call.arrays = "numpy"  # type: ignore[attr-defined]  # how the contract is told what a function takes
-    call.__qualname__ = backend.name
-    return call

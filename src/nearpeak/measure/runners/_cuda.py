@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from nearpeak.core.case import Case
-from nearpeak.core.measurement import Activity, Environment, Reading, RunnerAbilities, Timer, Timing
+from nearpeak.core.measurement import Activity, Backend, Environment, Reading, RunnerAbilities, Timer, Timing
 from nearpeak.errors import MeasureError
 from nearpeak.measure.environment import cpu_environment, versions
 from nearpeak.measure.inputs import size_bytes
@@ -66,7 +66,7 @@ def _keep_formats(torch: Any) -> None:
         setattr(torch.backends.cuda.matmul, name, False)  # parts of split sums would be rounded to 16 bits
 
 
-class OnFirstGpu:
+class OnFirstGpu(Backend):
     """What is alike in runners of the first GPU: who they are, what fits, whose clock counts."""
 
     name = ""

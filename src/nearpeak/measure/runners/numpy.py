@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.case import Case
-from nearpeak.core.measurement import Environment, Prepared, RunnerAbilities, Timer, Timing
+from nearpeak.core.measurement import Backend, Environment, Prepared, RunnerAbilities, Timer, Timing
 from nearpeak.measure.environment import cpu_environment
 from nearpeak.measure.inputs import forward_arguments, too_large
 from nearpeak.measure.timers import HostTimer
@@ -15,12 +15,13 @@ from nearpeak.ops import OPS
 from nearpeak.targets import CPU
 
 
-class NumpyReference:
+class NumpyReference(Backend):
     """The operator's NumPy reference."""
 
     name = "numpy"
     target = CPU
     abilities = RunnerAbilities(devices=("cpu",), needs=("numpy",))
+    is_reference = True
 
     def __init__(self, argument: str, timing: Timing) -> None:
         """Keep how to time."""

@@ -17,7 +17,17 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.case import Case
-from nearpeak.core.measurement import Environment, Fallback, Outcome, Prepared, Reading, RunnerAbilities, Timer, Timing
+from nearpeak.core.measurement import (
+    Backend,
+    Environment,
+    Fallback,
+    Outcome,
+    Prepared,
+    Reading,
+    RunnerAbilities,
+    Timer,
+    Timing,
+)
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.measure.environment import cpu_environment
 from nearpeak.measure.inputs import forward_arguments, too_large
@@ -42,7 +52,7 @@ class ProgramError(EndedError):
     """The program ended, or answered what the protocol does not know."""
 
 
-class ExternalProcess:
+class ExternalProcess(Backend):
     """One program for one case: it is told the case and where its inputs lie, and says its own times."""
 
     name = "process"

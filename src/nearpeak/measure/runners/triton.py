@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nearpeak.core.case import Case
-from nearpeak.core.measurement import Environment, Prepared, RunnerAbilities, Timer, Timing
+from nearpeak.core.measurement import Backend, Environment, Prepared, RunnerAbilities, Timer, Timing
 from nearpeak.errors import MissingExtraError
 from nearpeak.measure.environment import cpu_environment
 from nearpeak.measure.inputs import too_large
@@ -23,7 +23,7 @@ INTERPRET = "TRITON_INTERPRET"
 """Variable by which Triton runs kernels in Python; it is read when a kernel is decorated."""
 
 
-class TritonKernel:
+class TritonKernel(Backend):
     """`function(tensors, **arguments)` that launches kernels: outputs by name, or the only output."""
 
     name = "triton"
