@@ -120,7 +120,8 @@ def throttled(before_s: float, after_s: float) -> bool:
 
 def cpu_clock_policy() -> str:
     """Return the policy of the processor's clock as the operating system says it, or `unknown`."""
-    lows, highs = (_frequencies(f"scaling_{end}_freq") for end in ("min", "max"))
+    files = (_CPUS.glob(f"cpu[0-9]*/cpufreq/scaling_{end}_freq") for end in ("min", "max"))
+    lows, highs = (set(map(_number, paths)) for paths in files)
     if not lows or not highs:
         return "unknown"
     if lows == highs and len(lows) == 1:
@@ -131,10 +132,6 @@ def cpu_clock_policy() -> str:
 def cpu_throttle_count() -> int:
     """Return how often the processor has throttled since it started, 0 where nothing counts it."""
     return sum(map(_number, _CPUS.glob("cpu[0-9]*/thermal_throttle/core_throttle_count")))
-
-
-def _frequencies(name: str) -> set[int]:
-    return {_number(path) for path in _CPUS.glob(f"cpu[0-9]*/cpufreq/{name}")}
 
 
 def _number(path: Path) -> int:

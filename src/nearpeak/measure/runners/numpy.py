@@ -35,7 +35,10 @@ class NumpyReference(Backend):
     def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
         """Return `case` ready to run on arrays widened to float64."""
         start = time.perf_counter()
-        sets = [{name: _wide(array) for name, array in arrays.items()} for arrays in inputs]
+        sets = [
+            {name: array.astype(np.float64) if array.dtype.kind == "f" else array for name, array in arrays.items()}
+            for arrays in inputs
+        ]
         make = _forward if case.phase == "forward" else _backward
         runs = tuple(make(case, arrays) for arrays in sets)
         build_s = time.perf_counter() - start
@@ -61,10 +64,6 @@ def named_arrays(result: Any) -> dict[str, Any]:
     'float64'
     """
     return {name: np.asarray(array) for name, array in result.items()}
-
-
-def _wide(array: Any) -> Any:
-    return array.astype(np.float64) if array.dtype.kind == "f" else array
 
 
 def _forward(case: Case, arrays: Mapping[str, Any]) -> Callable[[], object]:
