@@ -11,7 +11,8 @@ from nearpeak.core.case import Case
 from nearpeak.errors import NearpeakError
 from nearpeak.measure.nothing import refuse_nothing
 from nearpeak.measure.validation import refuse_narrow
-from nearpeak.measure.validation._oracle import Question, arguments_of, declared_formats, question
+from nearpeak.measure.validation._oracle import Question, declared_formats, question
+from nearpeak.measure.validation.expected import arguments_of
 from nearpeak.ops import OPS, work_of
 
 FORMATS = ("fp32", "bf16", "fp64", "fp16")

@@ -174,7 +174,7 @@ def capture(
     """
     from nearpeak.capture._sources import captured, captured_callable, captured_definition, json_kind, refuse_for_lists
     from nearpeak.suite.calls import workload_of
-    from nearpeak.suites import names_suite, read_suite
+    from nearpeak.suite.named import names_suite, read_suite
 
     step = STEP_ALIASES.get(step, step)
     if step not in STEPS:

@@ -95,14 +95,14 @@ def unknown_name(kind: str, name: str, known: tuple[str, ...], meant: Sequence[s
 def _some(known: tuple[str, ...]) -> str:
     """Return as many of the names as a line has room for.
 
-    >>> _some(("adam", "sgd")), _some(("abcdefgh",) * 50)[-21:]
-    ('adam, sgd', ' abcdefgh and 40 more')
+    >>> _some(("adam", "sgd")), _some(("abcdefgh",) * 50)[-21:], _some(())
+    ('adam, sgd', ' abcdefgh and 40 more', 'none')
     """
     shown = list(known)
     while len(shown) > 1 and len(", ".join(shown)) > _ROOM:
         shown.pop()
     left = len(known) - len(shown)
-    return ", ".join(shown) + (f" and {left} more" if left else "")
+    return (", ".join(shown) or "none") + (f" and {left} more" if left else "")
 
 
 @cache

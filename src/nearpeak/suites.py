@@ -9,12 +9,10 @@ from nearpeak.core.suite import Suite
 from nearpeak.core.target import Target
 from nearpeak.core.workload import Workload
 from nearpeak.errors import SpecError
-from nearpeak.folders import refuse_folder
 from nearpeak.suite.directed import directed_suite
-from nearpeak.suite.file import is_suite, load_text
 from nearpeak.suite.merge import merged, suite_of
+from nearpeak.suite.named import names_suite, read_suite
 from nearpeak.suite.plan import Plan, planned
-from nearpeak.suite.ready import ready_names, ready_suite
 
 SAMPLING_S, CALLS_RUN = 0.4, 10
 """What running a case costs beyond its calls: samples by the usual budget and a process of its own; and how many calls
@@ -52,37 +50,6 @@ def suite(
     if directed:
         wanted |= dict.fromkeys(sorted({one.case.op for part in parts for one in part.cases}))
     return merged([*parts, *map(directed_suite, wanted)], name)
-
-
-def read_suite(name: str | Path) -> Suite:
-    """Return the suite of a file, or the ready-made one of that name."""
-    if str(name) in ready_names():
-        return ready_suite(str(name))
-    path = Path(name)
-    refuse_folder(path)
-    if not path.is_file():
-        raise SpecError(f"{name}: no such file, nor a ready-made suite; there are {', '.join(ready_names())}")
-    try:
-        return load_text(path.read_text(encoding="utf-8"), path.name)
-    except UnicodeDecodeError:
-        raise SpecError(f"{name}: is not UTF-8 text; a suite is JSON lines") from None
-
-
-def names_suite(name: str | Path) -> bool:
-    """Say whether a source is a suite: a ready-made one, or a file that claims to be one.
-
-    >>> names_suite("llm_inference"), names_suite("llama-3-8b")
-    (True, False)
-    """
-    return str(name) in ready_names() or holds_suite(Path(name))
-
-
-def holds_suite(path: Path) -> bool:
-    """Say whether `path` is a file that claims to be a suite, of any version."""
-    if path.suffix.lower() != ".jsonl" or not path.is_file():
-        return False
-    with path.open(encoding="utf-8", errors="replace") as file:
-        return is_suite(file.readline())
 
 
 def times_of(cases: Sequence[Case], target: str | Target) -> tuple[dict[Case, float], str]:

@@ -2,9 +2,11 @@
 
 import subprocess
 import sys
+import tomllib
 
 import pytest
 from house_rules import PACKAGE, ROOT
+from import_graph import circles, import_graph
 
 pytest.importorskip("importlinter")
 
@@ -23,6 +25,18 @@ def lint_imports(folder):
 def test_import_contracts_hold():
     done = lint_imports(PACKAGE.parent)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_no_modules_import_each_other_in_a_circle_lazily_or_for_types_either():
+    assert circles(import_graph(PACKAGE)) == []
+
+
+def test_every_module_of_the_package_stands_in_the_layers_contract():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]
+    (layers,) = (contract["layers"] for contract in settings["contracts"] if contract["type"] == "layers")
+    named = {name.strip() for layer in layers for name in layer.split("|")}
+    modules = {module for module in import_graph(PACKAGE) if module.count(".") == 1} - {"nearpeak.__main__"}
+    assert modules == named
 
 
 def test_importing_the_package_or_its_command_line_loads_no_framework():

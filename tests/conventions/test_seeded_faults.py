@@ -100,6 +100,11 @@ MUTANTS = {
         "core/case.py", "from nearpeak.canon", "from nearpeak.ops import OPS  # noqa\nfrom nearpeak.canon",
         "tests/conventions/test_layers.py::test_import_contracts_hold",
     ),
+    "circle by a lazy import": (
+        "core/scheme.py", "return high * wide",
+        "from nearpeak.core.dtype import DType  # noqa\n        return high * wide",
+        "tests/conventions/test_layers.py::test_no_modules_import_each_other_in_a_circle_lazily_or_for_types_either",
+    ),
     "rates that disagree": (
         "targets/h100_sxm.toml", "989.4 TFLOP/s", "889.4 TFLOP/s", SOURCED,
     ),

@@ -65,9 +65,9 @@ def table_of(words: list[str] | None) -> Path | None:
 
 def suite_of_words(words: list[str]) -> "Suite | None":
     """Return the suite that a single word names, a file or a ready-made one; none where it names something else."""
-    from nearpeak import suites
+    from nearpeak.suite.named import names_suite, read_suite
 
-    return suites.read_suite(words[0]) if len(words) == 1 and suites.names_suite(words[0]) else None
+    return read_suite(words[0]) if len(words) == 1 and names_suite(words[0]) else None
 
 
 def _workload(path: Path) -> "list[Case]":

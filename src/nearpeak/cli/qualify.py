@@ -22,12 +22,12 @@ def qualify(
     'nearpeak suite show SUITE --scores FILE' makes effective coverage of them: what is covered and would be noticed. A
     survivor is a fault that the case does not see; a case without a score has the reason in its row.
     """
-    from nearpeak import suites
     from nearpeak.measure.qualify import qualified
+    from nearpeak.suite.named import read_suite
 
     check_writable(out)
     timing, killed, all_count, unscored = timing_of("1 s", limit, "hot", 1, memory, check=False), 0, 0, 0
-    cases = [one.case for one in suites.read_suite(suite).chosen]
+    cases = [one.case for one in read_suite(suite).chosen]
     for row in qualified(cases, seed, timing, out):
         dead, alive = len(row["killed"]), len(row["survived"])
         killed, all_count, unscored = killed + dead, all_count + dead + alive, unscored + (dead + alive == 0)

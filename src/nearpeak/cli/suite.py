@@ -110,9 +110,10 @@ def show(
     """
     from nearpeak import suites
     from nearpeak.suite.coverage import coverage_of
+    from nearpeak.suite.named import read_suite
     from nearpeak.suite.scores import read_scores
 
-    found, target = suites.read_suite(suite), one_target(target)
+    found, target = read_suite(suite), one_target(target)
     if cases:
         _list_cases(found.cases, json=json)
         return
@@ -139,10 +140,10 @@ def diff(
     json: bool = shared.JSON,
 ) -> None:
     """List what a suite has that another has not: cases, counts, sources."""
-    from nearpeak import suites
     from nearpeak.suite.difference import difference
+    from nearpeak.suite.named import read_suite
 
-    found = difference(suites.read_suite(old), suites.read_suite(new))
+    found = difference(read_suite(old), read_suite(new))
     rows: list[dict[str, Any]] = [
         {"change": change, **one.case.record(), "digest": one.case.digest, "calls": one.call_count}
         for change, cases in (("added", found.added), ("removed", found.removed)) for one in cases
@@ -175,7 +176,7 @@ def _capturing(sources: list[str], **options: Any) -> "Callable[[str], Workload]
         SpecError: an option has no meaning for a source; known before anything is captured, which takes long.
     """
     from nearpeak.capture._sources import refuse_early
-    from nearpeak.suites import names_suite
+    from nearpeak.suite.named import names_suite
 
     of_models = {name: options[name] for name in ("batch", "sequence", "kv", "dtype")}
     others: dict[str, Any] = {

@@ -58,7 +58,7 @@ def validate(
         False, "--skeleton", help="Instead of a check: print a function to start from, with what the case gives it."
     ),
     probes: str = typer.Option(
-        "", "--probes", help="Instead of cases: what a public package is known to get wrong, asked by name: beaverpy."
+        "", "--probes", help="Instead of cases: what a package with a plug-in gets wrong, asked by name."
     ),
     json: bool = shared.JSON,
 ) -> None:
@@ -257,7 +257,7 @@ def _suite_validated(
 
 
 def _refuse_large(case: "Case") -> None:
-    from nearpeak.measure.contract import beyond_rounds
+    from nearpeak.measure.limits import beyond_rounds
 
     reason = beyond_rounds(case)
     if reason:

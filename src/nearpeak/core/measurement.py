@@ -312,11 +312,13 @@ class Runner(Protocol):
 
 
 class Backend(Protocol):
-    """Something that can run a case and leaves the timing to nearpeak; most runners are one."""
+    """Something that can run a case and leaves the timing to nearpeak; most runners are one, and inherit it."""
 
     name: str
     target: str
     abilities: RunnerAbilities
+    is_reference: bool = False
+    """Whether others are compared with what it computes, so that nothing checks it."""
 
     def refusal(self, case: Case) -> str:
         """Return why `case` cannot run here; empty when it can."""
@@ -325,6 +327,27 @@ class Backend(Protocol):
     def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
         """Return `case` ready to run on each of the sets of `inputs`, NumPy arrays by name."""
         ...
+
+    def implementation(self, case: Case) -> Callable[..., Mapping[str, Any]] | None:
+        """Return how `case` is computed: (inputs by name, **arguments) → outputs by name; none where nothing is given.
+
+        Unless a backend says so itself, on tensors, it is what it prepares, on arrays, so that what is checked is what
+        is timed; of gradients it is none then.
+        """
+        if case.phase != "forward":
+            return None
+
+        def call(arrays: Mapping[str, Any], **_: Any) -> Mapping[str, Any]:
+            prepared = self.prepare(case, (arrays,))
+            try:
+                return prepared.outputs(prepared.runs[0]())
+            finally:
+                if prepared.close is not None:
+                    prepared.close()
+
+        call.arrays = "numpy"  # type: ignore[attr-defined]  # how the contract is told what a function takes
+        call.__qualname__ = self.name
+        return call
 
     def timer(self) -> "Timer":
         """Return the clock of the device."""
@@ -336,11 +359,17 @@ class Backend(Protocol):
 
 
 class Timer(Protocol):
-    """A clock that can time calls."""
+    """A clock that can time calls; `nearpeak.measure.timers.HostDefaults` has all but how to read and to flush."""
 
     name: str
     mode: str
     resolution_s: float
+    flush_policy: str
+    """How caches are emptied before cold calls: `read_sweep`, `program`."""
+    late_floor_s: float
+    """How long it takes to wait for all streams of a device that does nothing."""
+    records_activity: bool
+    """Whether the device can be asked for its own records of a call."""
 
     def read(self, run: Callable[[], object], call_count: int) -> "Reading":
         """Return the times of `call_count` calls in a row."""
@@ -348,6 +377,26 @@ class Timer(Protocol):
 
     def flush(self) -> None:
         """Empty the caches, outside what is timed."""
+        ...
+
+    def set_count(self, case: Case) -> int:
+        """Return how many independent sets of inputs take turns."""
+        ...
+
+    def most_calls(self) -> int:
+        """Return how many calls can be queued up; of more, the launches on the host would be timed."""
+        ...
+
+    def clock_probe_s(self) -> float:
+        """Return the time of one fixed piece of work: it is long when the clock is low."""
+        ...
+
+    def clock_policy(self) -> str:
+        """Return `free`, `locked@…`, or `unknown` where nothing says it."""
+        ...
+
+    def activity(self, run: Callable[[], object]) -> "Activity | None":
+        """Return what the device itself records of one call; none where it may not."""
         ...
 
 

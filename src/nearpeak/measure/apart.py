@@ -2,13 +2,16 @@
 
 import math
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from nearpeak import errors
 from nearpeak.core.case import Case
 from nearpeak.core.validation import CheckResult, Validation
 from nearpeak.errors import MeasureError, NotModelledError, SpecError
+from nearpeak.exchange.validation_lines import validation_of, validation_record
 from nearpeak.isolation import call_isolated
+from nearpeak.ops import case as case_of
 from nearpeak.units import show
 
 if TYPE_CHECKING:
@@ -40,13 +43,13 @@ def validated_apart(
     Raises:
         NearpeakError: the function cannot be imported, or the case not be checked.
     """
-    arguments = {"case": case, "named": named, "seed": seed, "is_runner": is_runner, "folder": os.getcwd()}
+    arguments = {"record": case.record(), "named": named, "seed": seed, "is_runner": is_runner, "folder": os.getcwd()}
     ending = call_isolated(
         "nearpeak.measure.apart:validate_named", arguments, timeout_s=limit_s, memory_bytes=None,
         preload=("torch", "nearpeak.measure.validation", __name__),
     )  # fmt: skip
     if ending.verdict == "result":
-        return ending.value, ending.output
+        return validation_of(ending.value, case), ending.output
     if ending.verdict == "died":
         how = f"it ended its process with {ending.signal_name or f'exit code {ending.value}'}"
         return _ended(case, named, seed, "CRASH", how, is_runner=is_runner), ending.output
@@ -57,12 +60,13 @@ def validated_apart(
     raise getattr(errors, kind, MeasureError)(message if ending.verdict == "error" else f"{named}: {kind}: {message}")
 
 
-def validate_named(case: Case, named: str, seed: int, is_runner: bool, folder: str) -> Validation:
-    """Return what the contract says of a function that is looked for in `folder`, in this process."""
+def validate_named(record: Mapping[str, Any], named: str, seed: int, is_runner: bool, folder: str) -> dict[str, Any]:
+    """Return what the contract says of a function that is looked for in `folder`, in this process, as plain data."""
     from nearpeak.measure.validation import validate
 
     os.chdir(folder)
-    return validate(case, of_runner(named, case) if is_runner else imported(named), seed=seed)
+    case = case_of(**record)
+    return validation_record(validate(case, of_runner(named, case) if is_runner else imported(named), seed=seed))
 
 
 def _ended(case: Case, named: str, seed: int, status: str, how: str, *, is_runner: bool) -> Validation:
@@ -100,8 +104,8 @@ def of_runner(name: str, case: Case) -> "Implementation":
     from nearpeak.core.measurement import Timing
     from nearpeak.measure.contract import named_implementation
     from nearpeak.measure.inputs import drawn
+    from nearpeak.measure.outcomes import unable
     from nearpeak.measure.runners import backend_of
-    from nearpeak.measure.taking import unable
     from nearpeak.measure.validation import pytorch
 
     if name == "torch_cpu":

@@ -4,23 +4,14 @@ import dataclasses
 import functools
 import importlib
 import importlib.util
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from nearpeak.core.case import Case
 from nearpeak.core.measurement import Backend, Fallback, Outcome
-from nearpeak.measure.inputs import input_elements, size_bytes
+from nearpeak.measure.limits import beyond_rounds
+from nearpeak.measure.outcomes import outcome_of
 from nearpeak.measure.user_functions import EndedError, said_by
-from nearpeak.ops import work_of
-
-LARGEST_BYTES, LARGEST_ELEMENTS = 64 * 2**20, 2**20
-"""Tensors of a case, and elements of its inputs, beyond which its results are not checked where it is timed.
-
-The check takes 7 to 16 s for 2**20 elements of a chain (one core, 2026-11-27; 37 to 70 s for four times as many), and
-a case is given up after 60 s.
-"""
-LARGEST_FLOP = 10**9
-"""Arithmetic beyond which they are not: the check takes many rounds in float64."""
 
 
 @functools.cache
@@ -32,20 +23,13 @@ def contract() -> Callable[..., Any] | None:
     return found
 
 
-def beyond_rounds(case: Case) -> str:
-    """Return why a case is not checked where many are; empty where it is."""
-    beyond = size_bytes(case) > LARGEST_BYTES or input_elements(case) > LARGEST_ELEMENTS
-    if beyond or sum(work_of(case).flop.values()) > LARGEST_FLOP:
-        return "too large for rounds in float64; check a smaller case of its kind"
-    return ""
-
-
 def unchecked(case: Case, backend: Backend) -> str:
     """Return why the contract says nothing of what `backend` computes; empty where it does, or is what it computes."""
-    own = getattr(backend, "implementation", None)
-    if own is None and case.phase != "forward":
+    if backend.is_reference:
+        return ""
+    if backend.implementation(case) is None:
         return f"{backend.name} gives no gradients that could be compared"
-    return "" if own is not None and own(case) is None else beyond_rounds(case)
+    return beyond_rounds(case)
 
 
 def checked(case: Case, backend: Backend, name: str, ledger: tuple[Fallback, ...] = ()) -> Any:
@@ -76,7 +60,7 @@ def named_implementation(case: Case, backend: Backend, name: str, ledger: tuple[
     """Return how `backend` computes `case`, with the ledger of what it converts; none where it gives no outputs."""
     from nearpeak.measure.validation._run import as_implementation
 
-    found = implementation_of(backend, case)
+    found = backend.implementation(case)
     if found is None:
         return None
     tested = dataclasses.replace(as_implementation(found), name=name, is_runner=True)
@@ -94,8 +78,6 @@ def _asked_while_it_lasts(tested: Any, ended: list[EndedError]) -> Any:
     Args:
         ended: where it is kept that it has ended.
     """
-    from nearpeak.measure.taking import _outcome_of
-
     gone: list[str] = []
 
     def guarded(call: Callable[..., Any]) -> Callable[..., Any]:
@@ -110,7 +92,7 @@ def _asked_while_it_lasts(tested: Any, ended: list[EndedError]) -> Any:
                     ended.append(error)
                     raise
                 except Exception as error:
-                    if not isinstance(error, MemoryError) and _outcome_of(error) is not Outcome.OOM:
+                    if not isinstance(error, MemoryError) and outcome_of(error) is not Outcome.OOM:
                         raise
                     gone.append(said_by(error))
             raise MemoryError(*filter(None, gone))
@@ -119,29 +101,3 @@ def _asked_while_it_lasts(tested: Any, ended: list[EndedError]) -> Any:
 
     backward = None if tested.backward is None else guarded(tested.backward)
     return dataclasses.replace(tested, call=guarded(tested.call), backward=backward)
-
-
-def implementation_of(backend: Backend, case: Case) -> Callable[..., Mapping[str, Any]] | None:
-    """Return how `backend` computes `case`: (inputs by name, **arguments) → outputs by name.
-
-    A backend says so itself with `implementation(case)`, on tensors; the forward pass of any other one is what it
-    prepares, on arrays, so that what is checked is what is timed.
-    """
-    own = getattr(backend, "implementation", None)
-    if own is not None:
-        found: Callable[..., Mapping[str, Any]] | None = own(case)
-        return found
-    if case.phase != "forward":
-        return None
-
-    def call(arrays: Mapping[str, Any], **_: Any) -> Mapping[str, Any]:
-        prepared = backend.prepare(case, (arrays,))
-        try:
-            return prepared.outputs(prepared.runs[0]())
-        finally:
-            if prepared.close is not None:
-                prepared.close()
-
-    call.arrays = "numpy"  # type: ignore[attr-defined]  # how the contract is told what a function takes
-    call.__qualname__ = backend.name
-    return call

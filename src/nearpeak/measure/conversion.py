@@ -54,7 +54,9 @@ def onnx_conversion(
     runtime = runtime_or_refusal("coverage --runner onnxruntime")
     model = inferred(onnx, onnx.load(str(path)))
     nodes = _nodes(model)
-    _check_known(without, {node.kind for node in nodes}, path)
+    kinds = {node.kind for node in nodes}
+    if unknown := [name for name in without if name not in kinds]:
+        raise SpecError(f"{path}: has no node of type {unknown[0]!r} to leave out; it has {', '.join(sorted(kinds))}")
     session, whole_reason = _tried(runtime, path)
     refused = {} if session is not None else _refused(runtime, onnx, model, nodes)
     if session is None and not refused:  # every node runs alone, and together they do not
@@ -81,17 +83,11 @@ def onnx_conversion(
     )  # fmt: skip
     return Conversion(
         model=path.name, runner="onnxruntime", node_count=len(nodes), converted_count=len(nodes) - len(refused),
-        fragment_count=_fragment_count(nodes, refused), boundary_count=len(crossing),
+        fragment_count=sum((converted for converted, _ in _groups(nodes, refused))), boundary_count=len(crossing),
         boundary_bytes=None if sizes is None else sum(sizes), boundary_s=None if sizes is None else _copied_s(sizes),
         converted_s=timed_s, unconverted_s=None, ledger=ledger, pieces_s=pieces_s, pieces_error_ratio=error,
         placed=tuple(sorted(Counter(placed for placed, _, _ in assignments(session)).items())) if session else (),
     )  # fmt: skip
-
-
-def _check_known(without: tuple[str, ...], kinds: set[str], path: Path) -> None:
-    unknown = [name for name in without if name not in kinds]
-    if unknown:
-        raise SpecError(f"{path}: has no node of type {unknown[0]!r} to leave out; it has {', '.join(sorted(kinds))}")
 
 
 def _nodes(model: Any) -> tuple[_Node, ...]:
@@ -178,10 +174,6 @@ def _too_small(nodes: Sequence[_Node], refused: Mapping[str, str], least_count: 
     return {
         node.key: f"its piece has {len(group)} of at least {least_count} nodes" for group in groups for node in group
     }
-
-
-def _fragment_count(nodes: Sequence[_Node], refused: Mapping[str, str]) -> int:
-    return sum(converted for converted, _ in _groups(nodes, refused))
 
 
 def _groups(nodes: Sequence[_Node], refused: Mapping[str, str]) -> list[tuple[bool, list[_Node]]]:

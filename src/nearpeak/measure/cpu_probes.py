@@ -65,7 +65,7 @@ def thread_times(cases: Sequence[Case], sample_count: int = SAMPLE_COUNT) -> Ite
     Raises:
         MissingExtraError: PyTorch is not installed.
     """
-    from nearpeak.measure.runners._torch import torch_or_refusal
+    from nearpeak.measure.torch_tensors import torch_or_refusal
 
     torch = torch_or_refusal("probes of the CPU")
     threads = torch.get_num_threads()

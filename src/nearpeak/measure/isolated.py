@@ -16,9 +16,12 @@ from nearpeak import errors
 from nearpeak.core.case import Case
 from nearpeak.core.measurement import Backend, Measurement, Outcome, RunnerAbilities, Timing
 from nearpeak.errors import MeasureError, NearpeakError
+from nearpeak.exchange.measurement_lines import environment_of, environment_record, measurement_of, measurement_record
+from nearpeak.exchange.validation_lines import validation_of
 from nearpeak.isolation import Ending, call_isolated
 from nearpeak.measure.lock import device_lock
 from nearpeak.measure.raised import keeping, last_lines
+from nearpeak.ops import case as case_of
 from nearpeak.units import show
 
 _DEVICES_WITHOUT_LIMIT = ("cuda",)
@@ -30,8 +33,8 @@ _GRACE_S = 5.0
 def measure_isolated(case: Case, runner: str, timing: Timing) -> Measurement:
     """Return the measurement of `case` by a child forked from a warmed process that never ran a case."""
     ending = call_isolated(
-        "nearpeak.measure.isolated:take",
-        {"case": case, "runner": runner, "timing": timing, "process": "forked"},
+        "nearpeak.measure.isolated:answer_to",
+        {"request": request_of(case, runner, timing), "process": "forked"},
         timeout_s=timing.limit_s,
         memory_bytes=memory_bytes(runner, timing),
         preload=(*_preloads(runner, timing), __name__, "nearpeak.measure.warm_up:warm_up"),
@@ -46,6 +49,27 @@ def _preloads(runner: str, timing: Timing) -> tuple[str, ...]:
 
     checks = ("torch",) if timing.validate and hasattr(RUNNERS[runner.partition(":")[0]], "prepare") else ()
     return tuple(dict.fromkeys((*_abilities(runner).preload, *checks)))
+
+
+def request_of(case: Case, runner: str, timing: Timing) -> dict[str, Any]:
+    """Return what a process is asked to measure, as plain data."""
+    return {"case": case.record(), "runner": runner, "timing": dataclasses.asdict(timing)}
+
+
+def answer_to(request: Mapping[str, Any], process: str) -> dict[str, Any]:
+    """Return the measurement that a request asks for, taken in this process, as plain data."""
+    found = take(case_of(**request["case"]), request["runner"], Timing(**request["timing"]), process)
+    environment = environment_record(found.environment) if found.environment else None
+    return {"measurement": measurement_record(found, ""), "environment": environment}
+
+
+def measurement_in(answer: Mapping[str, Any]) -> Measurement:
+    """Return the measurement that a process answered with."""
+    environment = environment_of(answer["environment"]) if answer["environment"] else None
+    known = {environment.digest: environment} if environment else {}
+    found = measurement_of(answer["measurement"], known, "launch")
+    record = found.validation
+    return found if record is None else dataclasses.replace(found, validation=validation_of(record, found.case))
 
 
 def take(case: Case, runner: str, timing: Timing, process: str) -> Measurement:
@@ -87,8 +111,7 @@ def told(ending: Ending, case: Case, runner: str, timing: Timing) -> Measurement
         NearpeakError: what the process raised on purpose: a missing package, an unknown runner.
     """
     if ending.verdict == "result":
-        found: Measurement = ending.value
-        return found
+        return measurement_in(ending.value)
     if ending.verdict == "error":
         kind, message = ending.value
         raise getattr(errors, kind, MeasureError)(message)
@@ -167,10 +190,7 @@ def measure_fresh(case: Case, runner: str, timing: Timing, python: str = sys.exe
     Raises:
         NearpeakError: the process refused: a missing package, an unknown runner.
     """
-    from nearpeak.exchange.measurement_lines import environment_of, measurement_of
-
-    request: dict[str, Any] = {"case": case.record(), "runner": runner, "timing": dataclasses.asdict(timing)}
-    request["memory_bytes"] = memory_bytes(runner, timing)
+    request = {**request_of(case, runner, timing), "memory_bytes": memory_bytes(runner, timing)}
     ended = _launched([python, "-P", "-m", "nearpeak.measure.launch"], json.dumps(request) + "\n", timing)
     if ended is None:
         return told(Ending(verdict="timeout", value=None), case, runner, timing)
@@ -180,9 +200,7 @@ def measure_fresh(case: Case, runner: str, timing: Timing, python: str = sys.exe
         return told(Ending(verdict="died", value=code, output=errors_said), case, runner, timing)
     if "error" in answer:
         raise getattr(errors, answer["error"], NearpeakError)(answer["message"])
-    environment = environment_of(answer["environment"]) if answer["environment"] else None
-    known = {environment.digest: environment} if environment else {}
-    return measurement_of(answer["measurement"], known, "launch")
+    return measurement_in(answer)
 
 
 def _launched(words: list[str], request: str, timing: Timing) -> tuple[int, str, str] | None:

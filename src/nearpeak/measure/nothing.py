@@ -8,8 +8,8 @@ import numpy as np
 
 from nearpeak.core.case import Case
 from nearpeak.errors import NotModelledError
-from nearpeak.measure.contract import beyond_rounds
 from nearpeak.measure.inputs import drawn, forward_arguments, in_a_line, zeros_of
+from nearpeak.measure.limits import beyond_rounds
 from nearpeak.ops import OPS
 
 
@@ -26,7 +26,7 @@ def refuse_nothing(case: Case) -> None:
 @lru_cache(maxsize=64)
 def _why(case: Case) -> str:
     """Return why there is no answer; empty where there is one."""
-    from nearpeak.measure.runners._torch import as_arrays, tensors_of, torch_or_refusal
+    from nearpeak.measure.torch_tensors import as_arrays, tensors_of, torch_or_refusal
 
     torch, (arrays,) = torch_or_refusal("measuring on the CPU"), drawn(case)
     arguments, tensors = forward_arguments(case), tensors_of(torch, case, arrays, "cpu")

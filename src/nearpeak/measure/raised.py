@@ -27,7 +27,9 @@ class Kept(logging.Handler):
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and (first := _first_line(error)) not in self._said:
             with contextlib.suppress(MemoryError):  # where it has run out there may be none for its lines either
-                self._said[first] = _traceback_of(error)
+                found = traceback.TracebackException.from_exception(error)
+                _leave_out_own(found)
+                self._said[first] = last_lines("".join(found.format()))
 
     def details(self, note: str) -> str:
         """Return the last lines of the first exception that `note` quotes; empty where it quotes none."""
@@ -56,12 +58,6 @@ def last_lines(text: str) -> str:
     'a\nb'
     """
     return "\n".join(line[:_LONGEST_LINE] for line in text.rstrip().splitlines()[-MOST_LINES:])
-
-
-def _traceback_of(error: BaseException) -> str:
-    found = traceback.TracebackException.from_exception(error)
-    _leave_out_own(found)
-    return last_lines("".join(found.format()))
 
 
 def _leave_out_own(found: traceback.TracebackException) -> None:

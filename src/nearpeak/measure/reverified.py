@@ -49,22 +49,27 @@ def timed_result(case: Case, inputs: Arrays, outputs: Arrays, upstream: Arrays |
     from nearpeak.measure.validation import forward_case
     from nearpeak.measure.validation._baseline import as_good, baseline_of
     from nearpeak.measure.validation._compare import comparable, compared
+    from nearpeak.measure.validation._formats import torch_format
     from nearpeak.measure.validation._gradients import gradients_expected
-    from nearpeak.measure.validation._oracle import asked, contract_of
+    from nearpeak.measure.validation._oracle import asked, declared_formats
     from nearpeak.measure.validation._picks import canonical, settled
+    from nearpeak.measure.validation.expected import contract_of
 
     operator, forward = OPS[case.op], forward_case(case)
     if operator.draws or (case.phase != "forward" and upstream is None) or _written_twice(forward, inputs):
         return None
     specs = operator.inputs(**forward_arguments(case))
-    tensors = {name: torch.as_tensor(np.asarray(inputs[name])).to(_format(spec.dtype)) for name, spec in specs.items()}
+    tensors = {
+        name: torch.as_tensor(np.asarray(inputs[name])).to(torch_format(spec.dtype)) for name, spec in specs.items()
+    }
     try:
         question = asked(forward, tensors, "timed")
         expected: Mapping[str, Any] = question.expected
         above: dict[str, Any] = {}
         if upstream is not None and case.phase != "forward":
             above = {
-                name: torch.as_tensor(np.asarray(one)).to(_grad_format(forward, name)) for name, one in upstream.items()
+                name: torch.as_tensor(np.asarray(one)).to(declared_formats(forward)[name.removeprefix("grad_")])
+                for name, one in upstream.items()
             }
             expected = gradients_expected(question, above, tuple(name for name in outputs))
     except (MeasureError, NotModelledError):
@@ -106,18 +111,6 @@ def usual(question: Any, above: Arrays) -> dict[str, Any]:
 
     upstream = {name.removeprefix("grad_"): one for name, one in above.items()}
     return values_of(gradients_of(pytorch(question.case), question, upstream))
-
-
-def _format(dtype: str) -> Any:
-    from nearpeak.measure.validation._formats import torch_format
-
-    return torch_format(dtype)
-
-
-def _grad_format(case: Case, name: str) -> Any:
-    from nearpeak.measure.validation._oracle import declared_formats
-
-    return declared_formats(case)[name.removeprefix("grad_")]
 
 
 def _wide(array: Any) -> Any:

@@ -46,7 +46,9 @@ def cpu_target_text(roofs: dict[str, float]) -> str:
     """Return the device file of this CPU with the measured `roofs`."""
     cores = os.cpu_count() or 1
     clock_hz = _clock_hz()
-    source = f"measured on this machine on {date.today().isoformat()}: best of repeated runs, {_libraries()}"
+    torch, memory_bytes = _torch(), int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    libraries = f"NumPy {np.__version__}" + (f" and PyTorch {torch.__version__}" if torch else "")
+    source = f"measured on this machine on {date.today().isoformat()}: best of repeated runs, {libraries}"
     head = (
         f'title = "{_title()}"',
         'vendor = "this machine"',
@@ -60,7 +62,7 @@ def cpu_target_text(roofs: dict[str, float]) -> str:
     for unit, key in (("vector.fp32", "fp32"), ("vector.fp64", "fp64"), ("tensor.bf16", "bf16")):
         if key in roofs:
             parts.append(_peak(unit, roofs[key], cores, clock_hz, source))
-    memory = f'bandwidth = "{roofs["memory"]!r} B/s"\ncapacity = "{_memory_bytes()} B"\nsource = "{source}"'
+    memory = f'bandwidth = "{roofs["memory"]!r} B/s"\ncapacity = "{memory_bytes} B"\nsource = "{source}"'
     parts.append(f"[dram]\n{memory}")
     parts.append(_cache())
     parts.append(f'[launch]\nfloor = "{roofs["launch"]!r} s"\nsource = "{source}"')
@@ -142,11 +144,6 @@ def _launch(torch: Any) -> float:
     return _best_s(lambda: torch.add(one, one, out=one))
 
 
-def _libraries() -> str:
-    torch = _torch()
-    return f"NumPy {np.__version__}" + (f" and PyTorch {torch.__version__}" if torch else "")
-
-
 def _peak(unit: str, rate: float, cores: int, clock_hz: float, source: str) -> str:
     per_clock = rate / cores / clock_hz
     rows = (
@@ -167,19 +164,15 @@ def _cache() -> str:
     return f'[l2]\ncapacity = "{max(kib)} KiB"\nsource = "last cache as the operating system reports it"'
 
 
-def _memory_bytes() -> int:
-    return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-
-
 def _title() -> str:
     return f"This CPU: {cpu_name()}, {os.cpu_count() or 1} cores"
 
 
 def _clock_hz() -> float:
     """Return the clock that the operating system reports; it only splits a measured rate, no bound rests on it."""
-    clocks = [float(line.split(":")[1]) for line in _cpuinfo() if line.startswith("cpu MHz")]
+    clocks = [
+        float(line.split(":")[1])
+        for line in read_text(Path("/proc/cpuinfo")).splitlines()
+        if line.startswith("cpu MHz")
+    ]
     return max(clocks) * 1e6 if clocks else 1e9
-
-
-def _cpuinfo() -> list[str]:
-    return read_text(Path("/proc/cpuinfo")).splitlines()

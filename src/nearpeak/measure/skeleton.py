@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nearpeak.core.case import Case
-from nearpeak.measure.contract import beyond_rounds
+from nearpeak.measure.limits import beyond_rounds
 from nearpeak.measure.outputs import outputs_of
 from nearpeak.ops import OPS, label_of
 from nearpeak.ops._constants import constants_of

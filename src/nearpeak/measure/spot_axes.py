@@ -195,7 +195,8 @@ def _computed(case: Case, arrays: Arrays, output: str = "") -> dict[str, Any]:
 
 def _gradients(case: Case, arrays: Arrays) -> dict[str, Any]:
     from nearpeak.measure.validation._autograd import gradients_in_fp64
-    from nearpeak.measure.validation._oracle import Question, arguments_of
+    from nearpeak.measure.validation._oracle import Question
+    from nearpeak.measure.validation.expected import arguments_of
 
     forward = OPS[case.op].forward_case(case)
     arguments = arguments_of(forward)

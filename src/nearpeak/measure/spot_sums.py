@@ -15,7 +15,7 @@ from nearpeak.measure.spot_axes import MORE, Arrays, Free, added_axes, is_large,
 from nearpeak.ops import OPS
 
 if TYPE_CHECKING:
-    from nearpeak.measure.validation._oracle import Expected
+    from nearpeak.measure.validation.expected import Expected
 
 MOST_TIMES = 512
 """Times as much as a sample should take that all parts may: a sample is evaluated some fifteen times, a part once."""
@@ -28,6 +28,7 @@ def added_up(case: Case, inputs: Arrays, upstream: Arrays, name: str, got: Any) 
     """
     from nearpeak.measure.validation._baseline import as_good
     from nearpeak.measure.validation._compare import comparable, compared
+    from nearpeak.measure.validation._gradients import gradients_expected
 
     free = next((one for one in added_axes(case, name) if len(_parts(case, one)) > 1), None)
     if free is None or is_large(case, MOST_TIMES):
@@ -38,7 +39,8 @@ def added_up(case: Case, inputs: Arrays, upstream: Arrays, name: str, got: Any) 
     drawn = random.Random(case.digest + name).randrange(len(parts))
     try:
         total = sum(_values(one, arrays, name) for one, arrays in zip(cases, cut, strict=True))
-        expected = {name: _of_all(_bounded(cases[drawn], cut[drawn], name), total, len(parts))}
+        part = gradients_expected(*_answered(cases[drawn], cut[drawn]), (name,))[name]
+        expected = {name: _of_all(part, total, len(parts))}
     except (MeasureError, NotModelledError):
         return None, ""
     wide = {name: np.asarray(got).astype(np.float64)}
@@ -120,12 +122,6 @@ def _without_results(case: Case, given: Arrays) -> Arrays:
         return closed(arrays, **backward_arguments(asked))
     except (KeyError, NotModelledError):
         return {}
-
-
-def _bounded(case: Case, given: Arrays, name: str) -> "Expected":
-    from nearpeak.measure.validation._gradients import gradients_expected
-
-    return gradients_expected(*_answered(case, given), (name,))[name]
 
 
 def _of_all(part: "Expected", total: Any, count: int) -> "Expected":

@@ -9,7 +9,6 @@ from typing import Any
 
 from nearpeak.core.case import Case
 from nearpeak.core.measurement import (
-    Activity,
     Backend,
     Measurement,
     Method,
@@ -18,13 +17,13 @@ from nearpeak.core.measurement import (
     Timer,
     Timing,
 )  # fmt: skip
-from nearpeak.errors import MeasureError, MissingExtraError, NearpeakError, NotModelledError, SpecError
+from nearpeak.errors import MissingExtraError, NotModelledError, SpecError
 from nearpeak.measure.contract import checked, unchecked
 from nearpeak.measure.inputs import drawn
+from nearpeak.measure.outcomes import first_line, outcome_of, unable, wrong
 from nearpeak.measure.spot_check import judged_again
-from nearpeak.measure.timers import clock_probe_s, cpu_clock_policy, cpu_throttle_count, throttled
+from nearpeak.measure.timers import cpu_throttle_count, throttled
 from nearpeak.measure.timing import Sampled, no_time, sample
-from nearpeak.measure.user_functions import EndedError, said_by
 from nearpeak.measure.varied import Varied
 
 LATE_RATIO, LATE_S = 0.05, 5e-5
@@ -33,7 +32,6 @@ HIDDEN_RATIO, HIDDEN_S = 1.25, 5e-6
 """How much longer than its shortest sample a device may be busy in the call whose activity is recorded."""
 SLOW_SAMPLES_RATIO = 0.3
 """Share of samples with a low clock from which on they count as throttled; all of them are kept."""
-_NO_MEMORY = ("can't allocate memory", "Cannot allocate memory", "not enough memory", "out of memory")
 Lock = Callable[[Backend], AbstractContextManager[object]]
 Inputs = tuple[Mapping[str, Any], ...]
 Use = Callable[[Case, Prepared, Timer, Any, Inputs], Measurement]
@@ -67,7 +65,7 @@ class TimedRunner:
         try:
             reason = unable(self.backend, case) or self.backend.refusal(case)
         except SpecError as error:  # extents that contradict each other, which only the operator knows
-            reason = _line(error)
+            reason = first_line(error)
         if reason:
             return self._without_samples(case, Outcome.UNSUPPORTED, reason)
         try:
@@ -75,16 +73,16 @@ class TimedRunner:
         except MissingExtraError:
             raise
         except NotModelledError as error:
-            return self._without_samples(case, Outcome.UNSUPPORTED, _line(error))
+            return self._without_samples(case, Outcome.UNSUPPORTED, first_line(error))
         except MemoryError as error:
-            return self._without_samples(case, Outcome.OOM, _line(error))
+            return self._without_samples(case, Outcome.OOM, first_line(error))
         except Exception as error:
-            return self._without_samples(case, _outcome_of(error), _line(error))
+            return self._without_samples(case, outcome_of(error), first_line(error))
 
     def _used(self, case: Case, use: Use, lock: Lock) -> Measurement:
         begun_ns = time.monotonic_ns()
         timer = self.backend.timer()
-        inputs = drawn(case, getattr(timer, "set_count", lambda _: 1)(case))
+        inputs = drawn(case, timer.set_count(case))
         prepared = self.backend.prepare(case, inputs)
         ready_ns = time.monotonic_ns()
         try:
@@ -106,12 +104,11 @@ class TimedRunner:
         return dataclasses.replace(self._without_samples(case, outcome, why), validation=record)
 
     def _timed(self, case: Case, prepared: Prepared, timer: Timer, record: Any, inputs: Inputs) -> Measurement:
-        probe_s: Callable[[], float] = getattr(timer, "clock_probe_s", clock_probe_s)
-        throttle_count, before_s = cpu_throttle_count(), probe_s()
+        throttle_count, before_s = cpu_throttle_count(), timer.clock_probe_s()
         why = unchecked(case, self.backend) if self._timing.validate and record is None else ""
         varied = Varied(case, prepared, inputs)
         sampled = sample(prepared, timer, self._timing, keep=record is not None, last=bool(why), varied=varied)
-        after_s, said = probe_s(), ""
+        after_s, said = timer.clock_probe_s(), ""
         if sampled.seen is not None:
             taken, given = sampled.seen, inputs[sampled.seen[0]]
             record, said = judged_again(record, case, prepared, taken, given, runner=self.name, why=why)
@@ -121,16 +118,18 @@ class TimedRunner:
         if why := no_time(sampled.samples_s, sampled.call_count, timer):
             return dataclasses.replace(bare, outcome=Outcome.SUSPECT_FAST, note=why, spans_ns=sampled.spans_ns)
         outcome, note = _judged(sampled, timer, before_s, after_s, cpu_throttle_count() - throttle_count)
-        records = getattr(timer, "activity", None) if self._timing.recorded else None
-        if records is not None and self._process != "caller":
+        asks = self._timing.recorded and timer.records_activity
+        if asks and self._process != "caller":
             sys.stderr.write(f"{RECORDING}\n")  # what a process said last tells why it crashed
             sys.stderr.flush()
-        seen: Activity | None = records(prepared.runs[0]) if records is not None else None
+        seen = timer.activity(prepared.runs[0]) if asks else None
         if seen is not None:
             algorithm = bare.algorithm or ", ".join(seen.kernels)
             bare = dataclasses.replace(bare, activity_s=seen.busy_s, algorithm=algorithm)
-            if hidden := _hidden(seen, min(sampled.samples_s)):
-                outcome, note = Outcome.SUSPECT_FAST, hidden
+            least_s = min(sampled.samples_s)
+            if seen.busy_s > HIDDEN_RATIO * least_s + HIDDEN_S:
+                note = f"the device was busy for {seen.busy_s:.4g} s during one call, the timer saw {least_s:.4g} s"
+                outcome = Outcome.SUSPECT_FAST
         return dataclasses.replace(
             bare, samples_s=sampled.samples_s, cpu_samples_s=sampled.cpu_samples_s,
             host_samples_s=sampled.host_samples_s, warmup_s=sampled.warmup_s, call_count=sampled.call_count,
@@ -148,11 +147,10 @@ class TimedRunner:
 
     def _method(self, timer: Timer) -> Method:
         timing = self._timing
-        flush = getattr(timer, "flush_policy", "read_sweep") if timing.cache == "cold" else "none"
-        policy = getattr(timer, "clock_policy", cpu_clock_policy)()
+        flush = timer.flush_policy if timing.cache == "cold" else "none"
         return Method(
             timer=timer.name, mode=timer.mode, cache=timing.cache, flush=flush, process=self._process,
-            thread_count=timing.thread_count, clock_policy=policy,
+            thread_count=timing.thread_count, clock_policy=timer.clock_policy(),
         )  # fmt: skip
 
     def _without_samples(self, case: Case, outcome: Outcome, note: str) -> Measurement:
@@ -160,33 +158,6 @@ class TimedRunner:
             case=case, target=self.target, runner=self.name, samples_s=(), outcome=outcome, note=note,
             environment=self.backend.environment(),
         )  # fmt: skip
-
-
-def wrong(record: Any) -> bool:
-    """Say whether results are wrong.
-
-    A case that could not tell says nothing of them; what ran elsewhere than it was meant to stands in the ledger.
-    """
-    return record is not None and any(result.failed and result.status not in _NOT_WRONG for result in record.results)
-
-
-_NOT_WRONG = ("FALLBACK", "DEGENERATE_CASE", "INVALID_REFERENCE")
-
-
-def unable(backend: Backend, case: Case) -> str:
-    """Return why the declared abilities of `backend` exclude `case`; empty when they do not."""
-    able = backend.abilities
-    if case.phase not in able.phases:
-        return f"{backend.name} has no {case.phase} phase; it has {', '.join(able.phases)}"
-    if able.ops is not None and case.op not in able.ops:
-        return f"{backend.name} does not run {case.op}"
-    if able.dtypes is not None:
-        lacking = sorted({dtype for _, dtype in case.dtypes} - able.dtypes)
-        if lacking:
-            return f"{backend.name} has no {', '.join(lacking)}"
-    if case.memory and not able.places:
-        return f"{backend.name} takes dense inputs only; the case has {case.lies()}"
-    return ""
 
 
 def _judged(
@@ -214,34 +185,6 @@ def _contradiction(sampled: Sampled, timer: Timer) -> str:
         for device_s, host_s in zip(sampled.samples_s, sampled.host_samples_s, strict=True)
     ):
         return "the device's time is longer than the host's; a timer is wrong"
-    floor_s: float = getattr(timer, "late_floor_s", 0.0)  # of nothing: how long it takes to wait for all streams
-    if sampled.late_s > LATE_RATIO * least_s * sampled.call_count + LATE_S + 2 * floor_s:
+    if sampled.late_s > LATE_RATIO * least_s * sampled.call_count + LATE_S + 2 * timer.late_floor_s:
         return f"the device went on for {sampled.late_s:.4g} s after the end of a sample: work on another stream"
     return ""
-
-
-def _hidden(seen: Activity, least_s: float) -> str:
-    """Return that the device was busy for longer than its shortest sample; empty when it was not."""
-    if seen.busy_s <= HIDDEN_RATIO * least_s + HIDDEN_S:
-        return ""
-    return f"the device was busy for {seen.busy_s:.4g} s during one call, the timer saw {least_s:.4g} s"
-
-
-def _outcome_of(error: Exception) -> Outcome:
-    from nearpeak.measure.validation._run import refuses
-
-    if isinstance(error, EndedError):
-        return error.outcome
-    if isinstance(error, MeasureError):
-        return Outcome.INFRA
-    if refuses(error):
-        return Outcome.UNSUPPORTED
-    return Outcome.OOM if any(sign in said_by(error) for sign in _NO_MEMORY) else Outcome.FAILED
-
-
-def _line(error: BaseException) -> str:
-    lines = [line.strip() for line in said_by(error).splitlines() if line.strip()]
-    text = lines[0][:300] if lines else ""
-    if isinstance(error, (NearpeakError, EndedError)):
-        return text
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.core.measurement import Reading
+from nearpeak.core.case import Case
+from nearpeak.core.measurement import Activity, Reading
 
 _WALL_NS, _THREAD_NS, _PROCESS_NS = time.perf_counter_ns, time.thread_time_ns, time.process_time_ns
 """As they are before any function of the user's can put others in their place."""
@@ -19,7 +20,37 @@ SLOW_CLOCK_RATIO = 0.75
 """Share of the clock at the start below which a measurement counts as throttled."""
 
 
-class HostTimer:
+class HostDefaults:
+    """What a timer says of itself unless it says otherwise: one set of inputs, and the clock of the host."""
+
+    flush_policy = "read_sweep"
+    late_floor_s = 0.0
+    records_activity = False
+
+    def set_count(self, case: Case) -> int:
+        """Return how many independent sets of inputs take turns: one."""
+        del case
+        return 1
+
+    def most_calls(self) -> int:
+        """Return how many calls can be queued up: more than any batch has."""
+        return 1 << 20
+
+    def clock_probe_s(self) -> float:
+        """Return the CPU time of one fixed computation in the first cache."""
+        return clock_probe_s()
+
+    def clock_policy(self) -> str:
+        """Return the policy of the processor's clock."""
+        return cpu_clock_policy()
+
+    def activity(self, run: Callable[[], object]) -> Activity | None:
+        """Return nothing: the host keeps no records of a call."""
+        del run
+        return None
+
+
+class HostTimer(HostDefaults):
     """Wall time, and beside it the CPU time of the calling thread, or of the process when it has several threads."""
 
     name = "perf_counter"
@@ -89,7 +120,8 @@ def throttled(before_s: float, after_s: float) -> bool:
 
 def cpu_clock_policy() -> str:
     """Return the policy of the processor's clock as the operating system says it, or `unknown`."""
-    lows, highs = (_frequencies(f"scaling_{end}_freq") for end in ("min", "max"))
+    files = (_CPUS.glob(f"cpu[0-9]*/cpufreq/scaling_{end}_freq") for end in ("min", "max"))
+    lows, highs = (set(map(_number, paths)) for paths in files)
     if not lows or not highs:
         return "unknown"
     if lows == highs and len(lows) == 1:
@@ -100,10 +132,6 @@ def cpu_clock_policy() -> str:
 def cpu_throttle_count() -> int:
     """Return how often the processor has throttled since it started, 0 where nothing counts it."""
     return sum(map(_number, _CPUS.glob("cpu[0-9]*/thermal_throttle/core_throttle_count")))
-
-
-def _frequencies(name: str) -> set[int]:
-    return {_number(path) for path in _CPUS.glob(f"cpu[0-9]*/cpufreq/{name}")}
 
 
 def _number(path: Path) -> int:

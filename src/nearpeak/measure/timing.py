@@ -125,7 +125,6 @@ def batch_of(timer: Timer, runs: Runs, timing: Timing) -> int:
     if timing.cache == "cold":
         return 1
     wanted_s, count = max(BATCH_RESOLUTIONS * timer.resolution_s, BATCH_S), 1
-    most_count: Callable[[], int] = getattr(timer, "most_calls", lambda: 1 << 20)
     begun_s = _WALL_S()
     while True:
         readings = [without_result(timer.read(next(runs), count)) for _ in range(3)]
@@ -134,10 +133,10 @@ def batch_of(timer: Timer, runs: Runs, timing: Timing) -> int:
             readings.append(without_result(timer.read(next(runs), 1)))
             took_s = min(took_s, readings[-1].time_s)
         is_slow = min(one.host_s for one in readings) > HOST_BATCHES * wanted_s
-        if took_s >= wanted_s or is_slow or count >= most_count():
-            return min(count, most_count())
+        if took_s >= wanted_s or is_slow or count >= timer.most_calls():
+            return min(count, timer.most_calls())
         wanted_count = int(1.1 * count * wanted_s / max(took_s, timer.resolution_s)) + 1
-        count = min(max(count + 1, min(10 * count, wanted_count)), most_count())
+        count = min(max(count + 1, min(10 * count, wanted_count)), timer.most_calls())
 
 
 def without_result(reading: Reading) -> Reading:

@@ -27,9 +27,10 @@ from nearpeak.errors import MeasureError, SpecError
 from nearpeak.exchange.measurement_lines import environment_of, environment_record
 from nearpeak.measure.contract import unchecked
 from nearpeak.measure.isolated import lock_of, memory_bytes, process_variables
+from nearpeak.measure.outcomes import wrong
 from nearpeak.measure.runners import RUNNERS, runner_of
 from nearpeak.measure.spot_check import judged_again
-from nearpeak.measure.taking import Inputs, TimedRunner, wrong
+from nearpeak.measure.taking import Inputs, TimedRunner
 from nearpeak.measure.timing import Change, batch_of, changing, no_time, told_apart, without_result
 from nearpeak.measure.varied import Varied
 

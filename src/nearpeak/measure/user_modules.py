@@ -16,7 +16,11 @@ def on_inputs(call: Callable[..., Any]) -> Callable[..., Any]:
     True
     """
     torch: Any = sys.modules.get("torch")
-    if torch is None or not isinstance(call, torch.nn.Module) or _takes_any_name(call):
+    if (
+        torch is None
+        or not isinstance(call, torch.nn.Module)
+        or any(one.kind is one.VAR_KEYWORD for one in inspect.signature(call.forward).parameters.values())
+    ):
         return call
     return _by_its_forward(call)
 
@@ -37,10 +41,6 @@ def _by_its_forward(module: Any) -> Callable[..., Any]:
         return torch.func.functional_call(module, weights, args, kwargs)
 
     return run
-
-
-def _takes_any_name(module: Any) -> bool:
-    return any(one.kind is one.VAR_KEYWORD for one in inspect.signature(module.forward).parameters.values())
 
 
 def _require_fit(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], given: Mapping[str, Any]) -> None:

@@ -11,6 +11,7 @@ from nearpeak.core.measurement import Activity, Environment, Outcome, Prepared, 
 from nearpeak.exchange.measurement_lines import environment_record, measurement_of, measurement_record
 from nearpeak.measure.runners._cuda import MOST_QUEUED, SPIN_CYCLES, EventTimer
 from nearpeak.measure.taking import TimedRunner
+from nearpeak.measure.timers import HostDefaults
 from nearpeak.measure.timing import batch_of, sample
 from nearpeak.measure.turns import _turn
 
@@ -19,8 +20,9 @@ TIMING = Timing(budget_s=0.001, least_count=20, validate=False, cache="hot")
 USUAL = {"time_s": 1e-3, "cpu_s": 0.0, "host_s": 1.1e-3}
 
 
-class ScriptedTimer:
+class ScriptedTimer(HostDefaults):
     name, mode, resolution_s, clock_policy = "script", "device", 1e-9, staticmethod(lambda: "free")
+    records_activity = True
 
     def __init__(self, changes, probes_s=(1e-5, 1e-5), seen=None, late_floor_s=0.0):
         self.late_floor_s, self.changes, self.probes_s, self.seen, self.count = (

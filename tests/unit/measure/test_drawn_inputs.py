@@ -5,8 +5,8 @@ import pytest
 
 import nearpeak
 from nearpeak.measure import inputs
-from nearpeak.measure.contract import beyond_rounds
 from nearpeak.measure.inputs import drawn
+from nearpeak.measure.limits import beyond_rounds
 
 
 def test_large_inputs_are_the_same_however_many_cores_draw_them(monkeypatch):

@@ -12,6 +12,7 @@ from nearpeak.core.estimate import estimate_of, median_ranks
 from nearpeak.core.measurement import Measurement, Outcome, Prepared, Reading, Timing
 from nearpeak.errors import SpecError
 from nearpeak.measure import timing
+from nearpeak.measure.timers import HostDefaults
 from nearpeak.measure.timing import converged, sample, settled
 
 
@@ -72,7 +73,7 @@ def test_warm_up_ends_when_two_windows_agree(before, after, agree):
     assert not settled(after)
 
 
-class Scripted:
+class Scripted(HostDefaults):
     """A device whose times are written down."""
 
     name, mode, resolution_s = "scripted", "device", 1e-9

@@ -11,8 +11,8 @@ from nearpeak.errors import SpecError
 from nearpeak.measure.qualify import qualified, score_of
 from nearpeak.measure.results import held_file
 from nearpeak.suite.coverage import coverage_of
+from nearpeak.suite.named import read_suite
 from nearpeak.suite.scores import read_scores
-from nearpeak.suites import read_suite
 
 pytest.importorskip("torch")
 TIMING = Timing(limit_s=300.0)

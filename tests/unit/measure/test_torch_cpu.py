@@ -9,7 +9,7 @@ from nearpeak.core.measurement import Measurement, Outcome, Timing
 from nearpeak.errors import MeasureError, SpecError
 from nearpeak.measure.inputs import drawn
 from nearpeak.measure.runners import runner_of
-from nearpeak.measure.runners._torch import tensors_of
+from nearpeak.measure.torch_tensors import tensors_of
 from nearpeak.measuring import measured
 
 torch = pytest.importorskip("torch")

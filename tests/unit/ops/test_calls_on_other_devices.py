@@ -4,7 +4,8 @@ import pytest
 from benchmarks.device.cases import operator_cases
 
 from nearpeak.measure.inputs import drawn, forward_arguments
-from nearpeak.measure.runners._torch import made_on, tensors_of
+from nearpeak.measure.runners._torch import made_on
+from nearpeak.measure.torch_tensors import tensors_of
 from nearpeak.ops import OPS
 
 torch = pytest.importorskip("torch")

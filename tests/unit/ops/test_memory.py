@@ -8,8 +8,8 @@ import torch
 
 from nearpeak.core.case import Case
 from nearpeak.errors import SpecError
+from nearpeak.measure.outcomes import unable
 from nearpeak.measure.placing import copy_of, placed
-from nearpeak.measure.taking import unable
 from nearpeak.measure.validation import pytorch, validate
 from nearpeak.ops import LAYOUTS, OPS, case, strides_of
 

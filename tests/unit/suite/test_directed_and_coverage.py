@@ -9,7 +9,7 @@ from nearpeak import suites
 from nearpeak.core.workload import Call, Workload
 from nearpeak.errors import NearpeakError, SpecError
 from nearpeak.measure.inputs import drawn
-from nearpeak.measure.runners._torch import tensors_of
+from nearpeak.measure.torch_tensors import tensors_of
 from nearpeak.ops import OPS, case, work_of
 from nearpeak.ops._functions import FUNCTIONS
 from nearpeak.suite.coverage import coverage_of

@@ -14,6 +14,7 @@ from nearpeak.errors import SpecError
 from nearpeak.measure.results import read_results, result_file
 from nearpeak.measuring import measure
 from nearpeak.suite.file import save_text
+from nearpeak.suite.named import read_suite
 from nearpeak.suite.results import run_of
 
 
@@ -63,7 +64,7 @@ def taken(one, outcome, time_s=1.0, **more):
 
 
 def test_what_did_not_run_or_was_wrong_is_excluded_with_its_weight(calls):
-    suite = suites.read_suite(calls)
+    suite = read_suite(calls)
     one, two = sorted((row.case for row in suite.chosen), key=lambda case: dict(case.axes)["rows"])
     found = run_of(suite, [taken(one, Outcome.CONVERGED), taken(one, Outcome.INCORRECT), taken(two, Outcome.BUDGET)])
     assert found.passed == {two.digest}
@@ -74,7 +75,7 @@ def test_what_did_not_run_or_was_wrong_is_excluded_with_its_weight(calls):
 
 
 def test_a_case_that_could_not_have_told_a_wrong_result_does_not_count(calls):
-    suite = suites.read_suite(calls)
+    suite = read_suite(calls)
     one, two = sorted((row.case for row in suite.chosen), key=lambda case: dict(case.axes)["rows"])
     v0 = CheckResult(check="V0", status="DEGENERATE_CASE")
     record = Validation(case=one, implementation="r", seed=0, results=(v0,), command="")
@@ -85,7 +86,7 @@ def test_a_case_that_could_not_have_told_a_wrong_result_does_not_count(calls):
 
 
 def test_a_run_that_was_stopped_has_no_share_of_time(calls, tmp_path, monkeypatch):
-    suite, out = suites.read_suite(calls), tmp_path / "stopped.jsonl"
+    suite, out = read_suite(calls), tmp_path / "stopped.jsonl"
     one = next(row.case for row in suite.chosen)
     with result_file(out) as file:
         file.append(taken(one, Outcome.BUDGET), "key")
@@ -99,7 +100,7 @@ def test_a_run_that_was_stopped_has_no_share_of_time(calls, tmp_path, monkeypatc
 
 
 def test_what_was_timed_weighs_though_it_does_not_count(calls):
-    suite = suites.read_suite(calls)
+    suite = read_suite(calls)
     v0 = CheckResult(check="V0", status="DEGENERATE_CASE")
     times = {row.case: 1.0 + row.call_count for row in suite.cases}
     record = Validation(case=suite.cases[0].case, implementation="r", seed=0, results=(v0,), command="")
@@ -128,7 +129,7 @@ def test_tables_of_cases_take_suites_and_ready_made_ones(calls):
     assert sorted(row["call_count"] for row in rows) == [1, 2]
     assert all(row["bound_s"] <= row["predicted_s"] for row in rows)
     ready = run("bound", "--cases", "fused_cross_entropy", "-t", "h100_sxm").stdout.splitlines()
-    assert len(ready) == len(suites.read_suite("fused_cross_entropy").chosen)
+    assert len(ready) == len(read_suite("fused_cross_entropy").chosen)
 
 
 def test_a_suite_changed_by_hand_is_not_run(calls):

@@ -8,10 +8,10 @@ from benchmarks.ready_suites import __main__ as recipes
 from typer.testing import CliRunner
 
 import nearpeak
-from nearpeak import suites
 from nearpeak.cli import application
 from nearpeak.errors import SpecError, UnknownNameError
 from nearpeak.suite.file import save_text
+from nearpeak.suite.named import read_suite
 from nearpeak.suite.ready import ready_names, ready_suite
 
 
@@ -41,7 +41,7 @@ def test_a_cover_keeps_what_it_leaves_out_and_says_whose_time_it_counts(tmp_path
     (tmp_path / "calls.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     run("build", tmp_path / "calls.jsonl", "--out", whole)
     run("build", whole, "--cover", "99%", "--target", "h100_sxm", "--out", cheap)
-    found = suites.read_suite(cheap)
+    found = read_suite(cheap)
     assert [dict(one.case.axes)["m"] for one in found.chosen] == [4096]
     assert [one.call_count for one in found.cases] == [2, 2, 2]
     assert found.plan["time"].startswith("bound on h100_sxm plus a launch of")
@@ -153,7 +153,7 @@ def test_a_cover_with_directed_cases_counts_those_that_workloads_call(tmp_path):
     words = ["suite", "build", str(tmp_path / "calls.jsonl"), "--directed", "--cover", "90%", "-t", "h100_sxm"]
     said = CliRunner().invoke(application(), [*words, "--out", str(tmp_path / "s.jsonl")]).stderr
     assert " cases are run; 1 of the 1 that workloads call,\n  in 100.0% of their time\n" in said
-    plan = suites.read_suite(tmp_path / "s.jsonl").plan
+    plan = read_suite(tmp_path / "s.jsonl").plan
     assert plan["time of chosen cases of workloads"] == plan["time of all cases of workloads"]
 
 
@@ -221,7 +221,7 @@ def test_a_suite_is_taken_where_a_model_is_with_its_counts_and_what_it_lacks(tmp
     (tmp_path / "calls.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     out = tmp_path / "ours.jsonl"
     run("build", tmp_path / "calls.jsonl", "--op", "fill", "--cover", "50%", "--target", "h100_sxm", "--out", out)
-    suite = suites.read_suite(out)
+    suite = read_suite(out)
     suite = replace(suite, sources=(replace(suite.sources[0], uncovered={"aten.absent": 4}), *suite.sources[1:]))
     out.write_text(save_text(suite), encoding="utf-8")
     found = CliRunner().invoke(application(), ["analyze", str(out), "--target", "h100_sxm", "--json"])

@@ -7,12 +7,12 @@ from functools import cache
 from typing import Any
 
 from nearpeak.core.case import Case
-from nearpeak.core.measurement import Activity, Environment, Reading, RunnerAbilities, Timer, Timing
+from nearpeak.core.measurement import Activity, Backend, Environment, Reading, RunnerAbilities, Timer, Timing
 from nearpeak.errors import MeasureError
 from nearpeak.measure.environment import cpu_environment, versions
 from nearpeak.measure.inputs import size_bytes
-from nearpeak.measure.runners._torch import torch_or_refusal
-from nearpeak.measure.timers import clock_probe_s
+from nearpeak.measure.timers import HostDefaults, clock_probe_s
+from nearpeak.measure.torch_tensors import torch_or_refusal
 
 EVENT_RESOLUTION_S = 0.5e-6
 """Resolution of the time between two events: about half a microsecond (CUDA Runtime API, cudaEventElapsedTime)."""
@@ -66,7 +66,7 @@ def _keep_formats(torch: Any) -> None:
         setattr(torch.backends.cuda.matmul, name, False)  # parts of split sums would be rounded to 16 bits
 
 
-class OnFirstGpu:
+class OnFirstGpu(Backend):
     """What is alike in runners of the first GPU: who they are, what fits, whose clock counts."""
 
     name = ""
@@ -94,18 +94,18 @@ class OnFirstGpu:
         return environment(self._torch)
 
 
-class EventTimer:
+class EventTimer(HostDefaults):
     """Time between two events of the current stream, and beside it the host's until all streams are done."""
 
     mode = "device"
     resolution_s = EVENT_RESOLUTION_S
+    records_activity = True
 
     def __init__(self, torch: Any, *, cold: bool, graph: bool = False) -> None:
         """Keep how caches are emptied: by inputs in turn, and by reading more than the last cache holds."""
         self._torch, self._cold = torch, cold
         self.name = "hip_events" if torch.version.hip else "cuda_events"
         self.mode = "graph" if graph else "device"
-        self.flush_policy = "read_sweep"
         self._before, self._start, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(3))
         cached = int(getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 0)) or 64 * 2**20
         self._swept_bytes = FLUSH_CACHES * cached

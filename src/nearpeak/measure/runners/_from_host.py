@@ -6,7 +6,8 @@ from typing import Any
 
 from nearpeak.measure.placing import copy_of
 from nearpeak.measure.runners._cuda import SPIN_CYCLES
-from nearpeak.measure.runners._torch import Call, made_on, torch_or_refusal
+from nearpeak.measure.runners._torch import Call, made_on
+from nearpeak.measure.torch_tensors import torch_or_refusal
 from nearpeak.measure.user_functions import takes_out
 
 Tensors = Mapping[str, Any]

@@ -1,9 +1,10 @@
 """A call of PyTorch's without the Python around it: the functions of PyTorch that it calls, one after another."""
 
-import re
+import operator
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial, reduce
 from typing import Any
 
 LONG_S = 2e-3
@@ -30,29 +31,6 @@ class _Step:
     """What it is given by name."""
     result: Any
     """What it returned; nothing where it only writes."""
-
-
-@dataclass(kw_only=True)
-class _Source:
-    """A function in the making."""
-
-    bound: dict[str, Any] = field(default_factory=dict)
-    """Objects by the names that the text has for them."""
-    words: dict[int, str] = field(default_factory=dict)
-    """Names of tensors by identity."""
-
-    def word(self, value: Any) -> str:
-        """Return the expression for an argument: results by name, everything else as the object that it was."""
-        if id(value) in self.words:
-            return self.words[id(value)]
-        if type(value) in (tuple, list) and any(map(_holds_tensors, value)):
-            inner = "".join(f"{self.word(one)}, " for one in value)
-            return f"({inner})" if type(value) is tuple else f"[{inner}]"
-        name = f"k{len(self.bound)}"
-        self.bound[name] = value
-        if _is_tensor(value):
-            self.words[id(value)] = name
-        return name
 
 
 def taped(torch: Any, run: Run) -> Run:
@@ -85,7 +63,7 @@ def taped(torch: Any, run: Run) -> Run:
         result = run()
     if tape.refused or before.lines != wanted.lines or any(not _is_tensor(one) for one in result.values()):
         return run
-    replay = _compiled(steps, result)
+    replay = _compiled(torch, steps, result)
     if replay is None:
         return run
     with _log(torch) as got:
@@ -164,29 +142,37 @@ def _described(value: Any) -> str:
     return repr(value)
 
 
-def _compiled(steps: list[_Step], result: Mapping[str, Any]) -> Run | None:
+def _compiled(torch: Any, steps: list[_Step], result: Mapping[str, Any]) -> Run | None:
     """Return the function that makes the calls of `steps`; nothing where an argument hides tensors.
 
-    Results are let go after their last use, as by a function whose variables are.
+    It is made by torch.fx: functions and constants are its arguments, and results are let go after their last use.
     """
-    source, lines = _Source(), []
-    for number, step in enumerate(steps):
-        if any(_hides(one) for one in (*step.args, *step.kwargs.values())):
-            return None
-        given = [source.word(one) for one in step.args]
-        given += [f"{name}={source.word(one)}" for name, one in step.kwargs.items()]
-        lines.append(f"r{number} = {source.word(step.function)}({', '.join(given)})")
-        source.words.update((id(leaf), f"r{number}{path}") for leaf, path in _leaves(step.result, ""))
-    returned = ", ".join(f"{name!r}: {source.word(one)}" for name, one in result.items())
-    text = "\n    ".join(
-        [f"def replay({', '.join(source.bound)}):", *_let_go(lines, returned), f"return {{{returned}}}"]
-    )
-    made: dict[str, Any] = {}
-    exec(text, made)  # of names that were made here alone
-    replay = made["replay"]
-    replay.__defaults__ = tuple(source.bound.values())
-    found: Run = replay
-    return found
+    if any(_hides(value) for step in steps for value in (*step.args, *step.kwargs.values())):
+        return None
+    if len(steps) == len(result) == 1 and steps[0].result is next(iter(result.values())):
+        name, only = *result, partial(steps[0].function, *steps[0].args, **steps[0].kwargs)
+        return lambda: {name: only()}
+    graph, constants = torch.fx.Graph(), list[Any]()
+    nodes: dict[int, tuple[Any, tuple[int, ...]]] = {}
+
+    def node(value: Any) -> Any:
+        if id(value) in nodes:
+            made, path = nodes[id(value)]
+            return reduce(lambda whole, index: graph.call_function(operator.getitem, (whole, index)), path, made)
+        if type(value) in (tuple, list) and _holds_tensors(value):
+            return type(value)(map(node, value))
+        constants.append(value)
+        made = graph.placeholder(f"k{len(constants)}")
+        if _is_tensor(value):
+            nodes[id(value)] = made, ()
+        return made
+
+    for step in steps:
+        args = (node(step.function), *map(node, step.args))
+        made = graph.call_method("__call__", args, {name: node(one) for name, one in step.kwargs.items()})
+        nodes.update((id(leaf), (made, path)) for leaf, path in _leaves(step.result))
+    graph.output({name: node(one) for name, one in result.items()})
+    return partial(torch.fx.GraphModule(torch.nn.Module(), graph).forward, *constants)
 
 
 def _hides(value: Any) -> bool:
@@ -201,26 +187,10 @@ def _hides(value: Any) -> bool:
     return False
 
 
-def _leaves(value: Any, path: str) -> Iterator[tuple[Any, str]]:
+def _leaves(value: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[Any, tuple[int, ...]]]:
+    """Yield the tensors in a result, each with the indices that lead to it."""
     if _is_tensor(value):
         yield value, path
     elif isinstance(value, (tuple, list)):
         for index, one in enumerate(value):
-            yield from _leaves(one, f"{path}[{index}]")
-
-
-def _let_go(lines: list[str], returned: str) -> list[str]:
-    """Return the lines, each followed by the end of those results that none after it uses."""
-    texts = [*lines, returned]
-    last = {
-        number: max(at for at, text in enumerate(texts) if at >= number and _uses(text, number))
-        for number in range(len(lines))
-    }
-    ends: dict[int, list[str]] = {}
-    for number, at in last.items():
-        ends.setdefault(at, []).append(f"r{number} = None")
-    return [line for at, text in enumerate(lines) for line in (text, *ends.get(at, ()))]
-
-
-def _uses(text: str, number: int) -> bool:
-    return re.search(rf"\br{number}\b", text) is not None
+            yield from _leaves(one, (*path, index))

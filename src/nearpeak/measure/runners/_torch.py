@@ -1,4 +1,4 @@
-"""What the PyTorch runners share: tensors of a case on a device, its call, and the gradient alone."""
+"""What the PyTorch runners share: the call of a case on a device, and its gradient alone."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -9,37 +9,18 @@ import numpy as np
 
 from nearpeak.core.case import Case
 from nearpeak.core.measurement import Outcome, Prepared
-from nearpeak.errors import MissingExtraError, NotModelledError
+from nearpeak.errors import NotModelledError
 from nearpeak.measure.global_state import unchanged_state
 from nearpeak.measure.inputs import forward_arguments
 from nearpeak.measure.nothing import refuse_nothing
 from nearpeak.measure.outputs import output_names
-from nearpeak.measure.placing import dense, placed
+from nearpeak.measure.placing import dense
 from nearpeak.measure.runners._taped import taped
+from nearpeak.measure.torch_tensors import as_arrays, tensors_of
 from nearpeak.measure.user_functions import EndedError, naming, takes_out
 from nearpeak.ops import OPS
-from nearpeak.ops._torch_names import torch_dtype
 
 Call = Callable[..., dict[str, Any]]
-
-
-def torch_or_refusal(what: str) -> Any:
-    """Return PyTorch, or say which extra installs it."""
-    try:
-        import torch
-    except ImportError:
-        raise MissingExtraError(f"{what} needs PyTorch; install nearpeak[torch]") from None
-    return torch
-
-
-def tensors_of(torch: Any, case: Case, arrays: Mapping[str, Any], device: str) -> dict[str, Any]:
-    """Return the inputs of `case` as tensors on `device`, narrowed to their formats, as they are to lie there."""
-    specs = OPS[case.op].inputs(**forward_arguments(case))
-    found = {
-        name: torch.from_numpy(np.asarray(arrays[name])).to(device).to(torch_dtype(torch, spec.dtype))
-        for name, spec in specs.items()
-    }
-    return placed(torch, case, found)
 
 
 def prepared(
@@ -269,15 +250,3 @@ def _refuse_missing(torch: Any, case: Case, tensors: Mapping[str, Any], grads: M
 def _random_like(torch: Any, output: Any, generator: Any) -> Any:
     wide = torch.float64 if output.dtype == torch.float64 else torch.float32
     return torch.randn(output.shape, generator=generator, device=output.device, dtype=wide).to(output.dtype)
-
-
-def as_arrays(torch: Any, result: Any) -> dict[str, Any]:
-    """Return named tensors as NumPy arrays; floats that NumPy lacks are widened to float32."""
-    known = (torch.float64, torch.float32, torch.float16)
-    return {
-        name: (tensor.float() if tensor.is_floating_point() and tensor.dtype not in known else tensor)
-        .detach()
-        .cpu()
-        .numpy()
-        for name, tensor in result.items()
-    }

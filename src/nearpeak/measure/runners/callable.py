@@ -4,18 +4,19 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nearpeak.core.case import Case
-from nearpeak.core.measurement import Environment, Prepared, RunnerAbilities, Timer, Timing
+from nearpeak.core.measurement import Backend, Environment, Prepared, RunnerAbilities, Timer, Timing
 from nearpeak.errors import SpecError
 from nearpeak.measure.environment import cpu_environment
 from nearpeak.measure.inputs import forward_arguments, too_large
-from nearpeak.measure.runners._torch import Call, prepared, torch_or_refusal, users
+from nearpeak.measure.runners._torch import Call, prepared, users
 from nearpeak.measure.runners.numpy import named_arrays
 from nearpeak.measure.timers import HostTimer
+from nearpeak.measure.torch_tensors import torch_or_refusal
 from nearpeak.measure.user_functions import function_of, name_of, naming, own_refusal
 from nearpeak.targets import CPU
 
 
-class UserCallable:
+class UserCallable(Backend):
     """`function(inputs, **arguments)`: outputs by name, or one array or tensor for the only output.
 
     `inputs` are tensors by name as the operator declares them; where the function has an attribute

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.case import Case
-from nearpeak.core.measurement import Environment, Prepared, RunnerAbilities, Timer, Timing
+from nearpeak.core.measurement import Backend, Environment, Prepared, RunnerAbilities, Timer, Timing
 from nearpeak.measure.environment import cpu_environment
 from nearpeak.measure.inputs import forward_arguments, too_large
 from nearpeak.measure.timers import HostTimer
@@ -15,12 +15,13 @@ from nearpeak.ops import OPS
 from nearpeak.targets import CPU
 
 
-class NumpyReference:
+class NumpyReference(Backend):
     """The operator's NumPy reference."""
 
     name = "numpy"
     target = CPU
     abilities = RunnerAbilities(devices=("cpu",), needs=("numpy",))
+    is_reference = True
 
     def __init__(self, argument: str, timing: Timing) -> None:
         """Keep how to time."""
@@ -34,7 +35,10 @@ class NumpyReference:
     def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
         """Return `case` ready to run on arrays widened to float64."""
         start = time.perf_counter()
-        sets = [{name: _wide(array) for name, array in arrays.items()} for arrays in inputs]
+        sets = [
+            {name: array.astype(np.float64) if array.dtype.kind == "f" else array for name, array in arrays.items()}
+            for arrays in inputs
+        ]
         make = _forward if case.phase == "forward" else _backward
         runs = tuple(make(case, arrays) for arrays in sets)
         build_s = time.perf_counter() - start
@@ -60,10 +64,6 @@ def named_arrays(result: Any) -> dict[str, Any]:
     'float64'
     """
     return {name: np.asarray(array) for name, array in result.items()}
-
-
-def _wide(array: Any) -> Any:
-    return array.astype(np.float64) if array.dtype.kind == "f" else array
 
 
 def _forward(case: Case, arrays: Mapping[str, Any]) -> Callable[[], object]:

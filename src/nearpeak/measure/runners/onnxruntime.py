@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nearpeak.core.case import Case
-from nearpeak.core.measurement import Environment, Fallback, Prepared, RunnerAbilities, Timer, Timing
+from nearpeak.core.measurement import Backend, Environment, Fallback, Prepared, RunnerAbilities, Timer, Timing
 from nearpeak.errors import NotModelledError
 from nearpeak.measure._onnx_session import assignments, exported, runtime_or_refusal, session_of
 from nearpeak.measure.environment import cpu_environment
 from nearpeak.measure.inputs import forward_arguments, too_large
-from nearpeak.measure.runners._torch import tensors_of, torch_or_refusal
 from nearpeak.measure.timers import HostTimer
+from nearpeak.measure.torch_tensors import tensors_of, torch_or_refusal
 from nearpeak.ops import OPS
 from nearpeak.targets import CPU
 
@@ -20,7 +20,7 @@ PROVIDER = "CPUExecutionProvider"
 _NO_KERNEL = ("NOT_IMPLEMENTED", "Could not find an implementation", "INVALID_GRAPH", "Type Error")
 
 
-class OnnxRuntime:
+class OnnxRuntime(Backend):
     """One session per case, inputs and outputs bound, so that a call copies nothing."""
 
     name = "onnxruntime"

@@ -17,11 +17,22 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.case import Case
-from nearpeak.core.measurement import Environment, Fallback, Outcome, Prepared, Reading, RunnerAbilities, Timer, Timing
+from nearpeak.core.measurement import (
+    Backend,
+    Environment,
+    Fallback,
+    Outcome,
+    Prepared,
+    Reading,
+    RunnerAbilities,
+    Timer,
+    Timing,
+)
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.measure.environment import cpu_environment
 from nearpeak.measure.inputs import forward_arguments, too_large
 from nearpeak.measure.scratch import scratch_folder
+from nearpeak.measure.timers import HostDefaults
 from nearpeak.measure.user_functions import EndedError
 from nearpeak.ops import OPS
 from nearpeak.targets import CPU
@@ -41,7 +52,7 @@ class ProgramError(EndedError):
     """The program ended, or answered what the protocol does not know."""
 
 
-class ExternalProcess:
+class ExternalProcess(Backend):
     """One program for one case: it is told the case and where its inputs lie, and says its own times."""
 
     name = "process"
@@ -175,7 +186,7 @@ class _Run:
         return self.program.ask({"do": "run", "call_count": 1})
 
 
-class _ProgramTimer:
+class _ProgramTimer(HostDefaults):
     """The clock of the program: what it says that some calls took, and beside it how long it took to answer."""
 
     name = "program"

@@ -6,17 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from nearpeak.core.case import Case
-from nearpeak.core.measurement import Environment, Fallback, Prepared, RunnerAbilities, Timer, Timing
+from nearpeak.core.measurement import Backend, Environment, Fallback, Prepared, RunnerAbilities, Timer, Timing
 from nearpeak.measure._compiled import breaks, library_kernels, taken
 from nearpeak.measure.environment import cpu_environment
 from nearpeak.measure.inputs import drawn, forward_arguments, too_large
-from nearpeak.measure.runners._torch import Call, prepared, tensors_of, torch_or_refusal
+from nearpeak.measure.runners._torch import Call, prepared
 from nearpeak.measure.timers import HostTimer
+from nearpeak.measure.torch_tensors import tensors_of, torch_or_refusal
 from nearpeak.ops import OPS
 from nearpeak.targets import CPU
 
 
-class TorchCompile:
+class TorchCompile(Backend):
     """The operator's PyTorch call, compiled by TorchInductor; other runners set another device or compiler."""
 
     name = "torch_compile"

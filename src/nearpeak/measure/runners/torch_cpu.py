@@ -4,16 +4,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from nearpeak.core.case import Case
-from nearpeak.core.measurement import Environment, Prepared, RunnerAbilities, Timer, Timing
+from nearpeak.core.measurement import Backend, Environment, Prepared, RunnerAbilities, Timer, Timing
 from nearpeak.measure.environment import cpu_environment
 from nearpeak.measure.inputs import too_large
-from nearpeak.measure.runners._torch import Call, prepared, torch_or_refusal
+from nearpeak.measure.runners._torch import Call, prepared
 from nearpeak.measure.timers import HostTimer
+from nearpeak.measure.torch_tensors import torch_or_refusal
 from nearpeak.ops import OPS
 from nearpeak.targets import CPU
 
 
-class TorchCpu:
+class TorchCpu(Backend):
     """The operator's PyTorch call, eagerly."""
 
     name = "torch_cpu"

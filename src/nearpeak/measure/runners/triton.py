@@ -7,14 +7,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from nearpeak.core.case import Case
-from nearpeak.core.measurement import Environment, Prepared, RunnerAbilities, Timer, Timing
+from nearpeak.core.measurement import Backend, Environment, Prepared, RunnerAbilities, Timer, Timing
 from nearpeak.errors import MissingExtraError
 from nearpeak.measure.environment import cpu_environment
 from nearpeak.measure.inputs import too_large
 from nearpeak.measure.runners import _cuda
 from nearpeak.measure.runners._from_host import from_host
-from nearpeak.measure.runners._torch import Call, prepared, torch_or_refusal, users
+from nearpeak.measure.runners._torch import Call, prepared, users
 from nearpeak.measure.timers import HostTimer
+from nearpeak.measure.torch_tensors import torch_or_refusal
 from nearpeak.measure.user_functions import function_of, naming, own_refusal
 from nearpeak.targets import CPU
 
@@ -22,7 +23,7 @@ INTERPRET = "TRITON_INTERPRET"
 """Variable by which Triton runs kernels in Python; it is read when a kernel is decorated."""
 
 
-class TritonKernel:
+class TritonKernel(Backend):
     """`function(tensors, **arguments)` that launches kernels: outputs by name, or the only output."""
 
     name = "triton"

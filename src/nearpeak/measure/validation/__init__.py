@@ -16,11 +16,11 @@ from nearpeak.measure.environment import versions
 from nearpeak.measure.inputs import too_large
 from nearpeak.measure.nothing import refuse_nothing
 from nearpeak.measure.user_functions import naming, staying
-from nearpeak.measure.validation._oracle import arguments_of, contract_of
 from nearpeak.measure.validation._run import Implementation, as_implementation, imported_torch
 from nearpeak.measure.validation._trial import Trial
 from nearpeak.measure.validation.checks import CHECKS
 from nearpeak.measure.validation.checks.v04_special import follows_nan
+from nearpeak.measure.validation.expected import arguments_of, contract_of
 from nearpeak.ops import OPS, work_of
 
 __all__ = ["Implementation", "forward_case", "pytorch", "recorded", "validate"]

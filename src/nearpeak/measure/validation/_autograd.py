@@ -10,9 +10,10 @@ import numpy as np
 from nearpeak.core.case import Case
 from nearpeak.measure.validation._contract import contract
 from nearpeak.measure.validation._formats import widened
-from nearpeak.measure.validation._oracle import Question, arguments_of
+from nearpeak.measure.validation._oracle import Question
 from nearpeak.measure.validation._rounding import Nudge, stored_by
 from nearpeak.measure.validation._run import imported_torch
+from nearpeak.measure.validation.expected import arguments_of
 from nearpeak.ops import OPS, Numerics
 
 FLOATS = ("fp64", "fp32", "bf16", "fp16")

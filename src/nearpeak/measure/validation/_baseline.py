@@ -10,9 +10,10 @@ import numpy as np
 from nearpeak.core.validation import PASS, CheckResult
 from nearpeak.measure.validation._compare import comparable, compared, values_of, worst_of
 from nearpeak.measure.validation._formats import UNIT_ROUNDOFF
-from nearpeak.measure.validation._oracle import Expected, Question, contract_of
+from nearpeak.measure.validation._oracle import Question
 from nearpeak.measure.validation._picks import canonical
 from nearpeak.measure.validation._run import Implementation, run
+from nearpeak.measure.validation.expected import Expected, contract_of
 from nearpeak.ops import OPS
 
 CHAINS = ("normalisation", "reduction", "pointwise", "sampling", "decomposition")

@@ -8,7 +8,7 @@ import numpy as np
 
 from nearpeak.core.validation import PASS, CheckResult, WorstElement
 from nearpeak.measure.validation._formats import UNIT_ROUNDOFF, torch_format, widened
-from nearpeak.measure.validation._oracle import Expected
+from nearpeak.measure.validation.expected import Expected
 
 LEAST_GROUP = 32
 """Elements below which the norm of a row says no more than its elements."""

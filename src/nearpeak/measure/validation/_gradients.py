@@ -14,19 +14,12 @@ from nearpeak.measure.global_state import unchanged_state
 from nearpeak.measure.placing import copy_of
 from nearpeak.measure.validation._autograd import differentiable, gradient_contract, gradients_in_fp64
 from nearpeak.measure.validation._formats import UNIT_ROUNDOFF, rounded, widened
-from nearpeak.measure.validation._oracle import (
-    Expected,
-    Question,
-    arguments_of,
-    contract_of,
-    declared_formats,
-    gradient_answers,
-    sum_length,
-)
+from nearpeak.measure.validation._oracle import Question, declared_formats, gradient_answers
 from nearpeak.measure.validation._picks import settled
 from nearpeak.measure.validation._reach import Reference, evaluated
 from nearpeak.measure.validation._run import LEAST_ALIGNMENT_BYTES, Implementation
 from nearpeak.measure.validation._trial import templates_of
+from nearpeak.measure.validation.expected import Expected, arguments_of, contract_of, sum_length
 from nearpeak.ops import OPS
 
 

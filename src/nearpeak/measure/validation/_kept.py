@@ -8,8 +8,8 @@ import numpy as np
 
 from nearpeak.core.case import Case
 from nearpeak.measure.validation._formats import UNIT_ROUNDOFF, arithmetic_roundoff, rounded, torch_format, widened
-from nearpeak.measure.validation._oracle import SPREAD, Expected, arguments_of, contract_of, sum_length
 from nearpeak.measure.validation._reach import Arrays
+from nearpeak.measure.validation.expected import SPREAD, Expected, arguments_of, contract_of, sum_length
 from nearpeak.ops import OPS
 
 Ends = tuple[Any, Any]

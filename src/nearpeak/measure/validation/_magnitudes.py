@@ -4,7 +4,6 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.measure.validation._gates import at_targets, largest
 from nearpeak.measure.validation._reach import Arrays, Reference, evaluated
 from nearpeak.ops import Numerics
 
@@ -28,7 +27,24 @@ def magnitudes_of(
         most = max(float(np.nanmax(np.abs(array), initial=0.0)) for array in arrays.values())
         return {name: np.full(values.shape, most) for name, values in found.items()}
     if numerics.gates == "largest":
-        return {name: np.full(values.shape, largest(values)) for name, values in found.items()}
+        return {name: np.full(values.shape, _largest(values)) for name, values in found.items()}
     if numerics.gates == "targets":
-        return {name: at_targets(values) for name, values in found.items()}
+        return {name: _at_targets(values) for name, values in found.items()}
     return {name: np.ones(values.shape) for name, values in found.items()} if numerics.gates == "always" else {}
+
+
+def _at_targets(values: Any) -> Any:
+    """Return the largest result at the largest element of each row, the target, and 0 elsewhere; 1 for what is no row.
+
+    A gradient p - 1 loses digits where p is near 1; the others are p, and no sum. That of a target is minus their sum.
+    """
+    if values.ndim < 2:
+        return np.ones(values.shape)
+    size = np.abs(values)
+    return np.where(size == size.max(axis=-1, keepdims=True, initial=0.0), _largest(values), 0.0)
+
+
+def _largest(values: Any) -> float:
+    """Return the largest finite magnitude, 1 where there is none."""
+    sizes = np.abs(values[np.isfinite(values)])
+    return float(sizes.max()) if sizes.size else 1.0

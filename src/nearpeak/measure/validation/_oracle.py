@@ -10,7 +10,6 @@ import numpy as np
 from nearpeak.core.case import Case
 from nearpeak.errors import MeasureError, NotModelledError
 from nearpeak.measure.placing import placed
-from nearpeak.measure.validation._contract import contract
 from nearpeak.measure.validation._draw import drawn
 from nearpeak.measure.validation._formats import (
     HALF_STEP,
@@ -23,6 +22,7 @@ from nearpeak.measure.validation._formats import (
     wrapped,
 )
 from nearpeak.measure.validation._hard_rows import FACED
+from nearpeak.measure.validation._kept import in_either_way
 from nearpeak.measure.validation._magnitudes import SUMS, magnitudes_of
 from nearpeak.measure.validation._reach import (
     Arrays,
@@ -36,10 +36,9 @@ from nearpeak.measure.validation._reach import (
 )
 from nearpeak.measure.validation._rounding import Nudge, erring, rounding, underflow
 from nearpeak.measure.validation._run import imported_torch, refuses
+from nearpeak.measure.validation.expected import SPREAD, Expected, arguments_of, contract_of, sum_length
 from nearpeak.ops import OPS, Numerics
 
-SPREAD = 6.0
-"""Standard deviations of a sum of rounding errors that the bound allows: SPREAD * sqrt(length) roundoffs."""
 GRADIENT_STEPS = 4
 """Intermediate results that a gradient may store in its own format: it is a chain even where the result is none."""
 WIDER = 4
@@ -52,30 +51,6 @@ GATE_RMS = 0.25
 """Root mean square error of gates, in units of the largest that they are permitted."""
 ONCE = (*SUMS, "pointwise")
 """Kinds whose results are rounded to their own format once, at the end, unless a contract grants steps on the way."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expected:
-    """One output (or gradient) of one question."""
-
-    values: Any
-    """Float64 values, or whole numbers."""
-    rounded: Any
-    """The values after rounding to the output's format."""
-    bound: Any
-    """Greatest permitted difference to `values`, element by element."""
-    spread: Any
-    """What a correct result differs by on average (root of the mean square), element by element."""
-    floor: Any
-    """The part of it that no way to compute it avoids: rounding at the end, and in sums."""
-    inner: Any
-    """The part of `bound` that is not the rounding at the end."""
-    once: bool
-    """Whether there may be no more roundings to the output's format than the contract names."""
-    dtype: str
-    """Format of the output."""
-    ends: tuple[tuple[Any, Any], ...] = ()
-    """Least and largest results of each way to round that the contract names; none where it is once, at the end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -94,11 +69,6 @@ class Question:
     """How the inputs were drawn."""
     seed: int = 0
     """Seed with which they were."""
-
-
-def arguments_of(case: Case) -> dict[str, Any]:
-    """Return the arguments of rule, reference and PyTorch call."""
-    return {**dict(case.axes), **dict(case.dtypes), **dict(case.attributes)}
 
 
 @lru_cache(maxsize=24)
@@ -150,8 +120,6 @@ def asked(case: Case, tensors: Arrays, distribution: str) -> Question:
         stores_scores=distribution == "deep" and not tensors.keys().isdisjoint(FACED),
     )  # fmt: skip
     if operator.kept is not None:
-        from nearpeak.measure.validation._kept import in_either_way
-
         expected = in_either_way(case, expected, tensors)
     return Question(case=case, arguments=arguments, tensors=tensors, expected=expected, distribution=distribution)
 
@@ -183,16 +151,6 @@ def declared_formats(case: Case) -> dict[str, Any]:
             f"{case.op}: PyTorch computes no such case, so that the formats of its results are not known ({why})"
         ) from None
     return {name: output.dtype for name, output in outputs.items()}
-
-
-def contract_of(case: Case) -> Numerics:
-    """Return the operator's contract as it reads for the choices of `case`."""
-    return contract(case.op, arguments_of(case))
-
-
-def sum_length(numerics: Numerics, arguments: Mapping[str, Any]) -> float:
-    """Return the length of the longest sum that the contract names, 1 where nothing is summed."""
-    return float(max(np.prod([arguments[axis] for axis in numerics.reduction.split()], dtype=float), 1.0))
 
 
 def gradient_answers(

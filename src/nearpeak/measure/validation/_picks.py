@@ -8,16 +8,10 @@ import numpy as np
 
 from nearpeak.core.case import Case
 from nearpeak.measure.validation._formats import UNIT_ROUNDOFF, format_name, widened
-from nearpeak.measure.validation._oracle import (
-    Question,
-    answers,
-    arguments_of,
-    contract_of,
-    declared_formats,
-    sum_length,
-)
+from nearpeak.measure.validation._oracle import Question, answers, declared_formats
 from nearpeak.measure.validation._reach import Arrays
 from nearpeak.measure.validation._run import imported_torch
+from nearpeak.measure.validation.expected import arguments_of, contract_of, sum_length
 from nearpeak.ops import OPS
 
 

@@ -10,9 +10,10 @@ from nearpeak.core.case import Case
 from nearpeak.core.dtype import dtype_of
 from nearpeak.measure.validation._draw import ALWAYS
 from nearpeak.measure.validation._formats import widened
-from nearpeak.measure.validation._oracle import Question, arguments_of, contract_of, declared_formats, question
+from nearpeak.measure.validation._oracle import Question, declared_formats, question
 from nearpeak.measure.validation._picks import ranked, settled
 from nearpeak.measure.validation._run import imported_torch
+from nearpeak.measure.validation.expected import arguments_of, contract_of
 from nearpeak.ops import OPS
 
 MOST_TRIED, MOST_KEPT = 14, 8

@@ -10,9 +10,10 @@ from nearpeak.core.case import Case
 from nearpeak.errors import MeasureError
 from nearpeak.measure.validation._compare import comparable, reachable, values_of
 from nearpeak.measure.validation._formats import UNIT_ROUNDOFF, rounded, torch_format, widened
-from nearpeak.measure.validation._oracle import Expected, Question, arguments_of, bare_question, declared_formats
+from nearpeak.measure.validation._oracle import Question, bare_question, declared_formats
 from nearpeak.measure.validation._run import Implementation, columns_dense, run
 from nearpeak.measure.validation._systematic import draws_of, narrow
+from nearpeak.measure.validation.expected import Expected, arguments_of
 from nearpeak.ops import OPS
 
 DRAWS = 12

@@ -9,9 +9,10 @@ import numpy as np
 from nearpeak.core.case import Case
 from nearpeak.errors import MeasureError
 from nearpeak.measure.validation._draw import drawn
-from nearpeak.measure.validation._oracle import Question, arguments_of, bare_question
+from nearpeak.measure.validation._oracle import Question, bare_question
 from nearpeak.measure.validation._reach import Arrays
 from nearpeak.measure.validation._rounds import rounds_of
+from nearpeak.measure.validation.expected import arguments_of
 
 FIRST, SECOND, ROW = "first", "second", "row"
 """Where else a number may be put: first, first of the second row, or everywhere in the first row."""

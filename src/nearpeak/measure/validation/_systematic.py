@@ -10,8 +10,9 @@ from nearpeak.core.case import Case
 from nearpeak.measure.validation._compare import comparable, reachable, values_of
 from nearpeak.measure.validation._draw import drawn
 from nearpeak.measure.validation._formats import UNIT_ROUNDOFF
-from nearpeak.measure.validation._oracle import Question, arguments_of, bare_question, contract_of
+from nearpeak.measure.validation._oracle import Question, bare_question
 from nearpeak.measure.validation._run import Implementation, run
+from nearpeak.measure.validation.expected import arguments_of, contract_of
 from nearpeak.ops import OPS
 
 STAGES = ((12, 10.0), (48, 7.0), (144, 6.0))

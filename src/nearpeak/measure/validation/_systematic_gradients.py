@@ -23,7 +23,7 @@ from nearpeak.measure.validation._gradients import (
     unrounded,
     upstream_of,
 )
-from nearpeak.measure.validation._oracle import Question, arguments_of, bare_question, contract_of
+from nearpeak.measure.validation._oracle import Question, bare_question
 from nearpeak.measure.validation._rounds import SEED_STEP
 from nearpeak.measure.validation._run import Implementation
 from nearpeak.measure.validation._systematic import DOUBTFUL, ENOUGH, MOST_ELEMENTS, MOST_GROUPED, STAGES, narrow
@@ -37,6 +37,7 @@ from nearpeak.measure.validation._terms import (
     terms_of,
     unlike_steps,
 )
+from nearpeak.measure.validation.expected import arguments_of, contract_of
 from nearpeak.ops import OPS
 
 LEAST_SHARE = 1 / 24

@@ -8,8 +8,8 @@ from nearpeak.measure.validation import pytorch, validate
 from nearpeak.measure.validation._baseline import as_good, margin
 from nearpeak.measure.validation._compare import compared
 from nearpeak.measure.validation._draw import ALWAYS
-from nearpeak.measure.validation._oracle import Expected
 from nearpeak.measure.validation._rounds import _shown, _wanted, rounds_of
+from nearpeak.measure.validation.expected import Expected
 from nearpeak.measure.validation.mutants import killed_by, mutants_of
 from nearpeak.measure.validation.mutants.variants import variants_of
 from nearpeak.ops import OPS

@@ -9,8 +9,9 @@ import nearpeak
 from nearpeak.measure.inputs import drawn as drawn_to_time
 from nearpeak.measure.validation import validate
 from nearpeak.measure.validation._draw import drawn
-from nearpeak.measure.validation._oracle import arguments_of, question
+from nearpeak.measure.validation._oracle import question
 from nearpeak.measure.validation._special import special_question
+from nearpeak.measure.validation.expected import arguments_of
 
 torch = pytest.importorskip("torch")
 ROUNDS = ("normal", "positive", "integer", "wide", "ends", "single")

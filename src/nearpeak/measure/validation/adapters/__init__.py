@@ -1,4 +1,4 @@
-"""Public packages as implementations under test: one file each, found by its name."""
+"""Packages of operators that can be asked for known defects; plug-ins add them by entry point."""
 
 import importlib
 from pathlib import Path

@@ -8,9 +8,9 @@ from nearpeak.core.case import Case
 from nearpeak.core.validation import PASS, SKIPPED, CheckResult
 from nearpeak.measure.validation._compare import comparable, mask_fault, values_of
 from nearpeak.measure.validation._formats import torch_format
-from nearpeak.measure.validation._oracle import Expected, arguments_of, contract_of
 from nearpeak.measure.validation._special import ASKED, ROW, SECOND, special_question, spilled
 from nearpeak.measure.validation._trial import Trial
+from nearpeak.measure.validation.expected import Expected, arguments_of, contract_of
 from nearpeak.ops import OPS
 
 

@@ -25,11 +25,12 @@ from nearpeak.measure.validation._compare import (
     values_of,
 )
 from nearpeak.measure.validation._formats import UNIT_ROUNDOFF
-from nearpeak.measure.validation._oracle import Expected, Question, contract_of, question
+from nearpeak.measure.validation._oracle import Question, question
 from nearpeak.measure.validation._rounds import POOLED, SEED_STEP
 from nearpeak.measure.validation._shared import shared_fault
 from nearpeak.measure.validation._systematic import narrow, systematic_fault
 from nearpeak.measure.validation._trial import Trial
+from nearpeak.measure.validation.expected import Expected, contract_of
 from nearpeak.ops import OPS
 
 BIAS_LIMIT = 8.0

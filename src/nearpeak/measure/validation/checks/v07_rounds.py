@@ -5,8 +5,9 @@ import numpy as np
 from nearpeak.core.validation import PASS, SKIPPED, CheckResult
 from nearpeak.measure.validation._baseline import judged
 from nearpeak.measure.validation._compare import comparable, values_of
-from nearpeak.measure.validation._oracle import Question, contract_of
+from nearpeak.measure.validation._oracle import Question
 from nearpeak.measure.validation._trial import Trial
+from nearpeak.measure.validation.expected import contract_of
 
 EXACT_BELOW = 2**24
 """Whole numbers below it are exact in fp32, and so is every partial sum, in any order."""

@@ -25,11 +25,12 @@ from nearpeak.measure.validation._gradients import (
     without_gradient,
 )
 from nearpeak.measure.validation._handed_out import changed_by_a_later_call, staying_there
-from nearpeak.measure.validation._oracle import Expected, Question, question
+from nearpeak.measure.validation._oracle import Question, question
 from nearpeak.measure.validation._rounds import SEED_STEP
 from nearpeak.measure.validation._run import Implementation, status_of, words_of
 from nearpeak.measure.validation._systematic_gradients import systematic_gradient_fault
 from nearpeak.measure.validation._trial import Trial
+from nearpeak.measure.validation.expected import Expected
 from nearpeak.ops import OPS
 
 

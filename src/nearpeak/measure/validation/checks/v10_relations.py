@@ -9,9 +9,10 @@ from nearpeak.core.validation import PASS, SKIPPED, CheckResult
 from nearpeak.measure.validation._compare import comparable, values_of
 from nearpeak.measure.validation._draw import drawn
 from nearpeak.measure.validation._formats import UNIT_ROUNDOFF, torch_format, widened
-from nearpeak.measure.validation._oracle import Question, contract_of
+from nearpeak.measure.validation._oracle import Question
 from nearpeak.measure.validation._run import imported_torch, run
 from nearpeak.measure.validation._trial import Trial
+from nearpeak.measure.validation.expected import contract_of
 from nearpeak.ops import OPS
 
 POWERS = (1, 0, 2, -1)

@@ -7,10 +7,11 @@ from nearpeak.measure.inputs import in_a_line
 from nearpeak.measure.validation._autograd import widened_case
 from nearpeak.measure.validation._compare import comparable, values_of
 from nearpeak.measure.validation._gradients import gradients_of, upstream_of
-from nearpeak.measure.validation._oracle import Question, bare_question, contract_of, question
+from nearpeak.measure.validation._oracle import Question, bare_question, question
 from nearpeak.measure.validation._run import Implementation, run
 from nearpeak.measure.validation._special import ASKED, special_question, spilled
 from nearpeak.measure.validation.checks.v04_special import inputs_with_nan
+from nearpeak.measure.validation.expected import contract_of
 
 WIDER = "fp32"
 """The format in which the same kernel must be right."""

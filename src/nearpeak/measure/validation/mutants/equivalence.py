@@ -11,11 +11,12 @@ from nearpeak.measure.validation._autograd import widened_case
 from nearpeak.measure.validation._draw import drawn
 from nearpeak.measure.validation._formats import widened
 from nearpeak.measure.validation._gradients import gradients_of, upstream_of
-from nearpeak.measure.validation._oracle import Question, arguments_of, bare_question
+from nearpeak.measure.validation._oracle import Question, bare_question
 from nearpeak.measure.validation._rounds import distributions_of
 from nearpeak.measure.validation._run import Implementation, imported_torch, run
 from nearpeak.measure.validation._special import special_question
 from nearpeak.measure.validation.checks.v04_special import inputs_with_nan
+from nearpeak.measure.validation.expected import arguments_of
 from nearpeak.measure.validation.mutants._make import Mutant, fitted, right_call
 from nearpeak.measure.validation.mutants.proofs import argument_for, argument_for_all
 from nearpeak.ops import OPS

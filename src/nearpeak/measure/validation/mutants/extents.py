@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from nearpeak.core.case import Case
-from nearpeak.measure.validation._oracle import arguments_of
+from nearpeak.measure.validation.expected import arguments_of
 from nearpeak.measure.validation.mutants._make import Mutant
 
 Arguments = Mapping[str, Any]

@@ -5,8 +5,9 @@ from typing import Any
 
 from nearpeak.core.case import Case
 from nearpeak.errors import NearpeakError
-from nearpeak.measure.validation._oracle import arguments_of, declared_formats
+from nearpeak.measure.validation._oracle import declared_formats
 from nearpeak.measure.validation._run import Call
+from nearpeak.measure.validation.expected import arguments_of
 from nearpeak.measure.validation.mutants._make import Mutant, Tensors, right_call
 from nearpeak.ops import OPS
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from nearpeak.core.case import Case
 from nearpeak.measure.validation._formats import torch_format, widened
-from nearpeak.measure.validation._oracle import arguments_of, declared_formats, question
+from nearpeak.measure.validation._oracle import declared_formats, question
 from nearpeak.measure.validation._run import imported_torch
+from nearpeak.measure.validation.expected import arguments_of
 from nearpeak.measure.validation.mutants import extents, pooling, telling
 from nearpeak.measure.validation.mutants._make import Mutant
 from nearpeak.measure.validation.mutants.functions import epsilons_added

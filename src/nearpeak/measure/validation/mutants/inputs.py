@@ -7,8 +7,8 @@ from typing import Any
 
 from nearpeak.core.case import Case
 from nearpeak.measure.validation._formats import torch_format
-from nearpeak.measure.validation._oracle import arguments_of, contract_of
 from nearpeak.measure.validation._run import Call
+from nearpeak.measure.validation.expected import arguments_of, contract_of
 from nearpeak.measure.validation.mutants._make import Mutant, Tensors, of_inputs_changed, right_call
 from nearpeak.measure.validation.mutants.variants import summed
 from nearpeak.ops import OPS

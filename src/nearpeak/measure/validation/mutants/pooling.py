@@ -8,8 +8,9 @@ import numpy as np
 
 from nearpeak.core.case import Case
 from nearpeak.measure.validation._formats import widened
-from nearpeak.measure.validation._oracle import arguments_of, question
+from nearpeak.measure.validation._oracle import question
 from nearpeak.measure.validation._run import imported_torch
+from nearpeak.measure.validation.expected import arguments_of
 from nearpeak.measure.validation.mutants._make import Mutant
 from nearpeak.ops import OPS
 

@@ -6,8 +6,9 @@ from typing import Any
 
 from nearpeak.core.case import Case
 from nearpeak.measure.validation._formats import UNIT_ROUNDOFF, format_name
-from nearpeak.measure.validation._oracle import Question, arguments_of, question
+from nearpeak.measure.validation._oracle import Question, question
 from nearpeak.measure.validation._run import Call, imported_torch
+from nearpeak.measure.validation.expected import arguments_of
 from nearpeak.measure.validation.mutants._make import Mutant, right_call
 
 _KEPT_BITS = {"fp64": 26, "fp32": 12, "bf16": 4, "fp16": 5}

@@ -10,9 +10,10 @@ from nearpeak.core.case import Case
 from nearpeak.measure.validation._autograd import live_outputs
 from nearpeak.measure.validation._formats import torch_format, widened
 from nearpeak.measure.validation._gradients import upstream_of
-from nearpeak.measure.validation._oracle import arguments_of, declared_formats, question
+from nearpeak.measure.validation._oracle import declared_formats, question
 from nearpeak.measure.validation._picks import canonical, ranked
 from nearpeak.measure.validation._run import imported_torch
+from nearpeak.measure.validation.expected import arguments_of
 from nearpeak.measure.validation.mutants import identities, programs
 from nearpeak.measure.validation.mutants._make import Mutant
 from nearpeak.ops import OPS

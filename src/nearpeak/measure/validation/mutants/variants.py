@@ -12,16 +12,10 @@ from nearpeak.errors import MeasureError
 from nearpeak.measure.validation._autograd import widened_case
 from nearpeak.measure.validation._draw import ALWAYS, drawn
 from nearpeak.measure.validation._formats import torch_format, widened
-from nearpeak.measure.validation._oracle import (
-    Question,
-    arguments_of,
-    bare_question,
-    contract_of,
-    declared_formats,
-    question,
-)
+from nearpeak.measure.validation._oracle import Question, bare_question, declared_formats, question
 from nearpeak.measure.validation._run import Call, Implementation, columns_dense, imported_torch
 from nearpeak.measure.validation._special import special_question
+from nearpeak.measure.validation.expected import arguments_of, contract_of
 from nearpeak.measure.validation.mutants._make import Tensors, right_call
 from nearpeak.ops import OPS
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.measure.validation.adapters._probe import Probe
+from nearpeak_beaverpy.probe import Probe
 
 _RANDOM = np.random.default_rng(15)
 

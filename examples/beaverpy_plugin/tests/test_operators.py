@@ -4,14 +4,14 @@ import types
 
 import numpy as np
 import pytest
+from nearpeak_beaverpy.operators import OPERATORS, PROBES, divergences, implementation, installed
 
 import nearpeak
 from nearpeak.errors import MissingExtraError, NotModelledError
 from nearpeak.measure.validation import validate
-from nearpeak.measure.validation.adapters.beaverpy import OPERATORS, PROBES, divergences, implementation, installed
 
 pytest.importorskip("torch")
-from tests.unit.measure.validation import numpy_package as right
+import numpy_package as right
 
 
 def names(package, *operators):

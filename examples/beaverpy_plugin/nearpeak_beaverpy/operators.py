@@ -9,11 +9,11 @@ import numpy as np
 from nearpeak.core.case import Case
 from nearpeak.core.validation import CheckResult
 from nearpeak.errors import MissingExtraError, NotModelledError
-from nearpeak.measure.validation._oracle import arguments_of
-from nearpeak.measure.validation._run import Implementation
-from nearpeak.measure.validation.adapters._conv_pool import CONV_POOL
-from nearpeak.measure.validation.adapters._pointwise import POINTWISE
-from nearpeak.measure.validation.adapters._probe import Probe, judged
+from nearpeak.measure.validation import Implementation
+from nearpeak.measure.validation.expected import arguments_of
+from nearpeak_beaverpy.conv_pool import CONV_POOL
+from nearpeak_beaverpy.pointwise import POINTWISE
+from nearpeak_beaverpy.probe import Probe, judged
 
 OPERATORS = ("Conv2D", "CosineSimilarity", "Linear", "MSELoss", "MaxPool2D", "ReLU", "Sigmoid", "Softmax")
 PROBES: tuple[Probe, ...] = (*CONV_POOL, *POINTWISE)
@@ -39,7 +39,7 @@ def installed() -> Any:
         MissingExtraError: it is not installed.
     """
     try:
-        import beaverpy  # type: ignore[import-not-found]
+        import beaverpy
     except ImportError:
         raise MissingExtraError("beaverpy is not installed; 'pip install beaverpy'") from None
     return beaverpy

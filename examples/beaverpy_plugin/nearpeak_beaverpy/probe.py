@@ -9,7 +9,8 @@ import numpy as np
 
 from nearpeak.core.validation import PASS, CheckResult
 from nearpeak.measure.validation._compare import comparable, compared, values_of
-from nearpeak.measure.validation._oracle import Expected, answers
+from nearpeak.measure.validation._oracle import answers
+from nearpeak.measure.validation.expected import Expected
 from nearpeak.ops import Numerics
 
 Package = Any

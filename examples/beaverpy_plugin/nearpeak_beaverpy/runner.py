@@ -5,17 +5,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from nearpeak.core.case import Case
-from nearpeak.core.measurement import Environment, Prepared, RunnerAbilities, Timer, Timing
+from nearpeak.core.measurement import Backend, Environment, Prepared, RunnerAbilities, Timer, Timing
 from nearpeak.errors import NotModelledError
 from nearpeak.measure.environment import cpu_environment
 from nearpeak.measure.inputs import forward_arguments, too_large
 from nearpeak.measure.runners.numpy import named_arrays
 from nearpeak.measure.timers import HostTimer
-from nearpeak.measure.validation.adapters.beaverpy import RULES, implementation
 from nearpeak.targets import CPU
+from nearpeak_beaverpy.operators import RULES, implementation
 
 
-class BeaverPy:
+class BeaverPy(Backend):
     """The package's operator for a case, where it has one."""
 
     name = "beaverpy"
@@ -53,6 +53,3 @@ class BeaverPy:
     def environment(self) -> Environment:
         """Return this machine, NumPy and the package."""
         return cpu_environment("numpy", "beaverpy")
-
-
-RUNNER = BeaverPy
