@@ -160,16 +160,13 @@ class Scene:
         """
         known: list[tuple[float, int]] = []
         for one in self.executed.operators:
-            odd = one.padded_s is not None or self._on_vector_units(one)
+            units = {kernel.unit for kernel in self.executed.kernels if kernel.name in one.kernels}
+            odd = one.padded_s is not None or (one.family in ("gemm", "conv") and "vector" in units)
             if one.predicted_s and one.measured_s > 5e-6 and not odd:
                 known.append((one.measured_s / one.predicted_s, one.device_ns))
         if len(known) < 3:
             return 1.0
         return min(1.6, max(0.7, median(ratio for ratio, _ in known)))
-
-    def _on_vector_units(self, operator: ExecutedOperator) -> bool:
-        units = {kernel.unit for kernel in self.executed.kernels if kernel.name in operator.kernels}
-        return operator.family in ("gemm", "conv") and "vector" in units
 
     @cached_property
     def unblocked(self) -> tuple[Change, ...]:

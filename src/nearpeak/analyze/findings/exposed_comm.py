@@ -74,8 +74,4 @@ def _needs(scene: Scene, place: int) -> bool:
     return named or scene.family(scene.items[place]) == "optimizer"
 
 
-def _talks(scene: Scene) -> bool:
-    return any(item.kind == "comm" for item in scene.items)
-
-
-RULE = Rule(id=ID, look=look, needs=("links",), concerns=_talks)
+RULE = Rule(id=ID, look=look, needs=("links",), concerns=lambda scene: any(item.kind == "comm" for item in scene.items))

@@ -38,8 +38,9 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     )
 
 
-def _is_exposed(scene: Scene) -> bool:
-    return scene.executed.timeline.exposed_memcpy_ns >= LEAST_RATIO * scene.executed.window_ns
-
-
-RULE = Rule(id=ID, look=look, needs=("bytes",), concerns=_is_exposed)
+RULE = Rule(
+    id=ID,
+    look=look,
+    needs=("bytes",),
+    concerns=lambda scene: scene.executed.timeline.exposed_memcpy_ns >= LEAST_RATIO * scene.executed.window_ns,
+)

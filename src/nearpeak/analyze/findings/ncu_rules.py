@@ -83,8 +83,4 @@ def _others(scene: Scene, name: str, best: dict[int, KernelRule]) -> str:
     return "found" if both else "not found"
 
 
-def _has_rules(scene: Scene) -> bool:
-    return bool(scene.executed.rules)
-
-
-RULE = Rule(id=ID, look=look, concerns=_has_rules)
+RULE = Rule(id=ID, look=look, concerns=lambda scene: bool(scene.executed.rules))

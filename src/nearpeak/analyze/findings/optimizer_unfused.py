@@ -37,7 +37,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         f"the optimizer updates about {count:.0f} parameters by {len(loose) / steps:.0f} kernels of a step;"
         f" {ceil(count / _TENSORS)} that take lists of tensors would do",
         changes,
-        high_s=_span_s(scene, loose),
+        high_s=max(_host_s(scene, loose), scene.device_s(loose)),
         evidence=[
             scene.evidence("kernels of the optimizer per step", len(loose) / steps, "", loose),
             scene.evidence("their device time per step", scene.device_s(loose), "s"),
@@ -108,10 +108,6 @@ def _joined(scene: Scene, update: list[int], launched: bool) -> Iterator[Change]
 def _host_s(scene: Scene, places: list[int]) -> float:
     spent = sum(scene.items[place].before_ns + scene.items[place].call_ns for place in places)
     return spent * 1e-9 / scene.executed.step_count
-
-
-def _span_s(scene: Scene, places: list[int]) -> float:
-    return max(_host_s(scene, places), scene.device_s(places))
 
 
 def _updates_weights(scene: Scene) -> bool:

@@ -20,7 +20,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     if not places:
         return
     size = sum(scene.items[place].size for place in places)
-    time_s = sum(scene.items[place].device_ns for place in places) * 1e-9
+    device_ns = sum(scene.items[place].device_ns for place in places)
+    time_s, exposed_ns = device_ns * 1e-9, scene.executed.timeline.exposed_memcpy_ns
     rate = size / time_s if time_s else 0.0
     lane = 1 + max(item.lane for item in scene.items)
     pinned = _pinned_rate(scene)
@@ -42,7 +43,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("rate of these copies", rate, "B/s"),
             scene.evidence("rate from pinned memory", pinned, "B/s"),
         ],
-        counter=[("the copies overlap with work already", found_if(_overlapped(scene, places))),
+        counter=[("the copies overlap with work already", found_if(exposed_ns < 0.5 * device_ns)),
                  ("their rate is near that of the link", found_if(rate > 0.8 * pinned))],
         falsifier=scene.advice(
             "copy from page-locked memory without waiting: the copies should leave the critical path",
@@ -57,11 +58,6 @@ def _pinned_rate(scene: Scene) -> float:
         if item.copy == "h2d pinned" and item.size > _LARGE and item.device_ns
     ]  # fmt: skip
     return median(rates) if rates else PINNED_BYTES_PER_S
-
-
-def _overlapped(scene: Scene, places: list[int]) -> bool:
-    exposed = scene.executed.timeline.exposed_memcpy_ns
-    return exposed < 0.5 * sum(scene.items[place].device_ns for place in places)
 
 
 RULE = Rule(id=ID, look=look, needs=("copies", "bytes"))

@@ -96,8 +96,9 @@ def _name(scene: Scene, place: int) -> str:
     return scene.executed.kernels[scene.items[place].kernel].name
 
 
-def _has_products(scene: Scene) -> bool:
-    return any(_product(scene, item) for item in scene.items)
-
-
-RULE = Rule(id=ID, look=look, needs=("names", "grid"), concerns=_has_products)
+RULE = Rule(
+    id=ID,
+    look=look,
+    needs=("names", "grid"),
+    concerns=lambda scene: any(_product(scene, item) for item in scene.items),
+)

@@ -21,7 +21,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Join runs of tiny kernels of one stream, each as long as its longest."""
     kernels = scene.where(lambda item: item.kernel != NOTHING and item.kind in ("kernel", "graph") and not item.phase)
     tiny = [place for place in kernels if scene.items[place].device_ns < SHORT_NS]
-    taken_s = sum(_taken_ns(scene, place) for place in tiny) * 1e-9 / scene.executed.step_count
+    taken_ns = sum(scene.items[place].device_ns + max(0, scene.items[place].lag_ns) for place in tiny)
+    taken_s = taken_ns * 1e-9 / scene.executed.step_count
     if len(tiny) <= _MANY * len(kernels) or taken_s <= _SHARE * scene.step_s:
         return
     runs = list(_runs(scene, kernels))
@@ -54,11 +55,6 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         ),
         scope="local",
     )  # fmt: skip
-
-
-def _taken_ns(scene: Scene, place: int) -> int:
-    item = scene.items[place]
-    return item.device_ns + max(0, item.lag_ns)
 
 
 def _runs(scene: Scene, kernels: list[int]) -> Iterator[list[int]]:
