@@ -23,8 +23,6 @@ from nearpeak.predict._forms import form_of
 from nearpeak.predict._grounds import ANY, BOUND, CLASSICAL, FARTHEST, LIBRARY, beyond, grounds_of_one
 from nearpeak.predict._numbers import in_floats, larger
 from nearpeak.predict._refined import reach, refined, scalars_of
-from nearpeak.predict._remade import remade
-from nearpeak.predict._script import called, together
 from nearpeak.predict._work_columns import fixed_of, work_of_one
 from nearpeak.predict.energy import POWER_TERM, energy_of, format_of, has_power, powered
 from nearpeak.predict.forms.power import limit_note
@@ -33,7 +31,7 @@ from nearpeak.theory.terms import proved_s
 
 
 def predicted(given: CaseColumns, target: Target, setting: Setting, file: Path | None = None) -> Prediction:
-    """Return the prediction of one case, whose axes are numbers; of numbers of a script with what stands for figures.
+    """Return the prediction of one case, whose axes are numbers.
 
     Args:
         file: coefficients of the user's own, instead of those that answer for the target.
@@ -55,7 +53,7 @@ def predicted(given: CaseColumns, target: Target, setting: Setting, file: Path |
     form_s = kernel_s + limited.added_s
     time_s = larger(form_s, bound_s)
     first = leading_of_one(form, rows.parts_s)
-    logs = called(_cells(Same(calibration), Same(form), form.kind(cases.attributes)), first, band_of(form_s))
+    logs = _cells(Same(calibration), Same(form), form.kind(cases.attributes))(first, band_of(form_s))
     calibration, is_beyond = _beyond(calibration, form.beyond(target, cases))
     low, high = (
         in_floats(stretched(log, scale, apart, is_low=is_low) * far)
@@ -70,7 +68,7 @@ def predicted(given: CaseColumns, target: Target, setting: Setting, file: Path |
     parts_s = _parts(form, limited.parts_s, (rows.time_s * (ratio - 1.0), limited.power_s, time_s - form_s))
     return Prediction(
         time_s=time_s, low_s=larger(bound_s, time_s * low), high_s=time_s * high, bound_s=bound_s,
-        regime=called(_regimes(Same(form)), first), parts_s=together(parts_s), busy=together(busy), grounds=grounds,
+        regime=form.regimes[form.terms[first]], parts_s=tuple(parts_s), busy=tuple(busy), grounds=grounds,
     )  # fmt: skip
 
 
@@ -123,7 +121,6 @@ def _regimes(form: "Same[Form]") -> Callable[[int], str]:
 
 
 @lru_cache(maxsize=1 << 10)
-@remade
 def _cells(same: "Same[Calibration]", form: "Same[Form]", kind: str) -> Callable[[int, int], list[float]]:
     """Return what gives the logarithms of both ends of an interval by the place of the leading term and the band.
 

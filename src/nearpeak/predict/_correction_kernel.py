@@ -11,7 +11,6 @@ from nearpeak.compiled import compiled_exactly
 from nearpeak.core.prediction import Calibration, Correction
 from nearpeak.core.same import Same
 from nearpeak.predict._correction import DEPTH, LEAF_COUNT, LIMITS, UNIT
-from nearpeak.predict._remade import remade
 
 _BLOCK = 512
 """Rows whose ranges and leaves stay in a core's first cache."""
@@ -41,7 +40,6 @@ def ratio(correction: Correction, names: Sequence[str], values: Any, power: floa
 
 
 @lru_cache(maxsize=256)
-@remade
 def walk_of_one(same: "Same[Calibration]", names: tuple[str, ...], power: float) -> Callable[..., list[float]]:
     """Return what gives the factors of one case by the correction and by the scale, to the `power`, from its values.
 

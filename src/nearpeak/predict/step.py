@@ -2,13 +2,13 @@
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from math import fsum
 from pathlib import Path
 
 from nearpeak.core.analysis import Analysis, CaseRow, CaseTime, TargetAnalysis
 from nearpeak.core.case import Case
-from nearpeak.core.distinct import distinct_rows
+from nearpeak.core.distinct import distinct_calls
 from nearpeak.core.expected_energy import ExpectedEnergy
 from nearpeak.core.prediction import Prediction
 from nearpeak.core.same import Same
@@ -16,14 +16,10 @@ from nearpeak.core.step_prediction import CallPrediction, StepPrediction
 from nearpeak.core.target import Target
 from nearpeak.core.workload import Workload
 from nearpeak.errors import NotModelledError
-from nearpeak.ops import label_of, work_of
-from nearpeak.predict._case_scripts import scripts_of
+from nearpeak.ops import work_of
 from nearpeak.predict._form import USUAL, Form, Setting
 from nearpeak.predict._forms import form_for
 from nearpeak.predict._grounds import BOUND, CLASSICAL
-from nearpeak.predict._kept_scripts import keep, restore
-from nearpeak.predict._step_figures import step_figures
-from nearpeak.predict._step_sum import sum_of
 from nearpeak.predict.energy import POWER_TERM, energy_sum
 from nearpeak.predict.prediction import predict_case
 from nearpeak.theory.rows import Part, parts_of
@@ -64,20 +60,7 @@ def step_of(
 
 @lru_cache(maxsize=64)
 def _remembered(workload: "Same[Workload]", target: "Same[Target]", setting: Setting) -> StepPrediction | None:
-    """Return the times of a step; what it stands on beside them is worked out when somebody asks for it."""
-    step, scripts = distinct_rows(workload.held.calls, label_of), scripts_of(target.held, setting)
-    if scripts.kept_count < 0:
-        restore(scripts)
-    known = step_figures(step, scripts)
-    keep(scripts)
-    return sum_of(step, known, target.held, partial(_explained, workload, target, setting))
-
-
-@lru_cache(maxsize=4)
-def _explained(workload: "Same[Workload]", target: "Same[Target]", setting: Setting) -> StepPrediction:
-    found = _step(workload.held, target.held, setting, None)
-    assert found is not None  # it has times
-    return found
+    return _step(workload.held, target.held, setting, None)
 
 
 def _step(workload: Workload, target: Target, setting: Setting, file: Path | None) -> StepPrediction | None:
@@ -91,7 +74,7 @@ def _step(workload: Workload, target: Target, setting: Setting, file: Path | Non
 
 @lru_cache(maxsize=2)  # one step is predicted on many targets in a row
 def _parts(workload: "Same[Workload]") -> tuple[Part, ...]:
-    cases = distinct_rows(workload.held.calls, label_of).cases
+    cases = {call.case for call in distinct_calls(workload.held.calls)}
     return parts_of(workload.held, {case: work_of(case) for case in cases})
 
 
