@@ -1,7 +1,6 @@
 """What a form leaves systematically: small trees over shape, time and parts, bounded, on top of the scalars."""
 
 import base64
-import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, reduce
 from operator import add
@@ -14,13 +13,8 @@ from nearpeak.core.same import Same
 from nearpeak.core.target import Target
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
 from nearpeak.predict._numbers import is_number, larger
+from nearpeak.predict.correction_layout import DEPTH, LEAF_COUNT, LIMITS, UNIT
 
-LARGEST_RATIO = 0.25
-"""By how much a correction may change a time at most."""
-DEPTH, LEAF_COUNT = 6, 64
-"""Questions of a tree, and what they tell apart."""
-UNIT = 5e-4
-"""Logarithm that a leaf's number counts for."""
 BORDER_COUNT = 31
 """Borders of a column at most."""
 _RATE, _SHRINKAGE, _COLUMN_SHARE = 0.25, 8.0, 0.5
@@ -30,8 +24,6 @@ _ROBUST = 0.6
 _TIME = "time_s"
 """Name of the time among what a correction looks at."""
 _SEED, _LEAST_S = 20261122, 1e-12
-LIMITS = math.log(1 - LARGEST_RATIO), math.log(1 + LARGEST_RATIO)
-"""The bounds as logarithms."""
 
 
 def columns_of(form: Form, target: Target, cases: CaseColumns, setting: Setting, rows: Rows) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import numpy as np
 from nearpeak.compiled import compiled_exactly
 from nearpeak.core.prediction import Calibration, Correction
 from nearpeak.core.same import Same
-from nearpeak.predict._correction import DEPTH, LEAF_COUNT, LIMITS, UNIT
+from nearpeak.predict.correction_layout import DEPTH, LEAF_COUNT, LIMITS, UNIT
 
 _BLOCK = 512
 """Rows whose ranges and leaves stay in a core's first cache."""

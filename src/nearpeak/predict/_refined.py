@@ -73,8 +73,8 @@ def _trees(
 
     if is_number(rows.time_s):
         walk = kernel.walk_of_one(Same(calibration), names, POWER)
-        first, second = walk(seen_of_one(names, form, target, cases, setting, rows))
-        return first, second
+        correction, scale = walk(seen_of_one(names, form, target, cases, setting, rows))
+        return correction, scale
     values = seen(names, form, target, cases, setting, rows)
     first, second = (
         ratio if trees is None else kernel.ratio(trees, names, values, power)
