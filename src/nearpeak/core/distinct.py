@@ -43,23 +43,21 @@ def distinct_calls(calls: tuple[Call, ...]) -> tuple[DistinctCall, ...]:
 
 @lru_cache(maxsize=8)
 def _counted(same: "Same[tuple[Call, ...]]") -> tuple[DistinctCall, ...]:
-    counts: dict[tuple[object, ...], int] = {}
-    first: dict[tuple[object, ...], Call] = {}
+    counts: dict[tuple[int, str, str, int | None, int | None], int] = {}
+    first: dict[tuple[int, str, str, int | None, int | None], tuple[Case, str]] = {}
     for call in same.held:
         if call.case is None:
             continue
         reads, writes = touched_bytes(call.reads), touched_bytes(call.writes)
         key = (id(call.case), call.phase, module_pattern(call.module), reads, writes)
         counts[key] = counts.get(key, 0) + call.call_count
-        first.setdefault(key, call)
-    return tuple(_distinct(call, counts[key]) for key, call in first.items())
-
-
-def _distinct(call: Call, call_count: int) -> DistinctCall:
-    assert call.case is not None
-    return DistinctCall(
-        case=call.case, phase=call.phase, module=module_pattern(call.module), read_bytes=touched_bytes(call.reads),
-        write_bytes=touched_bytes(call.writes), source=call.source, call_count=call_count,
+        first.setdefault(key, (call.case, call.source))
+    return tuple(
+        DistinctCall(
+            case=case, phase=key[1], module=key[2], read_bytes=key[3], write_bytes=key[4], source=source,
+            call_count=counts[key],
+        )
+        for key, (case, source) in first.items()
     )  # fmt: skip
 
 

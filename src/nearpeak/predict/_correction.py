@@ -33,10 +33,6 @@ def columns_of(form: Form, target: Target, cases: CaseColumns, setting: Setting,
     return found | {name: _sum_of(shares, places) for name, places in _shares(Same(form)).items()}
 
 
-def _share(term: str) -> str:
-    return f"{term}_ratio"
-
-
 def correction_ratio(
     correction: Correction, form: Form, target: Target, cases: CaseColumns, setting: Setting, rows: Rows
 ) -> Any:
@@ -81,7 +77,7 @@ def _shares(form: "Same[Form]") -> Mapping[str, tuple[int, ...]]:
     """Return the places of parts, and of those that count as one, by the name of their share of the time."""
     terms, bundles = form.held.terms, form.held.bundles
     single = {name: (name,) for name in terms if not any(name in names for names in bundles.values())}
-    return {_share(name): tuple(map(terms.index, names)) for name, names in (single | dict(bundles)).items()}
+    return {f"{name}_ratio": tuple(map(terms.index, names)) for name, names in (single | dict(bundles)).items()}
 
 
 def _sum_of(parts_s: Any, places: tuple[int, ...]) -> Any:

@@ -31,7 +31,8 @@ def parts_of(workload: Workload, works: dict[Case, Work]) -> tuple[Part, ...]:
         rows.setdefault((call.case, call.phase, call.module), []).append(call)
     labels = {case: label_of(case) for case, _, _ in rows}
     parts = [_part(labels[case], calls, works[case]) for (case, _, _), calls in rows.items()]
-    return tuple(sorted(parts, key=_order))
+    parts.sort(key=lambda part: (part.row.label, part.row.module))
+    return tuple(sorted(parts, key=lambda part: (-part.row.matrix_flop * part.row.call_count, -moved_bytes(part.row))))
 
 
 def _part(label: str, calls: Sequence[DistinctCall], case_work: Work) -> Part:
@@ -66,8 +67,3 @@ def _least(left: Work, right: Work) -> Work:
         read_bytes=min(left.read_bytes, right.read_bytes),
         write_bytes=min(left.write_bytes, right.write_bytes),
     )
-
-
-def _order(part: Part) -> tuple[int, int, str, str]:
-    row = part.row
-    return (-row.matrix_flop * row.call_count, -moved_bytes(row), row.label, row.module)
