@@ -29,19 +29,6 @@ gc.set_threshold(50_000, 20, 20)
 atexit.register(gc.unfreeze)  # packages look for leaks when Python ends
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _no_kept_scripts():
-    """Keep no scripts of predictions: tests change rules while they run, and later processes would not know."""
-    try:
-        from nearpeak.predict import _kept_scripts
-    except ImportError:  # where nothing can be installed
-        yield
-        return
-    kept, _kept_scripts.path_of = _kept_scripts.path_of, lambda *_: None
-    yield
-    _kept_scripts.path_of = kept
-
-
 def pytest_addoption(parser):
     """Take how long tests of a device may be begun: what is then under way ends within a quarter of an hour."""
     parser.addoption("--device-seconds", type=float, default=820.0, help="begin no test of a device after this time")
@@ -88,7 +75,7 @@ SLOW_FILES = frozenset({
     "test_compare", "test_demonstration", "test_device_report",
     "test_device_report_of_a_gpu", "test_doors", "test_executions", "test_executors",
     "test_farm_command", "test_faults", "test_fidelity", "test_gating", "test_history_commands", "test_house",
-    "test_importers", "test_ingest_and_history", "test_keeping", "test_kept_scripts", "test_kernel_functions",
+    "test_importers", "test_ingest_and_history", "test_keeping", "test_kernel_functions",
     "test_laws_of_rules", "test_leases", "test_lowerings", "test_masked_products", "test_measured_in_isolation",
     "test_measured_with_telemetry", "test_mixed_precision", "test_model_type", "test_onnx_file", "test_optimizers",
     "test_paired", "test_planted_causes", "test_predict_cpu", "test_properties", "test_pytest_plugin", "test_qualify",

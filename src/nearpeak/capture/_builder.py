@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from nearpeak.core.case import Case
-from nearpeak.core.distinct import distinct_rows
+from nearpeak.core.distinct import distinct_calls
 from nearpeak.core.tensor import Layout, Tensor
 from nearpeak.core.workload import LARGEST_TENSOR_BYTES, Buffer, Call, Form, Known, Pattern, Use, Workload
 from nearpeak.errors import NotModelledError, SpecError
-from nearpeak.ops import OPS, AtenSite, Match, Matcher, OnnxSite, Value, label_of
+from nearpeak.ops import OPS, AtenSite, Match, Matcher, OnnxSite, Value
 
 
 class Matched(NamedTuple):
@@ -138,7 +138,7 @@ class WorkloadBuilder:
         if not self.calls:
             raise SpecError(f"{name}: nothing to analyse; the captured step launches no kernel")
         calls = tuple(self.calls)
-        distinct_rows(calls, label_of)  # counted with the capture: what is asked for next are bounds and times
+        distinct_calls(calls)  # counted with the capture: what is asked for next are bounds and times
         return Workload(
             name=name, step=step, calls=calls, buffers=tuple(self.buffers), origin=dict(origin),
             assumptions=(*assumptions, *guards), guards=tuple(guards), skipped=dict(sorted(self.skipped.items())),

@@ -1,13 +1,11 @@
 """The calls of a step that differ, with how often each runs: thousands of calls are a few hundred different ones."""
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
 
 from nearpeak.core.case import Case
-from nearpeak.core.kind import Kind, kind_of
 from nearpeak.core.same import Same
 from nearpeak.core.workload import Call, Use
 
@@ -45,92 +43,21 @@ def distinct_calls(calls: tuple[Call, ...]) -> tuple[DistinctCall, ...]:
 
 @lru_cache(maxsize=8)
 def _counted(same: "Same[tuple[Call, ...]]") -> tuple[DistinctCall, ...]:
-    counts: dict[tuple[object, ...], int] = {}
-    first: dict[tuple[object, ...], Call] = {}
+    counts: dict[tuple[int, str, str, int | None, int | None], int] = {}
+    first: dict[tuple[int, str, str, int | None, int | None], tuple[Case, str]] = {}
     for call in same.held:
         if call.case is None:
             continue
         reads, writes = touched_bytes(call.reads), touched_bytes(call.writes)
         key = (id(call.case), call.phase, module_pattern(call.module), reads, writes)
         counts[key] = counts.get(key, 0) + call.call_count
-        first.setdefault(key, call)
-    return tuple(_distinct(call, counts[key]) for key, call in first.items())
-
-
-def _distinct(call: Call, call_count: int) -> DistinctCall:
-    assert call.case is not None
-    return DistinctCall(
-        case=call.case, phase=call.phase, module=module_pattern(call.module), read_bytes=touched_bytes(call.reads),
-        write_bytes=touched_bytes(call.writes), source=call.source, call_count=call_count,
-    )  # fmt: skip
-
-
-class DistinctRow(NamedTuple):
-    """Calls of one case in one phase and one kind of module; they may differ in the bytes that they touch."""
-
-    place: int
-    """Position of the case."""
-    label: str
-    """The case in one line."""
-    calls: tuple[DistinctCall, ...]
-    """The calls."""
-    call_count: int
-    """How often they run together."""
-    read_bytes: int | None
-    """Fewest bytes that a call reads of storages; none where no call names one."""
-    write_bytes: int | None
-    """The same of what it writes."""
-
-
-class DistinctRows(NamedTuple):
-    """The calls of a step as reports show them."""
-
-    cases: tuple[Case, ...]
-    """The cases that differ, in the order in which the first call of each stands."""
-    kinds: tuple[tuple[Kind, tuple[int, ...]], ...]
-    """The kinds of the cases, each with the positions of its cases."""
-    rows: tuple[DistinctRow, ...]
-    """Their calls, in the order of labels, modules, and where the first of each row stands."""
-
-
-def distinct_rows(calls: tuple[Call, ...], label_of: Callable[[Case], str]) -> DistinctRows:
-    """Return the calls with a case by case, phase and module pattern; they are counted once, as `distinct_calls` are.
-
-    Args:
-        label_of: returns a case in one line.
-
-    >>> some = Case(op="fill", phase="forward", axes=(), dtypes=())
-    >>> norm, layer = (Call(case=some, operator="zeros", phase="forward", module=name) for name in ("norm", "layers.0"))
-    >>> found = distinct_rows((norm, layer, layer), Case.label)
-    >>> len(found.cases), [(row.place, row.calls[0].module, row.call_count) for row in found.rows]
-    (1, [(0, 'layers.*', 2), (0, 'norm', 1)])
-    """
-    return _in_rows(Same(calls), label_of)
-
-
-@lru_cache(maxsize=8)
-def _in_rows(same: "Same[tuple[Call, ...]]", label_of: Callable[[Case], str]) -> DistinctRows:
-    places: dict[Case, int] = {}
-    found: dict[tuple[int, str, str], list[DistinctCall]] = {}
-    for call in _counted(same):
-        place = places.setdefault(call.case, len(places))
-        found.setdefault((place, call.phase, call.module), []).append(call)
-    labels = [label_of(case) for case in places]
-    rows = [_row(place, labels[place], tuple(its)) for (place, _, _), its in found.items()]
-    kinds: dict[Kind, list[int]] = {}
-    for case, place in places.items():
-        kinds.setdefault(kind_of(case), []).append(place)
-    return DistinctRows(
-        cases=tuple(places), kinds=tuple((kind, tuple(its)) for kind, its in kinds.items()),
-        rows=tuple(sorted(rows, key=lambda row: (row.label, row.calls[0].module))),
-    )  # fmt: skip
-
-
-def _row(place: int, label: str, calls: tuple[DistinctCall, ...]) -> DistinctRow:
-    return DistinctRow(
-        place=place, label=label, calls=calls, call_count=sum([call.call_count for call in calls]),
-        read_bytes=min([call.read_bytes for call in calls if call.read_bytes is not None], default=None),
-        write_bytes=min([call.write_bytes for call in calls if call.write_bytes is not None], default=None),
+        first.setdefault(key, (call.case, call.source))
+    return tuple(
+        DistinctCall(
+            case=case, phase=key[1], module=key[2], read_bytes=key[3], write_bytes=key[4], source=source,
+            call_count=counts[key],
+        )
+        for key, (case, source) in first.items()
     )  # fmt: skip
 
 

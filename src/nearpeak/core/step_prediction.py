@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nearpeak.core.expected_energy import ExpectedEnergy
-from nearpeak.core.later import later
 
 CAUSES = {
     "launch": "starting kernels and filling the device",
@@ -35,7 +34,7 @@ class CallPrediction:
     """Steps from the data of its scalars: 0 this device … 3 another maker's."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StepPrediction:
     """The expected time of the calls of a step that can be predicted, one after the other."""
 
@@ -47,7 +46,7 @@ class StepPrediction:
     """Sum of the high ends."""
     bound_s: float
     """Sum of the same calls' own bounds."""
-    gap_s: Mapping[str, float] = later()
+    gap_s: Mapping[str, float]
     """Time beyond these bounds by cause; adds up to `time_s` less `bound_s`."""
     call_count: int
     """Calls that are predicted."""
@@ -57,5 +56,5 @@ class StepPrediction:
     """Sum of the bounds of calls without a prediction, which `time_s` does not hold."""
     grounds_s: Mapping[str, float]
     """Expected time by the steps from the data of its scalars: `0` this device … `3` another maker's."""
-    energy: ExpectedEnergy | None = later(None)
+    energy: ExpectedEnergy | None = None
     """Energy of the predicted calls, the sum of theirs, idle power included; none where it is unknown."""

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from nearpeak.compiled import compiled
-from nearpeak.predict._remade import remade
 
 _BLOCK = 64.0
 """Keys that a tile of queries meets at a time."""
@@ -225,7 +224,6 @@ def _shares(best: Any) -> tuple[float, float]:
     return (best[2] - best[1]) / best[0], 1.0
 
 
-@remade
 def fill_of_one(hw: Any, p: Any) -> Callable[..., list[float]]:
     """Return what gives the parts of the time of one case by its columns, and their sum at the end."""
 

@@ -1,9 +1,8 @@
 """The prediction of one case: plain numbers through its form, correction, power limit, bound and interval."""
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from functools import cache, lru_cache, partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +22,15 @@ from nearpeak.predict._forms import form_of
 from nearpeak.predict._grounds import ANY, BOUND, CLASSICAL, FARTHEST, LIBRARY, beyond, grounds_of_one
 from nearpeak.predict._numbers import in_floats, larger
 from nearpeak.predict._refined import reach, refined, scalars_of
-from nearpeak.predict._remade import remade
-from nearpeak.predict._script import called, together
 from nearpeak.predict._work_columns import fixed_of, work_of_one
 from nearpeak.predict.energy import POWER_TERM, energy_of, format_of, has_power, powered
 from nearpeak.predict.forms.power import limit_note
-from nearpeak.predict.intervals import BAND_EDGES_S, band_of, end_of, stretched
+from nearpeak.predict.intervals import band_of, end_of, stretched
 from nearpeak.theory.terms import proved_s
 
 
 def predicted(given: CaseColumns, target: Target, setting: Setting, file: Path | None = None) -> Prediction:
-    """Return the prediction of one case, whose axes are numbers; of numbers of a script with what stands for figures.
+    """Return the prediction of one case, whose axes are numbers.
 
     Args:
         file: coefficients of the user's own, instead of those that answer for the target.
@@ -54,23 +51,24 @@ def predicted(given: CaseColumns, target: Target, setting: Setting, file: Path |
     limited = powered(target, cases, form, kernel_s, rows.parts_s)
     form_s = kernel_s + limited.added_s
     time_s = larger(form_s, bound_s)
-    first = leading_of_one(form, rows.parts_s)
-    logs = called(_cells(Same(calibration), Same(form), form.kind(cases.attributes)), first, band_of(form_s))
+    regime = form.regimes[form.terms[leading_of_one(form, rows.parts_s)]]
+    logs = _interval_logs(Same(calibration), regime, band_of(form_s), form.kind(cases.attributes))
     calibration, is_beyond = _beyond(calibration, form.beyond(target, cases))
     low, high = (
         in_floats(stretched(log, scale, apart, is_low=is_low) * far)
         for log, apart, far, is_low in zip(logs, calibration.apart_ratio, reaches, (True, False), strict=True)
     )
+    notes = (form.open_note if reaches != (1.0, 1.0) else "", form.beyond_note if is_beyond else "", limit_note(target))
     grounds = Grounds(
         calibration=calibration, part_names=_part_names(Same(form)), algorithm=policy.algorithm,
-        notes=_notes(form, target, is_open=reaches != (1.0, 1.0), is_beyond=is_beyond),
+        notes=tuple(note for note in notes if note),
         drawn=partial(energy_of, target, format_of(cases)) if has_power(target) else None,
     )  # fmt: skip
     busy = busy_of(target, stock_of(target), cases, is_one=True) if has_power(target) else ()
     parts_s = _parts(form, limited.parts_s, (rows.time_s * (ratio - 1.0), limited.power_s, time_s - form_s))
     return Prediction(
         time_s=time_s, low_s=larger(bound_s, time_s * low), high_s=time_s * high, bound_s=bound_s,
-        regime=called(_regimes(Same(form)), first), parts_s=together(parts_s), busy=together(busy), grounds=grounds,
+        regime=regime, parts_s=tuple(parts_s), busy=tuple(busy), grounds=grounds,
     )  # fmt: skip
 
 
@@ -116,31 +114,13 @@ def _parts(form: Form, parts_s: Any, more: tuple[Any, Any, Any]) -> list[Any]:
     return [*found, *more]
 
 
-@lru_cache(maxsize=64)
-def _regimes(form: "Same[Form]") -> Callable[[int], str]:
-    """Return what gives the regime of a term by its place."""
-    return [form.held.regimes[term] for term in form.held.terms].__getitem__
-
-
-@lru_cache(maxsize=1 << 10)
-@remade
-def _cells(same: "Same[Calibration]", form: "Same[Form]", kind: str) -> Callable[[int, int], list[float]]:
-    """Return what gives the logarithms of both ends of an interval by the place of the leading term and the band.
-
-    Those of a regime are found for all bands at once: larger models take longer by the same regimes.
-    """
-    ends, regime_of, bands = (same.held.low_ratio, same.held.high_ratio), _regimes(form), range(len(BAND_EDGES_S) + 1)
-    of_regime = cache(
-        lambda regime: [[float(np.log(end_of(one, regime, band, kind))) for one in ends] for band in bands]
+@lru_cache(maxsize=1 << 12)
+def _interval_logs(same: "Same[Calibration]", regime: str, band: int, kind: str) -> tuple[float, float]:
+    """Return the logarithms of both ends of an interval, see `end_of`."""
+    low, high = (
+        float(np.log(end_of(ends, regime, band, kind))) for ends in (same.held.low_ratio, same.held.high_ratio)
     )
-    of_place: Callable[[int], list[list[float]]] = cache(lambda first: of_regime(regime_of(first)))
-    return lambda first, band: of_place(first)[band]
-
-
-def _notes(form: Form, target: Target, *, is_open: bool, is_beyond: bool) -> tuple[str, ...]:
-    """Return what a prediction had to assume."""
-    found = (form.open_note if is_open else "", form.beyond_note if is_beyond else "", limit_note(target))
-    return tuple(note for note in found if note)
+    return low, high
 
 
 def _beyond(calibration: Calibration, more: tuple[Any, Any] | None) -> tuple[Calibration, bool]:

@@ -1,7 +1,6 @@
 """What a form leaves systematically: small trees over shape, time and parts, bounded, on top of the scalars."""
 
 import base64
-import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache, reduce
 from operator import add
@@ -14,13 +13,8 @@ from nearpeak.core.same import Same
 from nearpeak.core.target import Target
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
 from nearpeak.predict._numbers import is_number, larger
+from nearpeak.predict.correction_layout import DEPTH, LEAF_COUNT, LIMITS, UNIT
 
-LARGEST_RATIO = 0.25
-"""By how much a correction may change a time at most."""
-DEPTH, LEAF_COUNT = 6, 64
-"""Questions of a tree, and what they tell apart."""
-UNIT = 5e-4
-"""Logarithm that a leaf's number counts for."""
 BORDER_COUNT = 31
 """Borders of a column at most."""
 _RATE, _SHRINKAGE, _COLUMN_SHARE = 0.25, 8.0, 0.5
@@ -30,8 +24,6 @@ _ROBUST = 0.6
 _TIME = "time_s"
 """Name of the time among what a correction looks at."""
 _SEED, _LEAST_S = 20261122, 1e-12
-LIMITS = math.log(1 - LARGEST_RATIO), math.log(1 + LARGEST_RATIO)
-"""The bounds as logarithms."""
 
 
 def columns_of(form: Form, target: Target, cases: CaseColumns, setting: Setting, rows: Rows) -> dict[str, Any]:
@@ -39,10 +31,6 @@ def columns_of(form: Form, target: Target, cases: CaseColumns, setting: Setting,
     found = {**form.corrected_by(target, cases, setting), _TIME: rows.time_s}
     shares = rows.parts_s / np.maximum(rows.time_s, _LEAST_S)[:, None]
     return found | {name: _sum_of(shares, places) for name, places in _shares(Same(form)).items()}
-
-
-def _share(term: str) -> str:
-    return f"{term}_ratio"
 
 
 def correction_ratio(
@@ -89,7 +77,7 @@ def _shares(form: "Same[Form]") -> Mapping[str, tuple[int, ...]]:
     """Return the places of parts, and of those that count as one, by the name of their share of the time."""
     terms, bundles = form.held.terms, form.held.bundles
     single = {name: (name,) for name in terms if not any(name in names for names in bundles.values())}
-    return {_share(name): tuple(map(terms.index, names)) for name, names in (single | dict(bundles)).items()}
+    return {f"{name}_ratio": tuple(map(terms.index, names)) for name, names in (single | dict(bundles)).items()}
 
 
 def _sum_of(parts_s: Any, places: tuple[int, ...]) -> Any:

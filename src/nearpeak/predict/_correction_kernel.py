@@ -10,8 +10,7 @@ import numpy as np
 from nearpeak.compiled import compiled_exactly
 from nearpeak.core.prediction import Calibration, Correction
 from nearpeak.core.same import Same
-from nearpeak.predict._correction import DEPTH, LEAF_COUNT, LIMITS, UNIT
-from nearpeak.predict._remade import remade
+from nearpeak.predict.correction_layout import DEPTH, LEAF_COUNT, LIMITS, UNIT
 
 _BLOCK = 512
 """Rows whose ranges and leaves stay in a core's first cache."""
@@ -41,7 +40,6 @@ def ratio(correction: Correction, names: Sequence[str], values: Any, power: floa
 
 
 @lru_cache(maxsize=256)
-@remade
 def walk_of_one(same: "Same[Calibration]", names: tuple[str, ...], power: float) -> Callable[..., list[float]]:
     """Return what gives the factors of one case by the correction and by the scale, to the `power`, from its values.
 

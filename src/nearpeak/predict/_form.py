@@ -1,8 +1,8 @@
 """What a form is: how the time of one family of operators follows from a device's figures and a few named scalars."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial, reduce
+from dataclasses import dataclass, field
+from functools import lru_cache, reduce
 from math import inf
 from operator import add
 from typing import Any
@@ -13,7 +13,6 @@ from nearpeak.core.case import Case
 from nearpeak.core.prediction import Calibration
 from nearpeak.core.same import Same
 from nearpeak.core.target import Target
-from nearpeak.predict._script import called, together
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,32 +227,19 @@ def row_of(form: Form, target: Target, cases: CaseColumns, scalars: Any, setting
     """Return the time of one case and its parts, as numbers."""
     if form.row is not None:
         return form.row(target, cases, scalars, setting)
-    bare = partial(_numbers_of, form, target, replace(cases, axes={}), scalars, setting, tuple(cases.axes))
-    time_s, *parts_s = called(bare, *cases.axes.values())
-    return Rows(time_s=time_s, parts_s=parts_s)
-
-
-def _numbers_of(
-    form: Form, target: Target, cases: CaseColumns, scalars: Any, setting: Setting, names: Sequence[str], *numbers: Any
-) -> list[float]:
-    """Return the time of one case and its parts by a column of one row."""
-    rows = form.rows(target, replace(cases, axes=dict(zip(names, numbers, strict=True))), scalars, setting)
-    return [float(rows.time_s[0]), *rows.parts_s[0].tolist()]
+    rows = form.rows(target, cases, scalars, setting)
+    return Rows(time_s=float(rows.time_s[0]), parts_s=rows.parts_s[0].tolist())
 
 
 def leading_of_one(form: Form, parts_s: Sequence[Any]) -> Any:
     """Return the place of a part whose regime one case belongs to, as `leading` does."""
-    return called(partial(_leading, _bundled(Same(form))) if form.bundles else _largest, together(parts_s))
+    return _leading(_bundled(Same(form)), parts_s)
 
 
 @lru_cache(maxsize=64)
 def _bundled(form: "Same[Form]") -> tuple[tuple[int, ...], ...]:
     """Return the places of the parts of each bundle."""
     return tuple(tuple(map(form.held.terms.index, names)) for names in form.held.bundles.values())
-
-
-def _largest(parts_s: Sequence[float]) -> int:
-    return parts_s.index(max(parts_s))
 
 
 def _leading(bundles: tuple[tuple[int, ...], ...], parts_s: Sequence[float]) -> int:
@@ -263,7 +249,7 @@ def _leading(bundles: tuple[tuple[int, ...], ...], parts_s: Sequence[float]) -> 
         for place in places:
             joined[place] = -inf
         joined[places[0]] = whole
-    return _largest(joined)
+    return joined.index(max(joined))
 
 
 def leading(form: Form, parts_s: Any) -> Any:

@@ -9,7 +9,6 @@ import numpy as np
 from nearpeak.compiled import compiled_as_written as compiled
 from nearpeak.compiled import fused
 from nearpeak.predict._overlap import norm, shares
-from nearpeak.predict._remade import remade
 
 _EXACT = 1.0 - 1e-12
 """Keeps a whole number of tiles from being rounded up to one more."""
@@ -342,7 +341,6 @@ def quantise_s(m: float, k: float, b: float, hw: Any, p: Any) -> float:
     return float(p[_QUANTISE]) + math.sqrt(fused(row_s, row_s, byte_s * byte_s))
 
 
-@remade
 def fill_of_one(hw: Any, p: Any, tiles: tuple[Any, Any]) -> Callable[..., list[float]]:
     """Return what gives the parts of the time of one product by m, n, k and batch, and their sum at the end."""
 

@@ -93,9 +93,13 @@ def _move_to_kin(
 ) -> None:
     """Give scalars of devices that run the kernels of `target` its rate and its power."""
     for (device, _), one in zip(measured, values, strict=True):
-        _rebalance(one, target, device, dtypes)
+        # Bytes per clock from the cache stay where products per clock differ: their rate is held back, not loads.
+        rates = [board.peaks[unit_of(board, dtypes)].flop_per_clock for board in (target, device)]
+        one[_BALANCED] = max(one[_BALANCED] * min(rates[0] / rates[1], 1.0), SCALARS[_BALANCED].low_value)
         if target.power_w and device.power_w:
-            _repower(one, target, device, dtypes)
+            units = unit_of(target, dtypes), unit_of(device, dtypes)
+            rate = repowered(tuple(one[_RATE]), target, device, units)
+            one[_RATE] = [min(v, SCALARS[place].high_value) for v, place in zip(rate, _RATE, strict=True)]
 
 
 def _move_to_other(
@@ -116,7 +120,10 @@ def _move_to_other(
         )
         _let_go(values, [device for device, _ in measured], dtypes, least)
         if target.power_w:
-            _hold(values, target, dtypes, least)
+            share = share_of_rate(headroom(target, unit_of(target, dtypes)), least * _scale(target, dtypes))
+            for one in values:
+                one[_RATE] = slowed(tuple(one[_RATE]), share)
+                one[_CLOCK] = min(one[_CLOCK], SCALARS[_CLOCK].high_value)
 
 
 def _let_go(values: Sequence[Any], devices: Sequence[Target], dtypes: Mapping[str, str], least: float) -> None:
@@ -133,14 +140,6 @@ def _let_go(values: Sequence[Any], devices: Sequence[Target], dtypes: Mapping[st
     for one, is_so in zip(values, held, strict=True):
         if is_so:
             one[_RATE] = max(one[_TENSOR], tensor), min(one[_CLOCK], clock)
-
-
-def _hold(values: Sequence[Any], target: Target, dtypes: Mapping[str, str], least: float) -> None:
-    """Lower the rates to what the power of `target` sustains."""
-    share = share_of_rate(headroom(target, unit_of(target, dtypes)), least * _scale(target, dtypes))
-    for one in values:
-        one[_RATE] = slowed(tuple(one[_RATE]), share)
-        one[_CLOCK] = min(one[_CLOCK], SCALARS[_CLOCK].high_value)
 
 
 def _boost_ratio(device: Target, dtypes: Mapping[str, str]) -> float:
@@ -182,19 +181,6 @@ def _is_halved(device: Target) -> bool:
     unit = device.peaks.get("tensor.bf16")
     large = unit is not None and unit.flop_per_clock >= _HALVED_FLOP
     return device.vendor == "NVIDIA" and (device.architecture == "hopper" or large)
-
-
-def _rebalance(values: Any, target: Target, device: Target, dtypes: Mapping[str, str]) -> None:
-    """Keep the bytes per clock from the cache where products per clock differ: their rate is held back, not loads."""
-    rates = [one.peaks[unit_of(one, dtypes)].flop_per_clock for one in (target, device)]
-    values[_BALANCED] = max(values[_BALANCED] * min(rates[0] / rates[1], 1.0), SCALARS[_BALANCED].low_value)
-
-
-def _repower(values: Any, target: Target, device: Target, dtypes: Mapping[str, str]) -> None:
-    """Move the sustained rate of a device to that of another board of its kind."""
-    units = unit_of(target, dtypes), unit_of(device, dtypes)
-    found = repowered(tuple(values[_RATE]), target, device, units)
-    values[_RATE] = [min(v, SCALARS[place].high_value) for v, place in zip(found, _RATE, strict=True)]
 
 
 def _scale(device: Target, dtypes: Mapping[str, str]) -> float:

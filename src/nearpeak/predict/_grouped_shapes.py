@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.core.dtype import DTYPES, DType
+from nearpeak.core.dtype import DTYPES
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
 from nearpeak.predict._form import CaseColumns, Setting
@@ -138,15 +138,10 @@ def device_figures(target: Target, dtype: str, *, unpacked: bool = False) -> Any
     Raises:
         NotModelledError: it is no GPU, or states no rate, bandwidth or cache.
     """
-    a, b = _formats(dtype)
+    scheme = DTYPES[dtype].scheme
+    a, b = (DTYPES[scheme.a.dtype], DTYPES[scheme.b.dtype]) if scheme else (DTYPES[dtype], DTYPES[dtype])
     wide = a if a.bits_count >= b.bits_count else b
     figures = figures_of(target, fastest(target, wide, "grouped products"))
     size, scales = a.bits_count / 8, _SCALE_BYTES.get(dtype, 0.0)
     weight = size if unpacked else b.bits_count / 8 + scales
     return np.array([*figures, size, weight, 128 // max(size, 0.5)])
-
-
-def _formats(name: str) -> tuple[DType, DType]:
-    """Return the formats of tokens and weights."""
-    dtype = DTYPES[name]
-    return (DTYPES[dtype.scheme.a.dtype], DTYPES[dtype.scheme.b.dtype]) if dtype.scheme else (dtype, dtype)

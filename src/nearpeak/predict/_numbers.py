@@ -10,11 +10,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.predict._columns import exponentials, powers
-from nearpeak.predict._script import Placeholder, called
-from nearpeak.predict._script_code import EXPONENTIAL, POWER
 
-_BY_NUMPY = (np.ndarray, Placeholder)
-"""What NumPy's functions are for: columns, and numbers of a script, which these functions write down."""
 _LANES = 8
 """Sums that NumPy adds a row of at least as many numbers up in."""
 
@@ -25,7 +21,7 @@ def is_number(value: Any) -> bool:
     >>> is_number(1), is_number(2.0), is_number(np.ones(1))
     (True, True, False)
     """
-    return isinstance(value, (int, float, Placeholder))
+    return isinstance(value, (int, float))
 
 
 def larger(left: Any, right: Any) -> Any:
@@ -34,7 +30,7 @@ def larger(left: Any, right: Any) -> Any:
     >>> larger(1.0, 2), larger(np.array([1.0, 3.0]), 2.0).tolist()
     (2, [2.0, 3.0])
     """
-    if isinstance(left, _BY_NUMPY) or isinstance(right, _BY_NUMPY):
+    if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
         return np.maximum(left, right)
     return right if right > left else left
 
@@ -45,7 +41,7 @@ def smaller(left: Any, right: Any) -> Any:
     >>> smaller(1.0, 2.0), smaller(np.array([1.0, 3.0]), 2.0).tolist()
     (1.0, [1.0, 2.0])
     """
-    if isinstance(left, _BY_NUMPY) or isinstance(right, _BY_NUMPY):
+    if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
         return np.minimum(left, right)
     return right if right < left else left
 
@@ -56,7 +52,7 @@ def clipped(value: Any, low: float, high: float) -> Any:
     >>> clipped(3.0, 0.0, 1.0), clipped(np.array([-1.0, 0.5]), 0.0, 1.0).tolist()
     (1.0, [0.0, 0.5])
     """
-    if isinstance(value, _BY_NUMPY):
+    if isinstance(value, np.ndarray):
         return np.clip(value, low, high)
     return low if value < low else high if value > high else value
 
@@ -67,7 +63,7 @@ def chosen(condition: Any, yes: Any, no: Any) -> Any:
     >>> chosen(True, 1.0, 2.0), chosen(np.array([True, False]), 1.0, 2.0).tolist()
     (1.0, [1.0, 2.0])
     """
-    if isinstance(condition, _BY_NUMPY):
+    if isinstance(condition, np.ndarray):
         return np.where(condition, yes, no)
     return yes if condition else no
 
@@ -78,8 +74,6 @@ def raised(value: Any, power: float) -> Any:
     >>> raised(2.0, 3.0), raised(np.array([2.0, 3.0]), 3.0).tolist()
     (8.0, [8.0, 27.0])
     """
-    if isinstance(value, Placeholder):
-        return value.script.written(POWER, (value, power))
     if isinstance(value, np.ndarray):
         return powers(value, power)
     try:
@@ -94,8 +88,6 @@ def exponential(value: Any) -> Any:
     >>> exponential(0.0), exponential(np.array([0.0, -np.inf])).tolist()
     (1.0, [1.0, 0.0])
     """
-    if isinstance(value, Placeholder):
-        return value.script.written(EXPONENTIAL, (value,))
     if isinstance(value, np.ndarray):
         return exponentials(value)
     try:
@@ -110,7 +102,7 @@ def rounded_up(value: Any) -> Any:
     >>> rounded_up(1.5), rounded_up(np.array([1.5, 2.0])).tolist()
     (2.0, [2.0, 2.0])
     """
-    return np.ceil(value) if isinstance(value, _BY_NUMPY) else float(math.ceil(value))
+    return np.ceil(value) if isinstance(value, np.ndarray) else float(math.ceil(value))
 
 
 def in_floats(value: Any) -> Any:
@@ -119,8 +111,6 @@ def in_floats(value: Any) -> Any:
     >>> in_floats(3), in_floats([1, 2]).tolist()
     (3.0, [1.0, 2.0])
     """
-    if isinstance(value, Placeholder):
-        return value.in_floats()
     return float(value) if isinstance(value, (int, float)) else np.asarray(value, dtype=np.float64)
 
 
@@ -153,7 +143,7 @@ class Between:
         >>> points.at(0.5), points.at(np.array([0.5, 9.0])).tolist()
         (1.0, [1.0, 3.0])
         """
-        return called(self._at, place) if is_number(place) else np.interp(place, *self.columns)
+        return self._at(place) if is_number(place) else np.interp(place, *self.columns)
 
     def _at(self, place: float) -> float:
         places, values = self.lists

@@ -12,7 +12,6 @@ from nearpeak.predict._correction import seen, seen_of_one
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting, row_of
 from nearpeak.predict._interval_scale import POWER
 from nearpeak.predict._numbers import chosen, is_number, larger, smaller
-from nearpeak.predict._script import called, together
 
 
 def reach(
@@ -74,8 +73,8 @@ def _trees(
 
     if is_number(rows.time_s):
         walk = kernel.walk_of_one(Same(calibration), names, POWER)
-        first, second = called(walk, together(seen_of_one(names, form, target, cases, setting, rows)))
-        return first, second
+        correction, scale = walk(seen_of_one(names, form, target, cases, setting, rows))
+        return correction, scale
     values = seen(names, form, target, cases, setting, rows)
     first, second = (
         ratio if trees is None else kernel.ratio(trees, names, values, power)

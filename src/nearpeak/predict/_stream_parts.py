@@ -60,11 +60,14 @@ def resources(target: Target, cases: CaseColumns, work: WorkColumns, scalar: Map
     kept = scalar["write_residency_ratio"] * (target.l2.capacity_bytes or 0)
     unaligned = (work.group_bytes % _ALIGNED_BYTES != 0) & (work.group_count > 0)
     ratio = chosen(unaligned, scalar["unaligned_ratio"], 1.0)
+    weight = _SPECIAL_WEIGHT.get(str(cases.attributes.get("function", "")), 1.0)
+    vector_flop = work.vector_flop + weight * scalar["special_flop_count"] * work.special_count
+    vector_rate_reached = scalar["vector_ratio"] * vector_rate(target, "fp32")[1]
     return Resources(
         read_s=work.read_bytes / bandwidth, write_s=larger(work.write_bytes - kept, 0.0) / bandwidth,
         again_s=_again_bytes(target, cases, work, scalar) / bandwidth,
         aligned_ratio=ratio * (scalar["gated_ratio"] if cases.attributes.get("function") in _GATED else 1.0),
-        rows_s=_rows_s(target, cases, work, scalar), vector_s=_vector_s(target, cases, work, scalar),
+        rows_s=_rows_s(target, cases, work, scalar), vector_s=vector_flop / vector_rate_reached,
         tensor_s=work.matrix_s / scalar["tensor_ratio"],
     )  # fmt: skip
 
@@ -94,9 +97,3 @@ def _rows_s(target: Target, cases: CaseColumns, work: WorkColumns, scalar: Mappi
 def _leaves_registers(op: str, row_bytes: Any) -> Any:
     """Return which rows a block of threads works on instead of one warp that holds a whole row."""
     return row_bytes > (_REGISTER_ROW_BYTES if op in _ONE_WARP else 0)
-
-
-def _vector_s(target: Target, cases: CaseColumns, work: WorkColumns, scalar: Mapping[str, float]) -> Any:
-    weight = _SPECIAL_WEIGHT.get(str(cases.attributes.get("function", "")), 1.0)
-    flop = work.vector_flop + weight * scalar["special_flop_count"] * work.special_count
-    return flop / (scalar["vector_ratio"] * vector_rate(target, "fp32")[1])

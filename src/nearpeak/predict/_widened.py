@@ -18,7 +18,8 @@ def widened_by(found: Calibration, power: Callable[[str], float]) -> Calibration
     Args:
         power: by what the logarithms of the ends of a cell grow.
     """
-    if all(power(name) == 1.0 for name in found.low_ratio) and _is_narrow(found):
+    is_narrow = max(found.high_ratio.values()) <= WIDEST and min(found.low_ratio.values()) >= 1 / WIDEST
+    if is_narrow and all(power(name) == 1.0 for name in found.low_ratio):
         return found
     low = {name: max(ratio ** power(name), 1 / WIDEST) for name, ratio in found.low_ratio.items()}
     high = {name: min(ratio ** power(name), WIDEST) for name, ratio in found.high_ratio.items()}
@@ -35,7 +36,3 @@ def both_ways(found: Calibration) -> Calibration:
         reach = max(ratio, 1 / ratio, high[name]) ** LEAST_SIDE
         low[name], high[name] = min(ratio, 1 / reach), max(high[name], reach)
     return replace(found, low_ratio=low, high_ratio=high)
-
-
-def _is_narrow(found: Calibration) -> bool:
-    return max(found.high_ratio.values()) <= WIDEST and min(found.low_ratio.values()) >= 1 / WIDEST

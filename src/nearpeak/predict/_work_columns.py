@@ -100,7 +100,10 @@ def _work_columns(target: Target, cases: CaseColumns, count: int) -> WorkColumns
 
     def columns_of(values: Mapping[str, Any], rows: int) -> WorkColumns:
         found = highest_axes(cases.op, cases.phase, values) if operator.data_axes else dict(values)
-        return _columns(operator.rule(cases.phase)(**found, **fixed), target, rows)
+        work = operator.rule(cases.phase)(**found, **fixed)
+        return WorkColumns(
+            **_counts(work, target, lambda value: np.broadcast_to(np.asarray(value, dtype=np.float64), (rows,)))
+        )
 
     safe = _is_safe(axes, operator.degree_count, count)
     if safe.all():
@@ -128,13 +131,6 @@ def _narrow(column: Any) -> Any:
     first = int(column[0])
     narrow = column.astype(np.int64)
     return first if (narrow == first).all() else narrow
-
-
-def _columns(work: Work, target: Target, count: int) -> WorkColumns:
-    def column(value: Any) -> Any:
-        return np.broadcast_to(np.asarray(value, dtype=np.float64), (count,))
-
-    return WorkColumns(**_counts(work, target, column))
 
 
 def _counts(work: Work, target: Target, column: Callable[[Any], Any]) -> dict[str, Any]:

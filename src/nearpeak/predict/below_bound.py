@@ -41,8 +41,11 @@ def kinds_below(samples: Samples, target: Target, bound_s: Any) -> Iterator[tupl
     if not len(below):
         return
     warm_s = answered_table(samples.table, target, Policy(cold_inputs=False)).bound_s
+    capacity = target.l2.capacity_bytes
     for i in below.tolist():
-        is_hot = _fits(samples.cases[i], target) and measured[i] >= BELOW_RATIO * warm_s[i]
+        work = work_of(samples.cases[i])
+        fits = capacity is not None and work.read_bytes + work.write_bytes <= capacity
+        is_hot = fits and measured[i] >= BELOW_RATIO * warm_s[i]
         by_another = not is_hot and measured[i] >= BELOW_RATIO * _any_s(samples.cases[i], target)
         yield i, "hot" if is_hot else "other_algorithm" if by_another else IMPOSSIBLE
 
@@ -54,10 +57,3 @@ def _any_s(case: Case, target: Target) -> float:
     except NotModelledError:
         return math.inf
     return case_bound(case, target, ANY).time_s if admits else math.inf
-
-
-def _fits(case: Case, target: Target) -> bool:
-    """Return whether the last cache could hold all data of a case."""
-    capacity = target.l2.capacity_bytes
-    work = work_of(case)
-    return capacity is not None and work.read_bytes + work.write_bytes <= capacity

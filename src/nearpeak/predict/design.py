@@ -76,7 +76,8 @@ def _candidates(
     """Return the form's candidates that fit the device's memory and patience, with their expected times."""
     stated: Mapping[str, Any] = form.grids.get(op) or form.grid
     if not stated:
-        raise NotModelledError(f"calibrate plan: no candidates of {op} to choose from{_others(form)}")
+        others = f"; its form has those of {', '.join(form.grids)}" if form.grids else ""
+        raise NotModelledError(f"calibrate plan: no candidates of {op} to choose from{others}")
     grid: list[dict[str, Any]] = [dict(zip(stated, each, strict=True)) for each in product(*stated.values())]
     cases = [case_of(op, **axes, **dtypes) for axes in grid]
     times_s = times_of(cases, form, target, setting)(values)
@@ -84,10 +85,6 @@ def _candidates(
     if not len(kept):
         raise NotModelledError(f"calibrate plan: every candidate takes more than {LONGEST_S} s on {target.name}")
     return [cases[i] for i in kept], times_s[kept]
-
-
-def _others(form: Form) -> str:
-    return f"; its form has those of {', '.join(form.grids)}" if form.grids else ""
 
 
 def chosen(effects: Any, count: int, misfit: Any = 0.0, weights: Any = 1.0) -> list[tuple[int, Any]]:

@@ -149,14 +149,16 @@ def powered(target: Target, cases: CaseColumns, form: Form, time_s: Any, parts_s
     none = 0.0 if is_number(time_s) else np.zeros(len(time_s))
     if not has_power(target):
         return Powered(parts_s=parts_s, power_s=none, added_s=none)
-    stock, new = _clocks(target, cases, larger(time_s, _LEAST_S))
+    _, values = _power_scalars(_measured_name(target), format_of(cases))
+    demand, top = demand_w(target, cases, values, larger(time_s, _LEAST_S)), top_ratio(target)
+    stock = clock_ratio(demand, board_w(documented_of(target)), top)  # at the documented limit, of the full clock
     clocked, ceilings = _clocked(Same(form))
     clocked_s = sum([parts_s[place] for place in clocked])
     left, taken = list(parts_s), none
     for place in ceilings:
         share = smaller(larger(parts_s[place], 0.0), larger((1 - stock) * clocked_s - taken, 0.0))
         left[place], taken = parts_s[place] - share, taken + share
-    added = clocked_s * (stock / new - 1) if is_lowered(target) else none
+    added = clocked_s * (stock / clock_ratio(demand, board_w(target), top) - 1) if is_lowered(target) else none
     return Powered(parts_s=left, power_s=taken + added, added_s=added)
 
 
@@ -185,14 +187,6 @@ def _clocked(form: "Same[Form]") -> tuple[list[int], list[int]]:
     names = enumerate(form.held.terms)
     clocked = [place for place, name in names if form.held.regimes[name] in _CLOCKED]
     return clocked, [place for place in clocked if form.held.terms[place].endswith("_ceiling")]
-
-
-def _clocks(target: Target, cases: CaseColumns, time_s: Any) -> tuple[Any, Any]:
-    """Return the clocks at the documented limit and at that of `target`, as shares of the target's full one."""
-    _, values = _power_scalars(_measured_name(target), format_of(cases))
-    demand, top = demand_w(target, cases, values, time_s), top_ratio(target)
-    documented = clock_ratio(demand, board_w(documented_of(target)), top)
-    return documented, clock_ratio(demand, board_w(target), top) if is_lowered(target) else documented
 
 
 def _measured_name(target: Target) -> str:

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from nearpeak.predict._numbers import exponential, is_number
-from nearpeak.predict._script import called
 
 LEAST_COUNT = 30
 """Rows of a regime below which the rows of all regimes set its interval, a fifth wider."""
@@ -70,7 +69,7 @@ def band_of(times_s: Any) -> Any:
     [0, 1, 6]
     """
     if is_number(times_s):
-        return called(bisect_right, BAND_EDGES_S, times_s)
+        return bisect_right(BAND_EDGES_S, times_s)
     return np.digitize(times_s, BAND_EDGES_S)
 
 

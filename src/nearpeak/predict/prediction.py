@@ -10,10 +10,10 @@ import numpy as np
 
 from nearpeak.core.case import Case
 from nearpeak.core.prediction import Calibration, Prediction
+from nearpeak.core.same import Same
 from nearpeak.core.target import Target
 from nearpeak.ops._table import CaseGroup, CaseTable
 from nearpeak.predict._case import predicted
-from nearpeak.predict._case_scripts import Scripts, predicted_by_script, scripts_of
 from nearpeak.predict._form import USUAL, CaseColumns, Form, Rows, Setting, case_columns, leading
 from nearpeak.predict._forms import form_of
 from nearpeak.predict._grounds import ANY, BOUND, CLASSICAL, FARTHEST, LIBRARY, beyond, grounds_of
@@ -58,16 +58,14 @@ def predict_case(case: Case, target: Target, setting: Setting = USUAL, file: Pat
     >>> abs(sum(term.time_s for term in found.terms) / found.time_s - 1) < 1e-9
     True
     """
-    if file is None:
-        return _remembered(case, scripts_of(target, setting))
-    found: Prediction = predicted(case_columns(case), target, setting, file)
-    return found
+    if file is not None:
+        return predicted(case_columns(case), target, setting, file)
+    return _shipped_prediction(case, Same(target), setting)
 
 
-@lru_cache(maxsize=1 << 14)
-def _remembered(case: Case, scripts: Scripts) -> Prediction:
-    """Return the prediction of a case, once: steps and searches ask for the same cases over and over."""
-    return predicted_by_script(case, scripts)
+@lru_cache(maxsize=1 << 14)  # steps and searches ask for the same cases over and over
+def _shipped_prediction(case: Case, target: "Same[Target]", setting: Setting) -> Prediction:
+    return predicted(case_columns(case), target.held, setting)
 
 
 def predict_table(

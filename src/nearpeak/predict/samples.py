@@ -73,7 +73,11 @@ def samples_of(columns: Mapping[str, Any]) -> Samples:
     good = [row for row, time in enumerate(times) if time is not None and np.isfinite(time) and time > 0]
     bad = sorted(set(range(len(times))) - set(good))
     aside = [
-        SetAside(row=row + 1, column=name, text=f"{shown(columns[name][row], _quoted)} is no positive number")
+        SetAside(
+            row=row + 1,
+            column=name,
+            text=f"{shown(columns[name][row], lambda cell: repr(str(cell)))} is no positive number",
+        )
         for row in bad
     ]
     if not good:
@@ -199,10 +203,6 @@ def _chosen(column: Any, rows: list[int]) -> Any:
     if isinstance(column, str) or not hasattr(column, "__len__"):
         return column
     return column[rows] if isinstance(column, np.ndarray) else [column[row] for row in rows]
-
-
-def _quoted(cell: object) -> str:
-    return repr(str(cell))
 
 
 def _number(cell: Any) -> float | None:

@@ -1,14 +1,14 @@
 """Predictions beside the bounds of an analysis: call by call, and their sum with what stands between."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from math import fsum
 from pathlib import Path
 
-from nearpeak.core.analysis import Analysis, CaseRow, CaseTime, TargetAnalysis
+from nearpeak.core.analysis import Analysis, CaseRow, CaseTime
 from nearpeak.core.case import Case
-from nearpeak.core.distinct import distinct_rows
+from nearpeak.core.distinct import distinct_calls
 from nearpeak.core.expected_energy import ExpectedEnergy
 from nearpeak.core.prediction import Prediction
 from nearpeak.core.same import Same
@@ -16,14 +16,10 @@ from nearpeak.core.step_prediction import CallPrediction, StepPrediction
 from nearpeak.core.target import Target
 from nearpeak.core.workload import Workload
 from nearpeak.errors import NotModelledError
-from nearpeak.ops import label_of, work_of
-from nearpeak.predict._case_scripts import scripts_of
+from nearpeak.ops import work_of
 from nearpeak.predict._form import USUAL, Form, Setting
 from nearpeak.predict._forms import form_for
 from nearpeak.predict._grounds import BOUND, CLASSICAL
-from nearpeak.predict._kept_scripts import keep, restore
-from nearpeak.predict._step_figures import step_figures
-from nearpeak.predict._step_sum import sum_of
 from nearpeak.predict.energy import POWER_TERM, energy_sum
 from nearpeak.predict.prediction import predict_case
 from nearpeak.theory.rows import Part, parts_of
@@ -43,10 +39,10 @@ def with_predictions(
         targets: those of the analysis, in its order.
         file: coefficients of the user's own.
     """
-    new = [
-        _predicted(analysis.rows, one, device, setting, file)
-        for one, device in zip(analysis.targets, targets, strict=True)
-    ]
+    new = []
+    for found, device in zip(analysis.targets, targets, strict=True):
+        times, step = _predicted_rows(analysis.rows, found.times, device, setting, file)
+        new.append(dataclasses.replace(found, times=times, prediction=step))
     return dataclasses.replace(analysis, targets=tuple(new))
 
 
@@ -64,20 +60,7 @@ def step_of(
 
 @lru_cache(maxsize=64)
 def _remembered(workload: "Same[Workload]", target: "Same[Target]", setting: Setting) -> StepPrediction | None:
-    """Return the times of a step; what it stands on beside them is worked out when somebody asks for it."""
-    step, scripts = distinct_rows(workload.held.calls, label_of), scripts_of(target.held, setting)
-    if scripts.kept_count < 0:
-        restore(scripts)
-    known = step_figures(step, scripts)
-    keep(scripts)
-    return sum_of(step, known, target.held, partial(_explained, workload, target, setting))
-
-
-@lru_cache(maxsize=4)
-def _explained(workload: "Same[Workload]", target: "Same[Target]", setting: Setting) -> StepPrediction:
-    found = _step(workload.held, target.held, setting, None)
-    assert found is not None  # it has times
-    return found
+    return _step(workload.held, target.held, setting, None)
 
 
 def _step(workload: Workload, target: Target, setting: Setting, file: Path | None) -> StepPrediction | None:
@@ -86,60 +69,47 @@ def _step(workload: Workload, target: Target, setting: Setting, file: Path | Non
     works = {id(part.work): part.work for part in parts}  # calls that touch all of their operands share one
     bounds = {key: proved_s(work, target, CLASSICAL) for key, work in works.items()}
     times = [CaseTime(bound_s=bounds[id(part.work)], limiter="", terms_s={}) for part in parts]
-    return _beside_all(rows, times, target, setting, file)[1]
+    return _predicted_rows(rows, times, target, setting, file)[1]
 
 
 @lru_cache(maxsize=2)  # one step is predicted on many targets in a row
 def _parts(workload: "Same[Workload]") -> tuple[Part, ...]:
-    cases = distinct_rows(workload.held.calls, label_of).cases
+    cases = {call.case for call in distinct_calls(workload.held.calls)}
     return parts_of(workload.held, {case: work_of(case) for case in cases})
 
 
-def _predicted(
-    rows: Sequence[CaseRow], found: TargetAnalysis, target: Target, setting: Setting, file: Path | None
-) -> TargetAnalysis:
-    """Return the analysis of one target with its predictions."""
-    times, whole = _beside_all(rows, found.times, target, setting, file)
-    return dataclasses.replace(found, times=times, prediction=whole)
-
-
-def _beside_all(
+def _predicted_rows(
     rows: Sequence[CaseRow], bounds: Sequence[CaseTime], target: Target, setting: Setting, file: Path | None
 ) -> tuple[tuple[CaseTime, ...], StepPrediction | None]:
     """Return the times of the rows with their predictions, and the sum over all calls."""
-    cases = dict.fromkeys(row.case for row in rows)
-    known = {case: _answered(case, target, setting, file) for case in cases}
+    predictions: dict[Case, tuple[Prediction, ExpectedEnergy | None] | str] = {}  # or why there is none
+    for case in dict.fromkeys(row.case for row in rows):
+        try:
+            prediction = predict_case(case, target, setting, file)
+        except NotModelledError as error:
+            predictions[case] = str(error)
+        else:
+            predictions[case] = prediction, prediction.energy
     calls: dict[tuple[Case, float], CallPrediction] = {}  # modules share cases, and mostly their bounds
-    times, reasons = list[CaseTime](), list[tuple[CaseRow, str]]()
+    times, missing = list[CaseTime](), list[tuple[CaseRow, float, str]]()
     for row, time in zip(rows, bounds, strict=True):
-        found, key = known[row.case], (row.case, time.bound_s)
-        if isinstance(found, str):
+        answer, key = predictions[row.case], (row.case, time.bound_s)
+        if isinstance(answer, str):
             times.append(time)
-            reasons.append((row, found))
+            missing.append((row, time.bound_s, answer))
             continue
         if key not in calls:
-            calls[key] = _beside(*found, form_for(row.case, target), time.bound_s)
+            calls[key] = _call(*answer, form_for(row.case, target), time.bound_s)
         times.append(dataclasses.replace(time, prediction=calls[key]))
-    return tuple(times), _sum(rows, times, reasons)
+    return tuple(times), _sum(rows, times, missing)
 
 
-def _answered(
-    case: Case, target: Target, setting: Setting, file: Path | None
-) -> tuple[Prediction, ExpectedEnergy | None] | str:
-    """Return the prediction of a case and its energy, or why there is none."""
-    try:
-        found = predict_case(case, target, setting, file)
-    except NotModelledError as error:
-        return str(error)
-    return found, found.energy
-
-
-def _beside(found: Prediction, energy: ExpectedEnergy | None, form: Form, bound_s: float) -> CallPrediction:
+def _call(prediction: Prediction, energy: ExpectedEnergy | None, form: Form, bound_s: float) -> CallPrediction:
     """Return the prediction of calls beside their bound, which may be below that of the case."""
-    low_s, time_s, high_s = (max(one, bound_s) for one in (found.low_s, found.time_s, found.high_s))
+    low_s, time_s, high_s = (max(one, bound_s) for one in (prediction.low_s, prediction.time_s, prediction.high_s))
     return CallPrediction(
-        time_s=time_s, low_s=low_s, high_s=high_s, gap_s=gap_of(found, form, bound_s), energy=energy,
-        distance_count=found.distance_count,
+        time_s=time_s, low_s=low_s, high_s=high_s, gap_s=gap_of(prediction, form, bound_s), energy=energy,
+        distance_count=prediction.distance_count,
     )  # fmt: skip
 
 
@@ -159,40 +129,37 @@ def gap_of(found: Prediction, form: Form, bound_s: float) -> Mapping[str, float]
 
 
 def _sum(
-    rows: Sequence[CaseRow], times: Sequence[CaseTime], reasons: Sequence[tuple[CaseRow, str]]
+    rows: Sequence[CaseRow], times: Sequence[CaseTime], missing: Sequence[tuple[CaseRow, float, str]]
 ) -> StepPrediction | None:
-    """Return the sum over calls; none where no call is predicted."""
-    pairs = list(_predicted_calls(rows, times))
-    if not pairs:
+    """Return the sum over calls; none where no call is predicted.
+
+    Args:
+        missing: rows without a prediction, with the bound of a call and why there is none.
+    """
+    calls = [
+        (row.call_count, time.bound_s, time.prediction)
+        for row, time in zip(rows, times, strict=True)
+        if time.prediction is not None
+    ]
+    if not calls:
         return None
     gap: dict[str, float] = {}
     grounds: dict[str, list[float]] = {}
-    for row, _, call in pairs:
-        grounds.setdefault(str(call.distance_count), []).append(call.time_s * row.call_count)
+    for count, _, call in calls:
+        grounds.setdefault(str(call.distance_count), []).append(call.time_s * count)
         for cause, time_s in call.gap_s.items():
-            gap[cause] = gap.get(cause, 0.0) + time_s * row.call_count
-    missing = {id(row) for row, _ in reasons}
-    left: dict[str, int] = {}
-    for row, text in reasons:
-        left[text] = left.get(text, 0) + row.call_count
-    time_s = fsum(call.time_s * row.call_count for row, _, call in pairs)  # the same in any order of the rows
-    drawn = [(call.energy, row.call_count) for row, _, call in pairs if call.energy is not None]
+            gap[cause] = gap.get(cause, 0.0) + time_s * count
+    unpredicted: dict[str, int] = {}
+    for row, _, reason in missing:
+        unpredicted[reason] = unpredicted.get(reason, 0) + row.call_count
+    time_s = fsum(call.time_s * count for count, _, call in calls)  # the same in any order of the rows
+    energies = [(call.energy, count) for count, _, call in calls if call.energy is not None]
     return StepPrediction(
-        time_s=time_s, energy=energy_sum(drawn, time_s) if len(drawn) == len(pairs) else None,
-        low_s=fsum(call.low_s * row.call_count for row, _, call in pairs),
-        high_s=fsum(call.high_s * row.call_count for row, _, call in pairs),
-        bound_s=fsum(time.bound_s * row.call_count for row, time, _ in pairs), gap_s=gap,
-        call_count=sum(row.call_count for row, _, _ in pairs), unpredicted=left,
+        time_s=time_s, energy=energy_sum(energies, time_s) if len(energies) == len(calls) else None,
+        low_s=fsum(call.low_s * count for count, _, call in calls),
+        high_s=fsum(call.high_s * count for count, _, call in calls),
+        bound_s=fsum(bound_s * count for count, bound_s, _ in calls), gap_s=gap,
+        call_count=sum(count for count, _, _ in calls), unpredicted=unpredicted,
         grounds_s={steps: fsum(some) for steps, some in grounds.items()},
-        unpredicted_bound_s=fsum(
-            time.bound_s * row.call_count for row, time in zip(rows, times, strict=True) if id(row) in missing
-        ),
+        unpredicted_bound_s=fsum(bound_s * row.call_count for row, bound_s, _ in missing),
     )  # fmt: skip
-
-
-def _predicted_calls(
-    rows: Sequence[CaseRow], times: Sequence[CaseTime]
-) -> Iterator[tuple[CaseRow, CaseTime, CallPrediction]]:
-    for row, time in zip(rows, times, strict=True):
-        if time.prediction is not None:
-            yield row, time, time.prediction

@@ -1,12 +1,13 @@
 """The distinct cases of a step by phase and module, each with its work as the step's calls do it."""
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
 from nearpeak.core.analysis import CaseRow
 from nearpeak.core.case import Case
-from nearpeak.core.distinct import DistinctRow, distinct_rows
+from nearpeak.core.distinct import DistinctCall, distinct_calls
 from nearpeak.core.work import Work
 from nearpeak.core.workload import Workload
 from nearpeak.ops import OPS, label_of
@@ -25,26 +26,24 @@ class Part:
 
 def parts_of(workload: Workload, works: dict[Case, Work]) -> tuple[Part, ...]:
     """Return the distinct cases by phase and module pattern, largest work first."""
-    step = distinct_rows(workload.calls, label_of)
-    own = [works[case] for case in step.cases]
-    parts = [_part(row, own[row.place]) for row in step.rows]
-    return tuple(sorted(parts, key=_order))
+    rows: dict[tuple[Case, str, str], list[DistinctCall]] = {}
+    for call in distinct_calls(workload.calls):
+        rows.setdefault((call.case, call.phase, call.module), []).append(call)
+    labels = {case: label_of(case) for case, _, _ in rows}
+    parts = [_part(labels[case], calls, works[case]) for (case, _, _), calls in rows.items()]
+    parts.sort(key=lambda part: (part.row.label, part.row.module))
+    return tuple(sorted(parts, key=lambda part: (-part.row.matrix_flop * part.row.call_count, -moved_bytes(part.row))))
 
 
-def touched_of(row: DistinctRow, work: Work) -> Work:
-    """Return the least work that a call of a row does, of the `work` of its case."""
-    found = [touched_work(call.read_bytes, call.write_bytes, work) for call in row.calls]
-    return reduce(_least, found)
-
-
-def _part(row: DistinctRow, own: Work) -> Part:
-    (first, *_), work = row.calls, touched_of(row, own)
-    case = first.case
+def _part(label: str, calls: Sequence[DistinctCall], case_work: Work) -> Part:
+    """Return the row of calls of one case, phase and module pattern, and the least work that one of them does."""
+    work = reduce(_least, [touched_work(call.read_bytes, call.write_bytes, case_work) for call in calls])
+    first = calls[0]
     return Part(
         work=work,
         row=CaseRow(
-            case=case, label=row.label, family=OPS[case.op].family, phase=first.phase, module=first.module,
-            source=first.source, call_count=row.call_count, matrix_flop=matrix_flop_of(work),
+            case=first.case, label=label, family=OPS[first.case.op].family, phase=first.phase, module=first.module,
+            source=first.source, call_count=sum(call.call_count for call in calls), matrix_flop=matrix_flop_of(work),
             total_flop=work.total_flop, read_bytes=work.read_bytes, write_bytes=work.write_bytes,
         ),
     )  # fmt: skip
@@ -68,8 +67,3 @@ def _least(left: Work, right: Work) -> Work:
         read_bytes=min(left.read_bytes, right.read_bytes),
         write_bytes=min(left.write_bytes, right.write_bytes),
     )
-
-
-def _order(part: Part) -> tuple[int, int, str, str]:
-    row = part.row
-    return (-row.matrix_flop * row.call_count, -moved_bytes(row), row.label, row.module)

@@ -8,7 +8,7 @@ import nearpeak
 from nearpeak.cli import application
 from nearpeak.errors import SpecError
 from nearpeak.measure.roofs import cpu_target_text
-from nearpeak.predict import FORMS, _calibrations, _case_scripts, _grounds, prediction
+from nearpeak.predict import FORMS, _calibrations, _grounds, prediction
 from nearpeak.report._part_words import PART_WORDS
 from nearpeak.targets import user_folder
 
@@ -145,11 +145,9 @@ def own_folder(tmp_path, monkeypatch):
 
 
 def forget():
-    read, kept = (_calibrations._stored, _calibrations._groups), (_grounds._shared, _case_scripts._scripts)
-    caches = *read, *kept, prediction._remembered
-    for cached in caches:
+    read, kept = (_calibrations._stored, _calibrations._groups), (_grounds._shared, prediction._shipped_prediction)
+    for cached in (*read, *kept):
         cached.cache_clear()
-    _case_scripts._latest[0] = None
 
 
 def test_coefficients_of_another_device_are_refused_and_own_ones_hold_under_edits(own_folder, capsys):

@@ -9,21 +9,11 @@ from nearpeak.errors import SpecError
 from nearpeak.ops._table import table_of_cases
 from nearpeak.predict import FORMS
 from nearpeak.predict._calibrations import calibration_for
-from nearpeak.predict._correction import (
-    DEPTH,
-    LARGEST_RATIO,
-    LEAF_COUNT,
-    LIMITS,
-    UNIT,
-    columns_of,
-    correction_entry,
-    correction_of,
-    correction_ratio,
-    fit_correction,
-)
+from nearpeak.predict._correction import columns_of, correction_entry, correction_of, correction_ratio, fit_correction
 from nearpeak.predict._form import USUAL, case_columns
 from nearpeak.predict._refined import scalars_of
 from nearpeak.predict.coefficient_file import group_text, groups_of
+from nearpeak.predict.correction_layout import DEPTH, LARGEST_RATIO, LEAF_COUNT, LIMITS, UNIT
 from nearpeak.predict.prediction import predict_table
 from nearpeak.targets import target_of
 

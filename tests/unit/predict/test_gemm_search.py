@@ -8,12 +8,12 @@ from nearpeak.core.prediction import Correction
 from nearpeak.ops._table import case_table
 from nearpeak.predict import _correction_kernel as trees
 from nearpeak.predict._calibrations import calibration_for
-from nearpeak.predict._correction import DEPTH, LARGEST_RATIO, LEAF_COUNT
 from nearpeak.predict._form import CaseColumns, Setting
 from nearpeak.predict._gemm_kernel import SPLITS, chosen, slowed_ratio
 from nearpeak.predict._largest_kernel import largest
 from nearpeak.predict._product_formats import device_figures, tile_sets
 from nearpeak.predict._refined import scalars_of
+from nearpeak.predict.correction_layout import DEPTH, LARGEST_RATIO, LEAF_COUNT
 from nearpeak.predict.forms.gemm import FORM
 from nearpeak.predict.prediction import predict_table
 from nearpeak.targets import target_of

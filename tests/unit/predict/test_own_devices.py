@@ -7,7 +7,7 @@ import pytest
 
 import nearpeak
 from nearpeak.cli import application
-from nearpeak.predict import _calibrations, _case_scripts, _documented, _grounds, prediction
+from nearpeak.predict import _calibrations, _documented, _grounds, prediction
 from nearpeak.targets import _FOLDER
 
 TINY = """
@@ -50,9 +50,8 @@ def user(tmp_path, monkeypatch):
 
 def forget():
     read = _calibrations._stored, _calibrations._groups, _documented._stock, _documented._documented
-    for cached in (*read, _grounds._shared, _case_scripts._scripts, prediction._remembered):
+    for cached in (*read, _grounds._shared, prediction._shipped_prediction):
         cached.cache_clear()
-    _case_scripts._latest[0] = None
 
 
 def run(capsys, *words):

@@ -1,14 +1,17 @@
+import dataclasses
 import json
+import pickle
 
 import pytest
 
 import nearpeak
 from nearpeak.cli import application
 from nearpeak.core.step_prediction import CAUSES
-from nearpeak.core.workload import Call, Workload
+from nearpeak.core.workload import Call, Use, Workload
 from nearpeak.errors import NotModelledError
 from nearpeak.report import render
 from nearpeak.report.json import from_json, to_json
+from nearpeak.targets import target_of
 
 GEMM = nearpeak.case("gemm", m=4096, n=4096, k=4096, dtype="bf16")
 
@@ -79,3 +82,55 @@ def test_a_step_alone_equals_that_of_its_analysis_and_is_kept_for_the_next_call(
     assert with_predictions(analysis_of(some, [device]), [device]).targets[0].prediction == found
     assert nearpeak.predict(some, device) is found
     assert nearpeak.predict(some, device, correction=False).time_s != found.time_s
+
+
+TARGETS = ("h100_sxm", "a100_sxm_80gb", "b200_sxm", "mi300x", "l40s", 'h100_sxm+power.limit="400 W"')
+
+
+def target_named(name):
+    device, _, edit = name.partition("+")
+    return target_of(device, [edit] if edit else [])
+
+
+def mixed_cases(scale):
+    m, n = 64 * scale + 3, 128 * scale
+    heads = {"heads": 8, "kv_heads": 8, "dim": 64, "causal": True, "align": "lower_right"}
+    return (
+        nearpeak.case("gemm", m=m, n=n, k=512, dtype="bf16"),
+        nearpeak.case("gemm", m=m, n=n, k=512, batch=scale, dtype="bf16"),
+        nearpeak.case("attention", batch=2, q=m, kv=m, dtype="bf16", **heads),
+        nearpeak.case("attention", "backward", batch=2, q=m, kv=m, dtype="bf16", **heads),
+        nearpeak.case("elementwise", elements=m * n, a=m * n, b=n, function="add", dtype="bf16"),
+        nearpeak.case("elementwise", elements=m * n, function="silu", dtype="fp32"),
+        nearpeak.case("softmax", rows=m, columns=n, dtype="bf16"),
+        nearpeak.case("reduce", outputs=m, reduced=n, dtype="fp32"),
+        nearpeak.case("cast", elements=m * n, dtype="fp32", out_dtype="bf16"),
+        nearpeak.case("copy", elements=m * n, dtype="bf16"),
+        nearpeak.case("gemm", m=m, n=n, k=16, dtype="int32"),
+    )
+
+
+def mixed_workload(scale, touched=True):
+    """Return calls of all cases in two modules; some touch fewer bytes than their case counts, some of them twice."""
+    calls = []
+    for place, case in enumerate(mixed_cases(scale)):
+        phase = "backward" if place % 3 else "forward"
+        calls += [
+            Call(case=case, operator=case.op, phase=phase, module=f"layers.{layer}.{place % 2}") for layer in "01"
+        ]
+        if touched:
+            reads = (Use(buffer=0, bytes=1000 * scale),)
+            calls.append(Call(case=case, operator=case.op, phase=phase, module=f"layers.0.{place % 4}", reads=reads))
+    return Workload(name="some", step="train", calls=tuple(calls))
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_a_step_is_the_sum_over_the_rows_of_its_analysis_to_the_last_bit(name):
+    target = target_named(name)
+    for scale in (1, 5, 40):
+        for one in (mixed_workload(scale), mixed_workload(scale, touched=False)):
+            found = nearpeak.predict(one, target)
+            wanted = nearpeak.analyze(one, target).targets[0].prediction
+            assert dataclasses.asdict(found) == dataclasses.asdict(wanted)
+            assert found.unpredicted
+            assert pickle.loads(pickle.dumps(found)) == found

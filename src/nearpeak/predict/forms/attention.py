@@ -14,7 +14,6 @@ from nearpeak.predict._attention_transfer import transferred
 from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
 from nearpeak.predict._kernel_kin import products_generation, runs_kernels_of
 from nearpeak.predict._numbers import chosen, in_floats, larger, summed
-from nearpeak.predict._script import called
 from nearpeak.predict.spread import spread_of
 
 TERMS = (
@@ -80,7 +79,7 @@ def _row(target: Target, cases: CaseColumns, scalars: Any, _setting: Setting) ->
     _refuse_lacking(cases)
     forward = _kernels(cases)[0]
     fill = kernel.fill_of_one(device_figures(target, cases.dtypes), np.asarray(scalars, dtype=float))
-    *parts_s, time_s = called(fill, *columns_of(target, forward))
+    *parts_s, time_s = fill(*columns_of(target, forward))
     if forward is cases:
         return Rows(time_s=time_s, parts_s=parts_s)
     parts_s = _of_gradients(cases, parts_s)

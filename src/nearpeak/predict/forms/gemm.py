@@ -14,7 +14,6 @@ from nearpeak.predict._gemm_scalars import SCALARS
 from nearpeak.predict._gemm_transfer import reformatted, transferred
 from nearpeak.predict._kernel_kin import runs_products_of
 from nearpeak.predict._product_formats import device_figures, tile_sets, tiles_of
-from nearpeak.predict._script import called
 from nearpeak.predict._units import formats_of, unit_of
 from nearpeak.predict.spread import spread_of
 
@@ -154,7 +153,7 @@ def _product(target: Target, cases: CaseColumns, scalars: Any, setting: Setting)
         launch_s = float(scalars[_LAUNCH])
         return Rows(time_s=launch_s, parts_s=[launch_s if term == "launch" else 0.0 for term in TERMS])
     tiles = tiles_of(target, cases.dtypes["dtype"], is_batched=bool(batch > 1))
-    *parts_s, time_s = called(kernel.fill_of_one(device, scalars, tiles), m, n, k, batch)
+    *parts_s, time_s = kernel.fill_of_one(device, scalars, tiles)(m, n, k, batch)
     return Rows(time_s=time_s, parts_s=parts_s)
 
 

@@ -8,12 +8,32 @@ import numpy as np
 from nearpeak.core.target import Target
 from nearpeak.errors import NotModelledError
 from nearpeak.ops import OPS
-from nearpeak.predict._form import CaseColumns, Form, Rows, Setting
+from nearpeak.predict._form import CaseColumns, Form, Rows, Setting, scalars
 from nearpeak.predict._numbers import is_number, larger, raised, smaller, summed
 from nearpeak.predict._stream_parts import BLOCK_BYTES, GATHER_RATIO, GATHERING, SHARPNESS, resources
-from nearpeak.predict._stream_scalars import SCALARS
 from nearpeak.predict._units import got
 from nearpeak.predict._work_columns import WorkColumns, work_columns, work_numbers
+
+SCALARS = scalars(
+    # name, least, largest, usual, what it stands for, which measurements pin it down
+    ("launch_s", 0.2e-6, 12e-6, 2e-6, "start and end of one kernel", "smallest kernels, timed on the device"),
+    ("host_floor_s", 5e-6, 150e-6, 28e-6, "least time of one call seen from the host", "smallest calls"),
+    ("host_gap_s", 1e-6, 100e-6, 16e-6, "what the host adds to a long kernel", "calls of two to ten times the floor"),
+    ("grid_ramp_s", 0.0, 10e-6, 1e-6, "starting a full grid against starting one block", "20 KiB against 20 MiB"),
+    ("read_ratio", 0.05, 1.0, 0.88, "reached share of the memory rate when reading", "sums of long tensors"),
+    ("write_ratio", 0.05, 1.0, 0.85, "reached share of the memory rate when writing", "unary and binary functions"),
+    ("write_residency_ratio", 0.0, 1.0, 0.3, "share of the cache that takes in what is written", "around its size"),
+    ("vector_ratio", 0.02, 1.0, 0.4, "reached share of the rate of vector units", "many operations per byte"),
+    ("special_flop_count", 1.0, 400.0, 20.0, "vector FLOP that one special function takes", "pow, tanh, gelu"),
+    ("row_s", 0.0, 8e-6, 0.3e-6, "time that one row holds a multiprocessor beside its bytes", "many short rows"),
+    ("row_bytes_per_clock", 0.5, 256.0, 32.0, "bytes of rows per clock and multiprocessor", "long rows in cache"),
+    ("row_passes_count", 0.0, 3.0, 1.0, "times rows are read again", "rows beyond the cache"),
+    ("row_residency_ratio", 0.02, 2.0, 0.4, "share of the cache that keeps rows between passes", "rows of 2 to 64 KiB"),
+    ("unaligned_ratio", 0.3, 1.0, 0.9, "rate of rows that are no multiple of 16 bytes", "odd columns"),
+    ("gated_ratio", 0.2, 1.0, 0.9, "rate of gated activations, whose operands lie in one tensor", "swiglu"),
+    ("tensor_ratio", 0.02, 1.1, 0.6, "reached share of the product rate", "large products"),
+)  # fmt: skip
+"""The scalars of the form: ranges, meaning, what pins each down; the kernel reads them in this order."""
 
 TERMS = (
     "launch", "grid_ramp", "read", "read_ceiling", "write", "write_ceiling", "passes", "alignment", "rows", "vector",
@@ -102,18 +122,14 @@ def _parts(
     memory_s = sum(parts[name] for name in ("read", "read_ceiling", "write", "write_ceiling", "passes"))
     parts["alignment"] = memory_s * (1 / found.aligned_ratio - 1)
     others = {"rows": found.rows_s, "vector": found.vector_s, "tensor": found.tensor_s}
-    parts |= _exposed(memory_s + parts["alignment"], others)
-    parts["tensor_ceiling"] = parts["tensor"] * (1 - scalar["tensor_ratio"])
-    parts["tensor"] = parts["tensor"] * scalar["tensor_ratio"]
-    return parts
-
-
-def _exposed(memory_s: Any, others: Mapping[str, Any]) -> dict[str, Any]:
-    """Return by how much each of `others` prolongs the time of memory under overlap, in sum exactly the excess."""
+    memory_s = memory_s + parts["alignment"]
     powers = {name: raised(time_s, SHARPNESS) for name, time_s in others.items()}
     excess = raised(raised(memory_s, SHARPNESS) + sum(powers.values()), 1 / SHARPNESS) - memory_s
     whole = larger(sum(powers.values()), _LEAST)
-    return {name: excess * power / whole for name, power in powers.items()}
+    parts |= {name: excess * power / whole for name, power in powers.items()}  # how much each prolongs the overlap
+    parts["tensor_ceiling"] = parts["tensor"] * (1 - scalar["tensor_ratio"])
+    parts["tensor"] = parts["tensor"] * scalar["tensor_ratio"]
+    return parts
 
 
 def _kind(attributes: Mapping[str, str | bool]) -> str:
