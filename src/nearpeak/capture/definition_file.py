@@ -9,6 +9,7 @@ from typing import Any
 from nearpeak.capture._failure import stage
 from nearpeak.capture._sizes import CONSTANT_ELEMENTS
 from nearpeak.capture.torch_dispatch import capture_torch, torch_dtype
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.core.dtype import dtype_of
 from nearpeak.core.workload import Workload
 from nearpeak.errors import CaptureError, SpecError
@@ -19,12 +20,14 @@ _MODULE = "nearpeak_definition"
 _PACKED = "float4_e2m1fn_x2"
 
 
-def capture_definition(path: Path, *, axes: Mapping[str, int], line: Mapping[str, Any] | None = None) -> Workload:
-    """Return the workload of a definition's reference; its code runs in this process, so prefer `run_isolated`.
+def capture_definition(
+    path: str | Path, options: CaptureOptions = CaptureOptions(), *, line: Mapping[str, Any] | None = None
+) -> Workload:
+    """Return the workload of a definition's reference; its code runs in this process, so prefer `capture_isolated`.
 
     Args:
         path: definition file (JSON).
-        axes: extents of the `var` axes; those of `line` where it is given.
+        options: holds the extents of the `var` axes; those of `line` where it is given.
         line: the workload, as its line states it; without it every input is random, and scalars are assumed.
 
     Raises:
@@ -37,7 +40,7 @@ def capture_definition(path: Path, *, axes: Mapping[str, int], line: Mapping[str
     if workload is not None:
         check_inputs(workload, definition, f"{path}: workload {workload.uuid}")
     where = str(path) if workload is None else f"{path}: workload {workload.uuid}"
-    extents = definition.resolved(axes if workload is None else workload.axes, where)
+    extents = definition.resolved(options.axes if workload is None else workload.axes, where)
     loaded: list[ModuleType] = []
 
     def build() -> Callable[..., Any]:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from nearpeak.cli import _shared as shared
-from nearpeak.cli._capture import workload_of
+from nearpeak.cli._capture import SIZES, takes_capture_options, workload_of
 from nearpeak.cli._result_files import refuse_results
 from nearpeak.cli._trace import is_trace, report_on
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
@@ -38,21 +39,11 @@ CHROME = typer.Option(None, "--chrome", help="Of a trace: write it as Chrome JSO
 PARQUET = typer.Option(None, "--parquet", help="Of a trace: write its events as a Parquet table.")
 
 
+@takes_capture_options(*SIZES, "layers", "dtype", "autocast", "fusion", "guess_sizes", "evaluation", "shapes", "axes")
 def analyze(
     model: str = MODEL,
     target: list[str] = shared.TARGET,
-    step: str = shared.STEP,
-    batch: int | None = shared.BATCH,
-    sequence: int | None = shared.SEQUENCE,
-    kv: int | None = shared.KV,
-    layers: int | None = shared.LAYERS,
-    dtype: str | None = shared.DTYPE,
-    autocast: str | None = shared.AUTOCAST,
-    fusion: str | None = shared.FUSION,
-    guess_sizes: bool = shared.GUESS,
-    evaluation: bool = shared.EVAL,
-    input_shape: list[str] = shared.SHAPES,
-    axis: list[str] = shared.AXES,
+    options: CaptureOptions = CaptureOptions(),
     edits: list[str] = shared.EDITS,
     policy: str = shared.POLICY,
     algorithm: str = shared.ALGORITHM,
@@ -71,8 +62,6 @@ def analyze(
     runner: str = typer.Option("torch_cpu", "--runner", help="What times the operators ('nearpeak show runners')."),
     json: bool = shared.JSON,
     text: bool = shared.TEXT,
-    timeout: float = shared.TIMEOUT,
-    memory: str = shared.MEMORY,
 ) -> None:
     """Show the least time that a model step and its parts can take on each target, and what limits them.
 
@@ -81,10 +70,7 @@ def analyze(
     operator beside its bound; --model adds what was meant to run, --against compares two (exit code 10 or 11).
     """
     exports = _checked({"perfetto": perfetto, "chrome": chrome, "parquet": parquet}, html, markdown, save)
-    take = partial(
-        workload_of, step=step, batch=batch, sequence=sequence, kv=kv, layers=layers, dtype=dtype, autocast=autocast,
-        fusion=fusion, guess_sizes=guess_sizes, evaluation=evaluation, shapes=input_shape, axes=axis, timeout_s=timeout,
-        memory=memory)  # fmt: skip
+    take = partial(workload_of, options=options)
     files, as_json = {html: "html", markdown: "markdown", save: "json"}, shared.as_json(json=json, text=text)
     if _is_trace(model, measure):
         given = (shared.targets_of(target, edits) if target else []), take(expected) if expected else None

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from nearpeak.cli import _shared as shared
+from nearpeak.cli._capture import takes_capture_options
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from nearpeak.exchange.workload_lines import WorkloadLine
 
 
+@takes_capture_options()
 def score(
     definition: Path = typer.Argument(help="Definition file of flashinfer-bench or SOL-ExecBench (.json)."),
     workloads: Path | None = typer.Option(None, "--workloads", "-w", help="Its workloads (.jsonl)."),
@@ -33,22 +36,24 @@ def score(
     no_credit: bool = shared.NO_CREDIT,
     json: bool = shared.JSON,
     out: Path | None = typer.Option(None, "--out", "-o", help="Write the rows as JSON lines, beside the traces."),
-    timeout: float = shared.TIMEOUT,
-    memory: str = shared.MEMORY,
+    options: CaptureOptions = CaptureOptions(),
 ) -> None:
     """Bound every workload of a kernel definition, and score the traces of its solutions.
 
     A score is given only where it means something: a time below the bound, a baseline below it, or clocks that differ
     are named instead. Capturing executes the reference, in a child process with a time and a memory limit.
     """
+    from nearpeak.capture._isolation import capture_isolated
+
     shared.check_writable(out)
     devices = shared.targets_of(target, edits)
     read = _read(definition, workloads, traces)
     rows: list[dict[str, Any]] = []
     bounds = shared.policy_of(policy, algorithm, no_credit)
+    frontend = "nearpeak.capture.definition_file:capture_definition"
     with shared.progress(f"capturing {definition} (its code runs in a child process)"):
         for line in read[1]:
-            workload = _captured(definition, line, timeout, memory)
+            workload = capture_isolated(frontend, definition, options, line=None if line is None else dict(line.record))
             for device in devices:
                 rows += _rows(read, line, workload, device, bounds, baseline, clock)
     text = "".join(jsonlib.dumps(row) + "\n" for row in rows)
@@ -90,16 +95,6 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-
-
-def _captured(definition: Path, line: "WorkloadLine | None", timeout_s: float, memory: str) -> Any:
-    from nearpeak.capture._isolation import run_isolated
-
-    record = None if line is None else line.record
-    return run_isolated(
-        "nearpeak.capture.definition_file:capture_definition", {"path": definition, "axes": {}, "line": record},
-        timeout_s=timeout_s, memory_bytes=shared.bytes_of(memory),
-    )  # fmt: skip
 
 
 def _rows(

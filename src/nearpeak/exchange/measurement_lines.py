@@ -9,6 +9,7 @@ from nearpeak.canon import digest
 from nearpeak.core.case import Case
 from nearpeak.core.measurement import Environment, Fallback, Measurement, Method, Outcome
 from nearpeak.core.suite import why_of
+from nearpeak.core.validation import CheckResult, Validation, WorstElement
 from nearpeak.errors import SpecError
 from nearpeak.exchange.telemetry_lines import telemetry_of, telemetry_record
 from nearpeak.ops import OPS
@@ -49,7 +50,7 @@ def measurement_record(measurement: Measurement, key: str) -> dict[str, Any]:
     record["method"] = dataclasses.asdict(one.method) if one.method else None
     record["phases_s"] = dict(one.phases_s)
     record["ledger"] = [dataclasses.asdict(row) for row in one.ledger]
-    record["validation"] = _plain(one.validation)
+    record["validation"] = plain(one.validation)
     record |= {name: getattr(one, name) for name, usual in _UNUSUAL.items() if getattr(one, name) != usual}
     if one.why:
         record["why"] = [why.record() for why in one.why]
@@ -97,6 +98,15 @@ def environment_of(record: Mapping[str, Any]) -> Environment:
     return Environment(**known)
 
 
+def validation_of(record: Mapping[str, Any], case: Case) -> Validation:
+    """Return the record of the contract on a case as `measurement_record` writes it."""
+    results = []
+    for row in record["results"]:
+        worst = row["worst"] and WorstElement(**{**row["worst"], "offset": tuple(row["worst"]["offset"])})
+        results.append(CheckResult(**{**row, "worst": worst}))
+    return Validation(**{**record, "case": case, "results": tuple(results)})
+
+
 def parse_results(text: str, name: str) -> tuple[dict[str, Environment], dict[str, Measurement]]:
     """Return the environments by digest and the measurements by key that the whole lines of a result file hold.
 
@@ -137,11 +147,12 @@ def _object(line: str, where: str) -> Mapping[str, Any]:
     return record
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a value as plain data: dataclasses by their fields, cases by their digests."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Case):
         return value.digest
     if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, (tuple, list)) else value
+        return {str(key): plain(one) for key, one in value.items()}
+    return [plain(one) for one in value] if isinstance(value, (tuple, list)) else value

@@ -2,12 +2,14 @@
 
 import math
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from nearpeak import errors
 from nearpeak.core.case import Case
 from nearpeak.core.validation import CheckResult, Validation
 from nearpeak.errors import MeasureError, NotModelledError, SpecError
+from nearpeak.exchange.measurement_lines import plain, validation_of
 from nearpeak.isolation import call_isolated
 from nearpeak.units import show
 
@@ -40,13 +42,13 @@ def validated_apart(
     Raises:
         NearpeakError: the function cannot be imported, or the case not be checked.
     """
-    arguments = {"case": case, "named": named, "seed": seed, "is_runner": is_runner, "folder": os.getcwd()}
+    arguments = {"case": case.record(), "named": named, "seed": seed, "is_runner": is_runner, "folder": os.getcwd()}
     ending = call_isolated(
         "nearpeak.measure.apart:validate_named", arguments, timeout_s=limit_s, memory_bytes=None,
         preload=("torch", "nearpeak.measure.validation", __name__),
     )  # fmt: skip
     if ending.verdict == "result":
-        return ending.value, ending.output
+        return validation_of(ending.value, case), ending.output
     if ending.verdict == "died":
         how = f"it ended its process with {ending.signal_name or f'exit code {ending.value}'}"
         return _ended(case, named, seed, "CRASH", how, is_runner=is_runner), ending.output
@@ -57,12 +59,14 @@ def validated_apart(
     raise getattr(errors, kind, MeasureError)(message if ending.verdict == "error" else f"{named}: {kind}: {message}")
 
 
-def validate_named(case: Case, named: str, seed: int, is_runner: bool, folder: str) -> Validation:
-    """Return what the contract says of a function that is looked for in `folder`, in this process."""
+def validate_named(case: Mapping[str, Any], named: str, seed: int, is_runner: bool, folder: str) -> Any:
+    """Return what the contract says of a function that is looked for in `folder`, in this process, as plain data."""
+    from nearpeak import ops
     from nearpeak.measure.validation import validate
 
     os.chdir(folder)
-    return validate(case, of_runner(named, case) if is_runner else imported(named), seed=seed)
+    made = ops.case(**case)
+    return plain(validate(made, of_runner(named, made) if is_runner else imported(named), seed=seed))
 
 
 def _ended(case: Case, named: str, seed: int, status: str, how: str, *, is_runner: bool) -> Validation:

@@ -30,8 +30,8 @@ _GRACE_S = 5.0
 def measure_isolated(case: Case, runner: str, timing: Timing) -> Measurement:
     """Return the measurement of `case` by a child forked from a warmed process that never ran a case."""
     ending = call_isolated(
-        "nearpeak.measure.isolated:take",
-        {"case": case, "runner": runner, "timing": timing, "process": "forked"},
+        "nearpeak.measure.isolated:taken",
+        {"case": case.record(), "runner": runner, "timing": dataclasses.asdict(timing), "process": "forked"},
         timeout_s=timing.limit_s,
         memory_bytes=memory_bytes(runner, timing),
         preload=(*_preloads(runner, timing), __name__, "nearpeak.measure.warm_up:warm_up"),
@@ -57,6 +57,16 @@ def take(case: Case, runner: str, timing: Timing, process: str) -> Measurement:
     with keeping() as kept:
         row = found.measure(case, lock_of) if isinstance(found, TimedRunner) else found.measure(case)
     return row if row.samples_s else dataclasses.replace(row, details=kept.details(row.note))
+
+
+def taken(case: Mapping[str, Any], runner: str, timing: Mapping[str, Any], process: str) -> dict[str, Any]:
+    """Return what `take` gives, as plain data: the lines of a result file; case and timing are records."""
+    from nearpeak import ops
+    from nearpeak.exchange.measurement_lines import environment_record, measurement_record
+
+    row = take(ops.case(**case), runner, Timing(**timing), process)
+    environment = environment_record(row.environment) if row.environment else None
+    return {"measurement": measurement_record(row, ""), "environment": environment}
 
 
 def lock_of(backend: Backend) -> AbstractContextManager[None]:
@@ -87,8 +97,7 @@ def told(ending: Ending, case: Case, runner: str, timing: Timing) -> Measurement
         NearpeakError: what the process raised on purpose: a missing package, an unknown runner.
     """
     if ending.verdict == "result":
-        found: Measurement = ending.value
-        return found
+        return _measurement_of(ending.value)
     if ending.verdict == "error":
         kind, message = ending.value
         raise getattr(errors, kind, MeasureError)(message)
@@ -101,6 +110,14 @@ def told(ending: Ending, case: Case, runner: str, timing: Timing) -> Measurement
     return Measurement(
         case=case, target=target, runner=runner, samples_s=(), outcome=outcome, note=note, details=details
     )
+
+
+def _measurement_of(record: Mapping[str, Any]) -> Measurement:
+    from nearpeak.exchange.measurement_lines import environment_of, measurement_of, validation_of
+
+    environment = environment_of(record["environment"]) if record["environment"] else None
+    row = measurement_of(record["measurement"], {environment.digest: environment} if environment else {}, "measure")
+    return dataclasses.replace(row, validation=row.validation and validation_of(row.validation, row.case))
 
 
 def _ending(ending: Ending, timing: Timing, limit_bytes: int | None) -> tuple[Outcome, str]:
@@ -167,8 +184,6 @@ def measure_fresh(case: Case, runner: str, timing: Timing, python: str = sys.exe
     Raises:
         NearpeakError: the process refused: a missing package, an unknown runner.
     """
-    from nearpeak.exchange.measurement_lines import environment_of, measurement_of
-
     request: dict[str, Any] = {"case": case.record(), "runner": runner, "timing": dataclasses.asdict(timing)}
     request["memory_bytes"] = memory_bytes(runner, timing)
     ended = _launched([python, "-P", "-m", "nearpeak.measure.launch"], json.dumps(request) + "\n", timing)
@@ -180,9 +195,7 @@ def measure_fresh(case: Case, runner: str, timing: Timing, python: str = sys.exe
         return told(Ending(verdict="died", value=code, output=errors_said), case, runner, timing)
     if "error" in answer:
         raise getattr(errors, answer["error"], NearpeakError)(answer["message"])
-    environment = environment_of(answer["environment"]) if answer["environment"] else None
-    known = {environment.digest: environment} if environment else {}
-    return measurement_of(answer["measurement"], known, "launch")
+    return _measurement_of(answer)
 
 
 def _launched(words: list[str], request: str, timing: Timing) -> tuple[int, str, str] | None:

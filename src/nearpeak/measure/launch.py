@@ -4,32 +4,26 @@ import json
 import os
 import sys
 
+from nearpeak import ops
 from nearpeak.core.measurement import Timing
 from nearpeak.errors import NearpeakError
-from nearpeak.exchange.measurement_lines import environment_record, measurement_record
 from nearpeak.isolation.server import limit
-from nearpeak.measure.isolated import take
+from nearpeak.measure.isolated import taken
 from nearpeak.measure.turns import say, serve_turns
-from nearpeak.ops import OPS
 
 
 def main() -> None:
     """Read the request, take the measurement or the turns, and answer."""
     request = json.loads(sys.stdin.readline())
     limit(request["memory_bytes"])
-    arguments = dict(request["case"])
     try:
-        case = OPS[arguments.pop("op")].case(arguments.pop("phase"), **arguments)
-        timing = Timing(**request["timing"])
         if request.get("turns"):
-            serve_turns(case, request["runner"], timing, holds=request["holds"])
+            timing = Timing(**request["timing"])
+            serve_turns(ops.case(**request["case"]), request["runner"], timing, holds=request["holds"])
             os._exit(0)  # all is put away, and taking frameworks down would cost each round as much as its turns
-        found = take(case, request["runner"], timing, "fresh")
+        say(taken(request["case"], request["runner"], request["timing"], "fresh"))
     except NearpeakError as error:
         say({"error": type(error).__name__, "message": str(error)})
-    else:
-        environment = environment_record(found.environment) if found.environment else None
-        say({"measurement": measurement_record(found, ""), "environment": environment})
 
 
 if __name__ == "__main__":
