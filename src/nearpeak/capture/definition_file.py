@@ -54,20 +54,18 @@ def capture_definition(
             return _inputs(definition, extents, workload, loaded[0], file.parent, where), {}
 
     name = " ".join(
-        (definition.name, *(f"{axis}={extents[axis]}" for axis in extents if _is_variable(definition, axis)))
+        (definition.name, *(f"{axis}={extents[axis]}" for axis in extents if definition.axes[axis]["type"] == "var"))
     )
+    scalars = {one: _assumed(spec) for one, spec in definition.inputs.items() if spec.shape is None}
+    notes = [f"no workload is given: {one} = {value} is assumed" for one, value in scalars.items() if not workload]
     origin = {"definition": definition.name, **({"workload": workload.uuid} if workload else {})}
     try:
         return capture_torch(
             build, inputs, name=name, origin=origin, folder=file.parent,
-            assumptions=[] if workload else _assumed_scalars(definition),
+            assumptions=notes,
         )  # fmt: skip
     finally:
         sys.modules.pop(_MODULE, None)
-
-
-def _is_variable(definition: Definition, axis: str) -> bool:
-    return bool(definition.axes[axis]["type"] == "var")
 
 
 def _loaded(definition: Definition) -> ModuleType:
@@ -109,11 +107,6 @@ def _rows(definition: Definition) -> dict[str, Mapping[str, Any]]:
 def _assumed(spec: TensorSpec) -> bool | int | float:
     kind = dtype_of(FORMATS[spec.dtype]).kind
     return False if kind == "bool" else 0.5 if kind == "float" else 1
-
-
-def _assumed_scalars(definition: Definition) -> list[str]:
-    scalars = {name: _assumed(spec) for name, spec in definition.inputs.items() if spec.shape is None}
-    return [f"no workload is given: {name} = {value} is assumed" for name, value in scalars.items()]
 
 
 def _custom(

@@ -140,8 +140,11 @@ def class_and_config(name: str, trial: Trial = UNCHANGED) -> tuple[Any, Any, tup
     known = model_types()
     if name not in known:
         raise unknown_name("model type", name, known)
+    long: dict[str, Any] = {}  # settings that a recipe makes, as they are too long for a file
+    for recipe in (RECIPES[one] for one in RECIPES):
+        long |= recipe.config() if name in recipe.model_types else {}
     try:
-        config = transformers.AutoConfig.for_model(name, **settings_of(name).get("config", {}), **_long_settings(name))
+        config = transformers.AutoConfig.for_model(name, **settings_of(name).get("config", {}), **long)
     except Exception as error:  # each type checks its dimensions in its own way
         raise SpecError(
             f"hf:{name}: transformers refuses the dimensions ({' '.join(str(error).split())[:160]})"
@@ -152,12 +155,6 @@ def class_and_config(name: str, trial: Trial = UNCHANGED) -> tuple[Any, Any, tup
             if key in vars(part):
                 setattr(part, key, value)
     return _class(transformers, name, config), config, (*fitted(config), *trial.notes())
-
-
-def _long_settings(name: str) -> dict[str, Any]:
-    """Return settings that a recipe makes, as they are too long for a file."""
-    own = (RECIPES[one] for one in RECIPES)
-    return {key: value for recipe in own if name in recipe.model_types for key, value in recipe.config().items()}
 
 
 def expert_counts(config: Any) -> frozenset[int]:

@@ -146,8 +146,9 @@ class _Walk:
         inputs = tuple(self._place(name) if name in self._graph.tensors else None for name in node.input)
         outputs = tuple(self._place(name) for name in node.output if name in self._graph.tensors)
         opset = self._graph.opset_count
+        is_addition = node.op_type == "Sum" and len(node.input) == 2  # as older exporters write it
         site = OnnxSite(
-            name=cause or _today(node), inputs=inputs, outputs=outputs,
+            name=cause or ("Add" if is_addition else str(node.op_type)), inputs=inputs, outputs=outputs,
             attributes=_attributes(node, opset), constants=self._constants(node),
         )  # fmt: skip
         self._builder.add_call(
@@ -231,11 +232,6 @@ def _python(onnx: Any, attribute: Any) -> Any:
         items = tuple(item.decode(errors="replace") if isinstance(item, bytes) else item for item in value)
         return items if all(isinstance(item, (int, float, str)) for item in items) else None
     return None
-
-
-def _today(node: Any) -> str:
-    """Return the operator type; a sum of two, as older exporters write it, is an addition."""
-    return "Add" if node.op_type == "Sum" and len(node.input) == 2 else str(node.op_type)
 
 
 def _modern_softmax(site: OnnxSite, opset: int) -> OnnxSite:

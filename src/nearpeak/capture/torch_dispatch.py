@@ -98,19 +98,15 @@ def capture_torch(
         mode = options.step == "train" if options.training is None else options.training
         world.place(model, None if as_built else mode, options.dtype)
         args, kwargs = world.inputs(args, kwargs, named, options.dtype)
-        notes = [*assumptions, *_differentiated(world, model, options.step, (args, kwargs))]
+        notes = list(assumptions)
+        if options.step == "train" and not any(p.requires_grad for p in _parameters(model)):
+            world.differentiate((args, kwargs))
+            notes.append("the model has no trainable parameters: the gradients are those of its inputs")
         with eager_models(), kernels_kept_whole(model), sharding_unrecorded(), transfers_kept():
             output = _run(world, model, args, kwargs, name, options, rule)
         world.label_outputs(output, named)
         lowered = {"autocast": options.autocast} if options.autocast else {}
         return world.workload(name, options.step, model, {**lowered, **(origin or {})}, notes)
-
-
-def _differentiated(world: "_World", model: Any, step: str, inputs: Any) -> Iterator[str]:
-    """Give what is assumed where a model without trainable parameters is trained: its inputs are what is derived by."""
-    if step == "train" and not any(p.requires_grad for p in _parameters(model)):
-        world.differentiate(inputs)
-        yield "the model has no trainable parameters: the gradients are those of its inputs"
 
 
 def _fused(

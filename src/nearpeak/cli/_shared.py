@@ -82,6 +82,14 @@ def write_quietly(path: Path, text: str) -> Path:
     return path.resolve() if path.is_symlink() else path
 
 
+def text_of(path: Path) -> str:
+    """Return what a text file holds."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
 def on_terminal() -> bool:
     """Say whether people read the output."""
     return sys.stdout.isatty()

@@ -51,7 +51,11 @@ def amp(
     what ran instead, and where the difference goes.
     """
     as_json = shared.as_json(json=json, text=text)
-    _check(train=train, step=options.step, traced=trace is not None, baseline=baseline, html=html)
+    if train and options.step not in ("forward", "train"):
+        raise SpecError(f"--train: is a training step, --phase says {options.step}; give one")
+    if baseline is not None and trace is None:
+        raise SpecError("--baseline: stands beside the trace of a run under autocast; give that with --trace")
+    shared.check_writable(html)
     if is_trace(model):
         if trace is not None or html is not None:
             raise SpecError(f"--trace, --html: {model} is a trace itself; give the model, and the trace with --trace")
@@ -70,14 +74,6 @@ def amp(
     fixed_s = parse(host, "s")
     found = [_priced(steps, device, fixed_s, trace, baseline) for device in devices]
     return _deliver(found, html, as_json=as_json)
-
-
-def _check(*, train: bool, step: str, traced: bool, baseline: Path | None, html: Path | None) -> None:
-    if train and step not in ("forward", "train"):
-        raise SpecError(f"--train: is a training step, --phase says {step}; give one")
-    if baseline is not None and not traced:
-        raise SpecError("--baseline: stands beside the trace of a run under autocast; give that with --trace")
-    shared.check_writable(html)
 
 
 def _priced(steps: "Steps", device: "Target", fixed_s: float, trace: Path | None, baseline: Path | None) -> "Priced":

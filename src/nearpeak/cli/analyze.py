@@ -69,10 +69,14 @@ def analyze(
     --against, MODEL may itself be a saved report. Of a trace: where its time went, what to change, its gain, each
     operator beside its bound; --model adds what was meant to run, --against compares two (exit code 10 or 11).
     """
-    exports = _checked({"perfetto": perfetto, "chrome": chrome, "parquet": parquet}, html, markdown, save)
+    exports = {"perfetto": perfetto, "chrome": chrome, "parquet": parquet}
+    for path in (html, markdown, save, *exports.values()):
+        shared.check_writable(path)
     take = partial(workload_of, options=options)
     files, as_json = {html: "html", markdown: "markdown", save: "json"}, shared.as_json(json=json, text=text)
-    if _is_trace(model, measure):
+    if is_trace(model):
+        if measure:
+            raise SpecError("--measure: times the operators of a model; a trace holds what ran already, leave it out")
         given = (shared.targets_of(target, edits) if target else []), take(expected) if expected else None
         raise typer.Exit(report_on(model, *given, against, files, rank, exports, unprofiled, json=as_json))
     _refuse_for_models(model, {**exports, "rank": rank, "model": expected, "unprofiled": unprofiled})
@@ -80,14 +84,6 @@ def analyze(
         return _print_comparison(against, _load(Path(model)), json=as_json)
     timed, rules = runner if measure else "", shared.policy_of(policy, algorithm, no_credit)
     return _deliver(_analysis(take, model, target, edits, rules, timed), files, against, json=as_json)
-
-
-def _is_trace(model: str, measure: bool) -> bool:
-    """Say whether a trace is looked at; what only a model has is refused for it."""
-    found = is_trace(model)
-    if found and measure:
-        raise SpecError("--measure: times the operators of a model; a trace holds what ran already, leave it out")
-    return found
 
 
 def _devices(
@@ -176,13 +172,6 @@ def _deliver(analysis: "Analysis", files: dict[Path | None, str], against: Path 
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command()(analyze)
-
-
-def _checked(exports: dict[str, Path | None], *paths: Path | None) -> dict[str, Path | None]:
-    """Return the exports, after it is known that these and the other files can be written."""
-    for path in (*paths, *exports.values()):
-        shared.check_writable(path)
-    return exports
 
 
 def _measured(analysis: "Analysis", runner: str) -> "Analysis":

@@ -36,7 +36,10 @@ def capture(
 
         shared.write_whole(out, save_text(workload))
     if json or not shared.on_terminal():
-        _print_lines(workload)
+        for case, count in workload.case_counts().items():
+            sys.stdout.write(jsonlib.dumps({**case.record(), "count": count}) + "\n")
+        for name, count in workload.uncovered_counts().items():
+            sys.stderr.write(f"uncovered: {name}, {count} calls\n")
     else:
         _print_table(workload)
 
@@ -44,13 +47,6 @@ def capture(
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command()(capture)
-
-
-def _print_lines(workload: "Workload") -> None:
-    for case, count in workload.case_counts().items():
-        sys.stdout.write(jsonlib.dumps({**case.record(), "count": count}) + "\n")
-    for name, count in workload.uncovered_counts().items():
-        sys.stderr.write(f"uncovered: {name}, {count} calls\n")
 
 
 def _print_table(workload: "Workload") -> None:

@@ -30,15 +30,18 @@ def provision(
 
     Each figure is necessary on its own. With --on, what the target has stands beside it.
     """
+    from nearpeak import api
+    from nearpeak.ops import OPS
+    from nearpeak.report import _provision as report
+
     within_s = _time_s(within)
     if on is None and edits:
         raise SpecError("provision: --set edits the target of --on; give --on TARGET too")
     target = shared.targets_of([on], edits)[0] if on is not None else None
     as_json = shared.as_json(json=json, text=text)
     bounds = shared.policy_of(policy, algorithm, no_credit)
-    subject = case_of(words, "provision") if _is_case(words) else workload_of(words[0], options)
-    from nearpeak import api
-    from nearpeak.report import _provision as report
+    is_case = len(words) > 1 or words[0] in OPS.names()  # an operator, or anything with axes behind it
+    subject = case_of(words, "provision") if is_case else workload_of(words[0], options)
 
     found = api.provision(subject, within_s, target, bounds)
     if as_json:
@@ -51,13 +54,6 @@ def provision(
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command()(provision)
-
-
-def _is_case(words: list[str]) -> bool:
-    """Say whether the words are a case: an operator, or anything with axes behind it."""
-    from nearpeak.ops import OPS
-
-    return len(words) > 1 or words[0] in OPS.names()
 
 
 def _time_s(text: str) -> float:

@@ -78,23 +78,18 @@ def _read(
     from nearpeak.exchange.trace_lines import parse_traces
     from nearpeak.exchange.workload_lines import parse_workloads
 
-    found = parse_definition(_text(definition), str(definition))
-    runs = [one for one in parse_traces(_text(traces), str(traces)) if one.definition == found.name] if traces else []
+    found = parse_definition(shared.text_of(definition), str(definition))
+    every = parse_traces(shared.text_of(traces), str(traces)) if traces else []
+    runs = [one for one in every if one.definition == found.name]
     if traces and not runs:
         raise SpecError(f"{traces}: holds no trace of definition {found.name!r}")
     if workloads is not None:
-        lines = [one for one in parse_workloads(_text(workloads), str(workloads)) if one.definition in ("", found.name)]
+        stated = parse_workloads(shared.text_of(workloads), str(workloads))
+        lines = [one for one in stated if one.definition in ("", found.name)]
         if not lines:
             raise SpecError(f"{workloads}: holds no workload of definition {found.name!r}")
         return found, list(lines), runs
     return found, list({run.workload.uuid: run.workload for run in runs}.values()) or [None], runs
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _rows(
@@ -102,13 +97,14 @@ def _rows(
     device: "Target", policy: "Policy", baseline: str | None, clock: str | None,
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
     """Yield the bound of one workload on one target, once alone or once per trace with its score."""
+    from nearpeak.api import version
     from nearpeak.theory.step_bound import step_bound
 
     bound = step_bound(workload, device, policy)
     own = {
         "definition": read[0].name, "workload": line.uuid if line else "", "target": device.name,
         "bound_s": bound.time_s, "limiter": bound.limiter, "assumptions": list(bound.assumptions),
-        "uncovered": dict(bound.uncovered), "policy": asdict(policy), "version": _version(),
+        "uncovered": dict(bound.uncovered), "policy": asdict(policy), "version": version(),
     }  # fmt: skip
     runs = [run for run in read[2] if line is not None and run.workload.uuid == line.uuid]
     yield from [own | _scored(run, runs, bound, device, baseline, clock) for run in runs] or [own]
@@ -132,12 +128,6 @@ def _scored(
     found = sol_score(run.time_s, baseline_s or 0.0, bound, clock_hz=locked_hz, bound_clock_hz=device.clock_hz)
     kept = {"kind": found.kind, "score": found.score_ratio, "bound_ratio": found.bound_ratio}
     return row | {"time_s": run.time_s, "baseline_s": baseline_s, **kept}
-
-
-def _version() -> str:
-    from nearpeak.api import version
-
-    return version()
 
 
 def _print_table(name: str, rows: list[dict[str, Any]]) -> None:

@@ -111,7 +111,7 @@ def show(
         _list_cases(found.cases, json=json)
         return
     times, words = suites.times_of([one.case for one in found.cases], target[0]) if target else (None, "")
-    given = None if scores is None else read_scores(_text(scores), scores.name)
+    given = None if scores is None else read_scores(shared.text_of(scores), scores.name)
     ran = None if results is None else _ran(found, results)
     if ran is not None and times is None:
         times, words = dict(ran.time_s), f"medians of {results}"
@@ -298,10 +298,3 @@ def _share(text: str) -> float:
     if not text.endswith("%") or not 0 < value <= 1:
         raise SpecError(f"--cover {text!r}: is not a share from 0 to 100 percent, e.g. 99%")
     return value
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None

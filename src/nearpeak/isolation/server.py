@@ -137,7 +137,7 @@ def _watch(child: int, result: int, output: int, requests: int, deadline: float)
                 answer += data
             else:
                 printed.add(data)
-        if _complete(answer):
+        if len(answer) >= 8 and len(answer) - 8 >= struct.unpack(">Q", answer[:8])[0]:
             verdict, value = answer[8:].split(b"\n", 1)
             return verdict.decode(), value, printed.text()
         if ended and not ready:
@@ -154,10 +154,6 @@ def _added_bytes(child: int) -> int | None:
     except (OSError, IndexError):  # no such system, or the child has just ended
         return None
     return max(0, sizes[0] - sizes[1]) * resource.getpagesize()
-
-
-def _complete(answer: bytes) -> bool:
-    return len(answer) >= 8 and len(answer) - 8 >= struct.unpack(">Q", answer[:8])[0]
 
 
 def _child(request: Sequence[Any], result: int, output: int) -> NoReturn:
