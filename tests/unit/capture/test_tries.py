@@ -111,9 +111,8 @@ def asking(forward, **settings):
     model = Model()
     model.config = PretrainedConfig(**settings)
     model.first = torch.nn.Conv1d(12, 8, 3)
-    return Ask(
-        model=model, model_type="new", recipes=(), batch=2, sequence=None, step="forward", hints={}, unknown=by_name
-    )
+    options = CaptureOptions(batch=2)
+    return Ask(model=model, model_type="new", recipes=(), options=options, hints={}, unknown=by_name)
 
 
 def test_what_must_be_given_and_no_recipe_knows_is_made_by_its_name():
