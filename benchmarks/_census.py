@@ -7,9 +7,11 @@ import unittest
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from nearpeak.capture.torch_dispatch import capture_torch
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.core.workload import Workload
 from nearpeak.errors import NearpeakError, SpecError
 
@@ -148,13 +150,13 @@ def _answer(subject: Subject, step: str) -> Answer:
     import torch
 
     causes: set[str] = set()
-    count = 0
+    count, options = 0, CaptureOptions(step=step)
     torch.manual_seed(0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for build, args, kwargs in subject.samples(step == "train"):
             count += 1
-            causes |= causes_of(lambda: capture_torch(build, (args, kwargs), name="", step=step, optimizer="none"))  # noqa: B023
+            causes |= causes_of(partial(capture_torch, build, (args, kwargs), options, name="", optimizer="none"))
     return Answer(name=subject.name, step=step, sample_count=count, causes=tuple(sorted(causes)))
 
 

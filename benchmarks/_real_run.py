@@ -16,6 +16,7 @@ from nearpeak.capture._fake import dispatch_mode, eager_models, replaced, switch
 from nearpeak.capture._optimizers import optimizer_named
 from nearpeak.capture._recorder import Recorder
 from nearpeak.capture._step import train
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.ops import aten_matchers
 
 Seen = Counter[tuple[str, str, str]]
@@ -46,7 +47,7 @@ def fake_run(model: Small) -> Seen:
 
     as_written = replaced(torch_dispatch, "kernels_kept_whole", lambda _model: nullcontext())
     with replaced(torch_dispatch, "Recorder", witness), as_written:
-        torch_dispatch.capture_torch(model.build, model.inputs, name=model.name, step="train")
+        torch_dispatch.capture_torch(model.build, model.inputs, CaptureOptions(step="train"), name=model.name)
     return made[0].seen
 
 

@@ -16,7 +16,6 @@ FIGURES = (
 )  # fmt: skip
 RECORDS = FOLDER.parent / "architectures.json"
 """One record per model type, in the order of their names: for the page of coverage."""
-TIMEOUT_S = 600.0
 _PRELOAD = (
     "torch", "transformers", "transformers.models.auto.modeling_auto", "transformers.modeling_utils",
     "transformers.modeling_layers", "nearpeak.capture._architecture_record",
@@ -32,7 +31,7 @@ def measure() -> Iterator[Figure]:
 
 def sweep(names: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
     """Yield the record of each model type, of all of them when none is named."""
-    for name in names or run_isolated("nearpeak.capture.model_type:model_types", {}, preload=_PRELOAD):
+    for name in names or run_isolated("nearpeak.capture.model_type:model_types", {}, "model types", preload=_PRELOAD):
         yield record_of(name)
 
 
@@ -40,7 +39,7 @@ def record_of(name: str) -> dict[str, Any]:
     """Return the record of one model type; a child that ended without an answer is a cause like any other."""
     function = "nearpeak.capture._architecture_record:architecture_record"
     try:
-        found: dict[str, Any] = run_isolated(function, {"name": name}, timeout_s=TIMEOUT_S, preload=_PRELOAD)
+        found: dict[str, Any] = run_isolated(function, {"name": name}, name, preload=_PRELOAD)
     except NearpeakError as error:
         failed = {"ok": False, "cause": str(error)[:300], "missing": False, "cpu_s": 0.0}
         return {"type": name, "forward": failed, "train": failed, "peak_bytes": 0}
@@ -91,7 +90,7 @@ def main() -> None:
     options = parser.parse_args()
     old = json.loads(options.records.read_text(encoding="utf-8")) if options.records.is_file() else []
     known = {one["type"]: one for one in old}
-    every = run_isolated("nearpeak.capture.model_type:model_types", {}, preload=_PRELOAD)
+    every = run_isolated("nearpeak.capture.model_type:model_types", {}, "model types", preload=_PRELOAD)
     good = {name for name, one in known.items() if one["forward"]["ok"] and one["train"]["ok"]}
     for one in sweep(options.types or [name for name in every if name not in good]):
         known[one["type"]] = one

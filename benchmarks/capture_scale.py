@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmarks._figures import ROOT, Figure
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.core.workload import Workload
 
 FIGURES = (
@@ -67,7 +68,7 @@ def capture_of(layers: int, tokens: int = 2048) -> Callable[[], Workload]:
     def build() -> Any:
         return LlamaForCausalLM._from_config(config, dtype=torch.bfloat16)
 
-    return lambda: capture_torch(build, inputs, name="llama-3-70b", step="train")
+    return lambda: capture_torch(build, inputs, CaptureOptions(step="train"), name="llama-3-70b")
 
 
 def _published(name: str) -> Callable[[], Workload]:
@@ -75,7 +76,7 @@ def _published(name: str) -> Callable[[], Workload]:
     importlib.import_module("transformers.modeling_utils")
     from nearpeak.capture.architecture import capture_architecture
 
-    return lambda: capture_architecture(name, step="train")
+    return lambda: capture_architecture(name, CaptureOptions(step="train"))
 
 
 def main(model: str) -> None:

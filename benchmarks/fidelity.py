@@ -13,6 +13,7 @@ def measure() -> Iterator[Figure]:
     from benchmarks._real_run import differences
     from benchmarks._small_models import small_models
     from nearpeak.capture.torch_dispatch import capture_torch
+    from nearpeak.core.capture_options import CaptureOptions
 
     models = small_models()
     differing = sum(bool(differences(model)) for model in models)
@@ -20,7 +21,9 @@ def measure() -> Iterator[Figure]:
         name="models_that_differ_from_a_real_run", value=differing, unit=f"of {len(models)} models", bar="0",
         passed=differing == 0, seed=0,
     )  # fmt: skip
-    steps = [capture_torch(model.build, model.inputs, name=model.name, step="train") for model in models]
+    steps = [
+        capture_torch(model.build, model.inputs, CaptureOptions(step="train"), name=model.name) for model in models
+    ]
     calls = [call for step in steps for call in step.calls if call.phase in ("forward", "backward")]
     share = sum(bool(call.module and call.source) for call in calls) / len(calls)
     yield Figure(

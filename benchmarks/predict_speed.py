@@ -17,6 +17,7 @@ import numpy as np
 
 import nearpeak
 from benchmarks._figures import ROOT, Figure
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.core.case import Case
 from nearpeak.core.target import Target
 
@@ -200,7 +201,7 @@ def _step() -> tuple[float, float, float, float]:
     from nearpeak.capture.architecture import capture_architecture
 
     h100, a100 = nearpeak.target("h100_sxm"), nearpeak.target("a100_sxm_80gb")
-    nearpeak.predict(capture_architecture("llama-3-8b", step="train", sequence=1024), h100)
+    nearpeak.predict(capture_architecture("llama-3-8b", CaptureOptions(step="train", sequence=1024)), h100)
     workload, *others = (capture_of(layers=80, tokens=count)() for count in (2048, *TOKENS))
     gc.collect()  # what the capture left over would be collected during the prediction, or not, as it happens
     first_s = _least(lambda: nearpeak.predict(workload, h100), 1)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks._figures import ROOT, Figure
-from nearpeak.capture._isolation import capture_many
-from nearpeak.errors import NearpeakError
+from nearpeak.capture._isolation import capture_isolated
 
 FIGURES = ("problem_file_median_seconds", "problem_file_largest_allocation", "problem_file_count")
+FRONTEND = "nearpeak.capture.problem_file:capture_problem"
 PROBLEMS = sorted((ROOT / "tests" / "fixtures" / "problems").glob("*.py"))
 
 
@@ -25,12 +25,11 @@ def measure() -> Iterator[Figure]:
 def median_time_s(rounds: int = 5) -> float:
     """Return the median over files of the least time per file; the server's start is not counted."""
     times: dict[Path, list[float]] = {path: [] for path in PROBLEMS}
-    next(iter(capture_many(PROBLEMS[:1])))
+    capture_isolated(FRONTEND, PROBLEMS[0])
     for _ in range(rounds):
         start = time.perf_counter()
-        for path, found in capture_many(PROBLEMS):
-            if isinstance(found, NearpeakError):
-                raise found
+        for path in PROBLEMS:
+            capture_isolated(FRONTEND, path)
             end = time.perf_counter()
             times[path].append(end - start)
             start = end

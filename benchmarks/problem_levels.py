@@ -115,11 +115,12 @@ def _forked(level: int, path: Path, *, training: bool | None) -> Run:
 
 def _captured(path: Path, *, training: bool | None) -> dict[str, Any]:
     from nearpeak.capture.problem_file import capture_problem
+    from nearpeak.core.capture_options import CaptureOptions
     from nearpeak.errors import NearpeakError
 
     start_s, failure, uncovered = time.process_time(), "", {}
     try:
-        uncovered = dict(capture_problem(path, training=training).uncovered_counts())
+        uncovered = dict(capture_problem(path, CaptureOptions(training=training)).uncovered_counts())
     except NearpeakError as error:
         failure = str(error)
     return {"cpu_s": time.process_time() - start_s, "failure": failure, "uncovered": uncovered}

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from nearpeak.core.analysis import Analysis
 from nearpeak.core.bound import Bound, Policy
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.core.case import Case
 from nearpeak.core.target import Target
 from nearpeak.core.workload import Workload
@@ -16,11 +17,6 @@ if TYPE_CHECKING:
     from nearpeak.core.provision import Provision
     from nearpeak.ops._table import CaseTable
     from nearpeak.theory.table import BoundTable
-
-STEPS = ("forward", "decode", "train")
-STEP_ALIASES = {"prefill": "forward", "inference": "forward", "training": "train"}
-TIMEOUT_S = 600.0
-MEMORY_BYTES = 16 * 2**30
 
 
 def case(op: str, phase: str = "forward", **arguments: int | str | bool) -> Case:
@@ -148,8 +144,8 @@ def capture(
     guess_sizes: bool = False,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     axes: Mapping[str, int] | None = None,
-    timeout_s: float = TIMEOUT_S,
-    memory_bytes: int = MEMORY_BYTES,
+    timeout_s: float = 600.0,
+    memory_bytes: int = 16 << 30,
 ) -> Workload:
     """Return the workload of a model step.
 
@@ -172,35 +168,28 @@ def capture(
         shapes: shape of each ONNX input by name.
         axes: extent of each variable axis of a kernel definition.
     """
-    from nearpeak.capture._sources import captured, captured_callable, captured_definition, json_kind, refuse_for_lists
+    options = CaptureOptions(
+        step=step, training=training, batch=batch, sequence=sequence, kv=kv, layers=layers, dtype=dtype,
+        autocast=autocast, fusion=fusion, guess_sizes=guess_sizes, shapes=shapes or {}, axes=axes or {},
+        timeout_s=timeout_s, memory_bytes=memory_bytes,
+    )  # fmt: skip
+    return capture_with(source, options, inputs)
+
+
+def capture_with(source: str | Path | Callable[..., object], options: CaptureOptions, inputs: Any = None) -> Workload:
+    """Return the workload of a model step, see `capture`, whose options are one value."""
+    from nearpeak.capture._sources import captured, captured_callable, refuse_for_lists
     from nearpeak.suite.calls import workload_of
     from nearpeak.suite.named import names_suite, read_suite
 
-    step = STEP_ALIASES.get(step, step)
-    if step not in STEPS:
-        raise SpecError(f"step {step!r}: is not one of {', '.join((*STEPS, *STEP_ALIASES))}")
-    for name, value in (("batch", batch), ("sequence", sequence), ("kv", kv), ("layers", layers)):
-        _check_count(name, value)
     if callable(source):
-        own = {"training": training, "dtype": dtype, "autocast": autocast, "fusion": fusion}
-        return captured_callable(source, inputs, step, {**own, "guess_sizes": guess_sizes or None})
+        return captured_callable(source, inputs, options)
     if inputs is not None:
         raise SpecError(f"capture: inputs go with a module or function; {str(source)!r} makes its own")
-    options = {
-        "step": step, "training": training, "batch": batch, "sequence": sequence, "kv": kv, "layers": layers,
-        "dtype": dtype, "autocast": autocast, "fusion": fusion, "guess_sizes": guess_sizes or None,
-    }  # fmt: skip
-    if axes or json_kind(str(source)) == "definition":
-        return captured_definition(str(source), options, dict(axes or {}), timeout_s, memory_bytes)
-    if shapes or not names_suite(source):
-        return captured(str(source), options, shapes or {}, timeout_s, memory_bytes)
+    if options.axes or options.shapes or not names_suite(source):
+        return captured(str(source), options)
     refuse_for_lists(str(source), options)
     return workload_of(read_suite(source))
-
-
-def _check_count(name: str, value: Any) -> None:
-    if value is not None and not (isinstance(value, int) and value >= 1):
-        raise SpecError(f"{name}={value!r}: must be a whole number of at least 1")
 
 
 def device_of(one: str | Target) -> Target:

@@ -10,7 +10,7 @@ from nearpeak import errors
 from nearpeak.core.analysis import Analysis
 from nearpeak.core.case import Case
 from nearpeak.core.conversion import Conversion
-from nearpeak.core.measurement import TIMED, Environment, Measurement, Outcome, Timing
+from nearpeak.core.measurement import TIMED, Environment, Fallback, Measurement, Outcome, Timing
 from nearpeak.core.paired import INCONCLUSIVE, PairedComparison
 from nearpeak.core.suite import Suite
 from nearpeak.errors import MeasureError, NearpeakError, SpecError
@@ -250,21 +250,22 @@ def coverage(
         raise SpecError(f"{model}: not found")
     path, preload = model.resolve(), ()  # type: Path, tuple[str, ...]
     if runner == "onnxruntime":
-        function, arguments = "nearpeak.measure.conversion:onnx_conversion", {
-            "path": path, "flop": _node_flop(path), "without": without, "least_count": least_count,
+        function, arguments = "nearpeak.measuring:onnx_conversion_record", {
+            "path": str(path), "flop": _node_flop(path), "without": without, "least_count": least_count,
         }  # fmt: skip
     elif without or least_count > 1:
         raise SpecError("coverage: only onnxruntime leaves parts out on request")
     else:
-        function, arguments = "nearpeak.measuring:torch_conversion_by_rules", {"path": path}
+        function, arguments = "nearpeak.measuring:torch_conversion_by_rules", {"path": str(path)}
         preload = ("torch._inductor.compile_fx",)
     ending = call_isolated(
         function, arguments, timeout_s=timing.limit_s, memory_bytes=timing.memory_bytes, preload=preload
     )
     if ending.verdict == "result":
-        found: Conversion = ending.value
-        rows = (dataclasses.replace(row, reason=row.reason.replace(str(path), str(model))) for row in found.ledger)
-        return dataclasses.replace(found, ledger=tuple(rows))
+        found = dict(ending.value)
+        found["placed"] = tuple((name, count) for name, count in found["placed"])
+        rows = (Fallback(**{**row, "reason": row["reason"].replace(str(path), str(model))}) for row in found["ledger"])
+        return Conversion(**{**found, "ledger": tuple(rows)})
     if ending.verdict == "error":
         raise getattr(errors, ending.value[0], MeasureError)(ending.value[1].replace(str(path), str(model)))
     why = {"timeout": f"it did not end within {timing.limit_s:g} s (--limit)", "died": "it ended its process"}
@@ -272,11 +273,18 @@ def coverage(
     raise MeasureError(f"{model}: {said.replace(str(path), str(model))}")
 
 
-def torch_conversion_by_rules(path: Path) -> Conversion:
+def onnx_conversion_record(path: str, **arguments: Any) -> dict[str, Any]:
+    """Return what ONNX Runtime takes of a model, in this process, as plain data."""
+    from nearpeak.measure.conversion import onnx_conversion
+
+    return dataclasses.asdict(onnx_conversion(Path(path), **arguments))
+
+
+def torch_conversion_by_rules(path: str) -> dict[str, Any]:
     """Return what torch.compile takes of a problem file, in this process; rules of operators count the arithmetic."""
     from nearpeak.measure.conversion import torch_conversion
 
-    return torch_conversion(path, _flop_by_rules)
+    return dataclasses.asdict(torch_conversion(Path(path), _flop_by_rules))
 
 
 def _flop_by_rules(run: Callable[[], Any]) -> dict[str, int]:

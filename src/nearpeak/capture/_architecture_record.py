@@ -7,6 +7,7 @@ from typing import Any
 
 from nearpeak.capture._kinds import kinds_of
 from nearpeak.capture.model_type import capture_model_type
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.core.workload import Workload
 from nearpeak.errors import MissingExtraError, NearpeakError
 
@@ -37,7 +38,7 @@ def architecture_record(name: str, steps: tuple[str, ...] = ("forward", "train")
 
 def _attempt(name: str, step: str, layers: int | None, batch: int) -> dict[str, Any]:
     try:
-        workload = capture_model_type(name, step=step, batch=batch, layers=layers)
+        workload = capture_model_type(name, CaptureOptions(step=step, batch=batch, layers=layers))
     except NearpeakError as error:
         missing = isinstance(error, MissingExtraError)
         return {"ok": False, "cause": " ".join(str(error).split())[:300], "missing": missing}

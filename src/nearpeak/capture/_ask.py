@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nearpeak.capture._config_parts import parts
+from nearpeak.core.capture_options import CaptureOptions
 
 DEFAULT_TOKENS = 32
 """Text tokens of a prompt when the caller does not say how many; media tokens come on top."""
@@ -38,12 +39,12 @@ class Ask:
     """One model that needs inputs; each is made once, when it or another recipe asks for it."""
 
     def __init__(
-        self, *, model: Any, model_type: str, recipes: tuple[Recipe, ...], batch: int, sequence: int | None, step: str,
+        self, *, model: Any, model_type: str, recipes: tuple[Recipe, ...], options: CaptureOptions,
         hints: Mapping[str, Any], unknown: Callable[["Ask", str], Any], method: str = "forward",
     ) -> None:  # fmt: skip
-        """Keep the model and the wishes; `hints` are sizes, `unknown` makes what must be given and no recipe knows."""
+        """Keep the model and the options; `hints` are sizes, `unknown` makes what must be given and no recipe knows."""
         self.model, self.config, self.model_type = model, model.config, model_type
-        self.batch, self.sequence, self.step, self.hints = batch, sequence, step, hints
+        self.batch, self.sequence, self.step, self.hints = options.batch_count, options.sequence, options.step, hints
         self._unknown = unknown
         signature = inspect.signature(getattr(type(model), method))
         self.parameters = {

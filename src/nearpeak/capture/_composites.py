@@ -120,7 +120,9 @@ def _replacements() -> dict[str, Callable[..., Any]]:
         lead = query.shape[:-2]
         four = [_four_dimensional(tensor) for tensor in (query, key, value)]
         if four[0].shape[1] < four[1].shape[1] or four[1].shape[1] != four[2].shape[1]:
-            return _spelled_out(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)
+            # Heads that are broadcast are no form of the operator: products and softmax, as PyTorch spells them out.
+            spelled_out = torch.ops.aten._scaled_dot_product_attention_math
+            return spelled_out(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)[0]
         out = _attention()(*four, _fitting_mask(attn_mask, lead), dropout_p, is_causal, scale)
         return out if len(lead) == 2 else out.reshape(*lead, *out.shape[-2:])
 
@@ -157,13 +159,6 @@ def _replacements() -> dict[str, Callable[..., Any]]:
         "lstm.input": recurrent("lstm"), "gru.input": recurrent("gru"),
         "rnn_tanh.input": recurrent("rnn_tanh"), "rnn_relu.input": recurrent("rnn_relu"),
     }  # fmt: skip
-
-
-def _spelled_out(*arguments: Any, scale: float | None) -> Any:
-    """Return attention whose heads are broadcast, no form of the operator, as the products and softmax of PyTorch."""
-    import torch
-
-    return torch.ops.aten._scaled_dot_product_attention_math(*arguments, scale=scale)[0]
 
 
 def _tensor_split(x: Any, given: Any, dim: int = 0) -> Any:

@@ -1,7 +1,6 @@
 """What to put where a configuration leaves something open: parts, sizes, the backbone of an absent package."""
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 from nearpeak.capture._config_parts import parts
@@ -41,30 +40,25 @@ def missing_setting(config: Any, part: Any, name: str) -> Any:
 
 def open_settings(config: Any) -> tuple[tuple[str, str, Any], ...]:
     """Return values for the sizes that a configuration leaves open, each with path and name."""
+    patterns = "|".join(f"(?:{pattern})" for pattern, _ in _USUAL[2:])
     found = (
         (path, name, missing_setting(config, part, name))
         for path, part in parts(config)
         for name, value in vars(part).items()
-        if value is None and not name.startswith("_") and _is_size(name)
+        if value is None and not name.startswith("_") and (name in _LIKE or re.fullmatch(patterns, name))
     )
     return tuple(one for one in found if one[2] is not None)
 
 
-def _is_size(name: str) -> bool:
-    return any(re.fullmatch(pattern, name) for pattern, _ in _USUAL[2:]) or name in _LIKE
-
-
 def default_parts(config: Any) -> tuple[tuple[str, str, Any], ...]:
     """Return a default configuration for each part that is left out, with path and name."""
-    return tuple(_default_parts(config))
-
-
-def _default_parts(config: Any) -> Iterator[tuple[str, str, Any]]:
-    for path, part in parts(config):
-        for name in getattr(type(part), "sub_configs", {}):
-            made = _specified(part, name) or _named_alike(config, name)
-            if getattr(part, name, None) is None and made is not None:
-                yield path, name, made
+    found = (
+        (path, name, _specified(part, name) or _named_alike(config, name))
+        for path, part in parts(config)
+        for name in getattr(type(part), "sub_configs", {})
+        if getattr(part, name, None) is None
+    )
+    return tuple(one for one in found if one[2] is not None)
 
 
 def specified_parts(config: Any) -> tuple[tuple[str, str, Any], ...]:
@@ -75,15 +69,10 @@ def specified_parts(config: Any) -> tuple[tuple[str, str, Any], ...]:
         for name in getattr(type(part), "sub_configs_defaults", {})
     )
     every = dict(parts(config))
+    there = ((path, name, made, getattr(every[path], name)) for path, name, made in found if made is not None)
     return tuple(
-        (path, name, made)
-        for path, name, made in found
-        if made is not None and _differs(getattr(every[path], name), made)
+        (path, name, made) for path, name, made, part in there if part is not None and part.to_dict() != made.to_dict()
     )
-
-
-def _differs(part: Any, made: Any) -> bool:
-    return part is not None and part.to_dict() != made.to_dict()
 
 
 def _specified(part: Any, name: str) -> Any:

@@ -8,11 +8,13 @@ from contextlib import ExitStack, contextmanager
 from itertools import chain
 from typing import Any
 
-from nearpeak.capture import _groups, _indexing, _lazy, _moves
+from nearpeak.capture import _groups, _lazy, _moves
 from nearpeak.capture._sizes import CONSTANT_ELEMENTS
 from nearpeak.capture._values import known
 from nearpeak.core.dtype import dtype_of
 from nearpeak.errors import MissingExtraError
+
+_INDEXING = ("__getitem__", "__setitem__")
 
 
 def require_torch() -> Any:
@@ -83,8 +85,9 @@ def switches() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(False)
         # Shapes depend neither on a device that this machine may lack nor on compilation; errors are told once.
         more = ((fake_tensor, "CONSTANT_NUMEL_LIMIT", CONSTANT_ELEMENTS), (fake_tensor.log, "disabled", True))
-        own = (module.stand_ins() for module in (_moves, _lazy, _groups, _indexing))
-        for owner, name, stand_in in (*chain.from_iterable(own), *more):
+        own = (module.stand_ins() for module in (_moves, _lazy, _groups))
+        indexing = ((torch.Tensor, name, _stacking(getattr(torch.Tensor, name))) for name in _INDEXING)
+        for owner, name, stand_in in (*chain.from_iterable(own), *indexing, *more):
             stack.enter_context(replaced(owner, name, stand_in))
         yield
 
@@ -164,3 +167,23 @@ def tensors_of(module: Any) -> Iterator[Any]:
     for part in module.modules():
         attributes: Mapping[str, Any] = vars(part)
         yield from (value for value in attributes.values() if isinstance(value, torch.Tensor))
+
+
+def _stacking(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Return an indexing that takes lists of one-element tensors: PyTorch reads their memory, which fake ones lack."""
+
+    def index(tensor: Any, where: Any, *value: Any) -> Any:
+        if type(where) is tuple and any(type(one) in (list, tuple) for one in where):
+            where = tuple(_stacked(one) for one in where)
+        return original(tensor, where, *value)
+
+    return index
+
+
+def _stacked(one: Any) -> Any:
+    import torch
+
+    whole = (
+        type(one) in (list, tuple) and one and all(isinstance(item, torch.Tensor) and not item.dim() for item in one)
+    )
+    return torch.stack(list(one)) if whole else one

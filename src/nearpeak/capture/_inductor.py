@@ -52,7 +52,8 @@ def inductor_graph(mode: Any, model: Any, args: Sequence[Any], kwargs: Any, name
     found: dict[str, Any] = {}
 
     def scheduled(scheduler: Any, *_args: Any, **_kwargs: Any) -> None:
-        found["kernels"] = tuple(frozenset(_origins(node)) for node in scheduler.nodes)
+        parts = [[part.node for part in kernel.get_nodes() if part.node is not None] for kernel in scheduler.nodes]
+        found["kernels"] = tuple(frozenset(origin.name for node in nodes for origin in node.origins) for nodes in parts)
         raise _ScheduledError
 
     def compiled(module: Any, inputs: Any) -> Any:
@@ -98,12 +99,6 @@ def _fresh() -> Iterator[None]:
                 os.environ["TORCHINDUCTOR_CACHE_DIR"] = before
             torch.backends.mha.set_fastpath_enabled(fast)
             _dynamo.reset()
-
-
-def _origins(scheduled: Any) -> Iterator[str]:
-    for part in scheduled.get_nodes():
-        if part.node is not None:
-            yield from (origin.name for origin in part.node.origins)
 
 
 def runnable(graph: Graph) -> Any:

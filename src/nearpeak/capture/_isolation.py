@@ -1,87 +1,122 @@
 """Runs captures in child processes: a model's code may print, hang, crash or eat memory without harm to the caller."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import importlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from nearpeak import errors
+from nearpeak.capture._saved import load_text, save_text
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.core.workload import Workload
 from nearpeak.errors import CaptureError, NearpeakError
 from nearpeak.isolation import Ending, call_isolated
 
-TIMEOUT_S = 300.0
-MEMORY_BYTES = 8 << 30
-PRELOAD = ("nearpeak.capture._warm_up:warm_up",)
+PRELOAD = ("nearpeak.capture._isolation:warm_up",)
+
+
+def capture_isolated(
+    frontend: str, source: str | Path, options: CaptureOptions = CaptureOptions(), **details: Any
+) -> Workload:
+    """Return the workload that a frontend makes of a source in a child process of its own.
+
+    Args:
+        frontend: `module:function`, which takes source, options and details.
+        details: what else the frontend takes, as plain data.
+
+    Raises:
+        CaptureError: the child ran out of time or memory, or ended without an answer.
+        NearpeakError: what the frontend itself raised.
+    """
+    call = {"frontend": frontend, "source": str(source), "options": options.record(), "details": details}
+    text = run_isolated("nearpeak.capture._isolation:captured_text", call, str(source), options)
+    return load_text(text, str(source))
 
 
 def run_isolated(
     function: str,
     arguments: Mapping[str, Any],
-    *,
-    timeout_s: float = TIMEOUT_S,
-    memory_bytes: int = MEMORY_BYTES,
+    subject: str,
+    limits: CaptureOptions = CaptureOptions(),
     preload: Sequence[str] = PRELOAD,
 ) -> Any:
-    """Return what `function` returns in a child process of its own.
+    """Return what `function` returns in a child process of its own, as plain data.
 
     A server process imports the slow packages once and forks a child per call. The child has its own process
     group, which is killed when the call is over, and whose output is swallowed.
 
     Args:
         function: `module:function`.
-        arguments: keyword arguments; like the result they cross a pipe as pickles.
-        timeout_s: limit of wall time, the server's start excluded.
-        memory_bytes: address space that the child may add to what it starts with.
+        arguments: keyword arguments; like the result they cross a pipe as JSON.
+        subject: what messages name.
+        limits: options whose limits of time and memory hold, the server's start excluded.
         preload: modules that the server imports before it forks.
 
     Raises:
         CaptureError: the child ran out of time or memory, or ended without an answer.
         NearpeakError: what the function itself raised.
     """
-    subject = next((str(arguments[key]) for key in ("path", "name_or_config", "name") if key in arguments), function)
-    call = {"function": function, "arguments": dict(arguments), "subject": subject}
     ending = call_isolated(
-        "nearpeak.capture._warm_up:told", call, timeout_s=timeout_s, memory_bytes=memory_bytes, preload=preload
-    )
+        "nearpeak.capture._isolation:call", {"function": function, "arguments": dict(arguments), "subject": subject},
+        timeout_s=limits.timeout_s, memory_bytes=limits.memory_bytes, preload=preload,
+    )  # fmt: skip
     if ending.verdict == "result":
         return ending.value
     if ending.verdict == "error":
         kind, message = ending.value
         raise getattr(errors, kind, CaptureError)(message)
-    raise CaptureError(_ending(subject, ending, timeout_s, memory_bytes))
+    raise CaptureError(_failure(subject, ending, limits))
 
 
-def capture_many(
-    paths: Iterable[Path],
-    *,
-    timeout_s: float = TIMEOUT_S,
-    memory_bytes: int = MEMORY_BYTES,
-    **options: Any,
-) -> Iterator[tuple[Path, Workload | NearpeakError]]:
-    """Yield each problem file with its workload, or with the error that it met, as soon as it is known."""
-    for path in paths:
-        arguments = {"path": path, **options}
-        try:
-            function = "nearpeak.capture.problem_file:capture_problem"
-            yield path, run_isolated(function, arguments, timeout_s=timeout_s, memory_bytes=memory_bytes)
-        except NearpeakError as error:
-            yield path, error
+def warm_up() -> None:
+    """Import PyTorch and everything that its first capture would import; without it the child says what is missing."""
+    import torch
+
+    from nearpeak.capture.torch_dispatch import capture_torch
+
+    importlib.import_module("torch._dynamo")  # optimizers import it at their first step
+    torch.set_num_threads(1)
+    capture_torch(lambda: torch.nn.Linear(4, 4), lambda: ((torch.rand(2, 4),), {}), name="warm-up")
 
 
-def _ending(subject: str, ending: Ending, timeout_s: float, memory_bytes: int) -> str:
+def call(function: str, arguments: Mapping[str, Any], subject: str) -> Any:
+    """Return what `function` returns; whatever it raises becomes an error of nearpeak that names `subject`."""
+    from nearpeak.capture._failure import failure
+
+    try:
+        return _imported(function)(**arguments)
+    except NearpeakError:
+        raise
+    except SystemExit as error:
+        raise CaptureError(f"{subject}: it called sys.exit({error.code!r}) while being captured") from None
+    except BaseException as error:
+        raise CaptureError(failure(subject, "capture", error)) from error
+
+
+def captured_text(frontend: str, source: str, options: Mapping[str, Any], details: Mapping[str, Any]) -> str:
+    """Return the workload that a frontend makes of a source, as the text of a saved one."""
+    return save_text(_imported(frontend)(source, CaptureOptions(**options), **details))
+
+
+def _imported(function: str) -> Any:
+    module, name = function.split(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def _failure(subject: str, ending: Ending, limits: CaptureOptions) -> str:
     """Return the message for a child that gave no answer."""
     if ending.verdict == "timeout":
-        return f"{subject}: capture did not finish within {timeout_s:g} s; give more with --timeout"
+        return f"{subject}: capture did not finish within {limits.timeout_s:g} s; give more with --timeout"
     if ending.verdict == "raised":
         return f"{subject}: {': '.join(ending.value)}"
-    said = ending.output.strip().splitlines()
-    last = f"; it said last: {said[-1][:200]}" if said else ""
+    lines = ending.output.strip().splitlines()
+    last = f"; it said last: {lines[-1][:200]}" if lines else ""
     name = ending.signal_name
     if not name:
         return (
             f"{subject}: it ended the capture process with exit code {ending.value} before the capture was done{last}"
         )
-    limit = f"{memory_bytes / (1 << 30):g} GiB"
+    limit = f"{limits.memory_bytes / (1 << 30):g} GiB"
     if name in ("SIGKILL", "SIGABRT"):
         return f"{subject}: the capture process was ended by {name}, perhaps over its {limit}; see --memory{last}"
     return f"{subject}: it crashed the capture process ({name}){last}"

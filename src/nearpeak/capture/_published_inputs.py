@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.errors import SpecError
 
 DEFAULT_SEQUENCE = 2048
@@ -22,20 +23,6 @@ _POSITION_OFFSETS = {"roberta": 2, "xlm-roberta": 2, "camembert": 2, "xlm-robert
 """Position embeddings that tokens never use, by model type: positions start after the padding index."""
 _RELATIVE_POSITIONS = ("t5", "mt5", "umt5", "longt5", "bloom", "mpt")
 """Model types whose positions have no end."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What the caller asks for."""
-
-    step: str
-    """`forward`, `train` or `decode`."""
-    batch: int
-    """Sequences, images or recordings."""
-    sequence: int | None = None
-    """Tokens per sequence."""
-    kv: int | None = None
-    """Positions already in the cache of a decode step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +67,7 @@ def _stated(config: Any, name: str) -> Any:
         return vars(config).get(name)
 
 
-def input_sizes(facts: ModelFacts, options: Options) -> tuple[dict[str, Any], tuple[str, ...]]:
+def input_sizes(facts: ModelFacts, options: CaptureOptions) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the sizes that recipes of inputs look for, by name, and what was assumed about them.
 
     Raises:
@@ -104,7 +91,13 @@ def input_sizes(facts: ModelFacts, options: Options) -> tuple[dict[str, Any], tu
     return sizes, notes
 
 
-def cached_positions(facts: ModelFacts, options: Options) -> int:
+def check_cache(options: CaptureOptions) -> None:
+    """Refuse cached positions for a step that has no cache."""
+    if options.kv is not None and options.step != "decode":
+        raise SpecError(f"--kv {options.kv}: only a decode step has a cache; this is step {options.step!r}")
+
+
+def cached_positions(facts: ModelFacts, options: CaptureOptions) -> int:
     """Return the positions that stand in the cache before a decode step."""
     limit = _positions(facts, decoder=True)
     if options.kv is not None:
@@ -139,7 +132,7 @@ _LABELS = {
 """What a label belongs to, by the ending of the class name."""
 
 
-def _text_tokens(facts: ModelFacts, options: Options) -> tuple[int, tuple[str, ...]]:
+def _text_tokens(facts: ModelFacts, options: CaptureOptions) -> tuple[int, tuple[str, ...]]:
     limit = _positions(facts, decoder=False)
     if options.sequence is not None:
         return options.sequence, _check_positions(facts, "--sequence", options.sequence, limit)
@@ -160,7 +153,7 @@ def _read(facts: ModelFacts) -> str:
     return f"images of {height}×{width}"
 
 
-def _decoder_tokens(facts: ModelFacts, options: Options) -> tuple[int, tuple[str, ...]]:
+def _decoder_tokens(facts: ModelFacts, options: CaptureOptions) -> tuple[int, tuple[str, ...]]:
     """Return the tokens of the decoder, and what was assumed."""
     length = facts.defaults.get("decoder_sequence") or DEFAULT_DECODER_SEQUENCE
     if not _says_decoder(facts):

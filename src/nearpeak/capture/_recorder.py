@@ -1,12 +1,11 @@
 """Records every operator that PyTorch dispatches below autograd, as calls of a workload."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, NamedTuple
 
 from nearpeak.capture._attribution import STAND_IN_LOSS, Attribution, Place
 from nearpeak.capture._builder import UNCOVERED, Matched, WorkloadBuilder
 from nearpeak.capture._facts import Facts
-from nearpeak.capture._lengths import SHAPES
 from nearpeak.capture._live_masks import LiveMasks
 from nearpeak.capture._moves import on_cpu
 from nearpeak.capture._origins import Origins
@@ -81,7 +80,7 @@ class Recorder:
             return self.values.scalar(args[0])
         if plan.packet in ("equal", "allclose"):
             return self.values.guess(plan.packet, True)
-        made = SHAPES.get(plan.packet) or QUANTISED.get(plan.name)
+        made = _SETTLED.get(plan.packet) or QUANTISED.get(plan.name)
         if made is not None:
             return made(*args, **kwargs)
         out = self.values.run(func, args, kwargs)
@@ -234,3 +233,25 @@ def _site(plan: Plan, values: Mapping[str, Any], operands: list[_Operand], resul
         args={name: restored(value) for name, value in values.items()},
         outputs=tuple(described(result.layout, result.number) for result in results),
     )
+
+
+def _ctc_loss(log_probs: Any, targets: Any, _inputs: Any, lengths: Any, *_: Any) -> tuple[Any, Any]:
+    """Return the losses and alphas; lengths in a tensor are taken to be the longest that its shape allows."""
+    lead = log_probs.shape[1:-1]
+    known = lengths if isinstance(lengths, (list, tuple)) else ()
+    longest = max(known, default=targets.shape[-1] if targets.dim() > 1 or not lead else targets.shape[0] // lead[0])
+    return log_probs.new_empty(lead), log_probs.new_empty((*lead, log_probs.shape[0], 2 * longest + 1))
+
+
+def _least_squares(a: Any, b: Any, *_: Any, **_options: Any) -> tuple[Any, ...]:
+    """Return solution and rank; whether there are residuals depends on the rank, and they are left out."""
+    import torch
+
+    batch, columns = a.shape[:-2], a.shape[-1]
+    right = () if b.dim() == a.dim() - 1 else (b.shape[-1],)
+    empty = a.new_empty((0,))
+    return a.new_empty((*batch, columns, *right)), empty, a.new_empty(batch, dtype=torch.int64), empty
+
+
+_SETTLED: Mapping[str, Callable[..., Any]] = {"_ctc_loss": _ctc_loss, "linalg_lstsq": _least_squares}
+"""Results whose shapes fake tensors do not state, by operator: its arguments, as lists of lengths, settle them."""

@@ -42,9 +42,13 @@ class Trial:
 
     def notes(self) -> tuple[str, ...]:
         """Return what was changed, in sentences."""
-        changed = (
-            f"{f'{path}.{name}'.lstrip('.')} is taken to be {_shown(value)}: transformers' default does not fit."
+        shown = (
+            (path, name, f"a default {type(value).__name__}" if hasattr(value, "model_type") else value)
             for path, name, value in self.settings
+        )
+        changed = (
+            f"{f'{path}.{name}'.lstrip('.')} is taken to be {value}: transformers' default does not fit."
+            for path, name, value in shown
         )
         guessed = (
             f"{name} of the inputs is taken to be {value}: the model refused others."
@@ -55,10 +59,6 @@ class Trial:
 
 UNCHANGED = Trial()
 """The model as it is."""
-
-
-def _shown(value: Any) -> str:
-    return f"a default {type(value).__name__}" if hasattr(value, "model_type") else str(value)
 
 
 _CHANNELS = re.compile(r"input\[\d+, \d+, \d+, \d+\] to have (\d+) channels, but got (\d+) channels")

@@ -54,12 +54,21 @@ def save_text(workload: Workload) -> str:
         "schema": SCHEMA, "version": SCHEMA_VERSION, "name": workload.name, "step": workload.step,
         "origin": dict(workload.origin), "assumptions": list(workload.assumptions), "skipped": dict(workload.skipped),
         "cases": [case.record() for case in numbers],
-        "buffers": [_buffer_record(buffer) for buffer in workload.buffers],
+        "buffers": [
+            [one.bytes, one.kind, one.name, *([] if one.kept_bytes is None else [one.kept_bytes])]
+            for one in workload.buffers
+        ],
         "calls": [_call_record(call, numbers, forms) for call in workload.calls],
         **({"groups": [list(group) for group in workload.groups]} if workload.groups else {}),
     }  # fmt: skip
     if forms:
-        data["forms"] = [_form_record(form) for _, form in forms.values()]
+        data["forms"] = [
+            {
+                "arguments": [[name, _argument_record(value)] for name, value in form.arguments],
+                "results": [_argument_record(layout) for layout in form.results],
+            }
+            for _, form in forms.values()
+        ]
     known = [(number, buffer.value) for number, buffer in enumerate(workload.buffers) if buffer.value is not None]
     if known:
         data["values"] = [[number, _argument_record(value)] for number, value in known]
@@ -101,11 +110,6 @@ def load_text(text: str, where: str) -> Workload:
         raise SpecError(f"{where}: {reader.place}: {reason}; capture it again") from None
 
 
-def _buffer_record(buffer: Buffer) -> list[int | str]:
-    kept = [] if buffer.kept_bytes is None else [buffer.kept_bytes]
-    return [buffer.bytes, buffer.kind, buffer.name, *kept]
-
-
 def _call_record(call: Call, numbers: Mapping[Case, int], forms: Mapping[int, tuple[int, Form]]) -> dict[str, Any]:
     """Return a call as plain data, without what says nothing."""
     record: dict[str, Any] = {"operator": call.operator, "phase": call.phase}
@@ -122,13 +126,6 @@ def _call_record(call: Call, numbers: Mapping[Case, int], forms: Mapping[int, tu
 
 def _use_record(use: Use) -> list[int]:
     return [use.buffer, use.bytes, use.start_bytes, use.stop_bytes]
-
-
-def _form_record(form: Form) -> dict[str, Any]:
-    return {
-        "arguments": [[name, _argument_record(value)] for name, value in form.arguments],
-        "results": [_argument_record(layout) for layout in form.results],
-    }
 
 
 def _argument_record(value: Argument) -> Any:

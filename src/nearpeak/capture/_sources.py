@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nearpeak.capture._isolation import capture_isolated
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.core.workload import Workload
 from nearpeak.errors import SpecError
 
@@ -12,56 +14,59 @@ _LISTS = (".txt", ".log", ".h")
 """Suffixes of files that list operators with their arguments."""
 
 
-def captured(
-    source: str, options: dict[str, Any], shapes: Mapping[str, tuple[int, ...]], timeout_s: float, memory_bytes: int
-) -> Workload:
+def captured(source: str, options: CaptureOptions) -> Workload:
     """Return the workload of a file or a named model, by what it is."""
     path, suffix = Path(source), Path(source).suffix
-    given = {name: value for name, value in options.items() if value is not None}
+    kind = json_kind(source)
+    if options.axes and kind != "definition":
+        raise SpecError(f"{source}: axes can be given for kernel definitions (.json) only")
     if suffix in (".py", ".pt2", *_LISTS, ".onnx", ".toml", ".jsonl", ".json") and not path.exists():
         raise SpecError(f"{source}: not found")
     if suffix in (".pt", ".pth", ".ts"):
         raise SpecError(
             f"{source}: does not say its inputs; load it in Python and call nearpeak.capture(module, inputs=…)"
         )
+    if options.shapes and suffix != ".onnx":
+        raise SpecError(f"{source}: input shapes can be given for ONNX files only")
+    _refuse(source, options, _meaningless(source))
+    if kind == "definition":
+        return capture_isolated("nearpeak.capture.definition_file:capture_definition", source, options)
     if suffix == ".onnx":
         from nearpeak.capture.onnx_file import capture_onnx
 
-        _refuse(source, given, _meaningless(source))
-        if given["step"] != "forward":
-            raise SpecError(f"{source}: an ONNX file holds the forward step only, got step {given['step']!r}")
-        return capture_onnx(path, shapes=dict(shapes), batch=options["batch"])
-    if shapes:
-        raise SpecError(f"{source}: input shapes can be given for ONNX files only")
+        if options.step != "forward":
+            raise SpecError(f"{source}: an ONNX file holds the forward step only, got step {options.step!r}")
+        return capture_onnx(path, options)
     if suffix in _LISTS:
-        return _listed(path, given)
+        return _listed(path, options)
     if suffix in (".toml", ".jsonl"):
         from nearpeak.capture.sweep import capture_sweep
 
-        refuse_for_lists(source, given)
         return capture_sweep(path)
-    if json_kind(source) == "workload":
+    if kind == "workload":
         from nearpeak.capture._saved import load_text
 
-        refuse_for_lists(source, given)
         return load_text(path.read_text(encoding="utf-8"), path.name)
-    return _executed(source, given, timeout_s, memory_bytes)
+    return _executed(source, options)
 
 
-def _listed(path: Path, given: Mapping[str, Any]) -> Workload:
+def _listed(path: Path, options: CaptureOptions) -> Workload:
     """Return the workload of a file that lists operators with their arguments: an operator log, DeepBench problems."""
-    _refuse(str(path), given, _meaningless(str(path)))
     if path.suffix == ".h":
         from nearpeak.capture.deepbench_file import capture_deepbench
 
-        return capture_deepbench(path, dtype=given.get("dtype"))
+        return capture_deepbench(path, dtype=options.dtype)
     from nearpeak.capture.op_log_file import capture_op_log
 
     return capture_op_log(path)
 
 
-def captured_callable(source: Callable[..., object], inputs: Any, step: str, options: Mapping[str, Any]) -> Workload:
-    """Return the workload of a module or function of the caller's, captured in this process."""
+def captured_callable(source: Callable[..., Any], inputs: Any, options: CaptureOptions) -> Workload:
+    """Return the workload of a callable or a module, captured in this process.
+
+    Raises:
+        SpecError: it has no inputs, or is JAX's, which takes no option of PyTorch.
+    """
     from nearpeak.capture.jax_function import capture_jax, is_jax
     from nearpeak.capture.torch_dispatch import capture_torch
 
@@ -71,36 +76,27 @@ def captured_callable(source: Callable[..., object], inputs: Any, step: str, opt
     args = args if isinstance(args, tuple) else (args,)
     is_module = hasattr(source, "named_parameters")
     name = type(source).__name__ if is_module else getattr(source, "__name__", "callable")
-    given = {key: value for key, value in options.items() if value is not None}
     if is_jax(source, (args, kwargs)):
-        _refuse(name, given, tuple(given))
-        return capture_jax(source, args, kwargs, name=name, step=step)
-    return capture_torch(source if is_module else lambda: source, (args, kwargs), name=name, step=step, **given)
+        _refuse(name, options, ("training", "dtype", "autocast", "fusion", "guess_sizes"))
+        return capture_jax(source, args, kwargs, name=name, step=options.step)
+    return capture_torch(source if is_module else lambda: source, (args, kwargs), options, name=name)
 
 
-def _executed(source: str, given: dict[str, Any], timeout_s: float, memory_bytes: int) -> Workload:
+def _executed(source: str, options: CaptureOptions) -> Workload:
     """Return the workload of what must be executed to be captured: a problem file or an architecture."""
-    from nearpeak.capture._isolation import run_isolated
-
-    file = {
-        ".py": "nearpeak.capture.problem_file:capture_problem",
-        ".pt2": "nearpeak.capture.exported_file:capture_exported",
-    }.get(Path(source).suffix)
-    _refuse(source, given, _meaningless(source))
-    if file:
-        function, arguments = file, {"path": Path(source), **given}
-    elif source.startswith("hf:"):
-        function = "nearpeak.capture.model_type:capture_model_type"
-        arguments = {"name": source.removeprefix("hf:"), **given}
-    else:
-        function, arguments = "nearpeak.capture.architecture:capture_architecture", {"name_or_config": source, **given}
+    name, frontend = source, "architecture:capture_architecture"
+    if source.startswith("hf:"):
+        name, frontend = source.removeprefix("hf:"), "model_type:capture_model_type"
+    elif Path(source).suffix == ".py":
+        frontend = "problem_file:capture_problem"
+    elif Path(source).suffix == ".pt2":
+        frontend = "exported_file:capture_exported"
     try:
-        found: Workload = run_isolated(function, arguments, timeout_s=timeout_s, memory_bytes=memory_bytes)
+        return capture_isolated(f"nearpeak.capture.{frontend}", name, options)
     except SpecError as error:
         if Path(source).name in str(error):
             raise
         raise type(error)(f"{source}: {error}") from None
-    return found
 
 
 _OF_MODELS = ("sequence", "kv", "layers", "training", "dtype", "autocast", "fusion", "guess_sizes")
@@ -112,32 +108,30 @@ _OF_FILES: Mapping[str, tuple[str, ...]] = {
 """Options of models that have no meaning for files of some suffixes."""
 
 
-def refuse_for_lists(source: str, options: Mapping[str, Any]) -> None:
+def refuse_for_lists(source: str, options: CaptureOptions) -> None:
     """Refuse options of models that are given for a source that states its cases itself."""
-    _refuse(source, {k: v for k, v in options.items() if v is not None}, _OF_LISTS)
+    _refuse(source, options, _OF_LISTS)
 
 
-def refuse_early(source: str, options: Mapping[str, Any]) -> None:
+def refuse_early(source: str, options: CaptureOptions) -> None:
     """Refuse options that have no meaning for a source, as far as that shows before anything of it is captured.
 
-    >>> refuse_early("resnet-50", {"batch": 8, "sequence": 128})
+    >>> refuse_early("resnet-50", CaptureOptions(batch=8, sequence=128))
     Traceback (most recent call last):
     nearpeak.errors.SpecError: --sequence 128: resnet-50 reads no text; leave it out
     """
     from nearpeak.capture._published import MODELS
 
-    given = {name: value for name, value in options.items() if value is not None}
-    if json_kind(source) != "definition":
-        _refuse(source, given, _meaningless(source))
-    if "sequence" in given and source in MODELS and not MODELS[source].reads_text:
-        raise SpecError(f"--sequence {given['sequence']}: {source} reads no text; leave it out")
+    _refuse(source, options, _meaningless(source))
+    if options.sequence and source in MODELS and not MODELS[source].reads_text:
+        raise SpecError(f"--sequence {options.sequence}: {source} reads no text; leave it out")
 
 
 def _meaningless(source: str) -> tuple[str, ...]:
     """Return the options of models that have no meaning for a source, by what it is called and states to be."""
-    suffix = Path(source).suffix
-    if suffix in (".toml", ".jsonl") or json_kind(source) == "workload":
-        return _OF_LISTS
+    suffix, kind = Path(source).suffix, json_kind(source)
+    if suffix in (".toml", ".jsonl") or kind:
+        return (*_OF_LISTS, "step") if kind == "definition" else _OF_LISTS
     if suffix in _LISTS:
         return tuple(name for name in _OF_LISTS if (suffix, name) != (".h", "dtype"))
     if suffix in _OF_FILES:
@@ -146,9 +140,10 @@ def _meaningless(source: str) -> tuple[str, ...]:
     return ("training", "autocast", "fusion", "guess_sizes") if hub else ("training", "layers", "guess_sizes")
 
 
-def _refuse(source: str, given: Mapping[str, Any], options: Sequence[str]) -> None:
-    for name in options:
-        if name in given:
+def _refuse(source: str, options: CaptureOptions, names: Sequence[str]) -> None:
+    stated = options.stated()
+    for name in names:
+        if name in stated:
             option = "--eval" if name == "training" else f"--{name.replace('_', '-')}"
             raise SpecError(f"{source}: {option} has no meaning for it; leave it out")
 
@@ -166,20 +161,3 @@ def json_kind(source: str) -> str:
     except (ValueError, RecursionError) as error:
         raise SpecError(f"{path}: not JSON: {error}") from None
     return "workload" if is_workload(data) else "definition" if is_definition(data) else ""
-
-
-def captured_definition(
-    source: str, options: dict[str, Any], axes: dict[str, int], timeout_s: float, memory_bytes: int
-) -> Workload:
-    """Return the workload of a kernel definition at the given extents."""
-    from nearpeak.capture._isolation import run_isolated
-
-    if json_kind(source) != "definition":
-        raise SpecError(f"{source}: axes can be given for kernel definitions (.json) only")
-    given = {
-        name: value for name, value in options.items() if value is not None and (name, value) != ("step", "forward")
-    }
-    _refuse(source, given, tuple(given))
-    function, arguments = "nearpeak.capture.definition_file:capture_definition", {"path": Path(source), "axes": axes}
-    found: Workload = run_isolated(function, arguments, timeout_s=timeout_s, memory_bytes=memory_bytes)
-    return found

@@ -54,7 +54,8 @@ class Values:
         count = picked(*args) if func._opname == "masked_select" else None
         if count is not None:
             return args[0].new_empty(count)
-        if func._opname == "masked_scatter" and self.guess_sizes and _whole_and_known(args[0]):
+        whole = func._opname == "masked_scatter" and not (args[0].is_floating_point() or args[0].is_complex())
+        if whole and self.guess_sizes and getattr(args[0], "constant", None) is not None:
             return self._placeholders_kept(args[0])
         if self.expert_counts and func._opname in CHOICES:
             return routed(self, func._opname, args, func(*args, **kwargs))
@@ -65,7 +66,9 @@ class Values:
         inputs = _all_known((*args, *kwargs.values()))
         at_once = func._schema.is_mutable or func.is_view or func._opname in (*SIZED_BY_VALUES, *SIZED_BY_DISTINCT)
         if func._opname in _UNWRITTEN or (func._opname == "index" and not inputs):
-            return _without_values(func(*args, **kwargs))
+            out = func(*args, **kwargs)
+            out.constant = None  # picking by unknown positions starts from memory of known values
+            return out
         if at_once or sum(tensor.numel() for tensor in inputs) <= _SURELY_SMALL_ELEMENTS:
             return func(*args, **kwargs)
         values = [(tensor, tensor.constant) for tensor in inputs]
@@ -76,8 +79,10 @@ class Values:
         finally:
             for tensor, value in values:
                 tensor.constant = value
-        if func._opname == "_to_copy" and out.numel() > CONSTANT_ELEMENTS and _repeats_one(args[0]):
-            return self._repeated(func, out, args[0].constant, kwargs)
+        if func._opname == "_to_copy" and out.numel() > CONSTANT_ELEMENTS:
+            real = getattr(args[0], "constant", None)
+            if real is not None and not any(real.stride()):  # one element, seen many times
+                return self._repeated(func, out, real, kwargs)
         results = out if isinstance(out, (list, tuple)) else (out,)
         small = all(t.numel() <= CONSTANT_ELEMENTS for t in results if hasattr(t, "numel"))
         return func(*args, **kwargs) if small else out
@@ -192,22 +197,6 @@ class Values:
             for what, count in sorted(found.items())
             for kind in (kinds[count > 1],)
         )
-
-
-def _without_values(out: Any) -> Any:
-    """Return a result as one that is not known: picking by unknown positions starts from memory of known values."""
-    out.constant = None
-    return out
-
-
-def _repeats_one(tensor: Any) -> bool:
-    """Say whether a tensor is known to be one element, seen many times."""
-    real = getattr(tensor, "constant", None)
-    return real is not None and not any(real.stride())
-
-
-def _whole_and_known(tensor: Any) -> bool:
-    return getattr(tensor, "constant", None) is not None and not (tensor.is_floating_point() or tensor.is_complex())
 
 
 def _all_known(arguments: Any) -> list[Any]:

@@ -16,8 +16,8 @@ from nearpeak.capture._kinds import kinds_of
 from nearpeak.capture._published import Published, published
 from nearpeak.capture._published_inputs import (
     ModelFacts,
-    Options,
     cached_positions,
+    check_cache,
     input_sizes,
     label_kind,
     label_shape,
@@ -26,58 +26,43 @@ from nearpeak.capture._transformers import SWITCHES, built, transformers_package
 from nearpeak.capture.recipes import RECIPES
 from nearpeak.capture.settings import settings_of
 from nearpeak.capture.torch_dispatch import _world, capture_torch, torch_dtype
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.core.dtype import dtype_of
 from nearpeak.core.workload import LARGEST_TENSOR_BYTES, Workload
 from nearpeak.errors import CaptureError, NotModelledError, SpecError
 from nearpeak.registry import unknown_name
 
-LARGEST_OPTION = 2**40
 
-
-def capture_architecture(
-    name_or_config: str | Path,
-    *,
-    step: str = "forward",
-    batch: int = 1,
-    sequence: int | None = None,
-    kv: int | None = None,
-    dtype: str | None = None,
-    autocast: str | None = None,
-    fusion: str | None = None,
-) -> Workload:
+def capture_architecture(name_or_config: str | Path, options: CaptureOptions = CaptureOptions()) -> Workload:
     """Return the workload of one step of a published architecture.
+
+    Without a format the weights have the published one, and fp32 with autocast.
 
     Args:
         name_or_config: a model whose dimensions come with nearpeak, or the path of a config.json or its folder.
-        step: `forward` (for a decoder: prefill), `train`, or `decode` (one new token per sequence).
-        sequence: tokens per sequence.
-        kv: positions already in the cache of a decode step.
-        dtype: format of weights and activations, the published one when not given, fp32 with autocast.
-        autocast: format to which the step is lowered as autocast does on a GPU.
-        fusion: `inductor` for the calls and kernels of TorchInductor's graph.
 
     Raises:
         UnknownNameError: no such model.
         SpecError: an option that does not fit the model.
         MissingExtraError: transformers or PyTorch is not installed.
     """
-    options = Options(step=step, batch=batch, sequence=sequence, kv=kv)
-    check_options(options)
+    check_cache(options)
     model = published(name_or_config)
-    wanted = dtype_of(dtype or (not autocast and model.dtype) or "fp32").name
+    wanted = dtype_of(options.dtype or (not options.autocast and model.dtype) or "fp32").name
     transformers = transformers_package()
     config = _config(transformers, model)
-    cls, notes = _class(transformers, model, config, step)
+    cls, notes = _class(transformers, model, config, options.step)
     facts = _facts(model, cls, config)
     plan = ModelPlan(cls=cls, facts=facts, options=options, dtype=wanted)
     origin = {
         "kind": "architecture", "model": model.title, "dimensions": model.source, "class": cls.__name__,
-        "dtype": wanted, "batch": str(batch or 1), "inputs": "",
+        "dtype": wanted, "batch": str(options.batch_count), "inputs": "",
         "transformers": str(transformers.__version__),
     }  # fmt: skip
+    guesses = bool(kinds_of(facts.parameters) - {"text"})
     workload = capture_torch(
-        plan.build, plan.inputs, name=model.name, step=step, autocast=autocast, fusion=fusion, origin=origin,
-        assumptions=(*model.notes, *notes, *plan.notes), guess_sizes=bool(kinds_of(facts.parameters) - {"text"}),
+        plan.build, plan.inputs, dataclasses.replace(options, dtype=None, guess_sizes=guesses), name=model.name,
+        origin=origin, assumptions=(*model.notes, *notes, *plan.notes),
     )  # fmt: skip
     return dataclasses.replace(workload, origin={**workload.origin, "inputs": plan.described})
 
@@ -88,7 +73,7 @@ def parameters_count(name_or_config: str | Path) -> int:
     transformers = transformers_package()
     config = _config(transformers, model)
     cls, _ = _class(transformers, model, config, "forward")
-    plan = ModelPlan(cls=cls, facts=_facts(model, cls, config), options=Options(step="forward", batch=1), dtype="bf16")
+    plan = ModelPlan(cls=cls, facts=_facts(model, cls, config), options=CaptureOptions(), dtype="bf16")
     with _world(None) as world:
         module, _ = world.prepared(model.name, plan.build, ((), {}))
         return sum(parameter.numel() for parameter in module.parameters())
@@ -97,7 +82,7 @@ def parameters_count(name_or_config: str | Path) -> int:
 class ModelPlan:
     """How to build the model and its inputs inside the fake world."""
 
-    def __init__(self, *, cls: Any, facts: ModelFacts, options: Options, dtype: str) -> None:
+    def __init__(self, *, cls: Any, facts: ModelFacts, options: CaptureOptions, dtype: str) -> None:
         self._cls, self._facts, self._options, self._dtype = cls, facts, options, dtype
         self._model: Any = None
         self._sizes, self.notes = input_sizes(facts, options)
@@ -135,7 +120,7 @@ class ModelPlan:
         """Return the shapes of what is made of tokens, known before the model is built."""
         names = {"input_ids": "text_tokens", "decoder_input_ids": "decoder_sequence"}
         return {
-            name: (self._options.batch, self._sizes[size])
+            name: (self._options.batch_count, self._sizes[size])
             for name, size in names.items()
             if name in self._facts.parameters and size in self._sizes
         }
@@ -145,7 +130,7 @@ class ModelPlan:
         facts, options = self._facts, self._options
         ask = Ask(
             model=self._model, model_type=facts.config.model_type, recipes=tuple(RECIPES[one] for one in RECIPES),
-            unknown=by_name, batch=options.batch, sequence=options.sequence, step=options.step,
+            unknown=by_name, options=options,
             hints={**settings_of(facts.config.model_type).get("inputs", {}), **self._sizes, "values": "unknown"},
         )  # fmt: skip
         found = {name: value for name, value in ask.inputs().items() if name != without}
@@ -168,7 +153,7 @@ class ModelPlan:
         from transformers.modeling_outputs import BaseModelOutput
 
         encoded = self._facts.is_encoder_decoder
-        tokens = {"decoder_input_ids" if encoded else self._facts.main_input: _whole((self._options.batch, 1))}
+        tokens = {"decoder_input_ids" if encoded else self._facts.main_input: _whole((self._options.batch_count, 1))}
         given = self._noted((self._given(without="decoder_input_ids") if encoded else {}) | tokens)
         with torch.no_grad(), eager_models(), kernels_kept_whole(self._model):
             output = self._model.eval()(**given, use_cache=True)
@@ -236,26 +221,14 @@ def _facts(model: Published, cls: Any, config: Any) -> ModelFacts:
     )  # fmt: skip
 
 
-def check_options(options: Options) -> None:
-    """Refuse counts that are no positive whole numbers, and options that the step has no use for."""
-    for name in ("batch", "sequence", "kv"):
-        value = getattr(options, name)
-        if value is not None and not 1 <= value <= LARGEST_OPTION:
-            raise SpecError(f"--{name} {value}: give 1 to 2^40")
-    if options.step not in ("forward", "train", "decode"):
-        raise SpecError(f"step {options.step!r}: not known; use forward, train or decode")
-    if options.kv is not None and options.step != "decode":
-        raise SpecError(f"--kv {options.kv}: only a decode step has a cache; this is step {options.step!r}")
-
-
-def _check_sizes(facts: ModelFacts, options: Options, shapes: Mapping[str, tuple[int, ...]], dtype: str) -> None:
+def _check_sizes(facts: ModelFacts, options: CaptureOptions, shapes: Mapping[str, tuple[int, ...]], dtype: str) -> None:
     """Refuse sizes whose tensors no machine will hold, naming the option to look at."""
     widest = max((facts.setting(n) or 1) for n in ("vocab_size", "intermediate_size", "hidden_size"))
     for name, shape in shapes.items():
         count = prod(shape) * (widest if name.endswith("input_ids") else 1)
         if dtype_of(dtype).bytes(count) > LARGEST_TENSOR_BYTES:
-            sizes = {"--batch": options.batch, "--sequence": options.sequence or 1}
+            sizes = {"--batch": options.batch_count, "--sequence": options.sequence or 1}
             option = max(sizes, key=lambda key: sizes[key])
             raise SpecError(f"{option} {sizes[option]}: {facts.name} would need a tensor of over 2^50 bytes; give less")
-    if options.kv and options.batch * options.kv * dtype_of(dtype).bytes(widest) > LARGEST_TENSOR_BYTES:
+    if options.kv and options.batch_count * options.kv * dtype_of(dtype).bytes(widest) > LARGEST_TENSOR_BYTES:
         raise SpecError(f"--kv {options.kv}: {facts.name} would need a tensor of over 2^50 bytes; give less")

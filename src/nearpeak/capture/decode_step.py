@@ -4,9 +4,10 @@ import dataclasses
 import inspect
 from typing import Any
 
-from nearpeak.capture._published_inputs import ModelFacts, Options
+from nearpeak.capture._published_inputs import ModelFacts
 from nearpeak.capture.architecture import ModelPlan
 from nearpeak.capture.torch_dispatch import capture_torch
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.core.workload import Workload
 from nearpeak.errors import SpecError
 
@@ -14,7 +15,9 @@ _ENCODED = ("SEQ_TO_SEQ_CAUSAL_LM", "SPEECH_SEQ_2_SEQ")
 _ALONE = ("CAUSAL_LM", "IMAGE_TEXT_TO_TEXT", "MULTIMODAL_LM")
 
 
-def decode_step(name: str, config: Any, options: Options, dtype: str, notes: tuple[str, ...], experts: Any) -> Workload:
+def decode_step(
+    name: str, config: Any, options: CaptureOptions, dtype: str, notes: tuple[str, ...], experts: frozenset[int]
+) -> Workload:
     """Return the workload of one new token per sequence.
 
     Args:
@@ -32,12 +35,12 @@ def decode_step(name: str, config: Any, options: Options, dtype: str, notes: tup
     )  # fmt: skip
     plan = ModelPlan(cls=cls, facts=facts, options=options, dtype=dtype)
     origin = {
-        "kind": "model type", "class": cls.__name__, "batch": str(options.batch),
+        "kind": "model type", "class": cls.__name__, "batch": str(options.batch_count),
         "dimensions": f"defaults of {type(config).__name__}",
     }  # fmt: skip
     found = capture_torch(
-        plan.build, plan.inputs, name=name, step="decode", origin=origin, assumptions=(*notes, *plan.notes),
-        guess_sizes=True, expert_counts=experts,
+        plan.build, plan.inputs, dataclasses.replace(options, dtype=None, guess_sizes=True), name=name, origin=origin,
+        assumptions=(*notes, *plan.notes), expert_counts=experts,
     )  # fmt: skip
     return dataclasses.replace(found, origin={**found.origin, "inputs": plan.described})
 

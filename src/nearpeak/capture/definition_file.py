@@ -9,6 +9,7 @@ from typing import Any
 from nearpeak.capture._failure import stage
 from nearpeak.capture._sizes import CONSTANT_ELEMENTS
 from nearpeak.capture.torch_dispatch import capture_torch, torch_dtype
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.core.dtype import dtype_of
 from nearpeak.core.workload import Workload
 from nearpeak.errors import CaptureError, SpecError
@@ -19,12 +20,14 @@ _MODULE = "nearpeak_definition"
 _PACKED = "float4_e2m1fn_x2"
 
 
-def capture_definition(path: Path, *, axes: Mapping[str, int], line: Mapping[str, Any] | None = None) -> Workload:
-    """Return the workload of a definition's reference; its code runs in this process, so prefer `run_isolated`.
+def capture_definition(
+    path: str | Path, options: CaptureOptions = CaptureOptions(), *, line: Mapping[str, Any] | None = None
+) -> Workload:
+    """Return the workload of a definition's reference; its code runs in this process, so prefer `capture_isolated`.
 
     Args:
         path: definition file (JSON).
-        axes: extents of the `var` axes; those of `line` where it is given.
+        options: holds the extents of the `var` axes; those of `line` where it is given.
         line: the workload, as its line states it; without it every input is random, and scalars are assumed.
 
     Raises:
@@ -37,7 +40,7 @@ def capture_definition(path: Path, *, axes: Mapping[str, int], line: Mapping[str
     if workload is not None:
         check_inputs(workload, definition, f"{path}: workload {workload.uuid}")
     where = str(path) if workload is None else f"{path}: workload {workload.uuid}"
-    extents = definition.resolved(axes if workload is None else workload.axes, where)
+    extents = definition.resolved(options.axes if workload is None else workload.axes, where)
     loaded: list[ModuleType] = []
 
     def build() -> Callable[..., Any]:
@@ -51,20 +54,18 @@ def capture_definition(path: Path, *, axes: Mapping[str, int], line: Mapping[str
             return _inputs(definition, extents, workload, loaded[0], file.parent, where), {}
 
     name = " ".join(
-        (definition.name, *(f"{axis}={extents[axis]}" for axis in extents if _is_variable(definition, axis)))
+        (definition.name, *(f"{axis}={extents[axis]}" for axis in extents if definition.axes[axis]["type"] == "var"))
     )
+    scalars = {one: _assumed(spec) for one, spec in definition.inputs.items() if spec.shape is None}
+    notes = [f"no workload is given: {one} = {value} is assumed" for one, value in scalars.items() if not workload]
     origin = {"definition": definition.name, **({"workload": workload.uuid} if workload else {})}
     try:
         return capture_torch(
             build, inputs, name=name, origin=origin, folder=file.parent,
-            assumptions=[] if workload else _assumed_scalars(definition),
+            assumptions=notes,
         )  # fmt: skip
     finally:
         sys.modules.pop(_MODULE, None)
-
-
-def _is_variable(definition: Definition, axis: str) -> bool:
-    return bool(definition.axes[axis]["type"] == "var")
 
 
 def _loaded(definition: Definition) -> ModuleType:
@@ -106,11 +107,6 @@ def _rows(definition: Definition) -> dict[str, Mapping[str, Any]]:
 def _assumed(spec: TensorSpec) -> bool | int | float:
     kind = dtype_of(FORMATS[spec.dtype]).kind
     return False if kind == "bool" else 0.5 if kind == "float" else 1
-
-
-def _assumed_scalars(definition: Definition) -> list[str]:
-    scalars = {name: _assumed(spec) for name, spec in definition.inputs.items() if spec.shape is None}
-    return [f"no workload is given: {name} = {value} is assumed" for name, value in scalars.items()]
 
 
 def _custom(

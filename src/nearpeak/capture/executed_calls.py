@@ -64,7 +64,9 @@ def run_and_recorded(run: Callable[[], Any]) -> list[tuple[str, tuple[Call, ...]
     require_torch()
     rows = _executed(run)
     with _world(None) as world:
-        return [(_name(func), _replayed(world, func, args, kwargs)) for func, args, kwargs in rows]
+        return [
+            (str(func.overloadpacket.__name__), _replayed(world, func, args, kwargs)) for func, args, kwargs in rows
+        ]
 
 
 def _executed(run: Callable[[], Any]) -> list[tuple[Any, Any, Any]]:
@@ -88,10 +90,6 @@ def _described(value: Any) -> Any:
     if not hasattr(value, "storage_offset"):
         return value
     return Described(shape=tuple(value.shape), strides=tuple(value.stride()), dtype=value.dtype)
-
-
-def _name(func: Any) -> str:
-    return str(func.overloadpacket.__name__)
 
 
 def _replayed(world: Any, func: Any, args: Any, kwargs: Any) -> tuple[Call, ...]:

@@ -12,15 +12,15 @@ from nearpeak.capture._by_name import by_name
 from nearpeak.capture._config_parts import fitted, parts, with_layers
 from nearpeak.capture._in_parts import parameters_of, runnable_parts
 from nearpeak.capture._kinds import kinds_taken
-from nearpeak.capture._published_inputs import Options
+from nearpeak.capture._published_inputs import check_cache
 from nearpeak.capture._repairs import UNCHANGED, Trial, repairs
 from nearpeak.capture._transformers import SWITCHES, transformers_package
 from nearpeak.capture._tries import first_that_runs
-from nearpeak.capture.architecture import check_options
 from nearpeak.capture.decode_step import decode_step
 from nearpeak.capture.recipes import RECIPES
 from nearpeak.capture.settings import settings_of
 from nearpeak.capture.torch_dispatch import capture_torch, torch_dtype
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.core.dtype import dtype_of
 from nearpeak.core.workload import Workload
 from nearpeak.errors import CaptureError, MissingExtraError, SpecError
@@ -29,26 +29,14 @@ from nearpeak.registry import unknown_name
 _EXPERTS = re.compile(r"(\w+_)?(num|n)_(\w+_)?experts")
 
 
-def capture_model_type(
-    name: str,
-    *,
-    step: str = "forward",
-    batch: int = 1,
-    sequence: int | None = None,
-    kv: int | None = None,
-    layers: int | None = None,
-    dtype: str | None = None,
-) -> Workload:
+def capture_model_type(name: str, options: CaptureOptions = CaptureOptions()) -> Workload:
     """Return the workload of one step of a model type, at the dimensions that its configuration has by default.
+
+    Tokens that stand for images or sound come on top of those of the text. Of limited layers one of every kind stays.
+    Without a format models with experts are taken in bf16, others in fp32.
 
     Args:
         name: a model type, as transformers names it.
-        step: `forward`, `train`, or `decode` (one new token per sequence) where a class of the type makes tokens.
-        batch: sequences, images or recordings.
-        sequence: text tokens; tokens that stand for images or sound come on top.
-        kv: positions already in the cache of a decode step.
-        layers: most layers of each stack, but one of every kind; all of them when not given.
-        dtype: format of weights and inputs; bf16 for models with experts and fp32 otherwise, when not given.
 
     Raises:
         UnknownNameError: transformers has no such type.
@@ -57,15 +45,13 @@ def capture_model_type(
         NotModelledError: neither the type's class nor a part of it has a forward pass.
         CaptureError: the model raised.
     """
-    wishes = Options(step=step, batch=batch, sequence=sequence, kv=kv)
-    check_options(wishes)
-    if step == "decode":
-        return _decode(name, wishes, layers, dtype)
-    options: dict[str, Any] = {"step": step, "batch": batch, "sequence": sequence, "layers": layers, "dtype": dtype}
+    check_cache(options)
+    if options.step == "decode":
+        return _decode(name, options)
     known: dict[str, Any] = {}
 
     def run(trial: Trial) -> Workload:
-        return _captured(name, trial, known, **options)
+        return _captured(name, trial, known, options)
 
     def changes(error: str, trial: Trial) -> Iterator[Trial]:
         if "config" not in known:  # the configuration itself could not be made
@@ -75,29 +61,26 @@ def capture_model_type(
     return first_that_runs(run, changes)
 
 
-def _decode(name: str, wishes: Options, layers: int | None, dtype: str | None) -> Workload:
+def _decode(name: str, options: CaptureOptions) -> Workload:
     """Return the workload of one new token per sequence, by the type's class that makes tokens."""
     settings = settings_of(name)
     _, config, notes = class_and_config(name, UNCHANGED)
-    if layers is not None:
-        config = with_layers(config, max(layers, settings.get("layers", 1)))
+    if options.layers is not None:
+        config = with_layers(config, max(options.layers, settings.get("layers", 1)))
     experts = expert_counts(config)
-    named = dtype or settings.get("dtype") or ("bf16" if experts else "fp32")
-    return decode_step(name, config, wishes, dtype_of(named).name, notes, experts)
+    named = options.dtype or settings.get("dtype") or ("bf16" if experts else "fp32")
+    return decode_step(name, config, options, dtype_of(named).name, notes, experts)
 
 
-def _captured(
-    name: str, trial: Trial, made: dict[str, Any], *, step: str, batch: int, sequence: int | None, layers: int | None,
-    dtype: str | None,
-) -> Workload:  # fmt: skip
+def _captured(name: str, trial: Trial, made: dict[str, Any], options: CaptureOptions) -> Workload:
     """Return the workload of a model type tried in one way; `made` keeps its configuration and what its parts take."""
     settings = settings_of(name)
     cls, config, notes = class_and_config(name, trial)
     made["config"] = config
-    if layers is not None:
-        config = with_layers(config, max(layers, settings.get("layers", 1)))
+    if options.layers is not None:
+        config = with_layers(config, max(options.layers, settings.get("layers", 1)))
     usual = "bf16" if expert_counts(config) else "fp32"
-    wanted = torch_dtype(dtype or trial.dtype or settings.get("dtype") or usual)
+    wanted = torch_dtype(options.dtype or trial.dtype or settings.get("dtype") or usual)
 
     def build() -> Any:
         from transformers import initialization
@@ -110,12 +93,12 @@ def _captured(
         return runs
 
     def inputs() -> tuple[Any, ...]:
-        made.update(_inputs(name, made["parts"], trial, batch=batch, sequence=sequence, step=step))
+        made.update(_inputs(name, made["parts"], trial, options))
         return (), made["inputs"], made["named"]
 
     try:
         workload = capture_torch(
-            build, inputs, name=name, step=step, assumptions=notes, guess_sizes=True,
+            build, inputs, dataclasses.replace(options, dtype=None, guess_sizes=True), name=name, assumptions=notes,
             expert_counts=expert_counts(config),
         )  # fmt: skip
     except CaptureError as error:
@@ -125,7 +108,7 @@ def _captured(
     return dataclasses.replace(workload, origin={**workload.origin, **_origin(cls, config, made)})
 
 
-def _inputs(name: str, parts_: Mapping[str, Any], trial: Trial, **wishes: Any) -> dict[str, Any]:
+def _inputs(name: str, parts_: Mapping[str, Any], trial: Trial, options: CaptureOptions) -> dict[str, Any]:
     """Return the inputs of all parts of a model by name, what they are of, and tensors inside objects."""
     recipes = tuple(RECIPES[one] for one in RECIPES)
     inputs: dict[str, Any] = {}
@@ -134,7 +117,7 @@ def _inputs(name: str, parts_: Mapping[str, Any], trial: Trial, **wishes: Any) -
         own = (part.config.model_type or f"{name}_{path}") if path else name
         asks[path] = Ask(
             model=part, method=method, model_type=own, recipes=recipes, unknown=by_name,
-            hints={**settings_of(own).get("inputs", {}), **trial.hints}, **wishes,
+            hints={**settings_of(own).get("inputs", {}), **trial.hints}, options=options,
         )  # fmt: skip
         inputs |= {f"{path}:{key}" if path else key: value for key, value in asks[path].inputs().items()}
     return {
@@ -157,8 +140,11 @@ def class_and_config(name: str, trial: Trial = UNCHANGED) -> tuple[Any, Any, tup
     known = model_types()
     if name not in known:
         raise unknown_name("model type", name, known)
+    long: dict[str, Any] = {}  # settings that a recipe makes, as they are too long for a file
+    for recipe in (RECIPES[one] for one in RECIPES):
+        long |= recipe.config() if name in recipe.model_types else {}
     try:
-        config = transformers.AutoConfig.for_model(name, **settings_of(name).get("config", {}), **_long_settings(name))
+        config = transformers.AutoConfig.for_model(name, **settings_of(name).get("config", {}), **long)
     except Exception as error:  # each type checks its dimensions in its own way
         raise SpecError(
             f"hf:{name}: transformers refuses the dimensions ({' '.join(str(error).split())[:160]})"
@@ -169,12 +155,6 @@ def class_and_config(name: str, trial: Trial = UNCHANGED) -> tuple[Any, Any, tup
             if key in vars(part):
                 setattr(part, key, value)
     return _class(transformers, name, config), config, (*fitted(config), *trial.notes())
-
-
-def _long_settings(name: str) -> dict[str, Any]:
-    """Return settings that a recipe makes, as they are too long for a file."""
-    own = (RECIPES[one] for one in RECIPES)
-    return {key: value for recipe in own if name in recipe.model_types for key, value in recipe.config().items()}
 
 
 def expert_counts(config: Any) -> frozenset[int]:

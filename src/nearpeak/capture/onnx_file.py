@@ -1,15 +1,15 @@
 """Capture of ONNX files: every node with its shapes as a call, views and shape arithmetic left out."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from nearpeak.capture._builder import WorkloadBuilder
 from nearpeak.capture._onnx_model import OnnxGraph, imported_onnx, load_graph
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.core.tensor import Tensor
 from nearpeak.core.workload import Workload
-from nearpeak.errors import CaptureError, SpecError
+from nearpeak.errors import CaptureError
 from nearpeak.ops import OnnxSite, onnx_matchers
 
 VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dropout", "BitCast",
@@ -21,23 +21,17 @@ _BODIES = ("If", "Loop", "Scan")
 _LARGEST_CONSTANT_COUNT = 64
 
 
-def capture_onnx(
-    path: Path, *, shapes: Mapping[str, tuple[int, ...]] | None = None, batch: int | None = None
-) -> Workload:
+def capture_onnx(path: Path, options: CaptureOptions = CaptureOptions()) -> Workload:
     """Return the forward step that the ONNX file at `path` describes.
 
-    Args:
-        shapes: shapes of inputs by name; they must agree with what the file fixes.
-        batch: extent of an open first dimension, 1 when not given.
+    Shapes of inputs must agree with what the file fixes; the batch is the extent of an open first dimension.
 
     Raises:
         SpecError: the file is missing, or an input dimension stays open or is contradicted.
         CaptureError: the file is not a sound ONNX model.
         MissingExtraError: the package onnx is not installed.
     """
-    if batch is not None and batch < 1:
-        raise SpecError(f"--batch {batch}: must be at least 1")
-    graph = load_graph(path, shapes or {}, batch, known={*onnx_matchers(), *VIEWS})
+    graph = load_graph(path, options.shapes, options.batch, known={*onnx_matchers(), *VIEWS})
     walk = _Walk(path, graph)
     for node in graph.nodes:
         walk.visit(node)
@@ -152,8 +146,9 @@ class _Walk:
         inputs = tuple(self._place(name) if name in self._graph.tensors else None for name in node.input)
         outputs = tuple(self._place(name) for name in node.output if name in self._graph.tensors)
         opset = self._graph.opset_count
+        is_addition = node.op_type == "Sum" and len(node.input) == 2  # as older exporters write it
         site = OnnxSite(
-            name=cause or _today(node), inputs=inputs, outputs=outputs,
+            name=cause or ("Add" if is_addition else str(node.op_type)), inputs=inputs, outputs=outputs,
             attributes=_attributes(node, opset), constants=self._constants(node),
         )  # fmt: skip
         self._builder.add_call(
@@ -237,11 +232,6 @@ def _python(onnx: Any, attribute: Any) -> Any:
         items = tuple(item.decode(errors="replace") if isinstance(item, bytes) else item for item in value)
         return items if all(isinstance(item, (int, float, str)) for item in items) else None
     return None
-
-
-def _today(node: Any) -> str:
-    """Return the operator type; a sum of two, as older exporters write it, is an addition."""
-    return "Add" if node.op_type == "Sum" and len(node.input) == 2 else str(node.op_type)
 
 
 def _modern_softmax(site: OnnxSite, opset: int) -> OnnxSite:

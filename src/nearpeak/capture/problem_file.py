@@ -11,33 +11,18 @@ from typing import Any
 from nearpeak.capture._failure import stage
 from nearpeak.capture._pretrained import wants_pretrained, without_downloads
 from nearpeak.capture.torch_dispatch import capture_torch
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.core.workload import Workload
 from nearpeak.errors import CaptureError, SpecError
 
 _MODULE = "nearpeak_problem"
 
 
-def capture_problem(
-    path: Path,
-    *,
-    step: str = "forward",
-    training: bool | None = None,
-    dtype: str | None = None,
-    autocast: str | None = None,
-    fusion: str | None = None,
-    optimizer: str = "adamw",
-    guess_sizes: bool = False,
-) -> Workload:
-    """Return the workload of a problem file; its code runs in this process, so prefer `run_isolated`.
+def capture_problem(path: str | Path, options: CaptureOptions = CaptureOptions()) -> Workload:
+    """Return the workload of a problem file; its code runs in this process, so prefer `capture_isolated`.
 
-    Args:
-        step: `forward`, or `train` for forward, backward and optimizer.
-        training: mode of the module; none leaves modules in the mode in which the file builds them, as the convention
-            does: training, but for pretrained models, which come in evaluation mode.
-        dtype: format to which floating-point parameters and inputs are converted first.
-        autocast: format to which the step is lowered as autocast does on a GPU.
-        fusion: `inductor` for the calls and kernels of TorchInductor's graph.
-        guess_sizes: whether extents that are data are guessed and counted, instead of refused.
+    Without a stated mode modules stay in the one in which the file builds them, as the convention does: training, but
+    for pretrained models, which come in evaluation mode.
 
     Raises:
         SpecError: there is no such file.
@@ -67,9 +52,8 @@ def capture_problem(
 
     with _importable(file.parent), without_downloads() if pretrained else nullcontext():
         return capture_torch(
-            build, inputs, name=file.stem, step=step, training=training, dtype=dtype,
-            as_built=training is None and step != "train", autocast=autocast, fusion=fusion,
-            optimizer=optimizer, origin={"file": file.name}, folder=file.parent, guess_sizes=guess_sizes,
+            build, inputs, options, name=file.stem, as_built=options.training is None and options.step != "train",
+            origin={"file": file.name}, folder=file.parent,
         )  # fmt: skip
 
 

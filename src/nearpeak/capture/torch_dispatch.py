@@ -33,14 +33,13 @@ from nearpeak.capture._recorder import Recorder
 from nearpeak.capture._step import forward, named_parameters, tensors_in, train
 from nearpeak.capture._transfers import transfers_kept
 from nearpeak.capture._values import Values
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.core.collector import collector_paused
 from nearpeak.core.dtype import dtype_of
 from nearpeak.core.workload import Workload
 from nearpeak.errors import SpecError
 from nearpeak.ops import aten_matchers
 from nearpeak.ops._torch_names import torch_dtype as named_dtype
-
-STEPS = ("forward", "train", "decode")
 
 Named = Iterable[tuple[Any, str, str]]
 """Tensors with the kind of their buffer (one of BUFFER_KINDS) and a name."""
@@ -49,20 +48,15 @@ Named = Iterable[tuple[Any, str, str]]
 def capture_torch(
     build: Callable[[], Any] | Any,
     inputs: Callable[[], tuple[Any, ...]] | tuple[Any, ...],
+    options: CaptureOptions = CaptureOptions(),
     *,
     name: str,
-    step: str = "forward",
-    training: bool | None = None,
     as_built: bool = False,
     optimizer: str | Made = "adamw",
     fused: bool = True,
-    dtype: str | None = None,
-    autocast: str | None = None,
-    fusion: str | None = None,
     origin: Mapping[str, str] | None = None,
     assumptions: Sequence[str] = (),
     folder: Path | None = None,
-    guess_sizes: bool = False,
     expert_counts: frozenset[int] = frozenset(),
 ) -> Workload:
     """Return the workload of one step of a PyTorch model.
@@ -77,19 +71,15 @@ def capture_torch(
             such a tuple of real tensors. `named` gives (tensor, kind, name) for tensors inside objects that
             only the model understands, such as a KV cache; it may be a callable, which is asked again after
             the step, so that storages which the step created get their kind too.
-        step: `forward` and `decode` run without gradients; `train` adds backward and optimizer.
-        training: mode of the module; none means training for `train` and evaluation otherwise.
+        options: `forward` and `decode` run without gradients, `train` adds backward and optimizer; parameters and
+            inputs are converted to the format that is stated. With autocast to fp16 the step scales its loss and
+            checks its gradients as a GradScaler does. Sizes and limits are the source's affair.
         as_built: leave every module in the mode in which `build` returns it.
         optimizer: `adamw`, `sgd` (with momentum), `none`, any other of PyTorch in small letters (`muon` takes the
             matrices and leaves the rest to AdamW), or a function that takes the parameters and returns an object
             with `step()` and, for its states' names, `state`.
         fused: one kernel for all parameters where PyTorch has one, else one per operation and list of tensors.
-        dtype: format to which floating-point parameters and inputs are converted first.
-        autocast: format to which forward and loss are lowered as `torch.autocast("cuda")` does, `bf16` or `fp16`;
-            with fp16 the step scales its loss and checks its gradients as a GradScaler does.
-        fusion: `inductor` gives the calls of TorchInductor's graph, grouped as it would fuse them into kernels.
         folder: files below it are shown relative to it.
-        guess_sizes: whether sizes that depend on unknown values are guessed and counted, instead of refused.
         expert_counts: extents among which a choice of the largest is a router's, taken to be spread evenly.
 
     Raises:
@@ -97,63 +87,54 @@ def capture_torch(
         SpecError: an option is not known.
     """
     require_torch()
-    if step not in STEPS:
-        raise SpecError(f"{name}: step {step!r} is not known; use {', '.join(STEPS)}")
-    check_fusion(name, fusion, step)
+    check_fusion(name, options.fusion, options.step)
     rule = optimizer_named(optimizer, fused=fused)
-    if autocast is not None:
-        format_named(autocast)
-    if fusion is not None:
-        return _fused(build, inputs, name, training, dtype, autocast, {**(origin or {}), "fusion": fusion}, assumptions)
-    with _world(folder, guess_sizes=guess_sizes, expert_counts=expert_counts) as world:
+    if options.autocast is not None:
+        format_named(options.autocast)
+    if options.fusion is not None:
+        return _fused(build, inputs, options, name, {**(origin or {}), "fusion": options.fusion}, assumptions)
+    with _world(folder, guess_sizes=options.guess_sizes, expert_counts=expert_counts) as world:
         model, (args, kwargs, named) = world.prepared(name, build, inputs)
-        mode = step == "train" if training is None else training
-        world.place(model, None if as_built else mode, dtype)
-        args, kwargs = world.inputs(args, kwargs, named, dtype)
-        notes = [*assumptions, *_differentiated(world, model, step, (args, kwargs))]
+        mode = options.step == "train" if options.training is None else options.training
+        world.place(model, None if as_built else mode, options.dtype)
+        args, kwargs = world.inputs(args, kwargs, named, options.dtype)
+        notes = list(assumptions)
+        if options.step == "train" and not any(p.requires_grad for p in _parameters(model)):
+            world.differentiate((args, kwargs))
+            notes.append("the model has no trainable parameters: the gradients are those of its inputs")
         with eager_models(), kernels_kept_whole(model), sharding_unrecorded(), transfers_kept():
-            output = _run(world, model, args, kwargs, name, step, rule, autocast)
+            output = _run(world, model, args, kwargs, name, options, rule)
         world.label_outputs(output, named)
-        lowered = {"autocast": autocast} if autocast else {}
-        return world.workload(name, step, model, {**lowered, **(origin or {})}, notes)
-
-
-def _differentiated(world: "_World", model: Any, step: str, inputs: Any) -> Iterator[str]:
-    """Give what is assumed where a model without trainable parameters is trained: its inputs are what is derived by."""
-    if step == "train" and not any(p.requires_grad for p in _parameters(model)):
-        world.differentiate(inputs)
-        yield "the model has no trainable parameters: the gradients are those of its inputs"
+        lowered = {"autocast": options.autocast} if options.autocast else {}
+        return world.workload(name, options.step, model, {**lowered, **(origin or {})}, notes)
 
 
 def _fused(
-    build: Any, inputs: Any, name: str, training: bool | None, dtype: str | None, autocast: str | None,
-    origin: Mapping[str, str], assumptions: Sequence[str],
-) -> Workload:  # fmt: skip
+    build: Any, inputs: Any, options: CaptureOptions, name: str, origin: Mapping[str, str], assumptions: Sequence[str]
+) -> Workload:
     """Return the forward step as TorchInductor would run it, its kernels as groups."""
-    if autocast is not None:
+    if options.autocast is not None:
         raise SpecError(f"{name}: fusion groups and autocast exclude each other; give one")
     with _world(None) as world:
         model, (args, kwargs, named) = world.prepared(name, build, inputs)
-        world.place(model, bool(training), dtype)
-        args, kwargs = world.inputs(args, kwargs, named, dtype)
+        world.place(model, bool(options.training), options.dtype)
+        args, kwargs = world.inputs(args, kwargs, named, options.dtype)
         sizes = _sizes(model)
     graph = inductor_graph(world.mode, model, args, kwargs, name)
     found = capture_torch(
-        lambda: runnable(graph), lambda: inputs_of(graph), name=name, training=False, origin={**sizes, **origin},
-        assumptions=assumptions,
+        lambda: runnable(graph), lambda: inputs_of(graph), CaptureOptions(training=False), name=name,
+        origin={**sizes, **origin}, assumptions=assumptions,
     )  # fmt: skip
     return grouped(found, graph)
 
 
-def _run(
-    world: "_World", model: Any, args: Any, kwargs: Any, name: str, step: str, rule: Any, autocast: str | None
-) -> Any:
+def _run(world: "_World", model: Any, args: Any, kwargs: Any, name: str, options: CaptureOptions, rule: Any) -> Any:
     """Return what the step returns: the model's output, or the loss."""
-    lowered = partial(world.autocast.region, autocast)
-    if step != "train":
+    lowered = partial(world.autocast.region, options.autocast)
+    if options.step != "train":
         with stage(name, "forward"), lowered():
             return forward(world.recorder, model, args, kwargs)
-    return train(world.recorder, model, args, kwargs, name, rule, lowered=lowered, scaled=autocast == "fp16")
+    return train(world.recorder, model, args, kwargs, name, rule, lowered=lowered, scaled=options.autocast == "fp16")
 
 
 @dataclass(frozen=True, kw_only=True)

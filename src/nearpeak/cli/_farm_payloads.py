@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nearpeak.core.capture_options import COUNTS
 from nearpeak.errors import SpecError
 
-_WHOLE = ("batch", "sequence", "kv", "layers")
 _TEXT = ("step", "dtype")
 
 
@@ -25,10 +25,10 @@ def capture_payloads(words: Sequence[str]) -> list[dict[str, Any]]:
     sources, options = list[str](), dict[str, list[Any]]()
     for word in words:
         name, sign, values = word.partition("=")
-        if sign and name in (*_WHOLE, *_TEXT):
+        if sign and name in (*COUNTS, *_TEXT):
             options[name] = [_value(name, one) for one in values.split(",")]
         elif sign and not Path(word).exists():
-            raise SpecError(f"farm submit capture: {word!r}: {name!r} is not one of {', '.join((*_TEXT, *_WHOLE))}")
+            raise SpecError(f"farm submit capture: {word!r}: {name!r} is not one of {', '.join((*_TEXT, *COUNTS))}")
         else:
             sources.append(_source(word))
     if not sources:

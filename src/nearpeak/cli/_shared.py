@@ -26,20 +26,6 @@ ALGORITHM = typer.Option("classical", "--algorithm", help="How products are form
 NO_CREDIT = typer.Option(False, "--no-output-credit", help="Charge outputs that could stay in the last cache.")
 JSON = typer.Option(False, "--json", help="Print JSON, also on a terminal.")
 TEXT = typer.Option(False, "--text", help="Print text for people, also in a pipe.")
-STEP = typer.Option("forward", "--phase", "--step", help="forward (prefill), decode, or train.")
-BATCH = typer.Option(None, "--batch", "-b", help="Batch size.")
-SEQUENCE = typer.Option(None, "--sequence", "-s", help="Tokens per sequence.")
-KV = typer.Option(None, "--kv", help="Cached positions of a decode step.")
-LAYERS = typer.Option(None, "--layers", help="hf:<model type>: most layers of each stack; all by default.")
-DTYPE = typer.Option(None, "--dtype", help="Format of weights and activations, e.g. bf16.")
-AUTOCAST = typer.Option(None, "--autocast", help="Lower the step as autocast on a GPU does: bf16 or fp16.")
-FUSION = typer.Option(None, "--fusion", help="inductor: calls as TorchInductor would fuse them; forward only.")
-GUESS = typer.Option(False, "--guess-sizes", help="Problem files: guess extents that are data, and count the guesses.")
-EVAL = typer.Option(False, "--eval", help="Problem files: all modules in evaluation mode.")
-SHAPES = typer.Option([], "--input-shape", help="ONNX: shape of an input, e.g. x=1,3,640,640. Repeatable.")
-AXES = typer.Option([], "--axis", help="Kernel definition: extent of a variable axis, e.g. m=128. Repeatable.")
-TIMEOUT = typer.Option(600.0, "--timeout", min=0.1, help="Seconds that capturing may take.")
-MEMORY = typer.Option("16 GB", "--memory", help="Memory that capturing may take, e.g. '4 GB'.")
 
 
 class Listing(TyperGroup):
@@ -72,37 +58,6 @@ def policy_of(policy: str, algorithm: str, no_credit: bool) -> Policy:
     return Policy(dtype=policy, algorithm=algorithm, output_credit=not no_credit)
 
 
-def shapes_of(texts: list[str]) -> dict[str, tuple[int, ...]]:
-    """Return input shapes by name.
-
-    >>> shapes_of(["x=1,3,224,224"])
-    {'x': (1, 3, 224, 224)}
-    """
-    found = {}
-    for text in texts:
-        name, sign, extents = text.partition("=")
-        parts = extents.split(",")
-        if not sign or not all(part.strip().isdigit() for part in parts):
-            raise SpecError(f"--input-shape {text!r}: is not NAME=N,N,…; e.g. x=1,3,640,640")
-        found[name.strip()] = tuple(int(part) for part in parts)
-    return found
-
-
-def axes_of(texts: list[str]) -> dict[str, int]:
-    """Return extents by axis.
-
-    >>> axes_of(["m=128"])
-    {'m': 128}
-    """
-    found = {}
-    for text in texts:
-        name, _, extent = text.partition("=")
-        if not name.strip() or not extent.strip().isdigit():
-            raise SpecError(f"--axis {text!r}: is not NAME=EXTENT; e.g. m=128")
-        found[name.strip()] = int(extent)
-    return found
-
-
 def bytes_of(text: str) -> int:
     """Return the bytes of `--memory`."""
     from nearpeak.units import parse_count
@@ -125,6 +80,14 @@ def write_quietly(path: Path, text: str) -> Path:
     with whole_file(path) as part:
         part.write_text(text, encoding="utf-8")
     return path.resolve() if path.is_symlink() else path
+
+
+def text_of(path: Path) -> str:
+    """Return what a text file holds."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
 
 
 def on_terminal() -> bool:

@@ -2,15 +2,16 @@
 
 import shutil
 import sys
-from functools import partial
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from nearpeak.cli import _shared as shared
-from nearpeak.cli._capture import workload_of
+from nearpeak.cli._capture import SIZES, takes_capture_options, workload_of
 from nearpeak.cli._trace import is_trace
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.errors import SpecError
 from nearpeak.units import parse
 
@@ -23,6 +24,7 @@ TRACE = typer.Option(None, "--trace", help="Trace of the model under autocast: i
 BASELINE = typer.Option(None, "--baseline", help="With --trace: the same without autocast, to calibrate and compare.")
 
 
+@takes_capture_options(*SIZES, "layers", "evaluation", "guess_sizes")
 def amp(
     model: str = typer.Argument(
         help="Model name, hf:<model type>, config.json, or problem file: what can be captured in fp32 and lowered. Or "
@@ -30,23 +32,15 @@ def amp(
     ),
     target: list[str] = shared.TARGET,
     autocast: str = typer.Option("bf16", "--autocast", help="Format that autocast lowers to: bf16 or fp16."),
-    step: str = shared.STEP,
+    options: CaptureOptions = CaptureOptions(),
     train: bool = typer.Option(False, "--train", help="A training step, as --phase train."),
-    batch: int | None = shared.BATCH,
-    sequence: int | None = shared.SEQUENCE,
-    kv: int | None = shared.KV,
-    layers: int | None = shared.LAYERS,
     host: str = typer.Option(
         "4 us", "--host", help="Time of an eager host for each operator, e.g. '4 us'; '0 s' for none."
     ),
-    evaluation: bool = shared.EVAL,
-    guess_sizes: bool = shared.GUESS,
     edits: list[str] = shared.EDITS,
     trace: Path | None = TRACE,
     baseline: Path | None = BASELINE,
     html: Path | None = typer.Option(None, "--html", help="Write the report as one HTML page."),
-    timeout: float = shared.TIMEOUT,
-    memory: str = shared.MEMORY,
     json: bool = shared.JSON,
     text: bool = shared.TEXT,
 ) -> None:
@@ -57,7 +51,11 @@ def amp(
     what ran instead, and where the difference goes.
     """
     as_json = shared.as_json(json=json, text=text)
-    _check(train=train, step=step, traced=trace is not None, baseline=baseline, html=html)
+    if train and options.step not in ("forward", "train"):
+        raise SpecError(f"--train: is a training step, --phase says {options.step}; give one")
+    if baseline is not None and trace is None:
+        raise SpecError("--baseline: stands beside the trace of a run under autocast; give that with --trace")
+    shared.check_writable(html)
     if is_trace(model):
         if trace is not None or html is not None:
             raise SpecError(f"--trace, --html: {model} is a trace itself; give the model, and the trace with --trace")
@@ -65,26 +63,17 @@ def amp(
     devices = shared.targets_of(target, edits)
     if trace is not None and len(devices) > 1:
         raise SpecError(f"--target: {len(devices)} devices; a trace ran on one")
-    take = partial(
-        workload_of, model, step="train" if train else step, batch=batch, sequence=sequence, kv=kv, layers=layers,
-        fusion=None, guess_sizes=guess_sizes, evaluation=evaluation, shapes=[], axes=[], timeout_s=timeout,
-        memory=memory,
-    )  # fmt: skip
     from nearpeak.executed.mixed import Steps
 
-    written, lowered = take(dtype="fp32", autocast=None), take(dtype="fp32", autocast=autocast)
-    steps = Steps(written=written, lowered=lowered, converted=take(dtype=autocast, autocast=None))
+    single = replace(options, step="train" if train else options.step, dtype="fp32")
+    steps = Steps(
+        written=workload_of(model, single),
+        lowered=workload_of(model, replace(single, autocast=autocast)),
+        converted=workload_of(model, replace(single, dtype=autocast)),
+    )
     fixed_s = parse(host, "s")
     found = [_priced(steps, device, fixed_s, trace, baseline) for device in devices]
     return _deliver(found, html, as_json=as_json)
-
-
-def _check(*, train: bool, step: str, traced: bool, baseline: Path | None, html: Path | None) -> None:
-    if train and step not in ("forward", "train"):
-        raise SpecError(f"--train: is a training step, --phase says {step}; give one")
-    if baseline is not None and not traced:
-        raise SpecError("--baseline: stands beside the trace of a run under autocast; give that with --trace")
-    shared.check_writable(html)
 
 
 def _priced(steps: "Steps", device: "Target", fixed_s: float, trace: Path | None, baseline: Path | None) -> "Priced":

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import typer
 
 from nearpeak.cli import _shared as shared
-from nearpeak.cli._capture import workload_of
+from nearpeak.cli._capture import SIZES, takes_capture_options, workload_of
 from nearpeak.cli._result_files import refuse_results
 from nearpeak.cli._trace import is_trace, report_on
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
@@ -38,21 +39,11 @@ CHROME = typer.Option(None, "--chrome", help="Of a trace: write it as Chrome JSO
 PARQUET = typer.Option(None, "--parquet", help="Of a trace: write its events as a Parquet table.")
 
 
+@takes_capture_options(*SIZES, "layers", "dtype", "autocast", "fusion", "guess_sizes", "evaluation", "shapes", "axes")
 def analyze(
     model: str = MODEL,
     target: list[str] = shared.TARGET,
-    step: str = shared.STEP,
-    batch: int | None = shared.BATCH,
-    sequence: int | None = shared.SEQUENCE,
-    kv: int | None = shared.KV,
-    layers: int | None = shared.LAYERS,
-    dtype: str | None = shared.DTYPE,
-    autocast: str | None = shared.AUTOCAST,
-    fusion: str | None = shared.FUSION,
-    guess_sizes: bool = shared.GUESS,
-    evaluation: bool = shared.EVAL,
-    input_shape: list[str] = shared.SHAPES,
-    axis: list[str] = shared.AXES,
+    options: CaptureOptions = CaptureOptions(),
     edits: list[str] = shared.EDITS,
     policy: str = shared.POLICY,
     algorithm: str = shared.ALGORITHM,
@@ -71,8 +62,6 @@ def analyze(
     runner: str = typer.Option("torch_cpu", "--runner", help="What times the operators ('nearpeak show runners')."),
     json: bool = shared.JSON,
     text: bool = shared.TEXT,
-    timeout: float = shared.TIMEOUT,
-    memory: str = shared.MEMORY,
 ) -> None:
     """Show the least time that a model step and its parts can take on each target, and what limits them.
 
@@ -80,13 +69,14 @@ def analyze(
     --against, MODEL may itself be a saved report. Of a trace: where its time went, what to change, its gain, each
     operator beside its bound; --model adds what was meant to run, --against compares two (exit code 10 or 11).
     """
-    exports = _checked({"perfetto": perfetto, "chrome": chrome, "parquet": parquet}, html, markdown, save)
-    take = partial(
-        workload_of, step=step, batch=batch, sequence=sequence, kv=kv, layers=layers, dtype=dtype, autocast=autocast,
-        fusion=fusion, guess_sizes=guess_sizes, evaluation=evaluation, shapes=input_shape, axes=axis, timeout_s=timeout,
-        memory=memory)  # fmt: skip
+    exports = {"perfetto": perfetto, "chrome": chrome, "parquet": parquet}
+    for path in (html, markdown, save, *exports.values()):
+        shared.check_writable(path)
+    take = partial(workload_of, options=options)
     files, as_json = {html: "html", markdown: "markdown", save: "json"}, shared.as_json(json=json, text=text)
-    if _is_trace(model, measure):
+    if is_trace(model):
+        if measure:
+            raise SpecError("--measure: times the operators of a model; a trace holds what ran already, leave it out")
         given = (shared.targets_of(target, edits) if target else []), take(expected) if expected else None
         raise typer.Exit(report_on(model, *given, against, files, rank, exports, unprofiled, json=as_json))
     _refuse_for_models(model, {**exports, "rank": rank, "model": expected, "unprofiled": unprofiled})
@@ -94,14 +84,6 @@ def analyze(
         return _print_comparison(against, _load(Path(model)), json=as_json)
     timed, rules = runner if measure else "", shared.policy_of(policy, algorithm, no_credit)
     return _deliver(_analysis(take, model, target, edits, rules, timed), files, against, json=as_json)
-
-
-def _is_trace(model: str, measure: bool) -> bool:
-    """Say whether a trace is looked at; what only a model has is refused for it."""
-    found = is_trace(model)
-    if found and measure:
-        raise SpecError("--measure: times the operators of a model; a trace holds what ran already, leave it out")
-    return found
 
 
 def _devices(
@@ -190,13 +172,6 @@ def _deliver(analysis: "Analysis", files: dict[Path | None, str], against: Path 
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command()(analyze)
-
-
-def _checked(exports: dict[str, Path | None], *paths: Path | None) -> dict[str, Path | None]:
-    """Return the exports, after it is known that these and the other files can be written."""
-    for path in (*paths, *exports.values()):
-        shared.check_writable(path)
-    return exports
 
 
 def _measured(analysis: "Analysis", runner: str) -> "Analysis":

@@ -8,50 +8,38 @@ from typing import TYPE_CHECKING
 import typer
 
 from nearpeak.cli import _shared as shared
-from nearpeak.cli._capture import workload_of
+from nearpeak.cli._capture import SIZES, takes_capture_options, workload_of
+from nearpeak.core.capture_options import CaptureOptions
 
 if TYPE_CHECKING:
     from nearpeak.core.workload import Workload
 
 
+@takes_capture_options(*SIZES, "layers", "dtype", "autocast", "fusion", "guess_sizes", "evaluation", "shapes", "axes")
 def capture(
     model: str = typer.Argument(
         help="Model name, hf:<model type>, config.json, problem file, .pt2, ONNX file, operator log, sweep, suite "
         "or kernel definition."
     ),
-    step: str = shared.STEP,
-    batch: int | None = shared.BATCH,
-    sequence: int | None = shared.SEQUENCE,
-    kv: int | None = shared.KV,
-    layers: int | None = shared.LAYERS,
-    dtype: str | None = shared.DTYPE,
-    autocast: str | None = shared.AUTOCAST,
-    fusion: str | None = shared.FUSION,
-    guess_sizes: bool = shared.GUESS,
-    evaluation: bool = shared.EVAL,
-    input_shape: list[str] = shared.SHAPES,
-    axis: list[str] = shared.AXES,
+    options: CaptureOptions = CaptureOptions(),
     out: Path | None = typer.Option(None, "--out", "-o", help="Write the whole workload as JSON."),
     json: bool = shared.JSON,
-    timeout: float = shared.TIMEOUT,
-    memory: str = shared.MEMORY,
 ) -> None:
     """List the distinct operator cases of a model step with their counts; in a pipe as JSON lines.
 
     Capturing executes the model's code, in a child process with a time and a memory limit; nothing is downloaded.
     """
     shared.check_writable(out)
-    workload = workload_of(
-        model, step=step, batch=batch, sequence=sequence, kv=kv, layers=layers, dtype=dtype, autocast=autocast,
-        fusion=fusion, guess_sizes=guess_sizes, evaluation=evaluation, shapes=input_shape, axes=axis, timeout_s=timeout,
-        memory=memory,
-    )  # fmt: skip
+    workload = workload_of(model, options)
     if out is not None:
         from nearpeak.capture._saved import save_text
 
         shared.write_whole(out, save_text(workload))
     if json or not shared.on_terminal():
-        _print_lines(workload)
+        for case, count in workload.case_counts().items():
+            sys.stdout.write(jsonlib.dumps({**case.record(), "count": count}) + "\n")
+        for name, count in workload.uncovered_counts().items():
+            sys.stderr.write(f"uncovered: {name}, {count} calls\n")
     else:
         _print_table(workload)
 
@@ -59,13 +47,6 @@ def capture(
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command()(capture)
-
-
-def _print_lines(workload: "Workload") -> None:
-    for case, count in workload.case_counts().items():
-        sys.stdout.write(jsonlib.dumps({**case.record(), "count": count}) + "\n")
-    for name, count in workload.uncovered_counts().items():
-        sys.stderr.write(f"uncovered: {name}, {count} calls\n")
 
 
 def _print_table(workload: "Workload") -> None:

@@ -56,6 +56,9 @@ def predict(
     capture' reads from a file gives the sum over its calls, and what is not in it; for a model itself use 'nearpeak
     analyze'.
     """
+    from nearpeak.predict._form import Setting
+    from nearpeak.predict.spread import ELSEWHERE
+
     devices = shared.targets_of(target, edits)
     check_table(out)
     file = Path(words[0]) if len(words or ()) == 1 and _suffix(words[0]) in (*TABLES, *WORKLOADS) else None
@@ -63,7 +66,7 @@ def predict(
         raise SpecError("predict: give one case in words, or --cases FILE with --out FILE, not both")
     if words and (file is None or file.suffix in WORKLOADS) and (out is not None or energy):
         raise SpecError("predict: --out and --energy add columns to a table of cases; give one, e.g. --cases FILE")
-    how = _setting(corrected=not no_correction, elsewhere=elsewhere)
+    how = Setting(is_corrected=not no_correction, measured_by=ELSEWHERE if elsewhere else "")
     if file is not None and file.suffix in WORKLOADS:
         _predict_workload(str(file), devices, calibration, json=json, how=how)
     elif words and file is None:
@@ -87,13 +90,6 @@ def _suffix(name: str) -> str:
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command()(predict)
-
-
-def _setting(*, corrected: bool, elsewhere: bool) -> "Setting":
-    from nearpeak.predict._form import Setting
-    from nearpeak.predict.spread import ELSEWHERE
-
-    return Setting(is_corrected=corrected, measured_by=ELSEWHERE if elsewhere else "")
 
 
 def _predict_table(

@@ -7,56 +7,41 @@ import sys
 import typer
 
 from nearpeak.cli import _shared as shared
-from nearpeak.cli._capture import workload_of
+from nearpeak.cli._capture import SIZES, takes_capture_options, workload_of
 from nearpeak.cli._words import case_of
-from nearpeak.core.case import Case
-from nearpeak.core.workload import Workload
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.errors import SpecError
 
 
+@takes_capture_options(*SIZES, "dtype", "autocast", "evaluation", "shapes", "axes")
 def provision(
     words: list[str] = typer.Argument(metavar="OP AXIS=EXTENT… | MODEL", help="A case in words, or a model."),
     within: str = typer.Option(..., "--within", help="Time to reach, e.g. '5 ms'."),
     on: str | None = typer.Option(None, "--on", help="Base target: show what it lacks, and by what factor."),
     edits: list[str] = shared.EDITS,
-    step: str = shared.STEP,
-    batch: int | None = shared.BATCH,
-    sequence: int | None = shared.SEQUENCE,
-    kv: int | None = shared.KV,
-    dtype: str | None = shared.DTYPE,
-    autocast: str | None = shared.AUTOCAST,
-    evaluation: bool = shared.EVAL,
-    input_shape: list[str] = shared.SHAPES,
-    axis: list[str] = shared.AXES,
+    options: CaptureOptions = CaptureOptions(),
     policy: str = shared.POLICY,
     algorithm: str = shared.ALGORITHM,
     no_credit: bool = shared.NO_CREDIT,
     json: bool = shared.JSON,
     text: bool = shared.TEXT,
-    timeout: float = shared.TIMEOUT,
-    memory: str = shared.MEMORY,
 ) -> None:
     """Show the least bandwidth, rates, clock and storage with which a case or a model step could take a given time.
 
     Each figure is necessary on its own. With --on, what the target has stands beside it.
     """
+    from nearpeak import api
+    from nearpeak.ops import OPS
+    from nearpeak.report import _provision as report
+
     within_s = _time_s(within)
     if on is None and edits:
         raise SpecError("provision: --set edits the target of --on; give --on TARGET too")
     target = shared.targets_of([on], edits)[0] if on is not None else None
     as_json = shared.as_json(json=json, text=text)
     bounds = shared.policy_of(policy, algorithm, no_credit)
-    subject: Case | Workload
-    if _is_case(words):
-        subject = case_of(words, "provision")
-    else:
-        subject = workload_of(
-            words[0], step=step, batch=batch, sequence=sequence, kv=kv, layers=None, dtype=dtype, autocast=autocast,
-            fusion=None, guess_sizes=False, evaluation=evaluation, shapes=input_shape, axes=axis, timeout_s=timeout,
-            memory=memory,
-        )  # fmt: skip
-    from nearpeak import api
-    from nearpeak.report import _provision as report
+    is_case = len(words) > 1 or words[0] in OPS.names()  # an operator, or anything with axes behind it
+    subject = case_of(words, "provision") if is_case else workload_of(words[0], options)
 
     found = api.provision(subject, within_s, target, bounds)
     if as_json:
@@ -69,13 +54,6 @@ def provision(
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command()(provision)
-
-
-def _is_case(words: list[str]) -> bool:
-    """Say whether the words are a case: an operator, or anything with axes behind it."""
-    from nearpeak.ops import OPS
-
-    return len(words) > 1 or words[0] in OPS.names()
 
 
 def _time_s(text: str) -> float:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from nearpeak.cli import _shared as shared
+from nearpeak.cli._capture import takes_capture_options
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from nearpeak.exchange.workload_lines import WorkloadLine
 
 
+@takes_capture_options()
 def score(
     definition: Path = typer.Argument(help="Definition file of flashinfer-bench or SOL-ExecBench (.json)."),
     workloads: Path | None = typer.Option(None, "--workloads", "-w", help="Its workloads (.jsonl)."),
@@ -33,22 +36,24 @@ def score(
     no_credit: bool = shared.NO_CREDIT,
     json: bool = shared.JSON,
     out: Path | None = typer.Option(None, "--out", "-o", help="Write the rows as JSON lines, beside the traces."),
-    timeout: float = shared.TIMEOUT,
-    memory: str = shared.MEMORY,
+    options: CaptureOptions = CaptureOptions(),
 ) -> None:
     """Bound every workload of a kernel definition, and score the traces of its solutions.
 
     A score is given only where it means something: a time below the bound, a baseline below it, or clocks that differ
     are named instead. Capturing executes the reference, in a child process with a time and a memory limit.
     """
+    from nearpeak.capture._isolation import capture_isolated
+
     shared.check_writable(out)
     devices = shared.targets_of(target, edits)
     read = _read(definition, workloads, traces)
     rows: list[dict[str, Any]] = []
     bounds = shared.policy_of(policy, algorithm, no_credit)
+    frontend = "nearpeak.capture.definition_file:capture_definition"
     with shared.progress(f"capturing {definition} (its code runs in a child process)"):
         for line in read[1]:
-            workload = _captured(definition, line, timeout, memory)
+            workload = capture_isolated(frontend, definition, options, line=None if line is None else dict(line.record))
             for device in devices:
                 rows += _rows(read, line, workload, device, bounds, baseline, clock)
     text = "".join(jsonlib.dumps(row) + "\n" for row in rows)
@@ -73,33 +78,18 @@ def _read(
     from nearpeak.exchange.trace_lines import parse_traces
     from nearpeak.exchange.workload_lines import parse_workloads
 
-    found = parse_definition(_text(definition), str(definition))
-    runs = [one for one in parse_traces(_text(traces), str(traces)) if one.definition == found.name] if traces else []
+    found = parse_definition(shared.text_of(definition), str(definition))
+    every = parse_traces(shared.text_of(traces), str(traces)) if traces else []
+    runs = [one for one in every if one.definition == found.name]
     if traces and not runs:
         raise SpecError(f"{traces}: holds no trace of definition {found.name!r}")
     if workloads is not None:
-        lines = [one for one in parse_workloads(_text(workloads), str(workloads)) if one.definition in ("", found.name)]
+        stated = parse_workloads(shared.text_of(workloads), str(workloads))
+        lines = [one for one in stated if one.definition in ("", found.name)]
         if not lines:
             raise SpecError(f"{workloads}: holds no workload of definition {found.name!r}")
         return found, list(lines), runs
     return found, list({run.workload.uuid: run.workload for run in runs}.values()) or [None], runs
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-
-
-def _captured(definition: Path, line: "WorkloadLine | None", timeout_s: float, memory: str) -> Any:
-    from nearpeak.capture._isolation import run_isolated
-
-    record = None if line is None else line.record
-    return run_isolated(
-        "nearpeak.capture.definition_file:capture_definition", {"path": definition, "axes": {}, "line": record},
-        timeout_s=timeout_s, memory_bytes=shared.bytes_of(memory),
-    )  # fmt: skip
 
 
 def _rows(
@@ -107,13 +97,14 @@ def _rows(
     device: "Target", policy: "Policy", baseline: str | None, clock: str | None,
 ) -> Iterator[dict[str, Any]]:  # fmt: skip
     """Yield the bound of one workload on one target, once alone or once per trace with its score."""
+    from nearpeak.api import version
     from nearpeak.theory.step_bound import step_bound
 
     bound = step_bound(workload, device, policy)
     own = {
         "definition": read[0].name, "workload": line.uuid if line else "", "target": device.name,
         "bound_s": bound.time_s, "limiter": bound.limiter, "assumptions": list(bound.assumptions),
-        "uncovered": dict(bound.uncovered), "policy": asdict(policy), "version": _version(),
+        "uncovered": dict(bound.uncovered), "policy": asdict(policy), "version": version(),
     }  # fmt: skip
     runs = [run for run in read[2] if line is not None and run.workload.uuid == line.uuid]
     yield from [own | _scored(run, runs, bound, device, baseline, clock) for run in runs] or [own]
@@ -137,12 +128,6 @@ def _scored(
     found = sol_score(run.time_s, baseline_s or 0.0, bound, clock_hz=locked_hz, bound_clock_hz=device.clock_hz)
     kept = {"kind": found.kind, "score": found.score_ratio, "bound_ratio": found.bound_ratio}
     return row | {"time_s": run.time_s, "baseline_s": baseline_s, **kept}
-
-
-def _version() -> str:
-    from nearpeak.api import version
-
-    return version()
 
 
 def _print_table(name: str, rows: list[dict[str, Any]]) -> None:

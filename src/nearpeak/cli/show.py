@@ -1,5 +1,6 @@
 """`nearpeak show ops|targets|models|runners`: what the catalogue and the device files hold."""
 
+import dataclasses
 import json as jsonlib
 import re
 import sys
@@ -42,7 +43,7 @@ def targets(name: str | None = NAME, json: bool = shared.JSON) -> None:
     found = [target_of(one) for one in ([name] if name else TARGETS.names())]
     if json or not shared.on_terminal():
         for device in found:
-            sys.stdout.write(jsonlib.dumps(_target_record(device)) + "\n")
+            sys.stdout.write(jsonlib.dumps(dataclasses.asdict(device)) + "\n")
     elif name:
         _print_target(found[0])
     else:
@@ -156,12 +157,6 @@ def _joined(text: str) -> list[str]:
         else:
             found.append(line)
     return found
-
-
-def _target_record(device: "Target") -> dict[str, Any]:
-    import dataclasses
-
-    return dataclasses.asdict(device)
 
 
 def _target_row(device: "Target") -> tuple[str, ...]:

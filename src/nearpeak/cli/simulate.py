@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import typer
 
 from nearpeak.cli import _shared as shared
-from nearpeak.cli._capture import workload_of
+from nearpeak.cli._capture import SIZES, takes_capture_options, workload_of
 from nearpeak.cli._words import case_of
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ POLICY_OPTION = typer.Option(
 )
 
 
+@takes_capture_options(*SIZES, "dtype")
 def simulate(
     words: list[str] = typer.Argument(
         metavar="OP AXIS=EXTENT… | MODEL | STREAMS.toml",
@@ -44,11 +46,7 @@ def simulate(
     ),
     target: list[str] = shared.TARGET,
     edits: list[str] = shared.EDITS,
-    step: str = shared.STEP,
-    batch: int | None = shared.BATCH,
-    sequence: int | None = shared.SEQUENCE,
-    kv: int | None = shared.KV,
-    dtype: str | None = shared.DTYPE,
+    options: CaptureOptions = CaptureOptions(),
     sweep: list[str] = SWEEP_OPTION,
     sensitivity: bool = SENSITIVITY_OPTION,
     workers: int = WORKERS_OPTION,
@@ -58,8 +56,6 @@ def simulate(
     html: Path | None = HTML_OPTION,
     policy: list[str] = POLICY_OPTION,
     json: bool = shared.JSON,
-    timeout: float = shared.TIMEOUT,
-    memory: str = shared.MEMORY,
 ) -> None:
     """Run a case, or all calls of a model step, on a simulated GPU; --set makes one that does not exist.
 
@@ -86,10 +82,7 @@ def simulate(
         for device in devices:
             run.case_alone(case_of(words, "simulate"), device, show)
         return
-    workload = workload_of(
-        words[0], step=step, batch=batch, sequence=sequence, kv=kv, layers=None, dtype=dtype, autocast=None,
-        fusion=None, guess_sizes=False, evaluation=False, shapes=[], axes=[], timeout_s=timeout, memory=memory,
-    )  # fmt: skip
+    workload = workload_of(words[0], options)
     for name, device in zip(target, devices, strict=True):
         _model(workload, name, device, sweep, sensitivity, workers, launch, show)
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from nearpeak.cli import _shared as shared
-from nearpeak.cli._capture import workload_of
+from nearpeak.cli._capture import SIZES, takes_capture_options, workload_of
 from nearpeak.cli.measure import seconds_of
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.errors import SpecError
 from nearpeak.units import counted
 
@@ -36,6 +37,7 @@ _NAMED = 5
 """Operators without a case that are named, those called most often."""
 
 
+@takes_capture_options(*SIZES, "dtype")
 def build(
     sources: list[str] = typer.Argument(
         None, metavar="SOURCE…", help="What 'nearpeak capture' takes, suite files, names of ready-made suites."
@@ -59,13 +61,7 @@ def build(
     identity: str = typer.Option("saturated", "--identity", help="What covers a call: exact, class or saturated."),
     target: list[str] = shared.ONE_TARGET,
     out: Path | None = typer.Option(None, "--out", "-o", help="File to write; standard output without."),
-    step: str = shared.STEP,
-    batch: int | None = shared.BATCH,
-    sequence: int | None = shared.SEQUENCE,
-    kv: int | None = shared.KV,
-    dtype: str | None = shared.DTYPE,
-    timeout: float = shared.TIMEOUT,
-    memory: str = shared.MEMORY,
+    options: CaptureOptions = CaptureOptions(),
 ) -> None:
     """Build a suite: distinct cases with counts and reasons, from models, files, sweeps and rules.
 
@@ -85,9 +81,7 @@ def build(
     share = _share(cover) if cover is not None else None if within is None else 1.0
     device = _device(target, identity, chosen=share is not None)
 
-    capture = _capturing(
-        sources or [], step=step, batch=batch, sequence=sequence, kv=kv, dtype=dtype, timeout_s=timeout, memory=memory
-    )  # fmt: skip
+    capture = _capturing(sources or [], options)
     found = suites.suite(
         [*map(ready_suite, ready), *(sources or [])], name=name, sweeps=sweep, where=where, directed=directed,
         operators=op, capture=capture,
@@ -118,7 +112,7 @@ def show(
         _list_cases(found.cases, json=json)
         return
     times, words = suites.times_of([one.case for one in found.cases], target[0]) if target else (None, "")
-    given = None if scores is None else read_scores(_text(scores), scores.name)
+    given = None if scores is None else read_scores(shared.text_of(scores), scores.name)
     ran = None if results is None else _ran(found, results)
     if ran is not None and times is None:
         times, words = dict(ran.time_s), f"medians of {results}"
@@ -169,8 +163,8 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="suite")
 
 
-def _capturing(sources: list[str], **options: Any) -> "Callable[[str], Workload]":
-    """Return how sources are captured: by these options, all others at their defaults.
+def _capturing(sources: list[str], options: CaptureOptions) -> "Callable[[str], Workload]":
+    """Return how sources are captured.
 
     Raises:
         SpecError: an option has no meaning for a source; known before anything is captured, which takes long.
@@ -178,20 +172,14 @@ def _capturing(sources: list[str], **options: Any) -> "Callable[[str], Workload]
     from nearpeak.capture._sources import refuse_early
     from nearpeak.suite.named import names_suite
 
-    of_models = {name: options[name] for name in ("batch", "sequence", "kv", "dtype")}
-    others: dict[str, Any] = {
-        "layers": None, "autocast": None, "fusion": None, "guess_sizes": False, "evaluation": False, "shapes": [],
-        "axes": [],
-    }  # fmt: skip
-
     def capture(source: str) -> "Workload":
         with _remedied(len(sources)):
-            return workload_of(source, **options, **others)
+            return workload_of(source, options)
 
     with _remedied(len(sources)):
         for source in sources:
             if not names_suite(source):
-                refuse_early(source, of_models)
+                refuse_early(source, options)
     return capture
 
 
@@ -311,10 +299,3 @@ def _share(text: str) -> float:
     if not text.endswith("%") or not 0 < value <= 1:
         raise SpecError(f"--cover {text!r}: is not a share from 0 to 100 percent, e.g. 99%")
     return value
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None

@@ -41,7 +41,10 @@ def telemetry(
     if log is None and interval:
         raise SpecError("--interval: states the time between lines of a log; give --import as well, or --rate")
     found = _imported(log, interval) if log else _watched(duration, rate, source)
-    _show(found, plain=json or not shared.on_terminal())
+    from nearpeak.report._telemetry import to_terminal
+
+    plain = json or not shared.on_terminal()
+    sys.stdout.write(f"{jsonlib.dumps(_record(found)) if plain else to_terminal(found)}\n")
     if out is not None:
         shared.write_whole(out, jsonlib.dumps(_record(found)) + "\n")
 
@@ -74,9 +77,3 @@ def _record(found: "Telemetry") -> object:
     from nearpeak.exchange.telemetry_lines import telemetry_record
 
     return {"kind": "telemetry", "schema": 1, **telemetry_record(found)}
-
-
-def _show(found: "Telemetry", *, plain: bool) -> None:
-    from nearpeak.report._telemetry import to_terminal
-
-    sys.stdout.write(f"{jsonlib.dumps(_record(found)) if plain else to_terminal(found)}\n")

@@ -78,20 +78,16 @@ def validate(
         raise SpecError("validate: there is no case; give e.g. gemm m=64 n=64 k=256 dtype=bf16, a suite, or --probes")
     if skeleton:
         _refuse("--skeleton checks nothing", options)
-        return _print_skeleton(words)
+        from nearpeak.measure.skeleton import skeleton as skeleton_of
+
+        sys.stdout.write(f"{skeleton_of(case_of(words, 'validate'))}\n")
+        return None
     listed = listed_cases(words, "validate")
     tested = _tested(runner, implementation, emulate, formats, edits, seed, seconds_of(limit, "--limit"))
     how = _Asked(seed=seed, mutants=mutants, limit=limit)
     if listed is not None:
         return _suite_validated(listed, tested, how, json=json)
     return _case_validated(case_of(words, "validate"), tested, how, json=json)
-
-
-def _print_skeleton(words: list[str]) -> None:
-    """Print a function that takes what the case gives."""
-    from nearpeak.measure.skeleton import skeleton
-
-    sys.stdout.write(f"{skeleton(case_of(words, 'validate'))}\n")
 
 
 def register(app: typer.Typer) -> None:
@@ -256,14 +252,6 @@ def _suite_validated(
     sys.stderr.write(f"{counted(len(cases), 'case')}: {said}\n")
 
 
-def _refuse_large(case: "Case") -> None:
-    from nearpeak.measure.limits import beyond_rounds
-
-    reason = beyond_rounds(case)
-    if reason:
-        raise NotModelledError(reason)
-
-
 def _say_unchecked(case: "Case", reason: str, *, json: bool) -> None:
     """Print that a case of a suite could not be checked, and why."""
     from nearpeak.ops import label_of
@@ -328,3 +316,11 @@ def _score(case: "Case", seed: int, *, text_for_people: bool) -> str:
     if text_for_people:
         return report.score_to_terminal(score.killed, score.survived)
     return report.score_to_json(score.killed, score.survived, score.equivalent)
+
+
+def _refuse_large(case: "Case") -> None:
+    from nearpeak.measure.limits import beyond_rounds
+
+    reason = beyond_rounds(case)
+    if reason:
+        raise NotModelledError(reason)

@@ -1,9 +1,8 @@
 """Runs a function in a child process of its own, forked from a server that has imported the slow packages."""
 
 import atexit
-import io
+import json
 import os
-import pickle
 import signal
 import struct
 import subprocess
@@ -11,7 +10,6 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any
 
 _START = "import sys; from nearpeak.isolation.server import serve; serve(sys.argv[1:])"
@@ -25,8 +23,8 @@ class Ending:
     """`result`, `error` (a NearpeakError), `raised` (any other), `died`, `memory` (ended as it took too much) or
     `timeout`."""
     value: Any
-    """The result; name and message of the error; the exit code, negative for a signal; of a timeout, the bytes that it
-    had added to its memory, where that is known."""
+    """The result as JSON holds it; name and message of the error; the exit code, negative for a signal; of a timeout,
+    the bytes that it had added to its memory, where that is known."""
     output: str = ""
     """Tail of what it printed."""
 
@@ -54,7 +52,7 @@ def call_isolated(
 
     Args:
         function: `module:function`.
-        arguments: keyword arguments; like the result they cross a pipe as pickles.
+        arguments: keyword arguments; like the result they cross a pipe as JSON, in which tuples are lists.
         timeout_s: limit of wall time, the server's start excluded.
         memory_bytes: address space that the child may add to what it starts with; none for no limit.
         preload: modules that the server imports before it forks; `module:function` is then called as well.
@@ -78,22 +76,22 @@ class _Server:
             [sys.executable, "-P", "-c", _START, *preload], env={**(os.environ if inherits else {}), **dict(variables)},
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
-        send(self._process.stdin, pickle.dumps(list(sys.path)))
+        send(self._process.stdin, sys.path)
         atexit.register(self.stop)
 
     def ask(self, request: object) -> Ending:
         """Return how the request ended."""
         with self._lock:
             try:
-                send(self._process.stdin, pickle.dumps(request))
-                verdict, payload, output = _loads(receive(self._process.stdout))
+                send(self._process.stdin, request)
+                verdict, output = json.loads(receive(self._process.stdout))
+                value = json.loads(receive(self._process.stdout))
             except (EOFError, OSError):
                 self.stop()
                 return Ending(verdict="died", value=self._process.returncode)
             except BaseException:  # interrupted: the child must not go on
                 self.stop()
                 raise
-        value = payload if verdict in ("died", "timeout") else _loads(payload)
         return Ending(verdict=verdict, value=value, output=output)
 
     def alive(self) -> bool:
@@ -125,8 +123,9 @@ def _server(preload: tuple[str, ...], variables: tuple[tuple[str, str], ...], in
         return found
 
 
-def send(pipe: Any, data: bytes) -> None:
-    """Write one message: its length, then its bytes."""
+def send(pipe: Any, value: object) -> None:
+    """Write one message: the length of its JSON text, then the text; bytes are such a text already."""
+    data = value if isinstance(value, bytes) else json.dumps(value).encode()
     pipe.write(struct.pack(">Q", len(data)) + data)
     pipe.flush()
 
@@ -141,29 +140,3 @@ def receive(pipe: Any) -> bytes:
     if len(data) < length:
         raise EOFError
     return data
-
-
-class _OwnTypes(pickle.Unpickler):
-    """Reads values of nearpeak only: what comes back was made beside foreign code."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if module.startswith("nearpeak.") or (module, name) in {("pathlib", "PosixPath"), ("builtins", "frozenset")}:
-            return super().find_class(module, name)
-        if (module, name) == ("builtins", "getattr"):
-            return _member
-        raise pickle.UnpicklingError(f"{module}.{name} is not a value of nearpeak")
-
-
-def _member(kind: Any, name: str) -> Any:
-    """Return a member of an enumeration, which the first releases of Python 3.11 store as an attribute of its class.
-
-    Raises:
-        pickle.UnpicklingError: something else is asked for an attribute.
-    """
-    if isinstance(kind, type) and issubclass(kind, Enum) and name in kind.__members__:
-        return kind[name]
-    raise pickle.UnpicklingError(f"attribute {name!r} of {kind!r} is not a value of nearpeak")
-
-
-def _loads(data: bytes) -> Any:
-    return _OwnTypes(io.BytesIO(data)).load()

@@ -5,8 +5,8 @@ import ctypes
 import gc
 import importlib
 import io
+import json
 import os
-import pickle
 import re
 import resource
 import select
@@ -38,7 +38,7 @@ def serve(preload: Sequence[str]) -> None:
     """Answer requests on standard input until it ends."""
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     _silence(os.open(os.devnull, os.O_RDWR))
-    sys.path[:] = pickle.loads(receive(requests))
+    sys.path[:] = json.loads(receive(requests))
     for one in preload:
         _load(one)
     gc.collect()
@@ -47,10 +47,12 @@ def serve(preload: Sequence[str]) -> None:
         if number == _MANY:
             _gather_pages()
         try:
-            request = pickle.loads(receive(requests))
+            request = json.loads(receive(requests))
         except EOFError:
             return
-        send(answers, pickle.dumps(_answer(request, requests.fileno())))
+        verdict, value, output = _answer(request, requests.fileno())
+        send(answers, [verdict, output])
+        send(answers, value)
 
 
 def _gather_pages() -> None:
@@ -91,8 +93,8 @@ def _silence(output: int) -> None:
         sys.stdout.reconfigure(line_buffering=True)
 
 
-def _answer(request: tuple[Any, ...], requests: int) -> tuple[str, Any, str]:
-    """Return verdict, payload and the tail of the output of a child that runs `request`."""
+def _answer(request: Sequence[Any], requests: int) -> tuple[str, object, str]:
+    """Return verdict, value (bytes of JSON, where the child gave one) and the tail of the output of a child."""
     result, result_end = os.pipe()
     output, output_end = os.pipe()
     child = os.fork()
@@ -118,7 +120,7 @@ def _answer(request: tuple[Any, ...], requests: int) -> tuple[str, Any, str]:
         os.close(output)
 
 
-def _watch(child: int, result: int, output: int, requests: int, deadline: float) -> tuple[str, Any, str]:
+def _watch(child: int, result: int, output: int, requests: int, deadline: float) -> tuple[str, object, str]:
     """Collect the child's answer and output until it is complete, the child is gone or time is up."""
     answer, printed, opened = b"", Tail(_KEPT_OUTPUT_BYTES), [result, output]
     while True:
@@ -135,9 +137,9 @@ def _watch(child: int, result: int, output: int, requests: int, deadline: float)
                 answer += data
             else:
                 printed.add(data)
-        if _complete(answer):
-            verdict, payload = pickle.loads(answer[8:])
-            return verdict, payload, printed.text()
+        if len(answer) >= 8 and len(answer) - 8 >= struct.unpack(">Q", answer[:8])[0]:
+            verdict, value = answer[8:].split(b"\n", 1)
+            return verdict.decode(), value, printed.text()
         if ended and not ready:
             code = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
             return "died", code, printed.text()
@@ -154,11 +156,7 @@ def _added_bytes(child: int) -> int | None:
     return max(0, sizes[0] - sizes[1]) * resource.getpagesize()
 
 
-def _complete(answer: bytes) -> bool:
-    return len(answer) >= 8 and len(answer) - 8 >= struct.unpack(">Q", answer[:8])[0]
-
-
-def _child(request: tuple[Any, ...], result: int, output: int) -> NoReturn:
+def _child(request: Sequence[Any], result: int, output: int) -> NoReturn:
     """Run the request, write the answer and end; never returns."""
     function, arguments, _, memory_bytes, path = request
     _silence(output)
@@ -167,16 +165,15 @@ def _child(request: tuple[Any, ...], result: int, output: int) -> NoReturn:
     renew_threads()
     try:
         module, name = function.split(":")
-        value = getattr(importlib.import_module(module), name)(**arguments)
-        answer = ("result", pickle.dumps(value))
+        verdict, text = "result", json.dumps(getattr(importlib.import_module(module), name)(**arguments))
     except NearpeakError as error:
-        answer = ("error", pickle.dumps((type(error).__name__, str(error))))
+        verdict, text = "error", json.dumps((type(error).__name__, str(error)))
     except SystemExit as error:
-        answer = ("raised", pickle.dumps(("SystemExit", str(error.code))))
+        verdict, text = "raised", json.dumps(("SystemExit", str(error.code)))
     except BaseException as error:
-        answer = ("raised", pickle.dumps((type(error).__name__, str(error))))
+        verdict, text = "raised", json.dumps((type(error).__name__, str(error)))
     with os.fdopen(result, "wb") as pipe:
-        send(pipe, pickle.dumps(answer))
+        send(pipe, f"{verdict}\n{text}".encode())
     os._exit(0)
 
 

@@ -9,6 +9,7 @@ pytest.importorskip("torch")
 
 from nearpeak.capture.problem_file import capture_problem
 from nearpeak.capture.torch_dispatch import capture_torch
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.ops import work_of
 
 pytestmark = pytest.mark.slow
@@ -44,7 +45,7 @@ def llama(layers, *, step="forward", positions=2048):
         return (), {"input_ids": ids} | ({"labels": ids} if step == "train" else {})
 
     build = lambda: transformers.LlamaForCausalLM(config).bfloat16()  # noqa: E731
-    return capture_torch(build, inputs, name="llama", step=step)
+    return capture_torch(build, inputs, CaptureOptions(step=step), name="llama")
 
 
 def test_resnet50_has_its_published_multiplications():

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from nearpeak.capture._published import MODELS, published
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.errors import NotModelledError, SpecError, UnknownNameError
 
 pytest.importorskip("torch")
@@ -97,7 +98,7 @@ def test_bert_base_on_128_tokens_does_the_published_work():
 
 
 def test_decode_reads_the_cache_once_and_adds_one_position_in_place():
-    workload = capture_architecture("llama-3.2-1b", step="decode", kv=4096)
+    workload = capture_architecture("llama-3.2-1b", CaptureOptions(step="decode", kv=4096))
     assert kinds(workload)["kv_cache"] == 16 * 2 * 8 * 64 * 4097 * 2
     linear = 2 * (1_235_814_400 - 33 * 2048)  # every weight once (the tied table as the head); norms multiply no matrix
     assert matrix_flop(workload) == linear + 4 * 16 * 4097 * 32 * 64
@@ -106,17 +107,17 @@ def test_decode_reads_the_cache_once_and_adds_one_position_in_place():
 
 @pytest.mark.slow
 def test_sliding_layers_keep_no_more_than_their_window():
-    workload = capture_architecture("gpt-oss-20b", step="decode", kv=4096)
+    workload = capture_architecture("gpt-oss-20b", CaptureOptions(step="decode", kv=4096))
     assert kinds(workload)["kv_cache"] == 2 * 8 * 64 * 2 * (12 * 4097 + 12 * 128)
 
 
 def test_encoder_decoder_decodes_from_both_caches():
-    workload = capture_architecture("whisper-tiny", step="decode", kv=100, batch=2)
+    workload = capture_architecture("whisper-tiny", CaptureOptions(step="decode", kv=100, batch=2))
     assert kinds(workload)["kv_cache"] == 2 * 4 * 2 * 384 * (101 + 1500) * 4
 
 
 def test_training_uses_the_head_that_the_model_was_trained_with():
-    workload = capture_architecture("minilm-l6", step="train", batch=2, sequence=16)
+    workload = capture_architecture("minilm-l6", CaptureOptions(step="train", batch=2, sequence=16))
     assert workload.origin["class"] == "BertForMaskedLM"
     assert workload.origin["inputs"] == "input_ids 2×16, labels 2×16"
     assert {call.phase for call in workload.calls} == {"forward", "backward", "optimizer"}
@@ -141,11 +142,11 @@ def test_an_unknown_class_falls_back_to_the_bare_architecture_and_says_so(config
 
 def test_a_config_file_of_a_model_that_sees_brings_images_and_their_places_in_the_prompt(config):
     config.write_text(json.dumps(LLAVA))
-    workload = capture_architecture(config, batch=2, sequence=10)
+    workload = capture_architecture(config, CaptureOptions(batch=2, sequence=10))
     # 56 / 14 = 4 patches each way stand for one image, before 10 tokens of text.
     assert workload.origin["inputs"] == "input_ids 2×26, pixel_values 2×3×56×56"
     assert any(call.case is not None and call.case.op == "conv" for call in workload.calls)
-    trained = capture_architecture(config, step="train", sequence=10)
+    trained = capture_architecture(config, CaptureOptions(step="train", sequence=10))
     assert trained.origin["inputs"] == "input_ids 1×26, pixel_values 1×3×56×56, labels 1×26"
 
 
@@ -175,7 +176,7 @@ def test_unusable_configurations_are_refused(tmp_path, content, message):
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("resnet-50", {"batch": 10**9 * 10**4}, "--batch 10000000000000: give 1 to"),
+        ("resnet-50", {"batch": 10**9 * 10**4}, "batch=10000000000000: must be a whole number"),
         ("llama-3-8b", {"batch": 10**9}, r"--batch 1000000000: llama-3-8b would need a tensor of over 2\^50"),
         ("llama-3-8b", {"sequence": 10**12}, r"--sequence 1000000000000: llama-3-8b would need"),
         ("llama-3-8b", {"step": "decode", "kv": 10**12}, "--kv 1000000000000"),
@@ -184,16 +185,16 @@ def test_unusable_configurations_are_refused(tmp_path, content, message):
         ("vit-base-16", {"sequence": 5}, "reads images of 224×224"),
         ("bert-base", {"step": "decode"}, "makes no tokens one by one"),
         ("llama-3-8b", {"kv": 5}, "only a decode step has a cache"),
-        ("llama-3-8b", {"batch": 0}, "--batch 0"),
+        ("llama-3-8b", {"batch": 0}, "batch=0: must be"),
         ("llama-3-8b", {"step": "sideways"}, "step 'sideways'"),
         ("llama-3-8b", {"dtype": "bf17"}, "bf17"),
     ],
 )
 def test_options_that_do_not_fit_are_named(name, options, message):
     with pytest.raises((SpecError, NotModelledError), match=message):
-        capture_architecture(name, **options)
+        capture_architecture(name, CaptureOptions(**options))
 
 
 def test_longer_than_published_is_noted_where_positions_are_computed(config):
-    workload = capture_architecture(config, sequence=256)
+    workload = capture_architecture(config, CaptureOptions(sequence=256))
     assert any("beyond the 128 positions" in sentence for sentence in workload.assumptions)

@@ -8,6 +8,7 @@ from torch.nn import functional  # noqa: E402
 
 from nearpeak.capture.onnx_file import capture_onnx  # noqa: E402
 from nearpeak.capture.torch_dispatch import capture_torch  # noqa: E402
+from nearpeak.core.capture_options import CaptureOptions  # noqa: E402
 from nearpeak.ops import work_of  # noqa: E402
 
 
@@ -51,7 +52,9 @@ def decode(cache_of):
         named = lambda: [(t, "kv_cache", "kv") for layer in cache.layers for t in (layer.keys, layer.values)]  # noqa: E731
         return ((torch.zeros(1, 1, dtype=torch.int64),), {"past_key_values": cache, "use_cache": True}, named)
 
-    return capture_torch(lambda: transformers.LlamaForCausalLM(config), inputs, name="decode", step="decode")
+    return capture_torch(
+        lambda: transformers.LlamaForCausalLM(config), inputs, CaptureOptions(step="decode"), name="decode"
+    )
 
 
 def static(transformers, config):

@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 import nearpeak  # noqa: E402
 from nearpeak.capture import _autocast  # noqa: E402
 from nearpeak.capture.torch_dispatch import capture_torch  # noqa: E402
+from nearpeak.core.capture_options import CaptureOptions  # noqa: E402
 from nearpeak.errors import CaptureError, SpecError  # noqa: E402
 
 CAST = "aten._to_copy.default"
@@ -22,7 +23,7 @@ def captured(build, *shapes, autocast="bf16", **options):
     def inputs():
         return tuple(torch.rand(*shape) for shape in shapes), {}
 
-    return capture_torch(build, inputs, name="model", autocast=autocast, **options)
+    return capture_torch(build, inputs, CaptureOptions(autocast=autocast, **options), name="model")
 
 
 def casts(workload, phase="forward"):

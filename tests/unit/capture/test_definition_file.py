@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from nearpeak.capture.definition_file import capture_definition
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.errors import CaptureError, SpecError
 from nearpeak.exchange.definition import definition_text
 from nearpeak.exchange.from_case import definition_of
@@ -17,17 +18,20 @@ SMALL = json.loads((FOLDER / "scaled_rows.jsonl").read_text().splitlines()[0])
 
 
 def test_reference_is_captured_at_the_workloads_extents():
-    workload = capture_definition(FILE, axes={}, line=SMALL)
+    workload = capture_definition(FILE, line=SMALL)
     assert next(label_of(one) for one in workload.case_counts()).startswith("gemm m=8 n=32 k=64")
     assert workload.uncovered_counts() == {}
     assert dict(workload.origin)["workload"] == "small"
 
 
 def test_scalar_is_assumed_without_a_workload_and_needs_a_value_in_one():
-    assert "no workload is given: scale = 0.5 is assumed" in capture_definition(FILE, axes={"m": 8}).assumptions
+    assert (
+        "no workload is given: scale = 0.5 is assumed"
+        in capture_definition(FILE, CaptureOptions(axes={"m": 8})).assumptions
+    )
     line = {**SMALL, "inputs": {name: {"type": "random"} for name in SMALL["inputs"]}}
     with pytest.raises(SpecError, match="input 'scale' is a scalar; its workload must state a value"):
-        capture_definition(FILE, axes={}, line=line)
+        capture_definition(FILE, line=line)
 
 
 def variant(tmp_path, **entries):
@@ -42,15 +46,15 @@ def test_scalars_of_custom_inputs_come_from_the_definitions_own_function(tmp_pat
     )
     path = variant(tmp_path, reference=source, custom_inputs_entrypoint="make")
     line = {**SMALL, "inputs": {name: {"type": "custom"} for name in SMALL["inputs"]}}
-    assert capture_definition(path, axes={}, line=line).uncovered_counts() == {}
+    assert capture_definition(path, line=line).uncovered_counts() == {}
     with pytest.raises(CaptureError, match="custom_inputs_entrypoint 'other' is not in the reference"):
-        capture_definition(variant(tmp_path, custom_inputs_entrypoint="other"), axes={}, line=line)
+        capture_definition(variant(tmp_path, custom_inputs_entrypoint="other"), line=line)
 
 
 def test_reference_that_raises_is_named_with_its_file(tmp_path):
     path = variant(tmp_path, reference="def run(a, w, scale):\n    return a @ w\n")
     with pytest.raises(CaptureError, match="scaled_rows m=8: forward raised RuntimeError") as caught:
-        capture_definition(path, axes={}, line=SMALL)
+        capture_definition(path, line=SMALL)
     assert "\n" not in str(caught.value)
 
 
@@ -64,7 +68,7 @@ def test_offsets_of_a_safetensors_file_keep_their_values(tmp_path):
         outputs={"y": {"shape": ["m"], "dtype": "float32"}},
     )  # fmt: skip
     made = {"x": {"type": "random"}, "lens": {"type": "safetensors", "path": "w.safetensors", "tensor_key": "lens"}}
-    workload = capture_definition(path, axes={}, line={"uuid": "a", "axes": {"m": 9}, "inputs": made})
+    workload = capture_definition(path, line={"uuid": "a", "axes": {"m": 9}, "inputs": made})
     assert [dict(one.axes)["elements"] for one in workload.case_counts()] == [7]
 
 
@@ -81,5 +85,5 @@ def test_exported_case_is_captured_as_itself(tmp_path, given, flavour):
     definition, line = definition_of(given, flavour)
     path = tmp_path / "d.json"
     path.write_text(definition_text(definition))
-    workload = capture_definition(path, axes={}, line=dict(line.record))
+    workload = capture_definition(path, line=dict(line.record))
     assert given in workload.case_counts()

@@ -10,6 +10,7 @@ from benchmarks._real_run import differences, fake_run  # noqa: E402
 from benchmarks._small_models import Small, architectures, own_models  # noqa: E402
 
 from nearpeak.capture.torch_dispatch import capture_torch  # noqa: E402
+from nearpeak.core.capture_options import CaptureOptions  # noqa: E402
 
 DRAW = random.Random(20)
 OWN, ARCHITECTURES = own_models(), architectures()
@@ -25,7 +26,7 @@ def same(model):
     if model in ARCHITECTURES:
         pytest.importorskip("transformers")
     assert differences(model) == {}
-    workload = capture_torch(model.build, model.inputs, name=model.name, step="train")
+    workload = capture_torch(model.build, model.inputs, CaptureOptions(step="train"), name=model.name)
     calls = [call for call in workload.calls if call.phase in ("forward", "backward")]
     assert [call for call in calls if not (call.module and call.source)] == []
 

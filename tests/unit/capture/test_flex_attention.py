@@ -6,6 +6,7 @@ torch = pytest.importorskip("torch")
 flex = pytest.importorskip("torch.nn.attention.flex_attention")
 
 from nearpeak.capture.torch_dispatch import capture_torch  # noqa: E402
+from nearpeak.core.capture_options import CaptureOptions  # noqa: E402
 
 S, WINDOW = 300, 50
 Q, K = (2, 4, S, 16), (2, 2, S, 16)
@@ -13,7 +14,7 @@ LIVE = WINDOW * (WINDOW + 1) // 2 + (S - WINDOW) * WINDOW
 
 
 def attentions(run, *inputs, step="forward"):
-    workload = capture_torch(lambda: run, lambda: (inputs, {}), name="flex", step=step)
+    workload = capture_torch(lambda: run, lambda: (inputs, {}), CaptureOptions(step=step), name="flex")
     found = [c for c in workload.calls if c.case and c.case.op.endswith("attention")]
     assert workload.uncovered_counts() == {}
     return workload, [call.case.record() for call in found], [[use.bytes for use in call.reads] for call in found]

@@ -11,6 +11,7 @@ from torch import nn  # noqa: E402
 import nearpeak  # noqa: E402
 from nearpeak.capture._saved import load_text, save_text  # noqa: E402
 from nearpeak.capture.torch_dispatch import capture_torch  # noqa: E402
+from nearpeak.core.capture_options import CaptureOptions  # noqa: E402
 from nearpeak.errors import CaptureError, SpecError  # noqa: E402
 from nearpeak.ops import work_of  # noqa: E402
 from nearpeak.theory.fusion_groups import groups_bound_s, kernels_of, kernels_work  # noqa: E402
@@ -39,7 +40,7 @@ class Normed(nn.Module):
 
 @pytest.fixture(scope="module")
 def workload():
-    return capture_torch(Normed, lambda: ((torch.rand(8, 64),), {}), name="normed", fusion="inductor")
+    return capture_torch(Normed, lambda: ((torch.rand(8, 64),), {}), CaptureOptions(fusion="inductor"), name="normed")
 
 
 def test_every_call_is_in_one_kernel_and_products_are_alone(workload):
@@ -121,7 +122,9 @@ def test_options_that_do_not_go_together_are_refused(options, reason):
 
 def test_pooling_is_covered_and_empty_kernels_are_counted_once_per_kernel():
     network = lambda: nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2)).eval()  # noqa: E731
-    pooled = capture_torch(network, lambda: ((torch.rand(1, 3, 18, 18),), {}), name="pooled", fusion="inductor")
+    pooled = capture_torch(
+        network, lambda: ((torch.rand(1, 3, 18, 18),), {}), CaptureOptions(fusion="inductor"), name="pooled"
+    )
     rows = nearpeak.analyze(pooled, ["h100_sxm"])
     assert not rows.uncovered
     floor_s = nearpeak.target("h100_sxm").launch_floor_s

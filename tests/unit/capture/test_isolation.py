@@ -10,9 +10,9 @@ import pytest
 
 pytest.importorskip("torch")
 
-from nearpeak.capture._isolation import capture_many, run_isolated
-from nearpeak.core.workload import Workload
-from nearpeak.errors import CaptureError, NearpeakError, SpecError
+from nearpeak.capture._isolation import capture_isolated
+from nearpeak.core.capture_options import CaptureOptions
+from nearpeak.errors import CaptureError, SpecError
 
 pytestmark = pytest.mark.slow
 
@@ -32,7 +32,7 @@ def problem(folder, *, top="", forward="return x + 1"):
 
 
 def captured(path, **limits):
-    return run_isolated(CAPTURE, {"path": path}, **limits)
+    return capture_isolated(CAPTURE, path, CaptureOptions(**limits))
 
 
 def test_the_result_is_that_of_a_capture_in_this_process():
@@ -45,8 +45,8 @@ def test_the_result_is_that_of_a_capture_in_this_process():
 def test_the_caller_does_not_import_torch_and_what_the_file_prints_is_swallowed(tmp_path):
     path = problem(tmp_path, top="print('noise'); sys.stderr.write('noise'); os.write(1, b'noise')")
     code = (
-        "import sys; from pathlib import Path; from nearpeak.capture._isolation import run_isolated\n"
-        f"w = run_isolated({CAPTURE!r}, {{'path': Path({str(path)!r})}})\n"
+        "import sys; from nearpeak.capture._isolation import capture_isolated\n"
+        f"w = capture_isolated({CAPTURE!r}, {str(path)!r})\n"
         "print(len(w.calls), 'torch' in sys.modules)"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -92,10 +92,7 @@ def test_processes_that_a_file_leaves_behind_are_killed(tmp_path):
 def test_a_capture_ends_when_its_caller_is_killed(tmp_path):
     mark = tmp_path / "pid"
     path = problem(tmp_path, top=f"open({str(mark)!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)")
-    code = (
-        "from pathlib import Path; from nearpeak.capture._isolation import run_isolated\n"
-        f"run_isolated({CAPTURE!r}, {{'path': Path({str(path)!r})}})"
-    )
+    code = f"from nearpeak.capture._isolation import capture_isolated\ncapture_isolated({CAPTURE!r}, {str(path)!r})"
     caller = subprocess.Popen([sys.executable, "-c", code])
     deadline = time.monotonic() + 60
     while not (mark.exists() and mark.read_text()) and time.monotonic() < deadline:
@@ -114,12 +111,3 @@ def gone(pid):
         time.sleep(0.05)
     os.kill(pid, 9)
     return False
-
-
-def test_many_files_stream_with_their_errors(tmp_path):
-    paths = [PROBLEMS / "gelu.py", problem(tmp_path, top="1 / 0"), PROBLEMS / "argmin.py"]
-    found = list(capture_many(paths))
-    assert [path for path, _ in found] == paths
-    assert isinstance(found[0][1], Workload)
-    assert isinstance(found[1][1], NearpeakError)
-    assert isinstance(found[2][1], Workload)

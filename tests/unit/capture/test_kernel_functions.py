@@ -11,6 +11,7 @@ transformers = pytest.importorskip("transformers")
 
 from nearpeak.capture._kernels import kernel_name  # noqa: E402
 from nearpeak.capture.architecture import capture_architecture  # noqa: E402
+from nearpeak.core.capture_options import CaptureOptions  # noqa: E402
 from nearpeak.ops import OPS  # noqa: E402
 
 SMALL = {"vocab_size": 128, "hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 64}
@@ -39,7 +40,7 @@ def recurrences(tmp_path):
         names = transformers.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
         path.write_text(json.dumps({"model_type": model_type, "architectures": [names[model_type]], **config}))
         sizes = {"kv": 16, "batch": 1} if step == "decode" else {"sequence": 48, "batch": 2}
-        workload = capture_architecture(path, step=step, dtype="bf16", **sizes)
+        workload = capture_architecture(path, CaptureOptions(step=step, dtype="bf16", **sizes))
         assert not workload.uncovered_counts()
         calls = [call for call in workload.calls if call.case is not None and call.case.op == op]
         assert all(call.module and call.source for call in calls)

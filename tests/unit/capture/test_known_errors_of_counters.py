@@ -6,6 +6,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import nn
 
 from nearpeak.capture.torch_dispatch import capture_torch
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.core.work import NO_WORK
 from nearpeak.errors import CaptureError
 from nearpeak.ops import work_of
@@ -16,7 +17,7 @@ def captured(build, *shapes, step="forward", training=None, dtypes=()):
     """The step of a module or function on fake tensors of these shapes, the first ones of these formats."""
     formats = [*dtypes, *[torch.float32] * len(shapes)]
     inputs = lambda: (tuple(torch.empty(s, dtype=d) for s, d in zip(shapes, formats, strict=False)), {})  # noqa: E731
-    return capture_torch(build, inputs, name="m", step=step, training=training, optimizer="none")
+    return capture_torch(build, inputs, CaptureOptions(step=step, training=training), name="m", optimizer="none")
 
 
 def function(call):

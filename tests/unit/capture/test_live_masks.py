@@ -11,6 +11,7 @@ from torch.profiler import ProfilerActivity, profile  # noqa: E402
 from nearpeak.capture._live_masks import Scores, counted  # noqa: E402
 from nearpeak.capture._pieces import Given, Part  # noqa: E402
 from nearpeak.capture.torch_dispatch import capture_torch  # noqa: E402
+from nearpeak.core.capture_options import CaptureOptions  # noqa: E402
 from nearpeak.ops import OPS, work_of  # noqa: E402
 
 S = 320
@@ -18,7 +19,7 @@ S = 320
 
 
 def cases(build, *inputs, step="forward"):
-    workload = capture_torch(build, lambda: (inputs, {}), name="masked", step=step)
+    workload = capture_torch(build, lambda: (inputs, {}), CaptureOptions(step=step), name="masked")
     found = [(c.case, [u.bytes for u in c.reads]) for c in workload.calls if c.case and c.case.op == "attention"]
     return workload, [case.record() for case, _ in found], [reads for _, reads in found]
 

@@ -17,6 +17,7 @@ from nearpeak.capture._kinds import kinds_of
 from nearpeak.capture.model_type import capture_model_type, class_and_config, model_types
 from nearpeak.capture.recipes import RECIPES
 from nearpeak.capture.torch_dispatch import capture_torch
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.errors import CaptureError, NotModelledError, SpecError, UnknownNameError
 
 DIVERSE = (
@@ -57,21 +58,21 @@ def test_what_defaults_leave_open_is_filled_in_and_said():
 
 
 def test_a_prompt_has_a_placeholder_for_every_embedding_of_an_image():
-    workload = capture_model_type("llava", layers=1, sequence=10)
+    workload = capture_model_type("llava", CaptureOptions(layers=1, sequence=10))
     # CLIP at 336 pixels with patches of 14 makes 24×24 embeddings; ten text tokens follow
     assert workload.origin["inputs"] == "input_ids 1×586, pixel_values 1×3×336×336"
     assert read_inputs(workload) == {"input_ids", "pixel_values"}
 
 
 def test_a_model_of_many_kinds_gets_them_all():
-    workload = capture_model_type("qwen2_5_omni_thinker", layers=1)
+    workload = capture_model_type("qwen2_5_omni_thinker", CaptureOptions(layers=1))
     assert set(workload.origin["kinds"].split(", ")) == {"text", "image", "video", "audio"}
     assert {"input_ids", "input_features", "pixel_values", "pixel_values_videos"} <= read_inputs(workload)
 
 
 def test_experts_are_captured_in_bf16_and_other_models_in_fp32():
     for name, wanted in (("mixtral", "bf16"), ("llama", "fp32")):
-        cases = capture_model_type(name, layers=1).case_counts()
+        cases = capture_model_type(name, CaptureOptions(layers=1)).case_counts()
         assert {dict(case.dtypes)["dtype"] for case in cases if case.op == "gemm"} == {wanted}
 
 
@@ -97,7 +98,9 @@ def test_an_unknown_mask_is_refused_unless_sizes_may_be_guessed_and_then_counted
         return x[x > 0] * 2
 
     def capture(**options):
-        return capture_torch(lambda: picks, lambda: ((torch.empty(10, 3),), {}), name="picks", **options)
+        return capture_torch(
+            lambda: picks, lambda: ((torch.empty(10, 3),), {}), CaptureOptions(**options), name="picks"
+        )
 
     with pytest.raises(CaptureError, match="decides something from the values"):
         capture()
@@ -110,7 +113,7 @@ def test_a_type_that_is_not_known_is_refused_with_the_closest_name():
 
 
 def test_a_model_without_a_forward_pass_is_captured_part_by_part():
-    workload = capture_model_type("bark", layers=1)
+    workload = capture_model_type("bark", CaptureOptions(layers=1))
     parts_read = {name.partition(":")[0] for name in read_inputs(workload)}
     assert parts_read == {"semantic", "coarse_acoustics", "fine_acoustics", "codec_model"}
     assert set(workload.origin["kinds"].split(", ")) == {"text", "audio"}
@@ -139,16 +142,16 @@ def test_a_model_of_which_nothing_runs_is_refused():
     ],
 )
 def test_a_type_that_makes_tokens_has_a_decode_step(name, kept):
-    workload = capture_model_type(name, step="decode", kv=64, layers=2)
+    workload = capture_model_type(name, CaptureOptions(step="decode", kv=64, layers=2))
     found = sum(buffer.bytes for buffer in workload.buffers if buffer.kind == "kv_cache")
     assert (workload.step, found, workload.uncovered_counts()) == ("decode", kept, {})
 
 
 def test_a_type_without_a_cache_says_so():
     with pytest.raises(SpecError, match="hf:vit: transformers names no class of it that makes tokens one by one"):
-        capture_model_type("vit", step="decode")
+        capture_model_type("vit", CaptureOptions(step="decode"))
     with pytest.raises(SpecError, match="only a decode step has a cache"):
-        capture_model_type("gpt2", kv=64)
+        capture_model_type("gpt2", CaptureOptions(kv=64))
 
 
 def types_of_parts():
@@ -195,7 +198,7 @@ def routed(**options):
         return outputs
 
     inputs = lambda: ((torch.rand(6, 8), torch.rand(4, 8, 8)), {})  # noqa: E731
-    return capture_torch(lambda: experts, inputs, name="m", guess_sizes=True, **options)
+    return capture_torch(lambda: experts, inputs, CaptureOptions(guess_sizes=True), name="m", **options)
 
 
 def test_a_loop_over_experts_does_the_work_of_every_token_with_each_of_its_experts_once():
@@ -208,7 +211,7 @@ def test_a_loop_over_experts_does_the_work_of_every_token_with_each_of_its_exper
 
 
 def test_a_video_session_looks_back_at_a_frame_that_was_seen_before():
-    workload = capture_model_type("sam3_tracker_video", layers=2)
+    workload = capture_model_type("sam3_tracker_video", CaptureOptions(layers=2))
     kinds = {buffer.name: buffer.kind for buffer in workload.buffers if buffer.name}
     read = {workload.buffers[use.buffer].name for call in workload.calls for use in call.reads}
     assert kinds["video"] == "input"

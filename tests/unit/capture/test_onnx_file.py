@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from nearpeak.capture.onnx_file import capture_onnx
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.core.workload import Workload
 from nearpeak.errors import CaptureError, SpecError
 
@@ -79,28 +80,28 @@ def test_open_first_dimension_is_the_batch_and_other_open_ones_are_asked_for(tmp
     path = saved(tmp_path, [node], [value("x", ["N", 3, "height", 8])], [value("y", None)])
     with pytest.raises(SpecError, match=r"'x': dimension 2 \(height\) is open.*--input-shape x=1,3,height,8"):
         capture_onnx(path)
-    workload = capture_onnx(path, shapes={"x": (5, 3, 4, 8)})
+    workload = capture_onnx(path, CaptureOptions(shapes={"x": (5, 3, 4, 8)}))
     assert workload.origin["inputs"] == "x 5×3×4×8 fp32"
 
 
 def test_batch_reaches_every_input_with_the_same_symbol(tmp_path):
     node = helper.make_node("Add", ["x", "z"], ["y"])
     path = saved(tmp_path, [node], [value("x", ["N", 3]), value("z", ["N", 3])], [value("y", None)])
-    assert capture_onnx(path, batch=7).origin["inputs"] == "x 7×3 fp32, z 7×3 fp32"
+    assert capture_onnx(path, CaptureOptions(batch=7)).origin["inputs"] == "x 7×3 fp32, z 7×3 fp32"
 
 
 def test_options_that_contradict_the_file_are_refused(tmp_path):
     path = saved(tmp_path, [helper.make_node("Relu", ["x"], ["y"])], [value("x", [1, 3])], [value("y", None)])
     with pytest.raises(SpecError, match="dimension 1 is 4, but the file fixes it to 3"):
-        capture_onnx(path, shapes={"x": (1, 4)})
+        capture_onnx(path, CaptureOptions(shapes={"x": (1, 4)}))
     with pytest.raises(SpecError, match="has 1 dimensions; the file's input has 2"):
-        capture_onnx(path, shapes={"x": (1,)})
+        capture_onnx(path, CaptureOptions(shapes={"x": (1,)}))
     with pytest.raises(SpecError, match=r"--input-shape: input 'q': not known; known: x$"):
-        capture_onnx(path, shapes={"q": (1,)})
+        capture_onnx(path, CaptureOptions(shapes={"q": (1,)}))
     with pytest.raises(SpecError, match="--batch 8: the file fixes input 'x' to 1"):
-        capture_onnx(path, batch=8)
-    with pytest.raises(SpecError, match="must be at least 1"):
-        capture_onnx(path, batch=0)
+        capture_onnx(path, CaptureOptions(batch=8))
+    with pytest.raises(SpecError, match="must be a whole number of at least 1"):
+        capture_onnx(path, CaptureOptions(batch=0))
 
 
 def test_shape_arithmetic_is_folded_and_its_reshape_is_a_view(tmp_path):
@@ -114,7 +115,7 @@ def test_shape_arithmetic_is_folded_and_its_reshape_is_a_view(tmp_path):
     path = saved(
         tmp_path, nodes, [value("x", ["N", 3, 4])], [value("y", None)], [whole("zero", [0]), whole("minus", [-1])]
     )
-    workload = capture_onnx(path, batch=2)
+    workload = capture_onnx(path, CaptureOptions(batch=2))
     assert [call.operator for call in workload.calls] == ["Relu"]
     assert dict(workload.skipped) == {"Shape": 1, "Gather": 1, "Concat": 1, "Reshape": 1}
     assert workload.calls[0].reads[0].bytes == 2 * 12 * 4
@@ -168,7 +169,7 @@ def test_files_that_are_not_sound_models_are_refused_in_one_line(tmp_path):
 def test_a_typing_error_in_a_shape_is_refused(tmp_path):
     path = saved(tmp_path, [helper.make_node("Relu", ["x"], ["y"])], [value("x", ["N", 4096])], [value("y", None)])
     with pytest.raises(SpecError, match=r"over 2\^50 bytes"):
-        capture_onnx(path, batch=10**13)
+        capture_onnx(path, CaptureOptions(batch=10**12))
 
 
 def test_old_softmax_flattens_from_its_axis(tmp_path):

@@ -8,6 +8,7 @@ import torch
 
 from nearpeak.capture._optimizers import OPTIMIZERS
 from nearpeak.capture.torch_dispatch import capture_torch
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.ops import work_of
 from nearpeak.theory.compulsory import compulsory
 
@@ -22,7 +23,9 @@ def model():
 def step(optimizer, dtype="fp32", fused=True):
     """The optimizer's calls of a captured training step, gradients given from outside, and their least work."""
     inputs = lambda: ((torch.empty(4, 16),), {})  # noqa: E731
-    workload = capture_torch(model, inputs, name="m", step="train", optimizer=optimizer, dtype=dtype, fused=fused)
+    workload = capture_torch(
+        model, inputs, CaptureOptions(step="train", dtype=dtype), name="m", optimizer=optimizer, fused=fused
+    )
     calls = tuple(call for call in workload.calls if call.phase == "optimizer")
     given = tuple(dataclasses.replace(b, kind="input") if b.kind == "gradient" else b for b in workload.buffers)
     alone = dataclasses.replace(workload, calls=calls, buffers=given)

@@ -14,6 +14,7 @@ from torch.nn import functional  # noqa: E402
 from nearpeak.capture import _facts, _live_masks  # noqa: E402
 from nearpeak.capture._saved import save_text  # noqa: E402
 from nearpeak.capture.torch_dispatch import capture_torch  # noqa: E402
+from nearpeak.core.capture_options import CaptureOptions  # noqa: E402
 from nearpeak.ops import work_of  # noqa: E402
 
 BATCH, HEADS, S = 3, 2, 12
@@ -84,7 +85,9 @@ def test_a_learned_bias_does_not_show_what_causality_hides(hide):
             bias = self.bias(apart).permute(2, 0, 1)[None] + torch.full((S, S), hide).triu(1)
             return functional.scaled_dot_product_attention(q, q, q, attn_mask=bias)
 
-    workload = capture_torch(Biased, lambda: ((torch.rand(BATCH, HEADS, S, 4),), {}), name="biased", step="train")
+    workload = capture_torch(
+        Biased, lambda: ((torch.rand(BATCH, HEADS, S, 4),), {}), CaptureOptions(step="train"), name="biased"
+    )
     found = [call.case.record() for call in workload.calls if call.case and call.case.op == "attention"]
     assert [one["live_pairs"] for one in found] == [CAUSAL, CAUSAL]
 

@@ -6,6 +6,7 @@ import pytest
 
 from nearpeak.capture._pretrained import published_as
 from nearpeak.capture.problem_file import capture_problem
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.errors import CaptureError
 
 pytest.importorskip("transformers")
@@ -56,8 +57,8 @@ def test_pretrained_model_is_built_of_its_published_dimensions(tmp_path, name):
 def test_pretrained_model_stays_in_evaluation_mode_unless_training_is_asked_for(tmp_path):
     path = problem(tmp_path, "gpt2")
     assert "dropout" not in counts(capture_problem(path))
-    assert "dropout" in counts(capture_problem(path, training=True))
-    assert "dropout" in counts(capture_problem(path, step="train"))
+    assert "dropout" in counts(capture_problem(path, CaptureOptions(training=True)))
+    assert "dropout" in counts(capture_problem(path, CaptureOptions(step="train")))
 
 
 def test_local_folder_is_read_and_its_weights_are_not(tmp_path):

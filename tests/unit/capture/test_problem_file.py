@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 from torch.profiler import ProfilerActivity, profile  # noqa: E402
 
 from nearpeak.capture.problem_file import capture_problem  # noqa: E402
+from nearpeak.core.capture_options import CaptureOptions  # noqa: E402
 from nearpeak.errors import CaptureError, SpecError  # noqa: E402
 
 PROBLEMS = sorted((Path(__file__).parents[2] / "fixtures" / "problems").glob("*.py"))
@@ -25,7 +26,7 @@ def written(folder, **parts):
 
 
 def kernels(path, **options):
-    return [call.operator for call in capture_problem(path, **options).calls]
+    return [call.operator for call in capture_problem(path, CaptureOptions(**options)).calls]
 
 
 def named(stem):
@@ -53,12 +54,12 @@ def test_files_stay_in_training_mode_unless_evaluation_is_asked_for():
 
 
 def test_a_file_may_be_captured_as_a_training_step():
-    phases = {call.phase for call in capture_problem(named("perceptron"), step="train").calls}
+    phases = {call.phase for call in capture_problem(named("perceptron"), CaptureOptions(step="train")).calls}
     assert phases == {"forward", "backward", "optimizer"}
 
 
 def test_the_format_can_be_changed():
-    workload = capture_problem(named("linear_residual_scale"), dtype="bf16")
+    workload = capture_problem(named("linear_residual_scale"), CaptureOptions(dtype="bf16"))
     assert {b.bytes for b in workload.buffers if b.kind == "weight"} == {2 * 4096 * 4096}
 
 

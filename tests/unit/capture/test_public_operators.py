@@ -8,10 +8,11 @@ from onnx import TensorProto, helper
 
 from nearpeak.capture.onnx_file import capture_onnx
 from nearpeak.capture.torch_dispatch import capture_torch
+from nearpeak.core.capture_options import CaptureOptions
 
 
 def captured(function, *tensors, step="forward"):
-    return capture_torch(lambda: function, (tensors, {}), name="m", step=step, optimizer="none")
+    return capture_torch(lambda: function, (tensors, {}), CaptureOptions(step=step), name="m", optimizer="none")
 
 
 MATRIX, TALL, ROWS = torch.empty(2, 5, 5), torch.empty(2, 6, 4), torch.empty(6, 9)

@@ -10,6 +10,7 @@ from torch.nn import functional  # noqa: E402
 
 import nearpeak  # noqa: E402
 from nearpeak.capture.torch_dispatch import capture_torch  # noqa: E402
+from nearpeak.core.capture_options import CaptureOptions  # noqa: E402
 from nearpeak.errors import CaptureError  # noqa: E402
 
 Q, K8, V64 = (2, 8, 16, 32), (2, 2, 16, 32), (2, 8, 16, 64)
@@ -20,7 +21,9 @@ def attention(*shapes, mask=None, step="train", **options):
         return functional.scaled_dot_product_attention(*tensors[:3], *tensors[3:], **options)
 
     shapes = shapes if mask is None else (*shapes, mask)
-    return capture_torch(lambda: run, lambda: (tuple(torch.rand(*s) for s in shapes), {}), name="attention", step=step)
+    return capture_torch(
+        lambda: run, lambda: (tuple(torch.rand(*s) for s in shapes), {}), CaptureOptions(step=step), name="attention"
+    )
 
 
 def counts(workload):
@@ -71,7 +74,7 @@ def test_the_mask_gets_a_gradient_only_when_it_wants_one():
         def forward(self, q):
             return functional.scaled_dot_product_attention(q, q, q, attn_mask=self.bias)
 
-    workload = capture_torch(Biased, lambda: ((torch.rand(*Q),), {}), name="biased", step="train")
+    workload = capture_torch(Biased, lambda: ((torch.rand(*Q),), {}), CaptureOptions(step="train"), name="biased")
     back = next(call for call in workload.calls if call.operator == "nearpeak.attention_backward.default")
     assert len(back.writes) == 4
     assert "bias" in {b.name for b in workload.buffers if b.kind == "gradient"}
@@ -82,7 +85,9 @@ def test_the_mask_gets_a_gradient_only_when_it_wants_one():
     (lambda: nn.RNN(8, 16), "rnn_tanh"), (lambda: nn.LSTM(8, 16, proj_size=4), "lstm"),
 ])  # fmt: skip
 def test_recurrent_layers_are_not_unrolled(layer, name):
-    workload = capture_torch(lambda: _First(layer()), lambda: ((torch.rand(256, 4, 8),), {}), name=name, step="train")
+    workload = capture_torch(
+        lambda: _First(layer()), lambda: ((torch.rand(256, 4, 8),), {}), CaptureOptions(step="train"), name=name
+    )
     assert counts(workload) == {f"nearpeak.{name}.default": 1, f"nearpeak.{name}_backward.default": 1}
     parameters = sum(1 for b in workload.buffers if b.kind == "weight")
     assert sum(1 for b in workload.buffers if b.kind == "gradient") == parameters
@@ -112,14 +117,16 @@ def test_dropout_is_one_call_in_training_and_none_in_inference():
     found = {}
     for training in (False, True):
         build = lambda: nn.Sequential(nn.ReLU(), nn.Dropout(0.5))  # noqa: E731
-        workload = capture_torch(build, lambda: ((torch.rand(4),), {}), name="drop", training=training)
+        workload = capture_torch(build, lambda: ((torch.rand(4),), {}), CaptureOptions(training=training), name="drop")
         found[training] = [call.operator for call in workload.calls]
     assert found[False] == ["aten.relu.default"]
     assert found[True] == ["aten.relu.default", "aten.native_dropout.default"]
 
 
 def test_rms_norm_is_named_as_gpu_builds_name_it():
-    workload = capture_torch(lambda: nn.RMSNorm(8), lambda: ((torch.rand(4, 8),), {}), name="norm", step="train")
+    workload = capture_torch(
+        lambda: nn.RMSNorm(8), lambda: ((torch.rand(4, 8),), {}), CaptureOptions(step="train"), name="norm"
+    )
     operators = [call.operator for call in workload.calls]
     assert operators[0] == "aten._fused_rms_norm.default"
     assert "aten._fused_rms_norm_backward.default" in operators

@@ -14,13 +14,15 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 from nearpeak.capture._schema import plan_of  # noqa: E402
 from nearpeak.capture.torch_dispatch import capture_torch  # noqa: E402
+from nearpeak.core.capture_options import CaptureOptions  # noqa: E402
 from nearpeak.errors import CaptureError, SpecError  # noqa: E402
 
 PROBLEMS = Path(__file__).parents[2] / "fixtures" / "problems"
 
 
-def captured(build, *shapes, **options):
-    return capture_torch(build, lambda: (tuple(torch.rand(*s) for s in shapes), {}), name="model", **options)
+def captured(build, *shapes, optimizer="adamw", fused=True, **options):
+    inputs = lambda: (tuple(torch.rand(*s) for s in shapes), {})  # noqa: E731
+    return capture_torch(build, inputs, CaptureOptions(**options), name="model", optimizer=optimizer, fused=fused)
 
 
 def names(workload, phase=None):
@@ -139,7 +141,9 @@ def test_tied_weights_are_one_storage():
         def forward(self, ids):
             return self.head(self.table(ids))
 
-    workload = capture_torch(Tied, lambda: ((torch.zeros(2, dtype=torch.int64),), {}), name="tied", step="train")
+    workload = capture_torch(
+        Tied, lambda: ((torch.zeros(2, dtype=torch.int64),), {}), CaptureOptions(step="train"), name="tied"
+    )
     assert [b.name for b in workload.buffers if b.kind == "weight"] == ["table.weight"]
     assert workload.origin["parameters"] == "64"
 
@@ -158,7 +162,7 @@ def test_frozen_parameters_are_reported_and_get_no_gradient():
 def test_an_existing_model_is_captured_without_touching_it():
     model, x = nn.Linear(4, 4), torch.rand(2, 4)
     before = {name: p.clone() for name, p in model.named_parameters()}
-    workload = capture_torch(model, ((x,), {}), name="real", step="train")
+    workload = capture_torch(model, ((x,), {}), CaptureOptions(step="train"), name="real")
     assert [b.name for b in workload.buffers[:3]] == ["weight", "bias", "input_0"]
     assert type(model.weight) is nn.Parameter
     assert model.weight.grad is None
@@ -186,7 +190,7 @@ def test_a_cache_keeps_its_kind_before_and_after_the_step():
         cache.keys = torch.rand(1, 2, 8, 4)
         return (torch.rand(1, 2, 1, 4),), {}, lambda: [(cache.keys, "kv_cache", "keys")]
 
-    workload = capture_torch(lambda: attend, inputs, name="decode", step="decode")
+    workload = capture_torch(lambda: attend, inputs, CaptureOptions(step="decode"), name="decode")
     assert [b.kind for b in workload.buffers].count("kv_cache") == 2
 
 
@@ -211,8 +215,8 @@ def test_a_model_that_raises_is_one_line_with_stage_and_reason():
 
 
 def test_unknown_options_are_refused():
-    with pytest.raises(SpecError, match="step 'inference'"):
-        captured(block, (1, 3, 8, 8), step="inference")
+    with pytest.raises(SpecError, match="step 'sideways'"):
+        captured(block, (1, 3, 8, 8), step="sideways")
     with pytest.raises(SpecError, match="optimizer 'lion'"):
         captured(block, (1, 3, 8, 8), optimizer="lion")
 
@@ -252,7 +256,8 @@ def test_two_processes_capture_the_same_bytes():
     code = (
         "from pathlib import Path; from hashlib import sha256\n"
         "from nearpeak.capture.problem_file import capture_problem\n"
-        f"w = capture_problem(Path({str(PROBLEMS / 'transformer_block.py')!r}), step='train')\n"
+        "from nearpeak.core.capture_options import CaptureOptions\n"
+        f"w = capture_problem(Path({str(PROBLEMS / 'transformer_block.py')!r}), CaptureOptions(step='train'))\n"
         "print(sha256(repr(w).encode()).hexdigest())"
     )
     runs = {

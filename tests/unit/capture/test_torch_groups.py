@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 
 from nearpeak.capture.torch_dispatch import capture_torch  # noqa: E402
 from nearpeak.core.bound import Policy  # noqa: E402
+from nearpeak.core.capture_options import CaptureOptions  # noqa: E402
 from nearpeak.targets import target_of  # noqa: E402
 from nearpeak.theory.step_bound import step_bound  # noqa: E402
 
@@ -55,7 +56,7 @@ def mesh():
 
 
 def captured(build, step="train"):
-    return capture_torch(build, lambda: ((torch.empty(8, 16),), {}), name="model", step=step)
+    return capture_torch(build, lambda: ((torch.empty(8, 16),), {}), CaptureOptions(step=step), name="model")
 
 
 def collectives(workload):
@@ -141,4 +142,4 @@ def test_a_module_that_is_data_parallel_already_is_captured_and_left_alone():
 
 
 def captured_module(model):
-    return capture_torch(model, lambda: ((torch.empty(8, 16),), {}), name="model", step="train")
+    return capture_torch(model, lambda: ((torch.empty(8, 16),), {}), CaptureOptions(step="train"), name="model")

@@ -9,11 +9,14 @@ from torch.profiler import ProfilerActivity, profile  # noqa: E402
 
 import nearpeak  # noqa: E402
 from nearpeak.capture.torch_dispatch import capture_torch  # noqa: E402
+from nearpeak.core.capture_options import CaptureOptions  # noqa: E402
 from nearpeak.errors import CaptureError  # noqa: E402
 
 
 def captured(forward, *shapes, **options):
-    return capture_torch(lambda: forward, lambda: (tuple(torch.rand(*s) for s in shapes), {}), name="m", **options)
+    return capture_torch(
+        lambda: forward, lambda: (tuple(torch.rand(*s) for s in shapes), {}), CaptureOptions(**options), name="m"
+    )
 
 
 def width(workload):
@@ -249,7 +252,7 @@ def test_tokens_that_take_the_place_of_placeholders_leave_the_others_known():
         return codes.new_zeros(int((merged == 9).sum()) + 1, 5) + 1
 
     inputs = lambda: ((torch.tensor([7, 7, 9, 9, 9]), torch.empty(2, dtype=torch.int64)), {})  # noqa: E731
-    workload = capture_torch(lambda: lengths, inputs, name="lengths", guess_sizes=True)
+    workload = capture_torch(lambda: lengths, inputs, CaptureOptions(guess_sizes=True), name="lengths")
     assert any("placeholders kept" in sentence for sentence in workload.assumptions)
 
 
@@ -263,5 +266,5 @@ def test_repeats_that_data_decide_are_as_many_as_their_sum():
         return out
 
     inputs = lambda: ((torch.empty(6, 3), torch.empty(6)), {})  # noqa: E731
-    workload = capture_torch(lambda: lengthened, inputs, name="lengthened", guess_sizes=True)
+    workload = capture_torch(lambda: lengthened, inputs, CaptureOptions(guess_sizes=True), name="lengthened")
     assert any("sum = 6" in sentence for sentence in workload.assumptions)

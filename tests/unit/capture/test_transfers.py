@@ -6,6 +6,7 @@ torch = pytest.importorskip("torch")
 
 from nearpeak.capture.torch_dispatch import capture_torch  # noqa: E402
 from nearpeak.core.bound import Policy  # noqa: E402
+from nearpeak.core.capture_options import CaptureOptions  # noqa: E402
 from nearpeak.targets import target_of  # noqa: E402
 from nearpeak.theory.step_bound import step_bound  # noqa: E402
 
@@ -19,7 +20,7 @@ def directions(workload):
 
 
 def captured(function, step="forward"):
-    return capture_torch(lambda: function, lambda: ((torch.empty(8, 16),), {}), name="model", step=step)
+    return capture_torch(lambda: function, lambda: ((torch.empty(8, 16),), {}), CaptureOptions(step=step), name="model")
 
 
 @pytest.mark.parametrize("fetch", [lambda x: x.cpu(), lambda x: x.to("cpu"), lambda x: x.to(device="cpu")])
@@ -41,7 +42,7 @@ def test_what_was_fetched_comes_back_and_its_gradient_goes_the_other_way():
         def forward(self, x):
             return self.layer(x).cpu().cuda() * 2
 
-    workload = capture_torch(Offloaded, lambda: ((torch.empty(8, 16),), {}), name="model", step="train")
+    workload = capture_torch(Offloaded, lambda: ((torch.empty(8, 16),), {}), CaptureOptions(step="train"), name="model")
     assert directions(workload) == [
         ("forward", "d2h", 32), ("forward", "h2d", 32), ("backward", "d2h", 32), ("backward", "h2d", 32),
     ]  # fmt: skip

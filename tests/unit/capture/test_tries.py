@@ -11,6 +11,7 @@ from nearpeak.capture._by_name import by_name
 from nearpeak.capture._repairs import UNCHANGED, Trial, repairs
 from nearpeak.capture._tries import first_that_runs
 from nearpeak.capture.model_type import capture_model_type, class_and_config
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.errors import CaptureError
 
 
@@ -95,7 +96,7 @@ def test_what_was_changed_is_said():
 @pytest.mark.parametrize("name", ["hunyuan_v1_moe", "autoformer", "cohere_compass_text", "glm_image_text"])
 def test_a_type_is_captured_without_the_file_of_its_settings(name, monkeypatch):
     monkeypatch.setattr(model_type, "settings_of", lambda _name: {})
-    workload = capture_model_type(name, layers=2, batch=2)
+    workload = capture_model_type(name, CaptureOptions(layers=2, batch=2))
     assert not workload.uncovered_counts()
 
 
@@ -110,9 +111,8 @@ def asking(forward, **settings):
     model = Model()
     model.config = PretrainedConfig(**settings)
     model.first = torch.nn.Conv1d(12, 8, 3)
-    return Ask(
-        model=model, model_type="new", recipes=(), batch=2, sequence=None, step="forward", hints={}, unknown=by_name
-    )
+    options = CaptureOptions(batch=2)
+    return Ask(model=model, model_type="new", recipes=(), options=options, hints={}, unknown=by_name)
 
 
 def test_what_must_be_given_and_no_recipe_knows_is_made_by_its_name():

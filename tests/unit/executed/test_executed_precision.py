@@ -13,6 +13,7 @@ from torch import nn  # noqa: E402
 from nearpeak.analyze.mixed_precision import realised_of  # noqa: E402
 from nearpeak.capture import _autocast  # noqa: E402
 from nearpeak.capture.torch_dispatch import capture_torch  # noqa: E402
+from nearpeak.core.capture_options import CaptureOptions  # noqa: E402
 from nearpeak.executed.mixed import Steps, expected_and_executed, precision_of_file  # noqa: E402
 from nearpeak.executed.precision_gap import precision_gap  # noqa: E402
 from nearpeak.report import precision as formats  # noqa: E402
@@ -37,7 +38,7 @@ class Mlp(nn.Module):
 
 def steps():
     def take(**options):
-        return capture_torch(Mlp, lambda: ((torch.rand(512, 64),), {}), name="mlp", **options)
+        return capture_torch(Mlp, lambda: ((torch.rand(512, 64),), {}), CaptureOptions(**options), name="mlp")
 
     written, lowered = take(dtype="fp32"), take(dtype="fp32", autocast="bf16")
     return Steps(written=written, lowered=lowered, converted=take(dtype="bf16"))
@@ -128,7 +129,9 @@ def test_a_planted_cause_is_put_down_to_its_term(records, tmp_path, term):
 def test_a_step_that_never_ran_is_missing_work_and_doubted(records, tmp_path):
     path = traced(records, tmp_path, "autocast")
     executed, precision = precision_of_file(path, H100)
-    other = capture_torch(lambda: nn.Linear(9, 9), lambda: ((torch.rand(5, 9),), {}), name="other", autocast="bf16")
+    other = capture_torch(
+        lambda: nn.Linear(9, 9), lambda: ((torch.rand(5, 9),), {}), CaptureOptions(autocast="bf16"), name="other"
+    )
     gap = precision_gap(executed, precision, "lowered", other, H100)
     assert gap.matched_ratio == 0
     assert "another batch" in gap.reason

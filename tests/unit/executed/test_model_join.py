@@ -13,6 +13,7 @@ from typer.testing import CliRunner  # noqa: E402
 from nearpeak import api  # noqa: E402
 from nearpeak.capture.torch_dispatch import capture_torch  # noqa: E402
 from nearpeak.cli import application  # noqa: E402
+from nearpeak.core.capture_options import CaptureOptions  # noqa: E402
 from nearpeak.errors import SpecError  # noqa: E402
 from nearpeak.executed.analysing import analyze_trace  # noqa: E402
 from nearpeak.report import executed as formats  # noqa: E402
@@ -32,7 +33,9 @@ class Mlp(nn.Module):
 
 
 def captured(layers=2, step="forward"):
-    return capture_torch(lambda: Mlp(layers), lambda: ((torch.rand(96, 64),), {}), name="mlp", step=step)
+    return capture_torch(
+        lambda: Mlp(layers), lambda: ((torch.rand(96, 64),), {}), CaptureOptions(step=step), name="mlp"
+    )
 
 
 def kernel(event):

@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 
 from nearpeak.capture.torch_dispatch import capture_torch
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.ops import work_of
 
 X, MASK, INDEX = (4, 8), "bool", "index"
@@ -111,7 +112,8 @@ class Weighted(torch.nn.Module):
 
 
 def trained(function, **options):
-    return capture_torch(lambda: Weighted(function), lambda: ((), {}), name="test", step="train", **options).calls
+    train = CaptureOptions(step="train")
+    return capture_torch(lambda: Weighted(function), lambda: ((), {}), train, name="test", **options).calls
 
 
 @pytest.mark.parametrize(("function", "op", "wanted"), BACKWARD)

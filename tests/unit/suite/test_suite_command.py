@@ -97,16 +97,16 @@ def test_options_that_would_do_nothing_are_refused(words, said):
     ],
 )
 def test_options_that_one_source_has_no_use_for_are_refused_before_any_is_captured(sources, option, said, monkeypatch):
-    monkeypatch.setattr("nearpeak.api.capture", lambda *_, **__: pytest.fail("captured"))
+    monkeypatch.setattr("nearpeak.api.capture_with", lambda *_, **__: pytest.fail("captured"))
     with pytest.raises(SpecError, match=said):
         run("build", *sources, option, "128")
 
 
 def test_what_only_a_capture_refuses_names_the_other_way_too(monkeypatch):
-    def refuses(source, **_):
+    def refuses(source, _options):
         raise SpecError(f"--sequence 4: {source} reads sound, not tokens; leave it out")
 
-    monkeypatch.setattr("nearpeak.api.capture", refuses)
+    monkeypatch.setattr("nearpeak.api.capture_with", refuses)
     with pytest.raises(SpecError, match="leave it out, or save workloads first"):
         run("build", "hf:wav2vec2", "llama-3-8b", "--sequence", "4")
     with pytest.raises(SpecError, match=r"leave it out$"):

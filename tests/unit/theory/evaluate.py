@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from nearpeak.capture.torch_dispatch import capture_torch
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.core.tensor import Layout
 from nearpeak.theory.simplify.algebra import LIFTS
 from nearpeak.theory.simplify.graph import Graph, Slot
@@ -24,7 +25,7 @@ FORMATS = {
 
 def captured(model, *inputs):
     """Return the workload of `model` on inputs of those values."""
-    return capture_torch(lambda: model, (inputs, {}), name="test", training=model.training)
+    return capture_torch(lambda: model, (inputs, {}), CaptureOptions(training=model.training), name="test")
 
 
 def results(workload, model, inputs, *, rewritten):

@@ -10,6 +10,7 @@ from torch import nn  # noqa: E402
 from nearpeak import api  # noqa: E402
 from nearpeak.analyze.mixed_precision import verdict_of  # noqa: E402
 from nearpeak.capture.torch_dispatch import capture_torch  # noqa: E402
+from nearpeak.core.capture_options import CaptureOptions  # noqa: E402
 from nearpeak.core.mixed_precision import BASELINES  # noqa: E402
 from nearpeak.targets import target_of  # noqa: E402
 from nearpeak.theory.host_ahead import Issued, ahead_s  # noqa: E402
@@ -20,7 +21,9 @@ H200 = target_of("h200_sxm")
 
 def priced(build, *shape, step="forward", autocast="bf16", fixed_s=0.0):
     def take(**options):
-        return capture_torch(build, lambda: ((torch.rand(*shape),), {}), name="model", step=step, **options)
+        return capture_torch(
+            build, lambda: ((torch.rand(*shape),), {}), CaptureOptions(step=step, **options), name="model"
+        )
 
     return mixed_precision_of(take(dtype="fp32"), take(dtype="fp32", autocast=autocast), H200, fixed_s=fixed_s)
 

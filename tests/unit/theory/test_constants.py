@@ -7,6 +7,7 @@ from torch import nn  # noqa: E402
 
 from nearpeak import api  # noqa: E402
 from nearpeak.capture.torch_dispatch import capture_torch  # noqa: E402
+from nearpeak.core.capture_options import CaptureOptions  # noqa: E402
 from nearpeak.theory.constants import constant_calls  # noqa: E402
 
 
@@ -34,7 +35,9 @@ class Keeping(nn.Linear):
 
 
 def captured(kind):
-    return capture_torch(lambda: kind(64, 64), lambda: ((torch.rand(4, 64),), {}), name="model", dtype="fp32")
+    return capture_torch(
+        lambda: kind(64, 64), lambda: ((torch.rand(4, 64),), {}), CaptureOptions(dtype="fp32"), name="model"
+    )
 
 
 def test_what_depends_on_no_input_is_constant_and_what_is_drawn_or_written_into_is_not():

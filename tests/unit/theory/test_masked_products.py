@@ -9,6 +9,7 @@ from tests.unit.theory.evaluate import captured, evaluated
 import nearpeak
 from nearpeak.capture._saved import load_text, save_text
 from nearpeak.capture.torch_dispatch import capture_torch
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.ops import work_of
 from nearpeak.theory.compulsory import compulsory
 from nearpeak.theory.simplify import simplified_work
@@ -27,7 +28,7 @@ CAUSAL = S * (S + 1) // 2
 
 def least(function, *inputs, step="forward"):
     """Multiply-adds of the simplified step, and as written."""
-    workload = capture_torch(lambda: function, lambda: (inputs, {}), name="masked", step=step)
+    workload = capture_torch(lambda: function, lambda: (inputs, {}), CaptureOptions(step=step), name="masked")
     workload = load_text(save_text(workload), "w.json")
     works = {case: work_of(case) for case in workload.case_counts()}
     written = compulsory(workload, [None if call.case is None else works[call.case] for call in workload.calls])

@@ -11,6 +11,7 @@ from torch.nn import functional  # noqa: E402
 from nearpeak import api  # noqa: E402
 from nearpeak.analyze.mixed_precision import verdict_of  # noqa: E402
 from nearpeak.capture.torch_dispatch import capture_torch  # noqa: E402
+from nearpeak.core.capture_options import CaptureOptions  # noqa: E402
 from nearpeak.core.mixed_precision import BASELINES  # noqa: E402
 from nearpeak.errors import SpecError  # noqa: E402
 from nearpeak.targets import target_of  # noqa: E402
@@ -44,7 +45,9 @@ def step(kind, *shape, autocast=None, dtype="fp32", explicit=True):
     if kind == "resnet-18":
         return api.capture("resnet-18", batch=shape[0], dtype=dtype, autocast=autocast)
     inputs = lambda: ((torch.empty(*shape, 1024),), {})  # noqa: E731
-    return capture_torch(lambda: Encoder(explicit), inputs, name="encoder", dtype=dtype, autocast=autocast)
+    return capture_torch(
+        lambda: Encoder(explicit), inputs, CaptureOptions(dtype=dtype, autocast=autocast), name="encoder"
+    )
 
 
 def expected(kind, *shape, fixed_s=0.0, target=H200, autocast="fp16", **options):

@@ -10,6 +10,7 @@ from tests.unit.theory.random_networks import Drawn
 from torch import nn
 
 import nearpeak
+from nearpeak.core.capture_options import CaptureOptions
 from nearpeak.ops import work_of
 from nearpeak.theory.compulsory import compulsory
 from nearpeak.theory.simplify import simplified_work
@@ -286,7 +287,9 @@ def test_a_step_that_nothing_simplifies_stands_as_written():
 def test_nothing_is_concluded_from_the_loss_that_stands_in():
     from nearpeak.capture.torch_dispatch import capture_torch
 
-    workload = capture_torch(network(lambda n, x: n.a(x), **LINEAR), (drawn((5, 8)), {}), name="test", step="train")
+    workload = capture_torch(
+        network(lambda n, x: n.a(x), **LINEAR), (drawn((5, 8)), {}), CaptureOptions(step="train"), name="test"
+    )
     assert simplified(workload)[:2] == (1600, 1600)
 
 

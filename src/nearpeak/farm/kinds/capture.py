@@ -3,27 +3,25 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nearpeak.errors import SpecError
+from nearpeak.core.capture_options import COUNTS, CaptureOptions
 from nearpeak.farm.kinds import Kind, Payload, need
-
-_OPTIONS = ("batch", "sequence", "kv", "layers")
 
 
 def _check(payload: Payload) -> None:
-    from nearpeak.api import STEP_ALIASES, STEPS
-
-    optional = dict.fromkeys(_OPTIONS, (int, type(None)))
+    optional = dict.fromkeys(COUNTS, (int, type(None)))
     need(payload, "capture", source=str, step=(str, type(None)), dtype=(str, type(None)), **optional)
-    step = payload.get("step") or "forward"
-    if step not in (*STEPS, *STEP_ALIASES):
-        raise SpecError(f"capture: step {step!r} is not one of {', '.join((*STEPS, *STEP_ALIASES))}")
+    _options_of(payload)
+
+
+def _options_of(payload: Payload) -> CaptureOptions:
+    stated = (name for name in (*COUNTS, "dtype", "step") if payload.get(name) not in (None, ""))
+    return CaptureOptions(**{name: payload[name] for name in stated})
 
 
 def _run(payload: Payload) -> Mapping[str, Any]:
-    from nearpeak.api import capture
+    from nearpeak.api import capture_with
 
-    options = {name: payload[name] for name in (*_OPTIONS, "dtype") if payload.get(name) is not None}
-    found = capture(payload["source"], step=payload.get("step") or "forward", **options)
+    found = capture_with(payload["source"], _options_of(payload))
     covered = [call for call in found.calls if call.case is not None]
     cases = {call.case.digest: call.case.record() for call in covered if call.case is not None}
     return {

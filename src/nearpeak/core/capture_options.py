@@ -1,0 +1,83 @@
+"""The options of a capture: one value from the command line and the public function down to every frontend."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from nearpeak.errors import SpecError
+
+STEPS = ("forward", "decode", "train")
+STEP_ALIASES = {"prefill": "forward", "inference": "forward", "training": "train"}
+LARGEST_COUNT = 2**40
+COUNTS = ("batch", "sequence", "kv", "layers")
+"""Options that are whole numbers of at least 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaptureOptions:
+    """Which step of a model is captured, at which sizes and formats, and within which limits.
+
+    >>> CaptureOptions(step="prefill", batch=8).step
+    'forward'
+    >>> CaptureOptions(batch=0)
+    Traceback (most recent call last):
+    nearpeak.errors.SpecError: batch=0: must be a whole number of at least 1 and at most 2^40
+    """
+
+    step: str = "forward"
+    """One of STEPS; one of STEP_ALIASES becomes what it stands for."""
+    training: bool | None = None
+    """Whether modules are in training mode; none leaves it to the step, and to problem files."""
+    batch: int | None = None
+    """Sequences, images or recordings; none for one."""
+    sequence: int | None = None
+    """Tokens per sequence."""
+    kv: int | None = None
+    """Cached positions of a decode step."""
+    layers: int | None = None
+    """Most layers of each stack of a model type; none for all."""
+    dtype: str | None = None
+    """Format of weights and activations."""
+    autocast: str | None = None
+    """Format to which autocast on a GPU lowers the step, `bf16` or `fp16`; weights stay fp32."""
+    fusion: str | None = None
+    """`inductor` for the calls of TorchInductor's graph, grouped as it would fuse them; forward only."""
+    guess_sizes: bool = False
+    """Whether extents that are data are guessed and counted, instead of refused."""
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """Shape of each ONNX input by name."""
+    axes: Mapping[str, int] = field(default_factory=dict)
+    """Extent of each variable axis of a kernel definition."""
+    timeout_s: float = 600.0
+    """Wall time that a child process may take."""
+    memory_bytes: int = 16 << 30
+    """Memory that a child process may add to what it starts with."""
+
+    def __post_init__(self) -> None:
+        """Resolve the step's alias and refuse a step and counts that are none."""
+        step = STEP_ALIASES.get(self.step, self.step)
+        if step not in STEPS:
+            raise SpecError(f"step {step!r} is not one of {', '.join((*STEPS, *STEP_ALIASES))}")
+        object.__setattr__(self, "step", step)
+        for name in COUNTS:
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, int) and 1 <= value <= LARGEST_COUNT):
+                raise SpecError(f"{name}={value!r}: must be a whole number of at least 1 and at most 2^40")
+
+    @property
+    def batch_count(self) -> int:
+        """Sequences, images or recordings."""
+        return self.batch or 1
+
+    def stated(self) -> tuple[str, ...]:
+        """Return the names of the options that differ from their defaults.
+
+        >>> CaptureOptions(batch=8, training=False).stated()
+        ('training', 'batch')
+        """
+        usual = CaptureOptions()
+        return tuple(one.name for one in fields(self) if getattr(self, one.name) != getattr(usual, one.name))
+
+    def record(self) -> dict[str, Any]:
+        """Return the options as plain data, from which `CaptureOptions(**record)` makes them again."""
+        return asdict(self)
