@@ -81,7 +81,7 @@ class Codec:
 
     def __init__(
         self, *, types: Mapping[Any, Converter] | None = None, shapes: Mapping[type, Shape] | None = None,
-        strict: bool = False, pairs_as_objects: bool = False,
+        strict: bool = False, pairs_as_objects: bool = False, null_is_absent: bool = False,
     ) -> None:  # fmt: skip
         """Keep what is special of a file format.
 
@@ -89,10 +89,11 @@ class Codec:
             types: converters by annotation that replace the usual ones.
             shapes: records of dataclasses that are no plain objects of all fields.
             strict: whether keys that are no field are refused; else they are ignored.
+            null_is_absent: whether a field of null reads as its default value.
             pairs_as_objects: whether tuples of (text, value) are written as objects; else as lists of lists.
         """
         self._types, self._shapes = dict(types or {}), dict(shapes or {})
-        self._strict, self._pairs_as_objects = strict, pairs_as_objects
+        self._strict, self._pairs_as_objects, self._null_is_absent = strict, pairs_as_objects, null_is_absent
         self._made: dict[Any, Converter] = {}
 
     def plain(self, value: Any, hint: Any = None) -> Any:
@@ -177,7 +178,10 @@ class Codec:
         ]  # fmt: skip
         if shape.as_row:
             return Converter(_row_writer(entries), _row_reader(cls, entries, shape.omitted))
-        return Converter(_object_writer(entries), _object_reader(cls, entries, shape.omitted, strict=self._strict))
+        read = _object_reader(cls, entries, shape.omitted, strict=self._strict)
+        if self._null_is_absent:
+            return Converter(_object_writer(entries), _without_nulls(read, {one.key for one in entries}))
+        return Converter(_object_writer(entries), read)
 
     def _union(self, members: Sequence[Any]) -> Converter:
         """Return the converter of a value of several types: written by its own type, read by the shape of the data."""
@@ -424,6 +428,15 @@ def _object_reader(
         return cls(**values, **omitted)
 
     return read
+
+
+def _without_nulls(read: Callable[[Any], Any], keys: Collection[str]) -> Callable[[Any], Any]:
+    def present(raw: Any) -> Any:
+        if type(raw) is not dict:
+            return read(raw)
+        return read({key: part for key, part in raw.items() if part is not None or key not in keys})
+
+    return present
 
 
 def _row_writer(entries: Sequence[_Entry]) -> Callable[[Any], list[Any]]:
