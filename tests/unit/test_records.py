@@ -9,8 +9,10 @@ from typing import Any, Literal
 
 import pytest
 
-from nearpeak.core.record import Codec, Columns, Converter, Schema, Shape
+from nearpeak.core.converter import Converter
+from nearpeak.core.record import Codec, Schema, Shape
 from nearpeak.errors import SpecError
+from nearpeak.store.record_columns import Columns
 
 
 class Colour(StrEnum):

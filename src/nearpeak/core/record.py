@@ -1,61 +1,28 @@
 """Codec of records: dataclasses to plain JSON data and back by the types of their fields, with schema versions."""
 
-import json
-import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from enum import Enum
 from types import NoneType, UnionType
-from typing import Any, Generic, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from nearpeak.canon import canonical_json
+from nearpeak.core.converter import (
+    SCALARS,
+    WORDS,
+    Converter,
+    MisfitError,
+    choice,
+    fixed_converter,
+    list_converter,
+    mapping_converter,
+    misfit,
+    one_of,
+    optional_converter,
+    pairs_converter,
+    set_converter,
+    within,
+)
 from nearpeak.errors import SpecError
-
-T = TypeVar("T")
-_WORDS: Mapping[type, str] = {
-    str: "a text",
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    list: "a list",
-    dict: "an object",
-    NoneType: "null",
-}
-_NON_FINITE: Mapping[str, float] = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
-"""Numbers that JSON lacks, as they are written."""
-
-
-class MisfitError(SpecError):
-    """Data that do not fit the wanted type, and their place within the record."""
-
-    def __init__(self, message: str, place: str = "") -> None:
-        """Keep what is wrong at `place`."""
-        super().__init__(message)
-        self.message, self.place = message, place
-
-
-def within(place: str, error: SpecError) -> MisfitError:
-    """Return an error of a part of a record as seen from the object or list around it."""
-    inner = error.place if isinstance(error, MisfitError) else ""
-    return MisfitError(str(error), place + inner)
-
-
-def misfit(raw: object, wanted: str) -> MisfitError:
-    """Return the error that `raw` is not what is wanted.
-
-    >>> misfit([], "a text").message
-    'is a list; must be a text'
-    """
-    return MisfitError(f"is {_WORDS.get(type(raw), type(raw).__name__)}; must be {wanted}")
-
-
-class Converter(NamedTuple):
-    """How values of one type are written and read."""
-
-    write: Callable[[Any], Any] | None
-    """Returns plain data; none where the value is plain already."""
-    read: Callable[[Any], Any]
-    """Returns the value, or raises SpecError, best by `misfit`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +32,7 @@ class Shape:
     names: Mapping[str, str] = field(default_factory=dict)
     """Key in the record by field, where it is another one."""
     brief: Collection[str] = ()
-    """Fields that are left out where they have their default value."""
+    """Fields that are left out where they have their default value, or none where they have no default."""
     omitted: Mapping[str, Any] = field(default_factory=dict)
     """Fields that the record does not hold, as they follow from elsewhere, with the value that is read."""
     required: Collection[str] = ()
@@ -99,7 +66,7 @@ class Codec:
     def plain(self, value: Any, hint: Any = None) -> Any:
         """Return `value`, annotated as `hint` (by default its type), as objects, lists and scalars of JSON.
 
-        >>> Codec().plain((1.0, math.nan), tuple[float, ...])
+        >>> Codec().plain((1.0, float("nan")), tuple[float, ...])
         [1.0, 'nan']
         """
         write = self.converter(type(value) if hint is None else hint).write
@@ -131,20 +98,20 @@ class Codec:
 
     def _converter(self, hint: Any) -> Converter:
         origin, arguments = get_origin(hint), get_args(hint)
-        if hint in _SCALARS:
-            made = _SCALARS[hint]
+        if hint in SCALARS:
+            made = SCALARS[hint]
         elif isinstance(hint, type):
             made = self._class(hint)
         elif origin is Literal:
-            made = Converter(None, _choice({one: one for one in arguments}))
+            made = one_of(arguments)
         elif origin in (Union, UnionType):
             made = self._union(arguments)
         elif origin is tuple and arguments[-1] is not ...:
-            made = _fixed([self.converter(one) for one in arguments])
+            made = fixed_converter([self.converter(one) for one in arguments])
         elif origin is frozenset:
-            made = _set(self.converter(arguments[0]))
+            made = set_converter(self.converter(arguments[0]))
         elif isinstance(origin, type) and issubclass(origin, Mapping):
-            made = _mapping(self.converter(arguments[1]))
+            made = mapping_converter(self.converter(arguments[1]))
         elif isinstance(origin, type) and issubclass(origin, Sequence):
             made = self._list(arguments[0])
         else:
@@ -155,30 +122,36 @@ class Codec:
         if is_dataclass(cls):
             return self._dataclass(cls)
         if issubclass(cls, Enum):
-            return Converter(lambda value: value.value, _choice({one.value: one for one in cls}))
+            return Converter(lambda value: value.value, choice({one.value: one for one in cls}))
+        if issubclass(cls, tuple) and hasattr(cls, "_fields"):
+            hints = get_type_hints(cls)
+            write, read = fixed_converter([self.converter(hints[name]) for name in cls._fields])
+            return Converter(write, lambda raw: cls(*read(raw)))
         raise TypeError(f"record: no conversion of {cls!r}")
 
     def _list(self, item: Any) -> Converter:
         arguments = get_args(item)
         if self._pairs_as_objects and get_origin(item) is tuple and len(arguments) == 2 and arguments[0] is str:
-            return _pairs(self.converter(arguments[1]))
-        return _list(item, self.converter(item))
+            return pairs_converter(self.converter(arguments[1]))
+        return list_converter(item, self.converter(item))
 
     def _dataclass(self, cls: Any) -> Converter:
         shape, hints = self._shapes.get(cls, Shape()), get_type_hints(cls)
-        required = {one.name for one in fields(cls)} - {*defaulted(cls)} | {*shape.required}
+        defaults = {one.name: _default(one) for one in fields(cls)}
+        undefined = {name for name, default in defaults.items() if default is MISSING}
+        absent = {**dict.fromkeys(undefined & {*shape.brief}), **shape.omitted}
         entries = [
             _Entry(
                 name=one.name, key=shape.names.get(one.name, one.name),
                 converter=shape.fields.get(one.name) or self.converter(hints[one.name]),
-                default=one.default_factory() if one.default_factory is not MISSING else one.default,
-                is_brief=one.name in shape.brief, is_required=one.name in required,
+                default=absent.get(one.name, defaults[one.name]), is_brief=one.name in shape.brief,
+                is_required=one.name in undefined - absent.keys() or one.name in shape.required,
             )
             for one in fields(cls) if one.name not in shape.omitted
         ]  # fmt: skip
         if shape.as_row:
-            return Converter(_row_writer(entries), _row_reader(cls, entries, shape.omitted))
-        read = _object_reader(cls, entries, shape.omitted, strict=self._strict)
+            return Converter(_row_writer(entries), _row_reader(cls, entries, absent))
+        read = _object_reader(cls, entries, absent, strict=self._strict)
         if self._null_is_absent:
             return Converter(_object_writer(entries), _without_nulls(read, {one.key for one in entries}))
         return Converter(_object_writer(entries), read)
@@ -187,7 +160,7 @@ class Codec:
         """Return the converter of a value of several types: written by its own type, read by the shape of the data."""
         inner = [(member, self.converter(member)) for member in members if member is not NoneType]
         if len(inner) == 1:
-            return _optional(inner[0][1])
+            return optional_converter(inner[0][1])
         by_class = {_class_of(member): converter.write for member, converter in inner}
 
         def write(value: Any) -> Any:
@@ -210,143 +183,11 @@ class _Entry(NamedTuple):
 
 def defaulted(cls: Any) -> tuple[str, ...]:
     """Return the fields of a dataclass that have a default value."""
-    return tuple(one.name for one in fields(cls) if (one.default, one.default_factory) != (MISSING, MISSING))
+    return tuple(one.name for one in fields(cls) if _default(one) is not MISSING)
 
 
-def _scalar(kind: type) -> Converter:
-    wanted = _WORDS[kind]
-
-    def read(raw: Any) -> Any:
-        if type(raw) is kind:
-            return raw
-        raise misfit(raw, wanted)
-
-    return Converter(None, read)
-
-
-def _write_float(value: Any) -> Any:
-    return value if type(value) is not float or value - value == 0 else repr(value)
-
-
-def _read_float(raw: Any) -> float:
-    if type(raw) is float:
-        return raw
-    if type(raw) is int:
-        return float(raw)
-    if type(raw) is str and raw in _NON_FINITE:
-        return _NON_FINITE[raw]
-    raise misfit(raw, "a number")
-
-
-PLAIN_FLOAT = Converter(None, _read_float)
-"""Numbers as they are, for output whose writer decides what becomes of NaN and infinity."""
-_SCALARS: Mapping[Any, Converter] = {
-    **{kind: _scalar(kind) for kind in (str, bool, int, NoneType)},
-    float: Converter(_write_float, _read_float),
-    Any: Converter(None, lambda raw: raw),
-    object: Converter(None, lambda raw: raw),
-}
-
-
-def _read_count(raw: Any) -> int:
-    if type(raw) is int and raw >= 0:
-        return raw
-    raise MisfitError(f"is {raw!r}; must be a whole number of at least 0")
-
-
-COUNT = Converter(None, _read_count)
-"""Whole numbers of at least 0."""
-
-
-def _choice(known: Mapping[Any, Any]) -> Callable[[Any], Any]:
-    def read(raw: Any) -> Any:
-        if isinstance(raw, str | int | None) and raw in known:
-            return known[raw]
-        raise MisfitError(f"is {raw!r}; must be one of {', '.join(map(str, known))}")
-
-    return read
-
-
-def _optional(inner: Converter) -> Converter:
-    write, read = inner
-    return Converter(
-        None if write is None else lambda value: None if value is None else write(value),
-        lambda raw: None if raw is None else read(raw),
-    )
-
-
-def _list(item: Any, inner: Converter) -> Converter:
-    write, read = inner
-    kind = item if inner is _SCALARS.get(item) and item is not Any else None
-
-    def written(values: Any) -> list[Any]:
-        if write is None or (kind is float and all(map(math.isfinite, values))):
-            return list(values)
-        return list(map(write, values))
-
-    def values_of(raw: Any) -> tuple[Any, ...]:
-        if type(raw) is not list:
-            raise misfit(raw, "a list")
-        if kind is not None and set(map(type, raw)) <= {kind}:
-            return tuple(raw)
-        values: list[Any] = []
-        try:
-            for one in raw:
-                values.append(read(one))
-        except SpecError as error:
-            raise within(f"[{len(values)}]", error) from None
-        return tuple(values)
-
-    return Converter(written, values_of)
-
-
-def _fixed(inner: Sequence[Converter]) -> Converter:
-    """Return the converter of tuples of a fixed length, which are lists."""
-    count = len(inner)
-
-    def write(value: Any) -> list[Any]:
-        return [one if convert is None else convert(one) for one, (convert, _) in zip(value, inner, strict=True)]
-
-    def read(raw: Any) -> tuple[Any, ...]:
-        if type(raw) is not list or len(raw) != count:
-            raise misfit(raw, f"a list of {count}")
-        values: list[Any] = []
-        try:
-            for one, (_, convert) in zip(raw, inner, strict=True):
-                values.append(convert(one))
-        except SpecError as error:
-            raise within(f"[{len(values)}]", error) from None
-        return tuple(values)
-
-    return Converter(write, read)
-
-
-def _set(inner: Converter) -> Converter:
-    write, read = _list(None, inner)
-    return Converter(lambda values: write(sorted(values)), lambda raw: frozenset(read(raw)))  # type: ignore[misc]
-
-
-def _mapping(inner: Converter) -> Converter:
-    write, read = inner
-
-    def written(values: Mapping[str, Any]) -> dict[str, Any]:
-        return dict(values) if write is None else {key: write(value) for key, value in values.items()}
-
-    def values_of(raw: Any) -> dict[str, Any]:
-        if type(raw) is not dict:
-            raise misfit(raw, "an object")
-        key = ""
-        try:
-            return {(key := name): read(value) for name, value in raw.items()}
-        except SpecError as error:
-            raise within(f".{key}", error) from None
-
-    return Converter(written, values_of)
-
-
-def _pairs(inner: Converter) -> Converter:
-    write, read = _mapping(inner)
-    return Converter(lambda pairs: write(dict(pairs)), lambda raw: tuple(read(raw).items()))  # type: ignore[misc]
+def _default(one: Field[Any]) -> Any:
+    return one.default if one.default_factory is MISSING else one.default_factory()
 
 
 def _class_of(hint: Any) -> Any:
@@ -358,10 +199,14 @@ def _union_reader(members: Sequence[Any], inner: Sequence[tuple[Any, Converter]]
     if float in readers:
         readers.setdefault(int, readers[float])
     lists = [one.read for member, one in inner if _class_of(member) in (tuple, frozenset, Sequence)]
-    objects = [({*_required(member)}, one.read) for member, one in inner if is_dataclass(member)]
+    objects = [
+        ({one.name for one in fields(member)} - {*defaulted(member)}, one.read)
+        for member, one in inner
+        if is_dataclass(member)
+    ]
     objects += [(set(), one.read) for member, one in inner if _class_of(member) in (dict, Mapping)]
     is_optional = NoneType in members
-    wanted = " or ".join(_WORDS.get(member, getattr(member, "__name__", str(member))) for member, _ in inner)
+    wanted = " or ".join(WORDS.get(member, getattr(member, "__name__", str(member))) for member, _ in inner)
 
     def read(raw: Any) -> Any:
         kind = type(raw)
@@ -378,10 +223,6 @@ def _union_reader(members: Sequence[Any], inner: Sequence[tuple[Any, Converter]]
         raise misfit(raw, wanted)
 
     return read
-
-
-def _required(cls: Any) -> tuple[str, ...]:
-    return tuple(one.name for one in fields(cls) if (one.default, one.default_factory) == (MISSING, MISSING))
 
 
 def _object_writer(entries: Sequence[_Entry]) -> Callable[[Any], dict[str, Any]]:
@@ -403,7 +244,7 @@ def _object_writer(entries: Sequence[_Entry]) -> Callable[[Any], dict[str, Any]]
 
 
 def _object_reader(
-    cls: Any, entries: Sequence[_Entry], omitted: Mapping[str, Any], *, strict: bool
+    cls: Any, entries: Sequence[_Entry], absent: Mapping[str, Any], *, strict: bool
 ) -> Callable[[Any], Any]:
     readers = {one.key: (one.name, one.converter.read) for one in entries}
     required = [one.key for one in entries if one.is_required]
@@ -425,7 +266,7 @@ def _object_reader(
                     values[name] = convert(part)
         except SpecError as error:
             raise within(f".{key}", error) from None
-        return cls(**values, **omitted)
+        return cls(**{**absent, **values})
 
     return read
 
@@ -452,7 +293,7 @@ def _row_writer(entries: Sequence[_Entry]) -> Callable[[Any], list[Any]]:
     return write
 
 
-def _row_reader(cls: Any, entries: Sequence[_Entry], omitted: Mapping[str, Any]) -> Callable[[Any], Any]:
+def _row_reader(cls: Any, entries: Sequence[_Entry], absent: Mapping[str, Any]) -> Callable[[Any], Any]:
     least = sum(not one.is_brief for one in entries)
     listed = ", ".join(one.key for one in entries)
 
@@ -465,7 +306,7 @@ def _row_reader(cls: Any, entries: Sequence[_Entry], omitted: Mapping[str, Any])
                 values[one.name] = one.converter.read(part)
         except SpecError as error:
             raise within(f"[{len(values)}]", error) from None
-        return cls(**values, **omitted)
+        return cls(**{**absent, **values})
 
     return read
 
@@ -521,44 +362,3 @@ class Schema:
         for older in range(version, self.version):
             record = self.migrations[older](record)
         return record
-
-
-class Columns(Generic[T]):
-    """A dataclass as the columns of a table: other names, nested values as JSON text."""
-
-    def __init__(self, cls: type[T], names: Mapping[str, str] | None = None, *, texts: Collection[str] = (),
-                 omitted: Collection[str] = ()) -> None:  # fmt: skip
-        """Keep the dataclass.
-
-        Args:
-            names: column by field, where it is another one.
-            texts: fields that are JSON text in the table.
-            omitted: fields that are in no column.
-        """
-        names, hints = names or {}, get_type_hints(cls)
-        self._cls, self._texts = cls, {one: _STORED.converter(hints[one]) for one in texts}
-        self.names = {one.name: names.get(one.name, one.name) for one in fields(cls) if one.name not in omitted}  # type: ignore[arg-type]
-
-    def row(self, value: T) -> dict[str, Any]:
-        """Return the columns of `value`."""
-        return {column: self._stored(name, getattr(value, name)) for name, column in self.names.items()}
-
-    def _stored(self, name: str, part: Any) -> Any:
-        if name not in self._texts:
-            return part
-        write = self._texts[name].write
-        return canonical_json(part if write is None else write(part))
-
-    def value(self, row: Mapping[str, Any], **more: Any) -> T:
-        """Return the value of a row.
-
-        Args:
-            more: fields that are in no column.
-        """
-        values = {name: row[column] for name, column in self.names.items() if name not in more}
-        for name, converter in self._texts.items():
-            values[name] = converter.read(json.loads(values[name]))
-        return self._cls(**values, **more)
-
-
-_STORED = Codec()

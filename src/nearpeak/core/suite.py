@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from nearpeak.core.case import Case
-from nearpeak.core.record import COUNT, Shape, defaulted
+from nearpeak.core.converter import COUNT
+from nearpeak.core.record import Shape, defaulted
 
 REASONS = ("usecase", "directed")
 """Why a case exists: a workload calls it, or a rule asks for it."""

@@ -6,8 +6,9 @@ from typing import Any
 
 from nearpeak.canon import digest
 from nearpeak.core.case import Case
+from nearpeak.core.converter import Converter
 from nearpeak.core.measurement import ENVIRONMENTS, Environment, Measurement
-from nearpeak.core.record import Codec, Converter, Schema, Shape, defaulted
+from nearpeak.core.record import Codec, Schema, Shape, defaulted
 from nearpeak.core.suite import WHY, Why
 from nearpeak.core.telemetry import Telemetry
 from nearpeak.core.validation import Validation

@@ -4,8 +4,9 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from nearpeak.core.converter import Converter
 from nearpeak.core.energy import Energy, energies_of, preferred
-from nearpeak.core.record import Codec, Converter, Schema, Shape, defaulted
+from nearpeak.core.record import Codec, Schema, Shape, defaulted
 from nearpeak.core.telemetry import Channel, Stream, Telemetry
 
 RECORDING = Schema(

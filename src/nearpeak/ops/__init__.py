@@ -6,8 +6,8 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 from nearpeak.core.case import Case
+from nearpeak.core.converter import Converter
 from nearpeak.core.dtype import dtype_of
-from nearpeak.core.record import Converter
 from nearpeak.core.work import Work
 from nearpeak.errors import SpecError
 from nearpeak.ops._memory import DENSE, LAYOUTS, span_of, strides_of

@@ -4,7 +4,8 @@ import json
 from typing import Any, NoReturn
 
 from nearpeak.core.analysis import SCHEMA_VERSION, Analysis
-from nearpeak.core.record import PLAIN_FLOAT, Codec, Schema
+from nearpeak.core.converter import PLAIN_FLOAT
+from nearpeak.core.record import Codec, Schema
 from nearpeak.errors import SpecError
 
 SCHEMA = Schema(

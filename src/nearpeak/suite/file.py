@@ -6,7 +6,8 @@ from typing import Any
 
 from nearpeak.canon import canonical_json
 from nearpeak.core.case import Case
-from nearpeak.core.record import COUNT, Codec, Converter, Schema, Shape
+from nearpeak.core.converter import COUNT, Converter
+from nearpeak.core.record import Codec, Schema, Shape
 from nearpeak.core.suite import REASONS, WHY, Source, Suite, SuiteCase, Why
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops import CASE
