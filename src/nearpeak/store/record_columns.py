@@ -28,15 +28,17 @@ class Columns(Generic[T]):
         self._cls, self._texts = cls, {one: _CODEC.converter(hints[one]) for one in texts}
         self.names = {one.name: names.get(one.name, one.name) for one in fields(cls) if one.name not in omitted}  # type: ignore[arg-type]
 
-    def row(self, value: T) -> dict[str, Any]:
-        """Return the columns of `value`."""
-        return {column: self._stored(name, getattr(value, name)) for name, column in self.names.items()}
+    def row(self, value: T, *without: str) -> dict[str, Any]:
+        """Return the columns of `value`.
 
-    def _stored(self, name: str, part: Any) -> Any:
-        if name not in self._texts:
-            return part
-        write = self._texts[name].write
-        return canonical_json(part if write is None else write(part))
+        Args:
+            without: fields that the table fills itself.
+        """
+        row = {column: getattr(value, name) for name, column in self.names.items() if name not in without}
+        for name, converter in self._texts.items():
+            part = row[self.names[name]]
+            row[self.names[name]] = canonical_json(part if converter.write is None else converter.write(part))
+        return row
 
     def value(self, row: Mapping[str, Any], **more: Any) -> T:
         """Return the value of a row.
