@@ -123,11 +123,11 @@ def _sample(value: object) -> float:
     return _real(value)
 
 
-def _limited(converter: Converter, most: int, kind: type = list) -> Converter:
+def _limited(converter: Converter, most: int, kind: type[list[Any]] | type[dict[str, Any]] = list) -> Converter:
     """Return a converter that refuses lists or objects of more than `most` parts before it reads them."""
 
     def read(raw: Any) -> Any:
-        if type(raw) is not kind or len(raw) > most:
+        if not isinstance(raw, kind) or len(raw) > most:
             raise MisfitError(f"is no {'list' if kind is list else 'object'} of at most {most}")
         return converter.read(raw)
 

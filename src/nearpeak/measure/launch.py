@@ -10,16 +10,15 @@ from nearpeak.exchange.measurement_lines import environment_record, measurement_
 from nearpeak.isolation.server import limit
 from nearpeak.measure.isolated import take
 from nearpeak.measure.turns import say, serve_turns
-from nearpeak.ops import OPS
+from nearpeak.ops import case_of
 
 
 def main() -> None:
     """Read the request, take the measurement or the turns, and answer."""
     request = json.loads(sys.stdin.readline())
     limit(request["memory_bytes"])
-    arguments = dict(request["case"])
     try:
-        case = OPS[arguments.pop("op")].case(arguments.pop("phase"), **arguments)
+        case = case_of(request["case"])
         timing = Timing(**request["timing"])
         if request.get("turns"):
             serve_turns(case, request["runner"], timing, holds=request["holds"])

@@ -40,7 +40,7 @@ class Columns(Generic[T]):
             row[self.names[name]] = canonical_json(part if converter.write is None else converter.write(part))
         return row
 
-    def value(self, row: Mapping[str, Any], **more: Any) -> T:
+    def value(self, row: Mapping[Any, Any], **more: Any) -> T:
         """Return the value of a row.
 
         Args:
