@@ -39,14 +39,13 @@ class Drawing:
     span: tuple[str, int, int] = ("", 0, 0)
     pairs: tuple[tuple[str, str], ...] = ()
     by_name: Mapping[str, Square | None] = field(default_factory=dict)
-    tags: frozenset[str] = frozenset()
     value: str | int | float | bool | None = None
     more: Any = None
 
 
 DRAWING = Drawing(
     name="d", shapes=(Circle(radius=math.inf), Square(side=2**70, tilted=True)), mode="line", span=("a", 1, 2**60),
-    pairs=(("b", "1"), ("a", "2")), by_name={"x": Square(side=1), "y": None}, tags=frozenset({"p", "q"}), value=True,
+    pairs=(("b", "1"), ("a", "2")), by_name={"x": Square(side=1), "y": None}, value=True,
 )  # fmt: skip
 
 
@@ -55,7 +54,7 @@ def test_every_type_comes_back_equal_through_json(codec):
     text = json.dumps(codec.plain(DRAWING), allow_nan=False)
     again = codec.value(json.loads(text), Drawing, "here")
     assert again == DRAWING
-    assert (type(again.colour), type(again.tags), again.value) == (Colour, frozenset, True)
+    assert (type(again.colour), again.value) == (Colour, True)
 
 
 def test_numbers_that_json_lacks_come_back_and_whole_numbers_stay_exact():
@@ -119,8 +118,8 @@ def test_an_older_version_goes_through_every_migration():
 
 
 def test_columns_of_a_table_hold_nested_values_as_text():
-    columns = Columns(Drawing, {"name": "title"}, texts=("shapes", "pairs"), omitted=("by_name", "tags", "more"))
+    columns = Columns(Drawing, {"name": "title"}, texts=("shapes", "pairs"), omitted=("by_name", "more"))
     row = columns.row(DRAWING)
     assert (row["title"], row["pairs"]) == ("d", '[["b","1"],["a","2"]]')
-    again = columns.value(row, by_name=DRAWING.by_name, tags=DRAWING.tags)
+    again = columns.value(row, by_name=DRAWING.by_name)
     assert again == DRAWING

@@ -174,12 +174,6 @@ def fixed_converter(inner: Sequence[Converter]) -> Converter:
     return Converter(write, read)
 
 
-def set_converter(inner: Converter) -> Converter:
-    """Return the converter of sets, which are sorted lists."""
-    write, read = list_converter(None, inner)
-    return Converter(lambda values: write(sorted(values)), lambda raw: frozenset(read(raw)))  # type: ignore[misc]
-
-
 def mapping_converter(inner: Converter) -> Converter:
     """Return the converter of mappings from texts, which are objects."""
     write, read = inner

@@ -19,7 +19,6 @@ from nearpeak.core.converter import (
     one_of,
     optional_converter,
     pairs_converter,
-    set_converter,
     within,
 )
 from nearpeak.errors import SpecError
@@ -108,8 +107,6 @@ class Codec:
             made = self._union(arguments)
         elif origin is tuple and arguments[-1] is not ...:
             made = fixed_converter([self.converter(one) for one in arguments])
-        elif origin is frozenset:
-            made = set_converter(self.converter(arguments[0]))
         elif isinstance(origin, type) and issubclass(origin, Mapping):
             made = mapping_converter(self.converter(arguments[1]))
         elif isinstance(origin, type) and issubclass(origin, Sequence):
@@ -198,7 +195,7 @@ def _union_reader(members: Sequence[Any], inner: Sequence[tuple[Any, Converter]]
     readers = {member: converter.read for member, converter in inner}
     if float in readers:
         readers.setdefault(int, readers[float])
-    lists = [one.read for member, one in inner if _class_of(member) in (tuple, frozenset, Sequence)]
+    lists = [one.read for member, one in inner if _class_of(member) in (tuple, Sequence)]
     objects = [
         ({one.name for one in fields(member)} - {*defaulted(member)}, one.read)
         for member, one in inner
