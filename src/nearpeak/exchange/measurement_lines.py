@@ -33,11 +33,11 @@ _CODEC = Codec(
             required=set(defaulted(Measurement)) - {*_UNUSUAL, "spans_ns", "telemetry"},
             fields={"environment": Converter(lambda one: one.digest if one else None, lambda environment: environment)},
         ),
-        Validation: Shape(fields={"case": Converter(lambda case: case.digest, lambda case: case)}),
+        Validation: Shape(fields={"case": Codec().converter(Case)}),
         Why: WHY,
     },
 )
-"""Cases and environments are put into a record before it is read: a line names them by digest."""
+"""Case and environment are put into a record before it is read; that of a validation is written field by field."""
 
 
 def key_of(case: Case, runner: str, method: Mapping[str, Any]) -> str:
@@ -74,11 +74,6 @@ def measurement_of(record: Mapping[str, Any], environments: Mapping[str, Environ
     if case.digest != fields.get("case_digest"):
         raise SpecError(f"{where}: its case is not the one that its digest states; was it edited?")
     fields["environment"] = environments.get(fields.get("environment") or "")
-    validation = fields.get("validation")
-    if isinstance(validation, dict):
-        if validation.get("case") != case.digest:
-            raise SpecError(f"{where}.validation: is of another case than the measurement; was it edited?")
-        fields["validation"] = {**validation, "case": case}
     measurement: Measurement = _CODEC.value(fields, Measurement, where)
     return measurement
 
