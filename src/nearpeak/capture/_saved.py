@@ -4,11 +4,14 @@ import base64
 import json
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from nearpeak.canon import canonical_json
 from nearpeak.core.case import Case
+from nearpeak.core.converter import COUNT, Converter, MisfitError, misfit, one_of
+from nearpeak.core.record import Codec, Schema, Shape, defaulted
 from nearpeak.core.tensor import Layout
 from nearpeak.core.workload import (
     BUFFER_KINDS,
@@ -18,16 +21,17 @@ from nearpeak.core.workload import (
     Buffer,
     Call,
     Form,
-    Known,
     Pattern,
     Use,
     Workload,
 )
 from nearpeak.errors import NotModelledError, SpecError
-from nearpeak.ops import OPS
+from nearpeak.ops import CASE
 
-SCHEMA = "nearpeak.workload"
-SCHEMA_VERSION = 1
+SCHEMA = Schema(
+    kind="nearpeak.workload", version=1, title="a saved workload",
+    advice="write one with 'nearpeak capture … --out FILE'", kind_key="schema", version_key="version",
+)  # fmt: skip
 # 1: name, step, origin, assumptions, skipped, cases, buffers, calls; forms where the source states arguments.
 
 
@@ -37,48 +41,31 @@ def is_workload(data: object) -> bool:
     >>> is_workload({"schema": "nearpeak.workload", "version": 1}), is_workload({"model_type": "llama"})
     (True, False)
     """
-    return isinstance(data, dict) and data.get("schema") == SCHEMA
+    return SCHEMA.claimed(data)
 
 
 def save_text(workload: Workload) -> str:
-    """Return `workload` as one line of JSON; each distinct case is written once."""
+    """Return `workload` as one line of JSON; each distinct case and form is written once, calls name it by number."""
     numbers: dict[Case, int] = {}
+    forms: dict[int, tuple[int, Form]] = {}  # by identity: alike calls share one form
     for call in workload.calls:
         if call.case is not None:
             numbers.setdefault(call.case, len(numbers))
-    forms: dict[int, tuple[int, Form]] = {}  # by identity: alike calls share one form
-    for call in workload.calls:
         if call.form is not None:
             forms.setdefault(id(call.form), (len(forms), call.form))
-    data = {
-        "schema": SCHEMA, "version": SCHEMA_VERSION, "name": workload.name, "step": workload.step,
-        "origin": dict(workload.origin), "assumptions": list(workload.assumptions), "skipped": dict(workload.skipped),
-        "cases": [case.record() for case in numbers],
-        "buffers": [
-            [one.bytes, one.kind, one.name, *([] if one.kept_bytes is None else [one.kept_bytes])]
-            for one in workload.buffers
-        ],
-        "calls": [_call_record(call, numbers, forms) for call in workload.calls],
-        **({"groups": [list(group) for group in workload.groups]} if workload.groups else {}),
-    }  # fmt: skip
+    by_number = {Case: numbers.__getitem__, Form: lambda form: forms[id(form)][0]}
+    codec = Codec(types={**_TYPES, **{kind: Converter(number, COUNT.read) for kind, number in by_number.items()}},
+                  shapes=_SHAPES)  # fmt: skip
+    data = {**SCHEMA.head(), **codec.plain(workload), "cases": [case.record() for case in numbers]}
+    for call in data["calls"]:
+        storages = call.pop("storages", [])
+        if "form" in call:
+            call["form"] = [call["form"], *storages]
     if forms:
-        data["forms"] = [
-            {
-                "arguments": [[name, _argument_record(value)] for name, value in form.arguments],
-                "results": [_argument_record(layout) for layout in form.results],
-            }
-            for _, form in forms.values()
-        ]
-    known = [(number, buffer.value) for number, buffer in enumerate(workload.buffers) if buffer.value is not None]
-    if known:
-        data["values"] = [[number, _argument_record(value)] for number, value in known]
-    if workload.guards:
-        data["guards"] = list(workload.guards)
-    if workload.returned:
-        data["returned"] = [[number, _argument_record(layout)] for number, layout in workload.returned]
-    if workload.known:
-        data["known"] = [list(one) for one in workload.known]
-        data["patterns"] = [[list(one.shape), base64.b64encode(one.packed).decode()] for one in workload.patterns]
+        data["forms"] = [_FORMS.plain(form) for _, form in forms.values()]
+    values = [(number, buffer.value) for number, buffer in enumerate(workload.buffers) if buffer.value is not None]
+    if values:
+        data["values"] = [[number, _argument_record(value)] for number, value in values]
     return canonical_json(data) + "\n"
 
 
@@ -95,37 +82,90 @@ def load_text(text: str, where: str) -> Workload:
         data = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise SpecError(f"{where}: not JSON ({error}); write it with 'nearpeak capture … --out'") from None
-    if not is_workload(data):
-        raise SpecError(f"{where}: not a saved workload; write one with 'nearpeak capture … --out {where}'")
-    version = data.get("version")
-    if version != SCHEMA_VERSION or isinstance(version, bool):
-        raise SpecError(
-            f"{where}: has workload schema version {version!r}; this nearpeak reads {SCHEMA_VERSION}: capture it again"
-        )
-    reader = _Reader(where)
     try:
-        return reader.workload(data)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, NotModelledError, zlib.error) as error:
-        reason = f"missing {error}" if isinstance(error, KeyError) else str(error)
-        raise SpecError(f"{where}: {reader.place}: {reason}; capture it again") from None
+        return _workload(SCHEMA.current(data, where), where)
+    except NotModelledError as error:
+        raise SpecError(f"{where}: {error}; capture it again") from None
 
 
-def _call_record(call: Call, numbers: Mapping[Case, int], forms: Mapping[int, tuple[int, Form]]) -> dict[str, Any]:
-    """Return a call as plain data, without what says nothing."""
-    record: dict[str, Any] = {"operator": call.operator, "phase": call.phase}
-    if call.case is not None:
-        record["case"] = numbers[call.case]
-    if call.form is not None:
-        record["form"] = [forms[id(call.form)][0], *call.storages]
-    optional = {
-        "module": call.module, "source": call.source, "count": call.call_count if call.call_count != 1 else 0,
-        "reads": [_use_record(use) for use in call.reads], "writes": [_use_record(use) for use in call.writes],
-    }  # fmt: skip
-    return record | {key: value for key, value in optional.items() if value}
+def _workload(data: dict[str, Any], where: str) -> Workload:
+    cases: tuple[Case, ...] = _FORMS.value(data.get("cases"), tuple[Case, ...], f"{where}.cases")
+    forms: tuple[Form, ...] = _FORMS.value(data.get("forms", []), tuple[Form, ...], f"{where}.forms")
+    codec = Codec(types={**_TYPES, Case: _numbered(cases), Form: _numbered(forms)}, shapes=_SHAPES)
+    if isinstance(data.get("calls"), list):
+        data["calls"] = list(map(_call_fields, data["calls"]))
+    workload: Workload = codec.value(data, Workload, where)
+    values = dict(_FORMS.value(data.get("values", []), tuple[tuple[int, float], ...], f"{where}.values"))
+    if values:
+        buffers = tuple(replace(one, value=values.get(number)) for number, one in enumerate(workload.buffers))
+        workload = replace(workload, buffers=buffers)
+    try:
+        _check(workload)
+    except SpecError as error:
+        raise SpecError(f"{where}: {error}; capture it again") from None
+    return workload
 
 
-def _use_record(use: Use) -> list[int]:
-    return [use.buffer, use.bytes, use.start_bytes, use.stop_bytes]
+def _call_fields(record: Any) -> Any:
+    """Return the record of a call with form and storages apart, which the file holds in one list."""
+    if not isinstance(record, dict) or not isinstance(record.get("form"), list) or not record["form"]:
+        return record
+    form, *storages = record["form"]
+    return {**record, "form": form, "storages": storages}
+
+
+def _check(workload: Workload) -> None:
+    """Refuse numbers of buffers, calls and patterns that are not there."""
+    calls, buffer_count = workload.calls, len(workload.buffers)
+    if not calls:
+        raise SpecError("holds no call")
+    for place, call in enumerate(calls):
+        numbers = [use.buffer for use in (*call.reads, *call.writes)] + list(call.storages)
+        if numbers and max(numbers) >= buffer_count:
+            raise SpecError(f"call {place}: names buffer {max(numbers)} of {buffer_count}")
+    for number, _ in workload.returned:
+        if number >= buffer_count:
+            raise SpecError(f"returned: names buffer {number} of {buffer_count}")
+    for group in workload.groups:
+        if not group or max(group) >= len(calls):
+            raise SpecError(f"a group names calls {list(group)} of {len(calls)}")
+    for one in workload.known:
+        is_there = one.call < len(calls) and one.tensor < len(calls[one.call].storages)
+        if not is_there or one.pattern >= len(workload.patterns) or one.says not in SAYINGS:
+            raise SpecError(f"{one} names a call, a tensor, a pattern or a fact that is not there")
+    for pattern in workload.patterns:
+        _check_pattern(pattern)
+
+
+def _check_pattern(pattern: Pattern) -> None:
+    """Refuse a set of elements that does not hold as many bits as its extents say."""
+    byte_count, opened = -(-math.prod(pattern.shape) // 8), zlib.decompressobj()
+    try:
+        is_whole = len(opened.decompress(pattern.packed, byte_count + 1)) == byte_count
+    except zlib.error:
+        is_whole = False
+    if not is_whole:
+        raise SpecError(f"a pattern of {pattern.shape} does not hold one bit for each element")
+
+
+def _numbered(values: Sequence[Any]) -> Converter:
+    """Return the converter of values that are stated by their number in a list."""
+
+    def read(raw: Any) -> Any:
+        if COUNT.read(raw) >= len(values):
+            raise MisfitError(f"is {raw}; there are {len(values)}")
+        return values[raw]
+
+    return Converter(None, read)
+
+
+def _packed(raw: Any) -> bytes:
+    if not isinstance(raw, str):
+        raise misfit(raw, "a text")
+    try:
+        return base64.b64decode(raw, validate=True)
+    except ValueError as error:
+        raise MisfitError(f"is not in base64: {error}") from None
 
 
 def _argument_record(value: Argument) -> Any:
@@ -139,159 +179,54 @@ def _argument_record(value: Argument) -> Any:
     return value
 
 
-class _Reader:
-    """Reads the parts of a saved workload, keeping the place for messages."""
-
-    def __init__(self, where: str) -> None:
-        self._where = where
-        self.place = "header"
-
-    def workload(self, data: Mapping[str, Any]) -> Workload:
-        """Return the whole."""
-        values = {_whole(number): float(_number(value)) for number, value in data.get("values", ())}
-        buffers = tuple(self._buffer(index, row, values.get(index)) for index, row in enumerate(data["buffers"]))
-        cases = tuple(self._case(index, record) for index, record in enumerate(data["cases"]))
-        forms = tuple(self._form(index, row) for index, row in enumerate(data.get("forms", ())))
-        calls = tuple(self._call(index, row, cases, forms, buffers) for index, row in enumerate(data["calls"]))
-        self.place = "header"
-        if not calls:
-            raise ValueError("it holds no call")
-        return Workload(
-            name=_text(data["name"]), step=_text(data["step"]), calls=calls, buffers=buffers,
-            origin={_text(key): _text(value) for key, value in data["origin"].items()},
-            assumptions=tuple(_text(item) for item in data["assumptions"]),
-            guards=tuple(_text(item) for item in data.get("guards", ())),
-            skipped={_text(key): _whole(value) for key, value in data["skipped"].items()},
-            returned=tuple(
-                (_position(number, buffers, "returned"), _layout(value)) for number, value in data.get("returned", ())
-            ),
-            groups=tuple(_group(members, len(calls)) for members in data.get("groups", ())),
-            known=tuple(_known(row, calls, len(data["patterns"])) for row in data.get("known", ())),
-            patterns=tuple(_pattern(*row) for row in data.get("patterns", ())),
-        )  # fmt: skip
-
-    def _buffer(self, index: int, row: Any, value: float | None) -> Buffer:
-        self.place = f"buffer {index}"
-        size, kind, name, *kept = row
-        kept_bytes = _whole(kept[0]) if kept else None
-        return Buffer(
-            bytes=_whole(size), kind=_one_of(kind, BUFFER_KINDS), name=_text(name), kept_bytes=kept_bytes, value=value
-        )
-
-    def _case(self, index: int, record: Mapping[str, Any]) -> Case:
-        """Return the case through its operator, which checks names and values and writes defaults out."""
-        self.place = f"case {index}"
-        arguments = {key: value for key, value in record.items() if key not in ("op", "phase")}
-        return OPS[_text(record["op"])].case(_text(record["phase"]), **arguments)
-
-    def _form(self, index: int, row: Mapping[str, Any]) -> Form:
-        self.place = f"form {index}"
-        arguments = tuple((_text(name), _argument(value)) for name, value in row["arguments"])
-        return Form(arguments=arguments, results=tuple(_layout(value) for value in row["results"]))
-
-    def _call(
-        self,
-        index: int,
-        row: Mapping[str, Any],
-        cases: tuple[Case, ...],
-        forms: tuple[Form, ...],
-        buffers: tuple[Buffer, ...],
-    ) -> Call:
-        self.place = f"call {index}"
-        number = row.get("case")
-        form, *storages = row.get("form", (None,))
-        return Call(
-            case=None if number is None else cases[_whole(number)], operator=_text(row["operator"]),
-            phase=_one_of(row["phase"], PHASES),
-            module=_text(row.get("module", "")), source=_text(row.get("source", "")),
-            reads=_uses(row, "reads", buffers), writes=_uses(row, "writes", buffers),
-            call_count=_whole(row.get("count", 1)), storages=tuple(_position(one, buffers, "form") for one in storages),
-            form=None if form is None else forms[_whole(form)],
-        )  # fmt: skip
+def _argument(raw: Any) -> Argument:
+    if isinstance(raw, list):
+        return tuple(_argument(item) for item in raw)
+    if not isinstance(raw, dict):
+        if raw is None or isinstance(raw, (bool, int, float, str)):
+            return raw
+        raise misfit(raw, "an argument of a call")
+    if "tensor" in raw:
+        layout: Layout = _LAYOUTS.converter(Layout).read(raw["tensor"])
+        if min((*layout.shape, layout.offset, layout.alias)) < 0:
+            raise MisfitError(f"is {layout}; extents and positions are at least 0")
+        return layout
+    if raw.get("number") in ("nan", "inf", "-inf"):
+        return float(raw["number"])
+    raise misfit(raw, "a tensor or a number")
 
 
-def _group(members: Any, call_count: int) -> tuple[int, ...]:
-    """Return the positions of the calls that run as one kernel."""
-    found = tuple(map(_whole, members))
-    if not found or max(found) >= call_count:
-        raise ValueError(f"a group names calls {list(found)} of {call_count}")
-    return found
+def _layout(raw: Any) -> Layout:
+    layout = _argument(raw)
+    if not isinstance(layout, Layout):
+        raise misfit(raw, "a tensor")
+    return layout
 
 
-def _known(row: Any, calls: tuple[Call, ...], pattern_count: int) -> Known:
-    """Return what is known of an operand of a call that states its arguments."""
-    call, tensor, says, pattern = row
-    found = Known(_whole(call), _whole(tensor), _one_of(says, SAYINGS), _whole(pattern))
-    if found.call >= len(calls) or found.tensor >= len(calls[found.call].storages) or found.pattern >= pattern_count:
-        raise ValueError(f"{found} names a call, a tensor or a pattern that is not there")
-    return found
+def _number(raw: Any) -> float:
+    number = _argument(raw)
+    if not isinstance(number, (int, float)):
+        raise misfit(raw, "a number")
+    return float(number)
 
 
-def _pattern(shape: Any, packed: Any) -> Pattern:
-    """Return a set of elements, checked to hold as many bits as its extents say."""
-    found = Pattern(tuple(map(_whole, shape)), base64.b64decode(_text(packed), validate=True))
-    most = -(-math.prod(found.shape) // 8)
-    opened = zlib.decompressobj()
-    if len(opened.decompress(found.packed, most + 1)) != most:
-        raise ValueError(f"a pattern of {found.shape} does not hold one bit for each element")
-    return found
-
-
-def _uses(row: Mapping[str, Any], key: str, buffers: tuple[Buffer, ...]) -> tuple[Use, ...]:
-    found = []
-    for entry in row.get(key, ()):
-        buffer, size, start, stop = map(_whole, entry)
-        found.append(Use(buffer=_position(buffer, buffers, key), bytes=size, start_bytes=start, stop_bytes=stop))
-    return tuple(found)
-
-
-def _position(value: object, buffers: tuple[Buffer, ...], where: str) -> int:
-    number = _whole(value)
-    if number >= len(buffers):
-        raise ValueError(f"{where} buffer {number} of {len(buffers)}")
-    return number
-
-
-def _layout(value: Any) -> Layout:
-    found = _argument(value)
-    if not isinstance(found, Layout):
-        raise ValueError(f"{value!r} is not a tensor")  # noqa: TRY004 (one kind of error for a damaged file)
-    return found
-
-
-def _number(value: Any) -> float:
-    found = _argument(value)
-    if not isinstance(found, (int, float)):
-        raise ValueError(f"{value!r} is not a number")  # noqa: TRY004 (one kind of error for a damaged file)
-    return found
-
-
-def _argument(value: Any) -> Argument:
-    if isinstance(value, dict) and "tensor" in value:
-        shape, strides, dtype, offset, alias = value["tensor"]
-        return Layout(tuple(map(_whole, shape)), tuple(map(int, strides)), _text(dtype), _whole(offset), _whole(alias))
-    if isinstance(value, dict):
-        return float(_text(value["number"]))
-    if isinstance(value, list):
-        return tuple(_argument(item) for item in value)
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    raise ValueError(f"{value!r} is no argument of a call")
-
-
-def _whole(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(f"{value!r} is not a whole number of at least 0")
-    return value
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError(f"{value!r} is not a text")  # noqa: TRY004 (one kind of error for a damaged file)
-    return value
-
-
-def _one_of(value: object, known: tuple[str, ...]) -> str:
-    if value not in known:
-        raise ValueError(f"{value!r} is not one of {', '.join(known)}")
-    return str(value)
+_TYPES = {
+    int: COUNT,
+    bytes: Converter(lambda packed: base64.b64encode(packed).decode(), _packed),
+    Layout: Converter(_argument_record, _layout),
+}
+_SHAPES = {
+    Buffer: Shape(as_row=True, brief=("kept_bytes",), omitted={"value": None}, fields={"kind": one_of(BUFFER_KINDS)}),
+    Call: Shape(names={"call_count": "count"}, brief=("case", *defaulted(Call)), fields={"phase": one_of(PHASES)}),
+    Use: Shape(as_row=True),
+    Workload: Shape(
+        brief=("guards", "groups", "returned", "known", "patterns"),
+        required=("buffers", "origin", "assumptions", "skipped"),
+    ),
+}
+_ARGUMENTS = Codec(types={object: Converter(_argument_record, _argument)}).converter(tuple[tuple[str, object], ...])
+_FORMS = Codec(
+    types={**_TYPES, Case: CASE, float: Converter(_argument_record, _number)},
+    shapes={Form: Shape(fields={"arguments": _ARGUMENTS})},
+)
+_LAYOUTS = Codec()

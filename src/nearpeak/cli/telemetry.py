@@ -74,6 +74,6 @@ def _watched(duration: str, rate: str, source: list[str]) -> "Telemetry":
 
 
 def _record(found: "Telemetry") -> object:
-    from nearpeak.exchange.telemetry_lines import telemetry_record
+    from nearpeak.exchange.telemetry_lines import RECORDING, telemetry_record
 
-    return {"kind": "telemetry", "schema": 1, **telemetry_record(found)}
+    return {**RECORDING.head(), **telemetry_record(found)}

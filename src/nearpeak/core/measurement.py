@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Protocol
@@ -10,8 +10,10 @@ from typing import Any, Protocol
 from nearpeak.canon import digest
 from nearpeak.core.case import Case
 from nearpeak.core.estimate import Estimate, estimate_of, quantile
+from nearpeak.core.record import Codec
 from nearpeak.core.suite import Why
 from nearpeak.core.telemetry import Span, Telemetry
+from nearpeak.core.validation import Validation
 from nearpeak.errors import MeasureError
 
 
@@ -122,6 +124,11 @@ class Environment:
     settings: tuple[tuple[str, str], ...] = ()
     """Governor, power limit, persistence and the like, as found."""
 
+    def __post_init__(self) -> None:
+        """Order packages and settings by name: what is read again from an object of JSON is equal."""
+        for name in ("packages", "settings"):
+            object.__setattr__(self, name, tuple(sorted(getattr(self, name))))
+
     @cached_property
     def digest(self) -> str:
         """Identity of all of it, 16 hexadecimal characters.
@@ -133,7 +140,12 @@ class Environment:
 
     def record(self) -> dict[str, Any]:
         """Return it as plain data."""
-        return asdict(self) | {"packages": dict(self.packages), "settings": dict(self.settings)}
+        record: dict[str, Any] = ENVIRONMENTS.plain(self)
+        return record
+
+
+ENVIRONMENTS = Codec(pairs_as_objects=True)
+"""How environments are written and read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,7 +212,7 @@ class Measurement:
     """What the runner chose, as it calls it."""
     ledger: tuple[Fallback, ...] = ()
     """What did not run where it was meant to."""
-    validation: Any = None
+    validation: Validation | None = None
     """What the contract on results found; none where it was not asked."""
     why: tuple[Why, ...] = ()
     """Reasons for the case with their counts, where it was run for a suite."""

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from nearpeak.core.case import Case
+from nearpeak.core.converter import COUNT
+from nearpeak.core.record import Shape, defaulted
 
 REASONS = ("usecase", "directed")
 """Why a case exists: a workload calls it, or a rule asks for it."""
@@ -27,31 +28,9 @@ class Why:
     call_count: int = 0
     """Calls per step of the source; 0 where nothing was counted."""
 
-    def record(self) -> dict[str, object]:
-        """Return it as plain data, what is empty left out."""
-        record = {
-            "kind": self.kind, "source": self.source, "module": self.module, "line": self.line, "rule": self.rule,
-            "calls": self.call_count,
-        }  # fmt: skip
-        return {key: value for key, value in record.items() if value}
 
-
-def why_of(record: Mapping[str, Any]) -> Why:
-    """Return the reason that plain data state.
-
-    Raises:
-        ValueError: its count is not a whole number.
-
-    >>> why_of(Why(kind="usecase", source="w", call_count=3).record()).call_count
-    3
-    """
-    count = record.get("calls", 0)
-    if type(count) is not int or count < 0:
-        raise ValueError(f"calls={count!r} is not a whole number")
-    return Why(
-        kind=record["kind"], source=record["source"], module=record.get("module", ""), line=record.get("line", ""),
-        rule=record.get("rule", ""), call_count=count,
-    )  # fmt: skip
+WHY = Shape(names={"call_count": "calls"}, brief=defaulted(Why), fields={"call_count": COUNT})
+"""How reasons are written: what says nothing is left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,25 +1,43 @@
 """Result files as text: measurements as plain data and back, samples in full, all that follows from them left out."""
 
-import dataclasses
 import json
 from collections.abc import Mapping
 from typing import Any
 
 from nearpeak.canon import digest
 from nearpeak.core.case import Case
-from nearpeak.core.measurement import Environment, Fallback, Measurement, Method, Outcome
-from nearpeak.core.suite import why_of
+from nearpeak.core.converter import Converter
+from nearpeak.core.measurement import ENVIRONMENTS, Environment, Measurement
+from nearpeak.core.record import Codec, Schema, Shape, defaulted
+from nearpeak.core.suite import WHY, Why
+from nearpeak.core.telemetry import Telemetry
+from nearpeak.core.validation import Validation
 from nearpeak.errors import SpecError
-from nearpeak.exchange.telemetry_lines import telemetry_of, telemetry_record
-from nearpeak.ops import OPS
+from nearpeak.exchange.telemetry_lines import TELEMETRY
+from nearpeak.ops import case_of
 
-SCHEMA_VERSION = 1
 # 1: one JSON object per line, `kind` environment or measurement; a measurement names its environment by digest.
 #    spans_ns, telemetry and details came later; a line without them has none.
-_SAMPLES = ("samples_s", "cpu_samples_s", "host_samples_s", "warmup_s", "clock_probes_s")
-_UNUSUAL = {"activity_s": None, "launch": 1, "details": ""}
+_ADVICE = "measure again"
+_ENVIRONMENT = Schema(
+    kind="environment", version=1, title="the environment of a result", advice=_ADVICE, version_key="schema"
+)
+_MEASUREMENT = Schema(kind="measurement", version=1, title="a result", advice=_ADVICE, version_key="schema")
+_UNUSUAL = ("activity_s", "launch", "details", "why")
 """Fields that are written only where they say something."""
-_PLAIN = ("target", "runner", "call_count", "timer_s", "note", "algorithm")
+_CODEC = Codec(
+    types={Case: Converter(Case.record, lambda case: case), Telemetry: TELEMETRY},
+    shapes={
+        Measurement: Shape(
+            brief=_UNUSUAL,
+            required=set(defaulted(Measurement)) - {*_UNUSUAL, "spans_ns", "telemetry"},
+            fields={"environment": Converter(lambda one: one.digest if one else None, lambda environment: environment)},
+        ),
+        Validation: Shape(fields={"case": Codec().converter(Case)}),
+        Why: WHY,
+    },
+)
+"""Case and environment are put into a record before it is read; that of a validation is written field by field."""
 
 
 def key_of(case: Case, runner: str, method: Mapping[str, Any]) -> str:
@@ -33,29 +51,13 @@ def key_of(case: Case, runner: str, method: Mapping[str, Any]) -> str:
 
 def environment_record(environment: Environment) -> dict[str, Any]:
     """Return the line that says what machine and software were."""
-    return {"kind": "environment", "schema": SCHEMA_VERSION, "digest": environment.digest, **environment.record()}
+    return {**_ENVIRONMENT.head(), "digest": environment.digest, **environment.record()}
 
 
 def measurement_record(measurement: Measurement, key: str) -> dict[str, Any]:
     """Return the line of one measurement."""
-    one = measurement
-    record: dict[str, Any] = {
-        "kind": "measurement", "schema": SCHEMA_VERSION, "key": key, "case": one.case.record(),
-        "case_digest": one.case.digest, "outcome": one.outcome.value,
-        "environment": one.environment.digest if one.environment else None,
-    }  # fmt: skip
-    record |= {name: getattr(one, name) for name in _PLAIN}
-    record |= {name: list(getattr(one, name)) for name in _SAMPLES}
-    record["method"] = dataclasses.asdict(one.method) if one.method else None
-    record["phases_s"] = dict(one.phases_s)
-    record["ledger"] = [dataclasses.asdict(row) for row in one.ledger]
-    record["validation"] = _plain(one.validation)
-    record |= {name: getattr(one, name) for name, usual in _UNUSUAL.items() if getattr(one, name) != usual}
-    if one.why:
-        record["why"] = [why.record() for why in one.why]
-    record["spans_ns"] = [list(span) for span in one.spans_ns]
-    record["telemetry"] = telemetry_record(one.telemetry) if one.telemetry else None
-    return record
+    digests = {"key": key, "case_digest": measurement.case.digest}
+    return {**_MEASUREMENT.head(), **digests, **_CODEC.plain(measurement)}
 
 
 def measurement_of(record: Mapping[str, Any], environments: Mapping[str, Environment], where: str) -> Measurement:
@@ -64,37 +66,26 @@ def measurement_of(record: Mapping[str, Any], environments: Mapping[str, Environ
     Raises:
         SpecError: the line is of another schema, or its case is not the one whose digest it states.
     """
-    if record.get("schema") != SCHEMA_VERSION:
-        raise SpecError(f"{where}: schema {record.get('schema')!r}; this version reads {SCHEMA_VERSION}")
+    fields = _MEASUREMENT.current(record, where)
     try:
-        arguments = dict(record["case"])
-        case = OPS[arguments.pop("op")].case(arguments.pop("phase"), **arguments)
-        if case.digest != record["case_digest"]:
-            raise SpecError(f"{where}: its case is not the one that its digest states; was it edited?")
-        method = Method(**record["method"]) if record["method"] else None
-        plain: dict[str, Any] = {name: record[name] for name in _PLAIN}
-        plain |= {name: tuple(record[name]) for name in _SAMPLES}
-        plain |= {name: record.get(name, usual) for name, usual in _UNUSUAL.items()}
-        return Measurement(
-            case=case, outcome=Outcome(record["outcome"]), method=method,
-            environment=environments.get(record["environment"]), phases_s=dict(record["phases_s"]),
-            ledger=tuple(Fallback(**row) for row in record["ledger"]), validation=record["validation"],
-            spans_ns=tuple((str(n), int(a), int(b)) for n, a, b in record.get("spans_ns", ())),
-            telemetry=telemetry_of(record["telemetry"], where) if record.get("telemetry") else None,
-            why=tuple(map(why_of, record.get("why", ()))), **plain,
-        )  # fmt: skip
-    except (KeyError, TypeError, ValueError) as error:
-        if isinstance(error, SpecError):
-            raise
-        raise SpecError(f"{where}: no measurement: {type(error).__name__} {error}") from None
+        case = fields["case"] = case_of(fields.get("case"))
+    except SpecError as error:
+        raise SpecError(f"{where}: {error}") from None
+    if case.digest != fields.get("case_digest"):
+        raise SpecError(f"{where}: its case is not the one that its digest states; was it edited?")
+    fields["environment"] = environments.get(fields.get("environment") or "")
+    measurement: Measurement = _CODEC.value(fields, Measurement, where)
+    return measurement
 
 
-def environment_of(record: Mapping[str, Any]) -> Environment:
-    """Return the environment of a line."""
-    names = {field.name for field in dataclasses.fields(Environment)}
-    known = {name: value for name, value in record.items() if name in names}
-    known |= {name: tuple(record.get(name, {}).items()) for name in ("packages", "settings")}
-    return Environment(**known)
+def environment_of(record: Mapping[str, Any], where: str = "environment") -> Environment:
+    """Return the environment of a line.
+
+    Raises:
+        SpecError: it is none, or of another schema.
+    """
+    environment: Environment = ENVIRONMENTS.value(_ENVIRONMENT.current(record, where), Environment, where)
+    return environment
 
 
 def parse_results(text: str, name: str) -> tuple[dict[str, Environment], dict[str, Measurement]]:
@@ -107,19 +98,19 @@ def parse_results(text: str, name: str) -> tuple[dict[str, Environment], dict[st
         SpecError: a line is none of a result file, or a result stands twice.
     """
     environments: dict[str, Environment] = {}
-    found: dict[str, Measurement] = {}
+    measurements: dict[str, Measurement] = {}
     for number, line in enumerate(text.split("\n"), 1):  # what programs say may hold what else ends lines, as U+2028
         if not line.strip():
             continue
         where = f"{name}:{number}"
         record = _object(line, where)
         if record["kind"] == "environment":
-            environments[record["digest"]] = environment_of(record)
-        elif record["key"] in found:
+            environments[record["digest"]] = environment_of(record, where)
+        elif record["key"] in measurements:
             raise SpecError(f"{where}: the same result stands twice; remove one")
         else:
-            found[record["key"]] = measurement_of(record, environments, where)
-    return environments, found
+            measurements[record["key"]] = measurement_of(record, environments, where)
+    return environments, measurements
 
 
 def _object(line: str, where: str) -> Mapping[str, Any]:
@@ -135,13 +126,3 @@ def _object(line: str, where: str) -> Mapping[str, Any]:
     if record["kind"] not in wanted:
         raise SpecError(f"{where}: kind {record['kind']!r} is not known; there are {', '.join(wanted)}")
     return record
-
-
-def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, Case):
-        return value.digest
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, (tuple, list)) else value

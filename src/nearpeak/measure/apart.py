@@ -11,7 +11,7 @@ from nearpeak.core.validation import CheckResult, Validation
 from nearpeak.errors import MeasureError, NotModelledError, SpecError
 from nearpeak.exchange.validation_lines import validation_of, validation_record
 from nearpeak.isolation import call_isolated
-from nearpeak.ops import case as case_of
+from nearpeak.ops import case_of
 from nearpeak.units import show
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def validate_named(record: Mapping[str, Any], named: str, seed: int, is_runner: 
     from nearpeak.measure.validation import validate
 
     os.chdir(folder)
-    case = case_of(**record)
+    case = case_of(record)
     return validation_record(validate(case, of_runner(named, case) if is_runner else imported(named), seed=seed))
 
 

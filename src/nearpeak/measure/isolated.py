@@ -17,11 +17,10 @@ from nearpeak.core.case import Case
 from nearpeak.core.measurement import Backend, Measurement, Outcome, RunnerAbilities, Timing
 from nearpeak.errors import MeasureError, NearpeakError
 from nearpeak.exchange.measurement_lines import environment_of, environment_record, measurement_of, measurement_record
-from nearpeak.exchange.validation_lines import validation_of
 from nearpeak.isolation import Ending, call_isolated
 from nearpeak.measure.lock import device_lock
 from nearpeak.measure.raised import keeping, last_lines
-from nearpeak.ops import case as case_of
+from nearpeak.ops import case_of
 from nearpeak.units import show
 
 _DEVICES_WITHOUT_LIMIT = ("cuda",)
@@ -58,7 +57,7 @@ def request_of(case: Case, runner: str, timing: Timing) -> dict[str, Any]:
 
 def answer_to(request: Mapping[str, Any], process: str) -> dict[str, Any]:
     """Return the measurement that a request asks for, taken in this process, as plain data."""
-    found = take(case_of(**request["case"]), request["runner"], Timing(**request["timing"]), process)
+    found = take(case_of(request["case"]), request["runner"], Timing(**request["timing"]), process)
     environment = environment_record(found.environment) if found.environment else None
     return {"measurement": measurement_record(found, ""), "environment": environment}
 
@@ -67,9 +66,7 @@ def measurement_in(answer: Mapping[str, Any]) -> Measurement:
     """Return the measurement that a process answered with."""
     environment = environment_of(answer["environment"]) if answer["environment"] else None
     known = {environment.digest: environment} if environment else {}
-    found = measurement_of(answer["measurement"], known, "launch")
-    record = found.validation
-    return found if record is None else dataclasses.replace(found, validation=validation_of(record, found.case))
+    return measurement_of(answer["measurement"], known, "launch")
 
 
 def take(case: Case, runner: str, timing: Timing, process: str) -> Measurement:

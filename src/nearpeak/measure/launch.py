@@ -9,7 +9,7 @@ from nearpeak.errors import NearpeakError
 from nearpeak.isolation.server import limit
 from nearpeak.measure.isolated import answer_to
 from nearpeak.measure.turns import say, serve_turns
-from nearpeak.ops import case
+from nearpeak.ops import case_of
 
 
 def main() -> None:
@@ -19,7 +19,7 @@ def main() -> None:
     try:
         if request.get("turns"):
             timing = Timing(**request["timing"])
-            serve_turns(case(**request["case"]), request["runner"], timing, holds=request["holds"])
+            serve_turns(case_of(request["case"]), request["runner"], timing, holds=request["holds"])
             os._exit(0)  # all is put away, and taking frameworks down would cost each round as much as its turns
         answer = answer_to(request, "fresh")
     except NearpeakError as error:

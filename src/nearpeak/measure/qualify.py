@@ -12,8 +12,7 @@ from nearpeak.errors import MeasureError, SpecError
 from nearpeak.isolation import call_isolated
 from nearpeak.measure.limits import beyond_rounds
 from nearpeak.measure.results import append_whole, held_file
-from nearpeak.ops import case as case_of
-from nearpeak.ops import label_of
+from nearpeak.ops import case_of, label_of
 
 Row = Mapping[str, Any]
 
@@ -91,7 +90,7 @@ def score_of(record: Mapping[str, Any], seed: int) -> Row:
     from nearpeak.measure.validation import forward_case, pytorch, validate
     from nearpeak.measure.validation.mutants import mutation_score
 
-    case = case_of(**record)
+    case = case_of(record)
     gate = validate(case, pytorch(case), seed=seed).results[0]
     if gate.failed:
         raise MeasureError(f"{gate.status}: {gate.reason}")

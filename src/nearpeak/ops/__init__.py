@@ -6,6 +6,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 from nearpeak.core.case import Case
+from nearpeak.core.converter import Converter
 from nearpeak.core.dtype import dtype_of
 from nearpeak.core.work import Work
 from nearpeak.errors import SpecError
@@ -15,8 +16,8 @@ from nearpeak.ops._operator import AtenSite, Match, Matcher, OnnxSite, Operator,
 from nearpeak.registry import Registry
 
 __all__ = [
-    "DENSE", "LAYOUTS", "OPS", "AtenSite", "Match", "Matcher", "Numerics", "OnnxSite", "Operator", "Signature", "Value",
-    "aten_matchers", "case", "label_of", "onnx_matchers", "span_of", "strides_of", "work_of",
+    "CASE", "DENSE", "LAYOUTS", "OPS", "AtenSite", "Match", "Matcher", "Numerics", "OnnxSite", "Operator", "Signature",
+    "Value", "aten_matchers", "case", "case_of", "label_of", "onnx_matchers", "span_of", "strides_of", "work_of",
 ]  # fmt: skip
 
 
@@ -54,6 +55,29 @@ def case(op: str, phase: str = "forward", **arguments: Value) -> Case:
     'gemm m=4 n=4 k=8 batch=1 a_batch=1 b_batch=1 bias_elements=0 layout=nn bf16'
     """
     return OPS[op].case(phase, **arguments)
+
+
+def case_of(record: object) -> Case:
+    """Return the case that plain data state: its operator checks names and values, and writes defaults out.
+
+    >>> case_of(case("fill", elements=3, dtype="fp32").record()) == case("fill", elements=3, dtype="fp32")
+    True
+
+    Raises:
+        SpecError: the data are no case.
+        NotModelledError: the operator has no such phase.
+    """
+    if not isinstance(record, dict) or not isinstance(record.get("op"), str) or "phase" not in record:
+        raise SpecError(f"case {str(record)[:80]}: needs op, phase and the operator's axes")
+    arguments = {name: value for name, value in record.items() if name not in ("op", "phase")}
+    try:
+        return OPS[record["op"]].case(record["phase"], **arguments)
+    except TypeError as error:
+        raise SpecError(f"case {str(record)[:80]}: {error}") from None
+
+
+CASE = Converter(Case.record, case_of)
+"""Cases within records."""
 
 
 def work_of(case: Case, algorithm: str = "classical") -> Work:

@@ -12,7 +12,7 @@ import numpy as np
 from nearpeak.core.case import Case
 from nearpeak.core.target import Target
 from nearpeak.errors import NearpeakError, NotModelledError, SpecError
-from nearpeak.ops import OPS
+from nearpeak.ops import OPS, case_of
 from nearpeak.ops._table import table_of_cases
 from nearpeak.predict._form import CaseColumns
 from nearpeak.predict._work_columns import work_columns
@@ -136,9 +136,8 @@ def _loaded(path: str, _stamp: int, held: _Held) -> Probes:
 
 def _pair(row: Mapping[str, Any]) -> tuple[Case, float] | None:
     """Return a probe; none where the operator no longer takes such a case."""
-    record = dict(row["case"])
     try:
-        return OPS[record.pop("op")].case(record.pop("phase"), **record), float(row["time_s"])
+        return case_of(row["case"]), float(row["time_s"])
     except NearpeakError:
         return None
 

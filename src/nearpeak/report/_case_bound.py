@@ -6,14 +6,14 @@ from nearpeak.core.bound import ASSUMPTIONS, Bound
 from nearpeak.core.case import Case
 from nearpeak.core.proof import Proof
 from nearpeak.core.target import Target
-from nearpeak.report._codec import plain
 from nearpeak.report._words import hung, interval
+from nearpeak.report.json import RECORDS
 from nearpeak.units import show
 
 
 def to_json(case: Case, target: Target, bound: Bound, proof: Proof) -> str:
     """Return the bound as one JSON line; its `proof` is what `nearpeak.theory.proof.verify` checks."""
-    record = plain(proof, Proof)
+    record = RECORDS.plain(proof)
     terms = [{"name": t.name, "time_s": t.time_s, "status": t.status, "formula": t.formula} for t in bound.terms]
     return json.dumps(
         {

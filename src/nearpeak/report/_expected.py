@@ -7,7 +7,7 @@ from nearpeak.core.analysis import Analysis, TargetAnalysis
 from nearpeak.core.expected_energy import ExpectedEnergy
 from nearpeak.core.step_prediction import CAUSES, StepPrediction
 from nearpeak.report import _words as words
-from nearpeak.report._codec import plain
+from nearpeak.report.json import RECORDS
 from nearpeak.units import show
 
 LEAST_SHARE = 0.005
@@ -92,7 +92,7 @@ def to_json(analysis: Analysis) -> str:
             {
                 "workload": analysis.name, "step": analysis.step, "target": one.target,
                 "bound_s": one.unfused_s, "covered": analysis.covered_count,
-                "prediction": None if one.prediction is None else plain(one.prediction, StepPrediction),
+                "prediction": None if one.prediction is None else RECORDS.plain(one.prediction),
             }
         )
         for one in analysis.targets

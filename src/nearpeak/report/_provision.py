@@ -9,14 +9,14 @@ from rich.text import Text
 
 from nearpeak.core.provision import Provision
 from nearpeak.report import _words as words
-from nearpeak.report._codec import plain
 from nearpeak.report._console import drawn
+from nearpeak.report.json import RECORDS
 from nearpeak.units import show
 
 
 def to_json(found: Provision) -> str:
     """Return the provision as one JSON line."""
-    record = plain(found, Provision)
+    record = RECORDS.plain(found)
     for need, row in zip(found.needs, record["needs"], strict=True):
         row["factor_ratio"] = need.factor_ratio
     return json.dumps({**record, "reached": found.reached})

@@ -4,11 +4,16 @@ import json
 from typing import Any, NoReturn
 
 from nearpeak.core.analysis import SCHEMA_VERSION, Analysis
+from nearpeak.core.converter import PLAIN_FLOAT
+from nearpeak.core.record import Codec, Schema
 from nearpeak.errors import SpecError
-from nearpeak.report._codec import plain, value_of
 
-KIND = "nearpeak analysis"
-"""What the field `kind` of a saved analysis says."""
+SCHEMA = Schema(
+    kind="nearpeak analysis", version=SCHEMA_VERSION, title="a saved analysis",
+    advice="'nearpeak analyze --json' writes one",
+)  # fmt: skip
+RECORDS = Codec(types={float: PLAIN_FLOAT}, strict=True, pairs_as_objects=True)
+"""Values of the core as they stand in reports of JSON."""
 
 
 def render(analysis: Analysis) -> str:
@@ -18,7 +23,7 @@ def render(analysis: Analysis) -> str:
 
 def to_json(analysis: Analysis) -> str:
     """Return the analysis as one JSON object, from which `from_json` makes an equal one."""
-    record = {"kind": KIND, "schema_version": SCHEMA_VERSION, **plain(analysis, Analysis)}
+    record = {**SCHEMA.head(), **RECORDS.plain(analysis)}
     return json.dumps(record, ensure_ascii=True, allow_nan=False, indent=1) + "\n"
 
 
@@ -31,15 +36,7 @@ def from_json(text: str, where: str = "report") -> Analysis:
     Raises:
         SpecError: the text is no JSON, no saved analysis, of another schema version, or incomplete.
     """
-    raw = _parsed(text, where)
-    if not isinstance(raw, dict) or raw.get("kind") != KIND:
-        found = f"its kind is {raw['kind']!r}" if isinstance(raw, dict) and "kind" in raw else "it states no kind"
-        raise SpecError(f"{where}: not a saved analysis: {found}; 'nearpeak analyze --json' writes {KIND!r}")
-    version = raw.get("schema_version")
-    if version != SCHEMA_VERSION:
-        raise SpecError(f"{where}: has schema version {version!r}; this nearpeak reads version {SCHEMA_VERSION}")
-    fields = {name: value for name, value in raw.items() if name not in ("kind", "schema_version")}
-    analysis: Analysis = value_of(fields, Analysis, where)
+    analysis: Analysis = RECORDS.value(SCHEMA.current(_parsed(text, where), where), Analysis, where)
     _check_times(analysis, where)
     return analysis
 

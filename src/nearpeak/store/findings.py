@@ -13,22 +13,31 @@ from nearpeak.errors import NotFoundError, SpecError
 from nearpeak.store.dialect import id_of, reading, writing
 from nearpeak.store.found import Alert, AlertEvent, Detector, Json, StoredChange, StoredComparison
 from nearpeak.store.identity import new_uid
+from nearpeak.store.record_columns import Columns
 from nearpeak.store.schema import TABLES
 from nearpeak.units import time_text
 
 _T = TABLES
 
 
-_CHANGE = {
-    "series": "series_id", "order_key": "order_key", "rev_lo": "rev_lo", "rev_hi": "rev_hi", "effect_ratio": "effect",
-    "low_ratio": "low", "high_ratio": "high", "score_ratio": "score", "tier": "tier", "before_count": "n_before",
-    "after_count": "n_after", "id": "id", "retracted_ns": "retracted_ns",
-}  # fmt: skip
-_COMPARISON = {
-    "baseline": "baseline", "candidate": "candidate", "verdict": "verdict", "series": "series_id",
-    "theta_ratio": "theta", "theta_clock_ratio": "theta_clock", "low_ratio": "low", "high_ratio": "high",
-    "look_count": "look", "launch_count": "launches", "id": "id", "created_ns": "created_ns",
-}  # fmt: skip
+_CHANGE = Columns(
+    StoredChange,
+    {
+        "series": "series_id", "effect_ratio": "effect", "low_ratio": "low", "high_ratio": "high",
+        "score_ratio": "score", "before_count": "n_before", "after_count": "n_after",
+    },
+    texts=("evidence",),
+)  # fmt: skip
+_COMPARISON = Columns(
+    StoredComparison,
+    {
+        "series": "series_id", "theta_ratio": "theta", "theta_clock_ratio": "theta_clock", "low_ratio": "low",
+        "high_ratio": "high", "look_count": "look", "launch_count": "launches",
+    },
+    texts=("inputs",),
+)  # fmt: skip
+_DETECTOR = Columns(Detector, texts=("parameters",))
+_EVENT = Columns(AlertEvent)
 
 
 class Findings:
@@ -56,7 +65,7 @@ class Findings:
             for one in found:
                 if one.series != series:
                     raise SpecError(f"change point of series {one.series}: is recorded for series {series}")
-                row = _change_row(one) | {"last_seen_ns": now_ns, "retracted_ns": None}
+                row = _CHANGE.row(one, "id") | {"last_seen_ns": now_ns, "retracted_ns": None}
                 if one.order_key in known:
                     old = known[one.order_key]
                     connection.execute(update(table).where(table.c.id == old["id"]).values(_kept(old, row)))
@@ -95,8 +104,7 @@ class Findings:
 
     def record_comparison(self, one: StoredComparison) -> int:
         """Store a verdict and return its identity."""
-        row = {column: getattr(one, name) for name, column in _COMPARISON.items() if name != "id"}
-        row |= {"uid": new_uid(), "inputs": canonical_json(dict(one.inputs)), "created_ns": time.time_ns()}
+        row = _COMPARISON.row(one, "id") | {"uid": new_uid(), "created_ns": time.time_ns()}
         with writing(self._engine, self._name) as connection:
             statement = insert(_T["comparison"]).values(row).returning(_T["comparison"].c.id)
             return int(connection.execute(statement).scalar_one())
@@ -109,12 +117,7 @@ class Findings:
         ]
         with reading(self._engine, self._name) as connection:
             rows = connection.execute(select(_T["comparison"]).where(*wanted).order_by(c.id)).mappings().all()
-        return tuple(
-            StoredComparison(
-                **{name: row[column] for name, column in _COMPARISON.items()}, inputs=json.loads(row["inputs"])
-            )
-            for row in rows
-        )
+        return tuple(map(_COMPARISON.value, rows))
 
     def open_alert(
         self, title: str, members: Mapping[int, str], *, rev_lo: str = "", rev_hi: str = "", note: str = "",
@@ -253,23 +256,12 @@ def _alert_row(connection: Connection, alert: int) -> Mapping[str, Any]:
 
 
 def _add_event(connection: Connection, alert: int, event: AlertEvent) -> None:
-    connection.execute(insert(_T["alert_event"]).values(
-        alert_id=alert, at_ns=event.at_ns, actor=event.actor, from_status=event.from_status,
-        to_status=event.to_status, note=event.note,
-    ))  # fmt: skip
+    connection.execute(insert(_T["alert_event"]).values(alert_id=alert, **_EVENT.row(event)))
 
 
 def _detector_id(connection: Connection, detector: Detector) -> int:
-    row = {
-        "name": detector.name, "version": detector.version, "parameters": canonical_json(dict(detector.parameters)),
-        "hash": digest([detector.name, detector.version, dict(detector.parameters)]),
-    }  # fmt: skip
-    return id_of(connection, _T["detector"], row, ["hash"])
-
-
-def _change_row(one: StoredChange) -> dict[str, Any]:
-    row = {column: getattr(one, name) for name, column in _CHANGE.items() if name not in ("id", "retracted_ns")}
-    return row | {"evidence": canonical_json(dict(one.evidence))}
+    identity = digest([detector.name, detector.version, dict(detector.parameters)])
+    return id_of(connection, _T["detector"], {**_DETECTOR.row(detector), "hash": identity}, ["hash"])
 
 
 def _kept(old: Mapping[str, Any], row: dict[str, Any]) -> dict[str, Any]:
@@ -284,7 +276,4 @@ def changes_where(connection: Connection, where: Any, *, retracted: bool) -> tup
     asked = select(table).where(where).order_by(table.c.series_id, table.c.order_key, table.c.id)
     if not retracted:
         asked = asked.where(table.c.retracted_ns.is_(None))
-    return tuple(
-        StoredChange(**{name: row[column] for name, column in _CHANGE.items()}, evidence=json.loads(row["evidence"]))
-        for row in connection.execute(asked).mappings()
-    )
+    return tuple(map(_CHANGE.value, connection.execute(asked).mappings()))

@@ -14,6 +14,7 @@ from nearpeak.core.bridge import Bridge
 from nearpeak.errors import NotFoundError, SpecError
 from nearpeak.store.dialect import claim, reading, writing
 from nearpeak.store.identity import new_uid
+from nearpeak.store.record_columns import Columns
 from nearpeak.store.schema import TABLES
 
 _T = TABLES
@@ -74,6 +75,11 @@ class Bisect:
     """Steps, in order."""
 
 
+_ATTRIBUTION = Columns(Attribution, {"alert": "alert_id", "score_ratio": "score"}, texts=("evidence",))
+_STEP = Columns(BisectStep, texts=("evidence",))
+_BISECT = Columns(Bisect, texts=("result",), omitted=("steps",))
+
+
 class Investigations:
     """Attributions and searches of a store."""
 
@@ -84,11 +90,7 @@ class Investigations:
     def record_attribution(self, one: Attribution) -> None:
         """Keep what an alert is blamed on."""
         _one_of("attribution: axis", one.axis, AXES)
-        row = {
-            "alert_id": one.alert, "axis": one.axis, "what": one.what, "before": one.before, "after": one.after,
-            "score": one.score_ratio, "method": one.method, "evidence": canonical_json(dict(one.evidence)),
-            "created_ns": time.time_ns(),
-        }  # fmt: skip
+        row = _ATTRIBUTION.row(one) | {"created_ns": time.time_ns()}
         with writing(self._engine, self._name) as connection:
             connection.execute(insert(_T["attribution"]).values(row))
 
@@ -99,12 +101,7 @@ class Investigations:
             rows = (
                 connection.execute(select(_T["attribution"]).where(c.alert_id == alert).order_by(c.id)).mappings().all()
             )
-        names = ("axis", "what", "before", "after", "method")
-        return tuple(
-            Attribution(alert=alert, score_ratio=row["score"], evidence=json.loads(row["evidence"]),
-                        **{name: row[name] for name in names})
-            for row in rows
-        )  # fmt: skip
+        return tuple(map(_ATTRIBUTION.value, rows))
 
     def start_bisect(self, axis: str, good: str, bad: str, *, alert: int | None = None) -> int:
         """Begin a search and return its identity."""
@@ -118,10 +115,7 @@ class Investigations:
     def add_step(self, bisect: int, number: int, step: BisectStep) -> bool:
         """Keep step `number`; say whether it was new: a search that was stopped goes on from what is there."""
         _one_of("bisect: verdict", step.verdict, STEP_VERDICTS)
-        row = {
-            "bisect_id": bisect, "step": number, "candidate": step.candidate, "verdict": step.verdict,
-            "evidence": canonical_json(dict(step.evidence)),
-        }  # fmt: skip
+        row = _STEP.row(step) | {"bisect_id": bisect, "step": number}
         with writing(self._engine, self._name) as connection:
             claim(connection, f"bisect {bisect}")
             s = _T["bisect_step"].c
@@ -178,13 +172,7 @@ class Investigations:
             steps = connection.execute(select(s).where(s.c.bisect_id == bisect).order_by(s.c.step)).mappings().all()
         if row is None:
             raise NotFoundError(f"bisect {bisect}: is not in the store")
-        return Bisect(
-            axis=row["axis"], good=row["good"], bad=row["bad"], state=row["state"], result=json.loads(row["result"]),
-            steps=tuple(
-                BisectStep(candidate=one["candidate"], verdict=one["verdict"], evidence=json.loads(one["evidence"]))
-                for one in steps
-            ),
-        )  # fmt: skip
+        return _BISECT.value(row, steps=tuple(map(_STEP.value, steps)))
 
 
 def _one_of(what: str, value: str, known: tuple[str, ...]) -> None:

@@ -4,18 +4,19 @@ import json
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Engine, insert, select, update
 
 from nearpeak.canon import canonical_json, digest
 from nearpeak.core.alert_group import Expectation, Suppression
-from nearpeak.core.gate import GateLine, GatePolicy, GateResult, GateRule
-from nearpeak.core.paired import Judgement
+from nearpeak.core.gate import GateLine, GatePolicy, GateResult
+from nearpeak.core.record import Codec
 from nearpeak.errors import SpecError
 from nearpeak.store.dialect import reading, writing
 from nearpeak.store.identity import new_uid
+from nearpeak.store.record_columns import Columns
 from nearpeak.store.schema import TABLES
 
 _T = TABLES
@@ -34,6 +35,12 @@ class Baseline:
     """Tag, full name of the commit, length of the window, or share of the bound."""
 
 
+_SUPPRESSION = Columns(Suppression, texts=("selector",))
+_EXPECTATION = Columns(Expectation, {"low_ratio": "low", "high_ratio": "high"}, texts=("selector",))
+_BASELINE = Columns(Baseline)
+_GATES = Codec()
+
+
 class Policies:
     """Agreements and decisions of a store."""
 
@@ -50,34 +57,20 @@ class Policies:
         now_ns = time.time_ns()
         if one.until_ns <= now_ns:
             raise SpecError("suppression: needs a reason and an end that lies ahead")
-        self._add("suppression", {
-            "selector": canonical_json(dict(one.selector)), "until_ns": one.until_ns, "reason": one.reason,
-            "author": one.author, "rev_lo": one.rev_lo, "rev_hi": one.rev_hi, "created_ns": now_ns, "uid": new_uid(),
-        })  # fmt: skip
+        self._add("suppression", _SUPPRESSION.row(one) | {"created_ns": now_ns, "uid": new_uid()})
 
     def suppressions(self, at_ns: int | None = None) -> tuple[Suppression, ...]:
         """Return the suppressions that hold at a time, by default now."""
         at_ns = time.time_ns() if at_ns is None else at_ns
-        names = ("until_ns", "reason", "author", "rev_lo", "rev_hi")
-        return tuple(
-            Suppression(selector=json.loads(row["selector"]), **{name: row[name] for name in names})
-            for row in self._rows("suppression") if row["until_ns"] > at_ns
-        )  # fmt: skip
+        return tuple(_SUPPRESSION.value(row) for row in self._rows("suppression") if row["until_ns"] > at_ns)
 
     def expect(self, one: Expectation) -> None:
         """Keep an expectation."""
-        self._add("expectation", {
-            "sha": one.sha, "selector": canonical_json(dict(one.selector)), "low": one.low_ratio,
-            "high": one.high_ratio, "author": one.author, "created_ns": time.time_ns(), "uid": new_uid(),
-        })  # fmt: skip
+        self._add("expectation", _EXPECTATION.row(one) | {"created_ns": time.time_ns(), "uid": new_uid()})
 
     def expectations(self, sha: str | None = None) -> tuple[Expectation, ...]:
         """Return the expectations, of a commit or all."""
-        return tuple(
-            Expectation(sha=row["sha"], selector=json.loads(row["selector"]), low_ratio=row["low"],
-                        high_ratio=row["high"], author=row["author"])
-            for row in self._rows("expectation") if sha in (None, row["sha"])
-        )  # fmt: skip
+        return tuple(_EXPECTATION.value(row) for row in self._rows("expectation") if sha in (None, row["sha"]))
 
     def set_baseline(self, one: Baseline) -> None:
         """Give a baseline a name, or the name another baseline.
@@ -90,25 +83,22 @@ class Policies:
                 f"baseline {one.name}: kind {one.kind!r} is not known; there are {', '.join(BASELINE_KINDS)}"
             )
         table = _T["baseline"]
-        row = {"kind": one.kind, "selector": one.selector}
+        row = _BASELINE.row(one, "name")
         with writing(self._engine, self._name) as connection:
             if not connection.execute(update(table).where(table.c.name == one.name).values(row)).rowcount:
                 connection.execute(insert(table).values(name=one.name, created_ns=time.time_ns(), **row))
 
     def baselines(self) -> dict[str, Baseline]:
         """Return the baselines by name."""
-        return {
-            row["name"]: Baseline(name=row["name"], kind=row["kind"], selector=row["selector"])
-            for row in self._rows("baseline")
-        }
+        return {row["name"]: _BASELINE.value(row) for row in self._rows("baseline")}
 
     def record_gate(self, one: GateResult) -> None:
         """Keep what a gate said, with everything that decided it."""
-        policy = asdict(one.policy)
+        policy = _GATES.plain(one.policy)
         self._add("gate", {
             "run_group": one.revision, "policy_hash": digest([policy["name"], policy["rules"]]), "verdict": one.verdict,
             "exit_code": one.exit_code, "counts": canonical_json(Counter(line.verdict for line in one.lines)),
-            "result": canonical_json({"policy": policy, "lines": [asdict(line) for line in one.lines]}),
+            "result": canonical_json({"policy": policy, "lines": _GATES.plain(one.lines, tuple[GateLine, ...])}),
             "created_ns": time.time_ns(), "uid": new_uid(),
         })  # fmt: skip
 
@@ -127,13 +117,8 @@ class Policies:
 
 def _gate(row: Mapping[str, Any]) -> GateResult:
     kept = json.loads(row["result"])
-    policy = {"name": "", "source": "", "rules": ()} | kept.get("policy", {})
-    rules = tuple(GateRule(**one) for one in policy.pop("rules"))
-    lines = tuple(
-        GateLine(**line | {"judgement": Judgement(**line["judgement"]) if line["judgement"] else None})
-        for line in kept["lines"]
-    )
+    policy = {"name": "", "source": "", "rules": []} | kept.get("policy", {})
     return GateResult(
-        policy=GatePolicy(**policy, rules=rules), revision=row["run_group"], verdict=row["verdict"],
-        exit_code=row["exit_code"], lines=lines,
+        policy=_GATES.value(policy, GatePolicy, "gate.policy"), revision=row["run_group"], verdict=row["verdict"],
+        exit_code=row["exit_code"], lines=_GATES.value(kept["lines"], tuple[GateLine, ...], "gate.lines"),
     )  # fmt: skip

@@ -68,11 +68,13 @@ def test_what_was_validated_and_sensed_is_kept_with_the_run_in_every_copy_and_da
         "begin_ns": 0, "end_ns": 10, "wall_ns": 5, "streams": [], "spans": [], "unavailable": [["gpu", "none"]],
         "rate_hz": 10.0, "tick_count": 1, "late_count": 0, "missed_count": 0, "latest_s": 0.0, "cpu_s": 0.0, "note": "",
     }  # fmt: skip
-    data = edited(results.read_bytes(), validation={"failed": False}, telemetry=sensed)
+    case = {"op": "fill", "phase": "forward", "axes": [["elements", 4]], "dtypes": [], "attributes": [], "memory": []}
+    checked = {"case": case, "implementation": "x", "seed": 0, "results": [], "command": "", "policy": {}, "engine": ""}
+    data = edited(results.read_bytes(), validation=checked, telemetry=sensed)
     (record,) = runs_of_file(data, given_of(data))
     done = store.ingest(record)
     (kept,) = [found for one in set(done.series_ids) if (found := store.records(done.id, one)).get("telemetry")]
-    assert kept["validation"] == {"failed": False}
+    assert kept["validation"] == checked
     assert kept["telemetry"]["unavailable"] == [["gpu", "none"]]
     assert record.source.lost == ()
     with open_store(tmp_path / "copy.db", create=True) as copy:

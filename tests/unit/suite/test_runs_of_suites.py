@@ -11,6 +11,7 @@ from nearpeak.cli import application
 from nearpeak.core.measurement import Measurement, Outcome
 from nearpeak.core.validation import CheckResult, Validation
 from nearpeak.errors import SpecError
+from nearpeak.exchange.measurement_lines import measurement_of, measurement_record
 from nearpeak.measure.results import read_results, result_file
 from nearpeak.measuring import measure
 from nearpeak.suite.file import save_text
@@ -79,8 +80,9 @@ def test_a_case_that_could_not_have_told_a_wrong_result_does_not_count(calls):
     one, two = sorted((row.case for row in suite.chosen), key=lambda case: dict(case.axes)["rows"])
     v0 = CheckResult(check="V0", status="DEGENERATE_CASE")
     record = Validation(case=one, implementation="r", seed=0, results=(v0,), command="")
-    for form in (record, dataclasses.asdict(record)):
-        found = run_of(suite, [taken(one, Outcome.BUDGET, validation=form), taken(two, Outcome.BUDGET)])
+    wrong = taken(one, Outcome.BUDGET, validation=record)
+    for form in (wrong, measurement_of(measurement_record(wrong, ""), {}, "here")):
+        found = run_of(suite, [form, taken(two, Outcome.BUDGET)])
         assert found.passed == {two.digest}
         assert [row.reason for row in found.excluded] == ["degenerate"]
 

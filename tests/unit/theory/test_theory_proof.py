@@ -11,7 +11,7 @@ from nearpeak.core.proof import Proof
 from nearpeak.errors import SpecError
 from nearpeak.ops import OPS
 from nearpeak.report import _case_bound
-from nearpeak.report._codec import plain, value_of
+from nearpeak.report.json import RECORDS
 from nearpeak.targets import TARGETS, target_of
 from nearpeak.theory.case_bound import case_bound
 from nearpeak.theory.proof import evaluated, proof_of, verify
@@ -39,7 +39,7 @@ def test_a_proof_survives_json_and_is_checked_from_there():
     bound = case_bound(GEMM, H100)
     stated = proof_of(GEMM.digest, bound, H100, Policy(), "0.1")
     record = json.loads(_case_bound.to_json(GEMM, H100, bound, stated))
-    read = value_of(record["proof"], Proof, "proof")
+    read = RECORDS.value(record["proof"], Proof, "proof")
     verify(read)
     assert (read.bound_s, read.engine, read.policy) == (bound.time_s, "0.1", Policy())
 
@@ -129,7 +129,7 @@ def test_the_proof_of_a_simplified_step_names_its_rewrites_and_its_time_as_writt
     verify(found)
     assert {one.name for one in found.rewrites} == {"product_order"}
     assert found.as_written_s > found.bound_s
-    assert value_of(json.loads(json.dumps(plain(found, Proof))), Proof, "proof") == found
+    assert RECORDS.value(json.loads(json.dumps(RECORDS.plain(found))), Proof, "proof") == found
     altered = [
         ({"rewrites": ()}, "or neither"),
         ({"as_written_s": found.bound_s}, "not above the simplified"),

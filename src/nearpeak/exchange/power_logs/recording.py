@@ -4,7 +4,7 @@ import json
 
 from nearpeak.core.telemetry import Telemetry
 from nearpeak.errors import SpecError
-from nearpeak.exchange.telemetry_lines import telemetry_of
+from nearpeak.exchange.telemetry_lines import RECORDING, telemetry_of
 
 
 class Recording:
@@ -25,7 +25,7 @@ class Recording:
             record = json.loads(text)
         except ValueError as error:
             raise SpecError(f"{where}: a recording that is cut off or no JSON: {error}") from None
-        return telemetry_of(record, where)
+        return telemetry_of(RECORDING.current(record, where), where)
 
 
 LOG = Recording()

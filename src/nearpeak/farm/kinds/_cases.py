@@ -1,6 +1,6 @@
 """Cases in payloads: a record of an operator with its axes, and a target."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nearpeak.core.case import Case
 from nearpeak.errors import SpecError
@@ -15,12 +15,12 @@ def case_in(payload: "Payload", kind: str) -> Case:
     Raises:
         SpecError: it is none.
     """
-    from nearpeak.ops import OPS
+    from nearpeak.ops import case_of
 
-    record: dict[str, Any] = dict(payload["case"])
-    if not isinstance(record.get("op"), str) or "phase" not in record:
-        raise SpecError(f"{kind}: 'case' needs op, phase and the operator's axes")
-    return OPS[record.pop("op")].case(record.pop("phase"), **record)
+    try:
+        return case_of(payload["case"])
+    except SpecError as error:
+        raise SpecError(f"{kind}: {error}") from None
 
 
 def check_target(name: str) -> None:

@@ -1,12 +1,13 @@
 """Jobs that measure one case on one device, alone, in a process that runs nothing else."""
 
-import dataclasses
 import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+from nearpeak.core.converter import one_of
 from nearpeak.core.measurement import Backend, Timing
+from nearpeak.core.record import Codec, Shape
 from nearpeak.errors import SpecError
 from nearpeak.farm.kinds import Kind, Payload, need
 from nearpeak.farm.kinds._cases import case_in
@@ -17,6 +18,9 @@ USUAL_START_S = 5.0
 """Time that starting takes as a rule, for estimates of what a job costs before it ever ran."""
 
 
+_TIMINGS = Codec(shapes={Timing: Shape(fields={"cache": one_of(("cold", "hot"))})}, strict=True)
+
+
 def timing_in(payload: Payload) -> Timing:
     """Return how a payload wants to be timed.
 
@@ -24,18 +28,11 @@ def timing_in(payload: Payload) -> Timing:
         SpecError: an entry is not known, of the wrong type, or not positive.
     """
     given = payload.get("timing") or {}
-    known = {one.name: type(getattr(Timing(), one.name)) for one in dataclasses.fields(Timing)}
+    timing: Timing = _TIMINGS.value(given, Timing, "measure: timing")
     for name, value in given.items():
-        if name not in known:
-            raise SpecError(f"measure: timing {name!r} is not known; there are {', '.join(known)}")
-        fits = isinstance(value, known[name]) or (known[name] is float and type(value) is int)
-        if not fits or (isinstance(value, bool) and known[name] is not bool):
-            raise SpecError(f"measure: timing {name!r} is {value!r}; it must be of type {known[name].__name__}")
-        if known[name] in (int, float) and not (math.isfinite(value) and value > 0):
+        if type(value) in (int, float) and not (math.isfinite(value) and value > 0):
             raise SpecError(f"measure: timing {name!r} is {value!r}; it must be more than 0")
-    if given.get("cache", "cold") not in ("cold", "hot"):
-        raise SpecError(f"measure: timing 'cache' is {given['cache']!r}; it must be cold or hot")
-    return Timing(**given)
+    return timing
 
 
 def _check(payload: Payload) -> None:
@@ -56,10 +53,7 @@ def revision_in(payload: Payload) -> Any:
 
     if payload.get("revision") is None:
         return None
-    try:
-        return Revision(**payload["revision"])
-    except TypeError as error:
-        raise SpecError(f"measure: 'revision' is no commit: {error}") from None
+    return Codec(strict=True).value(payload["revision"], Revision, "measure: 'revision' is no commit: revision")
 
 
 def _run(payload: Payload) -> Mapping[str, Any]:

@@ -9,7 +9,8 @@ import sys
 import time
 from collections.abc import Sequence
 
-from nearpeak.exchange.telemetry_lines import channel_record
+from nearpeak.core.telemetry import Channel
+from nearpeak.exchange.telemetry_lines import TELEMETRY_CODEC
 from nearpeak.measure.telemetry import wire
 from nearpeak.measure.telemetry.sources import Source, opened
 
@@ -27,7 +28,7 @@ def main() -> None:
     content = {
         "unavailable": unavailable,
         "sources": [
-            {"name": one.name, "channels": [channel_record(c) for c in one.channels], "hz": one.most_hz}
+            {"name": one.name, "channels": TELEMETRY_CODEC.plain(one.channels, tuple[Channel, ...]), "hz": one.most_hz}
             for one in found
         ],
         "pid": os.getpid(), "begun_ns": time.monotonic_ns(),

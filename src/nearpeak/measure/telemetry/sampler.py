@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from nearpeak.core.telemetry import Span, Stream, Telemetry
+from nearpeak.core.telemetry import Channel, Span, Stream, Telemetry
 from nearpeak.errors import MeasureError, SpecError
-from nearpeak.exchange.telemetry_lines import channel_of
+from nearpeak.exchange.telemetry_lines import TELEMETRY_CODEC
 from nearpeak.measure.telemetry import wire
 from nearpeak.measure.telemetry.process import HANDED_S
 
@@ -180,7 +180,9 @@ class Sampler:
             if kind == wire.HEADER:
                 self._header = content
                 self._read = [_Read() for _ in content["sources"]]
-                self._channels = [tuple(map(channel_of, one["channels"])) for one in content["sources"]]
+                self._channels = [
+                    TELEMETRY_CODEC.value(one["channels"], tuple[Channel, ...], "sampler") for one in content["sources"]
+                ]
                 meters = [any(channel.domain for channel in channels) for channels in self._channels]
                 self._metering = [one for one, metering in zip(self._read, meters, strict=True) if metering]
                 rates = [one["hz"] for one, metering in zip(content["sources"], meters, strict=True) if metering]

@@ -5,7 +5,6 @@ from dataclasses import fields
 from typing import Any
 
 from nearpeak.core.finding_report import TraceReport
-from nearpeak.report._codec import plain
 
 KIND, SCHEMA_VERSION = "nearpeak trace report", 1
 _LEFT_OUT = ("items", "slices", "rows", "called", "counters")
@@ -38,4 +37,4 @@ def _plain(value: Any) -> Any:
         return [_plain(one) for one in value]
     if isinstance(value, dict) or hasattr(value, "items"):
         return {str(name): _plain(one) for name, one in value.items()}
-    return plain(value, type(value))
+    return value

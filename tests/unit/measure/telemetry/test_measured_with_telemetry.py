@@ -65,7 +65,7 @@ def test_a_line_from_before_telemetry_has_none():
 def test_a_broken_record_of_telemetry_is_refused_with_its_place():
     record = telemetry_record(telemetry())
     del record["begin_ns"]
-    with pytest.raises(NearpeakError, match="here: no telemetry: KeyError 'begin_ns'"):
+    with pytest.raises(NearpeakError, match="here: has no 'begin_ns'"):
         telemetry_of(record, "here")
 
 
