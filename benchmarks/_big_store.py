@@ -8,10 +8,10 @@ from sqlalchemy import insert, select
 
 from benchmarks.store import RUNS, SAMPLES, SERIES, ingest_s
 from nearpeak.store import Store, open_store
-from nearpeak.store.dialect import writing
-from nearpeak.store.findings import Detector
-from nearpeak.store.identity import new_uid
-from nearpeak.store.schema import TABLES
+from nearpeak.store.rows.finding_rows import Detector
+from nearpeak.store.rows.row_identity import new_uid
+from nearpeak.store.sql_dialect import writing
+from nearpeak.store.table_schema import TABLES
 
 CHANGES_EACH, MEMBERS = 25, 10
 """Change points of a series; of an alert."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from nearpeak.capture.torch_dispatch import capture_torch
-from nearpeak.core.capture_options import CaptureOptions
-from nearpeak.core.workload import Workload
+from nearpeak.core.work.capture_options import CaptureOptions
+from nearpeak.core.work.workload import Workload
 from nearpeak.errors import NearpeakError, SpecError
+from nearpeak.frontends.torch.module_capture import capture_torch
 
 MOST_SAMPLES = 12
 """Samples tried per function and number format; where PyTorch has more, they are taken at equal distances."""

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from nearpeak.analyze.launches import TURN, judged_launches
-from nearpeak.core.launches import CANDIDATE, Launch
-from nearpeak.core.paired import IMPROVEMENT, INCONCLUSIVE, INVARIANT, REGRESSION
+from nearpeak.core.runs.launch_pairs import CANDIDATE, Launch
+from nearpeak.core.runs.paired_rounds import IMPROVEMENT, INCONCLUSIVE, INVARIANT, REGRESSION
+from nearpeak.judgement.launch_verdict import TURN, judged_launches
 
 SAMPLES = 40
 """Samples of a launch."""

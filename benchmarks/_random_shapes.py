@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from tests.golden.directed import directed
 
-from nearpeak.core.case import Case
+from nearpeak.case_tensors.empty_cases import refuse_nothing
+from nearpeak.core.work.case import Case
 from nearpeak.errors import NearpeakError
-from nearpeak.measure.nothing import refuse_nothing
-from nearpeak.measure.validation import refuse_narrow
-from nearpeak.measure.validation._oracle import Question, declared_formats, question
-from nearpeak.measure.validation.expected import arguments_of
 from nearpeak.ops import OPS, work_of
+from nearpeak.validation import refuse_narrow
+from nearpeak.validation.oracle.expected_results import arguments_of
+from nearpeak.validation.oracle.float64_oracle import Question, declared_formats, question
 
 FORMATS = ("fp32", "bf16", "fp64", "fp16")
 MOST_ELEMENTS, MOST_FLOP = 20_000, 2_000_000

@@ -8,15 +8,15 @@ from typing import Any
 import torch
 
 from benchmarks._small_models import Small
-from nearpeak.capture import _whole, torch_dispatch
-from nearpeak.capture._attribution import Attribution
-from nearpeak.capture._builder import WorkloadBuilder
-from nearpeak.capture._composites import kept_whole
-from nearpeak.capture._fake import dispatch_mode, eager_models, replaced, switches
-from nearpeak.capture._optimizers import optimizer_named
-from nearpeak.capture._recorder import Recorder
-from nearpeak.capture._step import train
-from nearpeak.core.capture_options import CaptureOptions
+from nearpeak.core.work.capture_options import CaptureOptions
+from nearpeak.frontends.torch import module_capture, whole_operators
+from nearpeak.frontends.torch.call_attribution import Attribution
+from nearpeak.frontends.torch.composite_operators import kept_whole
+from nearpeak.frontends.torch.fake_tensors import dispatch_mode, eager_models, replaced, switches
+from nearpeak.frontends.torch.model_step import train
+from nearpeak.frontends.torch.optimizers import optimizer_named
+from nearpeak.frontends.torch.recorder import Recorder
+from nearpeak.frontends.torch.workload_builder import WorkloadBuilder
 from nearpeak.ops import aten_matchers
 
 Seen = Counter[tuple[str, str, str]]
@@ -45,9 +45,9 @@ def fake_run(model: Small) -> Seen:
         made.append(Witness(*parts))
         return made[-1]
 
-    as_written = replaced(torch_dispatch, "kernels_kept_whole", lambda _model: nullcontext())
-    with replaced(torch_dispatch, "Recorder", witness), as_written:
-        torch_dispatch.capture_torch(model.build, model.inputs, CaptureOptions(step="train"), name=model.name)
+    as_written = replaced(module_capture, "kernels_kept_whole", lambda _model: nullcontext())
+    with replaced(module_capture, "Recorder", witness), as_written:
+        module_capture.capture_torch(model.build, model.inputs, CaptureOptions(step="train"), name=model.name)
     return made[0].seen
 
 
@@ -107,10 +107,10 @@ def _real_kernels() -> Iterator[None]:
     kernels: dict[str, Callable[..., Any]] = {
         "attention": _attention, "attention_backward": _attention_backward,
         "rms_norm": _rms_norm, "rms_norm_backward": _rms_norm_backward,
-        **dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"), _filled(_whole._recurrent_shape)),
+        **dict.fromkeys(("lstm", "gru", "rnn_tanh", "rnn_relu"), _filled(whole_operators._recurrent_shape)),
         **dict.fromkeys(
             (f"{name}_backward" for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")),
-            _filled(_whole._recurrent_backward_shape),
+            _filled(whole_operators._recurrent_backward_shape),
         ),
     }  # fmt: skip
     library = torch.library.Library("nearpeak", "IMPL")

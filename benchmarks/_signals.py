@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.core.case import Case
+from nearpeak.core.work.case import Case
 from nearpeak.ops import case
 
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from nearpeak.core.timeline import Timeline
-from nearpeak.core.trace import EventKind, TraceHeader
-from nearpeak.trace._rows import EventRows
-from nearpeak.trace.columns import NO_ROW, Trace
-from nearpeak.trace.timeline import timelines
+from nearpeak.core.traces.timeline import Timeline
+from nearpeak.core.traces.trace import EventKind, TraceHeader
+from nearpeak.traces.reading.table_rows import EventRows
+from nearpeak.traces.timeline.device_time import timelines
+from nearpeak.traces.timeline.trace_columns import NO_ROW, Trace
 
 NAMES = ("gemm", "ncclDevKernel_AllReduce", "add", "rcclGenericKernel")
 Row = tuple[int, str, int, int, int, int, int | None]

@@ -114,13 +114,13 @@ _CHANGES: tuple[Callable[[bytes, random.Random], bytes], ...] = (
 
 def fault_of(path: Path, form: str) -> str:
     """Read and analyse a file; return what went wrong, empty where it was read or refused in one line."""
-    from nearpeak.analyze.findings import report_of
     from nearpeak.errors import NearpeakError
-    from nearpeak.executed.reading import executed_of
-    from nearpeak.trace import read_trace
-    from nearpeak.trace.critical import critical_path
-    from nearpeak.trace.steps import steps_of
-    from nearpeak.trace.timeline import timelines
+    from nearpeak.traces import read_trace
+    from nearpeak.traces.executed.executed_steps import executed_of
+    from nearpeak.traces.findings import report_of
+    from nearpeak.traces.timeline.critical_path import critical_path
+    from nearpeak.traces.timeline.device_time import timelines
+    from nearpeak.traces.timeline.trace_steps import steps_of
 
     started = time.perf_counter()
     try:

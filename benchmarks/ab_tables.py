@@ -9,8 +9,8 @@ import numpy as np
 from benchmarks import _comparators as rules
 from benchmarks._figures import Figure
 from benchmarks._launches import CELLS, CLOCK_HZ, SAMPLES, Cell, beyond, rounds_of
-from nearpeak.analyze.paired import LOOKS
-from nearpeak.core.paired import INCONCLUSIVE, INVARIANT, REGRESSION
+from nearpeak.core.runs.paired_rounds import INCONCLUSIVE, INVARIANT, REGRESSION
+from nearpeak.judgement.paired_verdict import LOOKS
 
 FIGURES = (
     "ab_single_launch", "ab_single_launch_near", "ab_adaptive", "ab_adaptive_rounds", "ab_comparators",

@@ -7,8 +7,8 @@ import numpy as np
 
 from benchmarks._figures import Figure
 from benchmarks._launches import CELLS, beyond, gaussian, launches, rounds_of, two_clocks, verdict
-from nearpeak.analyze.launches import LOOKS, judged_launches
-from nearpeak.core.paired import IMPROVEMENT, INCONCLUSIVE, REGRESSION
+from nearpeak.core.runs.paired_rounds import IMPROVEMENT, INCONCLUSIVE, REGRESSION
+from nearpeak.judgement.launch_verdict import LOOKS, judged_launches
 
 FIGURES = (
     "ab_stated_false", "ab_stated_power", "ab_rule_false", "ab_rule_power", "ab_false", "ab_typical_power",

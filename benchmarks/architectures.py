@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks._figures import FOLDER, ROOT, Figure
-from nearpeak.capture._isolation import run_isolated
 from nearpeak.errors import NearpeakError
+from nearpeak.frontends.child_capture import run_isolated
 
 FIGURES = (
     "architectures_loadable", "architectures_forward", "architectures_forward_all_inputs", "architectures_train",
@@ -18,7 +18,7 @@ RECORDS = FOLDER.parent / "architectures.json"
 """One record per model type, in the order of their names: for the page of coverage."""
 _PRELOAD = (
     "torch", "transformers", "transformers.models.auto.modeling_auto", "transformers.modeling_utils",
-    "transformers.modeling_layers", "nearpeak.capture._architecture_record",
+    "transformers.modeling_layers", "nearpeak.frontends.huggingface.architecture_record",
 )  # fmt: skip
 
 
@@ -31,13 +31,15 @@ def measure() -> Iterator[Figure]:
 
 def sweep(names: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
     """Yield the record of each model type, of all of them when none is named."""
-    for name in names or run_isolated("nearpeak.capture.model_type:model_types", {}, "model types", preload=_PRELOAD):
+    for name in names or run_isolated(
+        "nearpeak.frontends.huggingface.model_type:model_types", {}, "model types", preload=_PRELOAD
+    ):
         yield record_of(name)
 
 
 def record_of(name: str) -> dict[str, Any]:
     """Return the record of one model type; a child that ended without an answer is a cause like any other."""
-    function = "nearpeak.capture._architecture_record:architecture_record"
+    function = "nearpeak.frontends.huggingface.architecture_record:architecture_record"
     try:
         found: dict[str, Any] = run_isolated(function, {"name": name}, name, preload=_PRELOAD)
     except NearpeakError as error:
@@ -90,7 +92,7 @@ def main() -> None:
     options = parser.parse_args()
     old = json.loads(options.records.read_text(encoding="utf-8")) if options.records.is_file() else []
     known = {one["type"]: one for one in old}
-    every = run_isolated("nearpeak.capture.model_type:model_types", {}, "model types", preload=_PRELOAD)
+    every = run_isolated("nearpeak.frontends.huggingface.model_type:model_types", {}, "model types", preload=_PRELOAD)
     good = {name for name, one in known.items() if one["forward"]["ok"] and one["train"]["ok"]}
     for one in sweep(options.types or [name for name in every if name not in good]):
         known[one["type"]] = one

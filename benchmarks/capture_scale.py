@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from benchmarks._figures import ROOT, Figure
-from nearpeak.core.capture_options import CaptureOptions
-from nearpeak.core.workload import Workload
+from nearpeak.core.work.capture_options import CaptureOptions
+from nearpeak.core.work.workload import Workload
 
 FIGURES = (
     "llama_70b_train_capture_seconds", "llama_70b_train_capture_memory", "llama_70b_train_bound_seconds",
@@ -54,7 +54,7 @@ def capture_of(layers: int, tokens: int = 2048) -> Callable[[], Workload]:
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from nearpeak.capture.torch_dispatch import capture_torch
+    from nearpeak.frontends.torch.module_capture import capture_torch
 
     config = LlamaConfig(
         hidden_size=8192, intermediate_size=28672, num_attention_heads=64, num_key_value_heads=8, vocab_size=128256,
@@ -74,24 +74,24 @@ def capture_of(layers: int, tokens: int = 2048) -> Callable[[], Workload]:
 def _published(name: str) -> Callable[[], Workload]:
     """Return the capture of a training step of a model whose dimensions come with nearpeak, its slow imports done."""
     importlib.import_module("transformers.modeling_utils")
-    from nearpeak.capture.architecture import capture_architecture
+    from nearpeak.frontends.huggingface.architecture import capture_architecture
 
     return lambda: capture_architecture(name, CaptureOptions(step="train"))
 
 
 def main(model: str) -> None:
     """Measure in this process and print one JSON object."""
-    from nearpeak import api
+    from nearpeak.api import questions
 
     capture = capture_of(layers=80) if model == "llama-3-70b" else _published(model)
     start_s = time.process_time()
     workload = capture()
     cpu_s = time.process_time() - start_s
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    targets = [api.target(name) for name in TARGETS]
+    targets = [questions.target(name) for name in TARGETS]
     start_s = time.perf_counter()
     for target in targets:
-        api.bound(workload, target)
+        questions.bound(workload, target)
     bound_s = time.perf_counter() - start_s
     counts = {"calls": len(workload.calls), "cases": len(workload.case_counts())}
     print(json.dumps({"cpu_s": cpu_s, "peak_bytes": peak, "bound_s": bound_s, **counts}))

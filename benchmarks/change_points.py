@@ -20,7 +20,7 @@ from benchmarks._series import (
     hits,
     one_step,
 )
-from nearpeak.analyze.changes import changes
+from nearpeak.judgement.change_points import changes
 
 FIGURES = (
     "series_rbf_f1", "series_rbf_false", "series_pelt_f1", "change_f1", "change_false", "change_recall_1",

@@ -17,11 +17,11 @@ import torch
 
 from benchmarks._figures import Figure
 from benchmarks.mutants import SEED, cases
-from nearpeak.core.case import Case
+from nearpeak.core.work.case import Case
 from nearpeak.errors import MeasureError
-from nearpeak.measure.validation import validate
-from nearpeak.measure.validation.mutants.compiled import compiled_variant, why_not_compiled
 from nearpeak.ops import OPS, label_of
+from nearpeak.validation import validate
+from nearpeak.validation.mutants.compiled_variant import compiled_variant, why_not_compiled
 
 FIGURES = ("compiled_variants_accepted", "compiled_variants_failed", "compiled_variant_operators")
 ACCEPTED, REFUSED, FAILED = "accepted", "REFUSED", "no compiled form"

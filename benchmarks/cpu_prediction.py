@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks._figures import Figure
-from nearpeak.core.case import Case
+from nearpeak.api.measured_analysis import probe_cpu
+from nearpeak.core.work.case import Case
 from nearpeak.errors import NearpeakError
-from nearpeak.measure.cpu_probes import probe_cases, thread_times
-from nearpeak.measuring import probe_cpu
+from nearpeak.measurement.machine.cpu_probes import probe_cases, thread_times
 from nearpeak.ops import case as case_of
-from nearpeak.ops._table import table_of_cases
-from nearpeak.predict.prediction import predict_table
+from nearpeak.ops.shared.tables.case_table import table_of_cases
+from nearpeak.prediction.case_prediction import predict_table
 from nearpeak.targets import CPU, target_of
 
 FIGURES = ("cpu_prediction_median", "cpu_prediction_p90", "cpu_prediction_covered")

@@ -11,10 +11,10 @@ from concurrent.futures import ProcessPoolExecutor
 
 from benchmarks._figures import Figure
 from benchmarks.load import busy
-from nearpeak.core.case import Case
-from nearpeak.core.measurement import Timing
-from nearpeak.measure.isolated import measure_fresh
-from nearpeak.measure.runners import runner_of
+from nearpeak.core.runs.measurement import Timing
+from nearpeak.core.work.case import Case
+from nearpeak.measurement.isolated_measurement import measure_fresh
+from nearpeak.measurement.runners import runner_of
 from nearpeak.ops import case
 
 FIGURES = (

@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks._big_store import big_store
 from benchmarks._figures import Figure
 from benchmarks.dashboard import BUILT, asked, served
-from nearpeak.core.history import TIME, Device, Revision, RunRecord, SampleSet, Source, Testbed
+from nearpeak.core.history.stored_run import TIME, Device, Revision, RunRecord, SampleSet, Source, Testbed
 from nearpeak.exchange.run_lines import run_record
 from nearpeak.store import open_store
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks._figures import Figure
-from nearpeak.ops._formats import FORMATS
-from nearpeak.sim.accumulator import HOPPER_FP8, Accumulator, multiply
+from nearpeak.ops.shared.number_formats import FORMATS
+from nearpeak.simulation.emulation.accumulator import HOPPER_FP8, Accumulator, multiply
 
 FIGURES = ("emulated_sums_speedup", "emulated_fp8_error_percent")
 SEED = 7

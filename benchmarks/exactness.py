@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator
 
 from benchmarks._figures import ROOT, Figure
-from nearpeak.core.work import Work
+from nearpeak.core.work.work import Work
 from nearpeak.ops import case, work_of
 
 FIGURES = ("golden_rows", "golden_rows_unequal")

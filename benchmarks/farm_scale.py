@@ -18,7 +18,7 @@ JOBS, WORKERS, BATCH, PLAIN = 10_000, 2, 625, 2_500
 _PLAIN = """
 import json, sys, time
 from nearpeak.farm.kinds import KINDS
-from nearpeak.farm.warm import predictions
+from nearpeak.farm.slot_preload import predictions
 predictions()
 run = KINDS["predict"].run
 lines = list(open(sys.argv[1]))[: int(sys.argv[2])]

@@ -12,8 +12,8 @@ def measure() -> Iterator[Figure]:
     """Yield the models whose training step dispatches other calls when run for real, and the attributed share."""
     from benchmarks._real_run import differences
     from benchmarks._small_models import small_models
-    from nearpeak.capture.torch_dispatch import capture_torch
-    from nearpeak.core.capture_options import CaptureOptions
+    from nearpeak.core.work.capture_options import CaptureOptions
+    from nearpeak.frontends.torch.module_capture import capture_torch
 
     models = small_models()
     differing = sum(bool(differences(model)) for model in models)

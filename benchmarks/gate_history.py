@@ -11,13 +11,13 @@ import numpy as np
 
 from benchmarks._figures import Figure
 from benchmarks._series import FAMILIES, noise
-from nearpeak.core.gate import GatePolicy, GateResult, GateRule
-from nearpeak.core.history import TIME, RunRecord
-from nearpeak.core.track import TrackPoint
+from nearpeak.core.history.gate import GatePolicy, GateResult, GateRule
+from nearpeak.core.history.stored_run import TIME, RunRecord
+from nearpeak.core.history.track import TrackPoint
 from nearpeak.history.baselines import Line, judged_in_history
-from nearpeak.history.demo import Planted, demo_runs
-from nearpeak.history.demonstration import SUBJECTS, bound_on
-from nearpeak.history.gating import gated
+from nearpeak.history.demo_series import Planted, demo_runs
+from nearpeak.history.demo_store import SUBJECTS, bound_on
+from nearpeak.history.gate_evaluation import gated
 from nearpeak.store import open_store
 
 FIGURES = (

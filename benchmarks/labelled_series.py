@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks import _labelled
 from benchmarks._figures import Figure
 from benchmarks._series import Values, hits
-from nearpeak.analyze.changes import changes
+from nearpeak.judgement.change_points import changes
 
 FIGURES = ("tcpd_f1", "tcpd_covering", "talos_hits", "talos_others") if _labelled.folder() else ()
 """None of them is measured where no folder is named: what was not measured has no figure."""

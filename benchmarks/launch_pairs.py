@@ -15,7 +15,7 @@ from benchmarks._planted_launch_causes import graphed
 from benchmarks._planted_models import Builder
 from benchmarks._planted_queues import Op, Program
 from benchmarks.planted_traces import reported
-from nearpeak.core.finding_report import TraceReport
+from nearpeak.core.traces.finding_report import TraceReport
 
 FIGURES = ("launch_pairs_graph", "launch_pairs_batch", "launch_pairs_caching", "launch_pairs_bounds")
 SEEDS = range(2000, 2050)

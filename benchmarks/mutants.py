@@ -15,15 +15,15 @@ import torch
 from tests.golden.directed import directed
 
 from benchmarks._figures import Figure
-from nearpeak.core.case import Case
+from nearpeak.core.work.case import Case
 from nearpeak.errors import NearpeakError
-from nearpeak.measure.validation import refuse_narrow, validate
-from nearpeak.measure.validation._oracle import declared_formats
-from nearpeak.measure.validation.mutants import killed_by, mutants_of, reason_for_equivalence
-from nearpeak.measure.validation.mutants.defects import defect, refused_gradient
-from nearpeak.measure.validation.mutants.equivalence import SAMPLED
-from nearpeak.measure.validation.mutants.variants import PLAIN, variants_of
 from nearpeak.ops import OPS, label_of
+from nearpeak.validation import refuse_narrow, validate
+from nearpeak.validation.mutants import killed_by, mutants_of, reason_for_equivalence
+from nearpeak.validation.mutants.equivalence import SAMPLED
+from nearpeak.validation.mutants.legitimate_variants import PLAIN, variants_of
+from nearpeak.validation.mutants.torch_defects import defect, refused_gradient
+from nearpeak.validation.oracle.float64_oracle import declared_formats
 
 FIGURES = (
     "mutants_killed", "mutants_equivalent", "mutants_sampled", "variants_accepted", "mutant_operators",

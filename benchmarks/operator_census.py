@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks._census import Answer, answers, causes_of, torch_subjects
 from benchmarks._figures import ROOT, Figure
-from nearpeak.capture.onnx_file import capture_onnx
+from nearpeak.frontends.onnx.onnx_file import capture_onnx
 
 FIGURES = ("census_torch_forward", "census_torch_train", "census_onnx")
 MISSES = ROOT / "docs" / "explain" / "census.json"

@@ -25,13 +25,13 @@ import numpy as np
 
 from benchmarks._figures import FOLDER, ROOT, Figure
 from benchmarks.load import COUNT, busy
-from nearpeak.canon import digest
-from nearpeak.core.case import Case
-from nearpeak.core.measurement import Timing
-from nearpeak.measure import timing
-from nearpeak.measure.environment import cpu_name
-from nearpeak.measure.turns import Arm
-from nearpeak.measuring import compare
+from nearpeak.api.measured_analysis import compare
+from nearpeak.base.canonical_json import digest
+from nearpeak.base.machine import cpu_name
+from nearpeak.core.runs.measurement import Timing
+from nearpeak.core.work.case import Case
+from nearpeak.measurement.timing import sampler
+from nearpeak.measurement.timing.interleaved_rounds import Arm
 from nearpeak.ops import case
 
 FIGURES = ("compare_false_verdicts", "compare_planted_found", "compare_inconclusive", "compare_longest_pair")
@@ -45,13 +45,15 @@ TIMING = Timing(cache="hot", validate=False)
 BUDGET_S = 50.0
 """Budget of a pair; the round that is under way when it ends is still finished."""
 _MECHANISM = (
-    "src/nearpeak/measure/turns.py", "src/nearpeak/measure/timers.py",
-    "src/nearpeak/measure/taking.py", "src/nearpeak/measure/varied.py", "src/nearpeak/analyze/paired.py",
+    "src/nearpeak/measurement/timing/interleaved_rounds.py", "src/nearpeak/measurement/timing/clocks.py",
+    "src/nearpeak/measurement/timed_runner.py", "src/nearpeak/case_tensors/fresh_values.py",
+    "src/nearpeak/judgement/paired_verdict.py",
     "benchmarks/_planted.py", "benchmarks/load.py",
 )  # fmt: skip
 _TIMING = (
-    timing.batch_of, timing.changing, timing.told_apart, timing.no_time, timing.BATCH_RESOLUTIONS, timing.BATCH_S,
-    timing.HOST_BATCHES, timing.BEGIN_S, timing.without_result, timing.FIRST_COUNT, timing.ANEW_RATIO, timing.ANEW_S,
+    sampler.batch_of, sampler.changing, sampler.told_apart, sampler.no_time, sampler.BATCH_RESOLUTIONS, sampler.BATCH_S,
+    sampler.HOST_BATCHES, sampler.BEGIN_S, sampler.without_result,
+    sampler.FIRST_COUNT, sampler.ANEW_RATIO, sampler.ANEW_S,
 )  # fmt: skip
 """What pairs take of the timing of single cases: when those stop is another matter."""
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from benchmarks import _planted_ranks as ranks
 from benchmarks._figures import Figure
 from benchmarks.planted_traces import keep
-from nearpeak.core.finding_report import TraceReport
-from nearpeak.executed.analysing import analyze_trace
+from nearpeak.api.trace_analysis import analyze_trace
+from nearpeak.core.traces.finding_report import TraceReport
 
 FIGURES = ("planted_ranks_named", "planted_ranks_gain", "planted_ranks_healthy", "planted_ranks_abstained")
 SEEDS = range(1000, 1050)

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from benchmarks import _planted_traces as planted
 from benchmarks._figures import Figure
-from nearpeak.analyze.findings import PLANTED, report_of
-from nearpeak.core.finding_report import TraceReport
-from nearpeak.executed.reading import executed_of
+from nearpeak.core.traces.finding_report import TraceReport
 from nearpeak.targets import target_of
-from nearpeak.trace import read_trace
+from nearpeak.traces import read_trace
+from nearpeak.traces.executed.executed_steps import executed_of
+from nearpeak.traces.findings import PLANTED, report_of
 
 FIGURES = (
     "planted_traces_first", "planted_traces_worst_cause", "planted_traces_gain", "planted_traces_healthy",

@@ -17,9 +17,9 @@ import numpy as np
 
 import nearpeak
 from benchmarks._figures import ROOT, Figure
-from nearpeak.core.capture_options import CaptureOptions
-from nearpeak.core.case import Case
-from nearpeak.core.target import Target
+from nearpeak.core.work.capture_options import CaptureOptions
+from nearpeak.core.work.case import Case
+from nearpeak.core.work.target import Target
 
 FIGURES = (
     "predict_gemm_rate", "predict_gemm_public_rate", "predict_scalar_seconds", "predict_named_scalar_seconds",
@@ -90,11 +90,11 @@ def _reference() -> float:
 
 def _form_rate() -> float:
     """Return how many times with their parts the form gives: search over tiles and splits, waterfall, correction."""
-    from nearpeak.predict._calibrations import calibration_for
-    from nearpeak.predict._correction import correction_ratio
-    from nearpeak.predict._form import USUAL, CaseColumns
-    from nearpeak.predict._refined import scalars_of
-    from nearpeak.predict.forms.gemm import FORM
+    from nearpeak.prediction.calibration.coefficient_store import calibration_for
+    from nearpeak.prediction.kernel_model import USUAL, CaseColumns
+    from nearpeak.prediction.models.gemm import FORM
+    from nearpeak.prediction.refinement import scalars_of
+    from nearpeak.prediction.residual_correction import correction_ratio
 
     target = nearpeak.target("h100_sxm")
     cases = CaseColumns(op="gemm", phase="forward", dtypes={"dtype": "bf16"}, axes=_columns(PIECE))
@@ -180,7 +180,7 @@ def _read_only() -> float:
 
 def _file() -> float:
     """Return the CPU time of `nearpeak predict` on a Parquet table of a million products, all of it."""
-    from nearpeak.capture.table_file import write_columns
+    from nearpeak.frontends.files.case_tables import write_columns
 
     with tempfile.TemporaryDirectory() as folder:
         table = Path(folder) / "cases.parquet"
@@ -198,7 +198,7 @@ def _step() -> tuple[float, float, float, float]:
     its coefficient files are read.
     """
     from benchmarks.capture_scale import capture_of
-    from nearpeak.capture.architecture import capture_architecture
+    from nearpeak.frontends.huggingface.architecture import capture_architecture
 
     h100, a100 = nearpeak.target("h100_sxm"), nearpeak.target("a100_sxm_80gb")
     nearpeak.predict(capture_architecture("llama-3-8b", CaptureOptions(step="train", sequence=1024)), h100)

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks._figures import ROOT, Figure
-from nearpeak.capture._isolation import capture_isolated
+from nearpeak.frontends.child_capture import capture_isolated
 
 FIGURES = ("problem_file_median_seconds", "problem_file_largest_allocation", "problem_file_count")
-FRONTEND = "nearpeak.capture.problem_file:capture_problem"
+FRONTEND = "nearpeak.frontends.torch.problem_file:capture_problem"
 PROBLEMS = sorted((ROOT / "tests" / "fixtures" / "problems").glob("*.py"))
 
 
@@ -40,7 +40,7 @@ def largest_allocation_bytes() -> int:
     """Return the largest block that PyTorch's CPU allocator hands out during the captures."""
     from torch.profiler import ProfilerActivity, profile
 
-    from nearpeak.capture.problem_file import capture_problem
+    from nearpeak.frontends.torch.problem_file import capture_problem
 
     largest = 0
     for path in PROBLEMS:

@@ -114,9 +114,9 @@ def _forked(level: int, path: Path, *, training: bool | None) -> Run:
 
 
 def _captured(path: Path, *, training: bool | None) -> dict[str, Any]:
-    from nearpeak.capture.problem_file import capture_problem
-    from nearpeak.core.capture_options import CaptureOptions
+    from nearpeak.core.work.capture_options import CaptureOptions
     from nearpeak.errors import NearpeakError
+    from nearpeak.frontends.torch.problem_file import capture_problem
 
     start_s, failure, uncovered = time.process_time(), "", {}
     try:

@@ -15,12 +15,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from unittest.mock import patch
 
-from tests.unit.measure.telemetry.trees import BOARD, CORES, ORIN, RAPL, write
+from tests.unit.measurement.telemetry.trees import BOARD, CORES, ORIN, RAPL, write
 
 from benchmarks._figures import ROOT, Figure
-from nearpeak.core.measurement import Timing
-from nearpeak.measure.isolated import measure_fresh
-from nearpeak.measure.telemetry.sampler import Sampler
+from nearpeak.core.runs.measurement import Timing
+from nearpeak.measurement.isolated_measurement import measure_fresh
+from nearpeak.measurement.telemetry.sampler_client import Sampler
 from nearpeak.ops import case
 
 FIGURES = (

@@ -13,21 +13,21 @@ import numpy as np
 from benchmarks._figures import Figure
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block, folds
-from nearpeak.api import capture
-from nearpeak.core.case import Case
+from nearpeak.api.questions import capture
+from nearpeak.core.work.case import Case
 from nearpeak.errors import NearpeakError
 from nearpeak.ops import case
-from nearpeak.predict._form import Setting
-from nearpeak.predict.prediction import predict_case
-from nearpeak.sim.device import machine_of
-from nearpeak.sim.engine import simulate
-from nearpeak.sim.greedy import makespan_ps
-from nearpeak.sim.lowering import kernels_of
-from nearpeak.sim.machine import LIMITS, Machine
-from nearpeak.sim.simulation import simulate_step
-from nearpeak.sim.units import PS_PER_S
-from nearpeak.sim.what_if import sweep
-from nearpeak.sim.work import Kernel, Node, Phase
+from nearpeak.prediction.case_prediction import predict_case
+from nearpeak.prediction.kernel_model import Setting
+from nearpeak.simulation.architecture_sweep import sweep
+from nearpeak.simulation.engine.device_work import Kernel, Node, Phase
+from nearpeak.simulation.engine.event_loop import simulate
+from nearpeak.simulation.greedy_slots import makespan_ps
+from nearpeak.simulation.lowering import kernels_of
+from nearpeak.simulation.machine import LIMITS, Machine
+from nearpeak.simulation.machine_from_target import machine_of
+from nearpeak.simulation.machine_units import PS_PER_S
+from nearpeak.simulation.step_simulation import simulate_step
 from nearpeak.targets import target_of
 
 FIGURES = (

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks._figures import Figure
-from nearpeak.core.history import TIME, Device, Revision, RunRecord, SampleSet, Source, Testbed
+from nearpeak.core.history.stored_run import TIME, Device, Revision, RunRecord, SampleSet, Source, Testbed
 from nearpeak.store import Store, open_store
 
 FIGURES = ("store_ingest", "store_bytes_per_sample", "store_history", "store_latest")

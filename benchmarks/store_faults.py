@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks._figures import ROOT, Figure
 from nearpeak.errors import NearpeakError
 from nearpeak.store import open_store
-from nearpeak.store.keeping import check
+from nearpeak.store.maintenance import check
 
 FIGURES = ("store_kills_with_a_loss", "store_two_writers_lost", "store_two_writers_longest_wait")
 KILLS, WRITES = 200, 1000

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from benchmarks._figures import Figure
-from nearpeak import suites
-from nearpeak.core.suite import Suite
-from nearpeak.suite.coverage import coverage_of
-from nearpeak.suite.merge import merged
-from nearpeak.suite.ready import ready_suite
+from nearpeak.api import suite_construction
+from nearpeak.core.answers.suite import Suite
+from nearpeak.suites.coverage_numbers import coverage_of
+from nearpeak.suites.ready_suites import ready_suite
+from nearpeak.suites.suite_merge import merged
 
 FIGURES = (
     "suite_cover_time", "suite_cover_flop", "suite_cover_time_by_class", "suite_cover_time_exact", "suite_cover_cases",
@@ -25,14 +25,14 @@ WORKLOADS = (
 
 def measure() -> Iterator[Figure]:
     """Yield shares of time, bounds on one device plus a launch per case, with directed cases beside those of use."""
-    whole = suites.suite([ten_models()], directed=True)
-    plan = suites.cheapest(whole, TARGET, goal_ratio=GOAL)
+    whole = suite_construction.suite([ten_models()], directed=True)
+    plan = suite_construction.cheapest(whole, TARGET, goal_ratio=GOAL)
     percent = 100 * plan.cover_s / plan.use_s
     yield Figure(name=FIGURES[0], value=percent, unit="%", bar="<= 15 %", passed=percent <= 15)
     covered = 100 * _fleet(plan.suite)
     yield Figure(name=FIGURES[1], value=covered, unit="%", bar=">= 99 %", passed=covered >= 99)
     for name, identity in ((FIGURES[2], "class"), (FIGURES[3], "exact")):
-        other = suites.cheapest(whole, TARGET, goal_ratio=GOAL, identity=identity)
+        other = suite_construction.cheapest(whole, TARGET, goal_ratio=GOAL, identity=identity)
         yield Figure(name=name, value=100 * other.cover_s / other.use_s, unit="%", bar="", passed=True)
     yield Figure(name=FIGURES[4], value=len(plan.picks), unit="cases", bar="", passed=True)
     called = {one.case.digest for one in whole.cases if one.call_count}

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from benchmarks._figures import ROOT, Figure
 from benchmarks._signals import small_cases
-from nearpeak.core.measurement import Timing
+from nearpeak.api.measured_analysis import measure as measure_cases
+from nearpeak.core.runs.measurement import Timing
 from nearpeak.errors import NearpeakError
-from nearpeak.measure.results import read_results
-from nearpeak.measuring import measure as measure_cases
+from nearpeak.measurement.result_file import read_results
 
 FIGURES = (
     "kills_with_a_loss",
@@ -36,7 +36,7 @@ sys.path[:0] = [{root!r}]
 from pathlib import Path
 from benchmarks._signals import small_cases
 from benchmarks.suite_run import QUICK
-from nearpeak.measuring import measure
+from nearpeak.api.measured_analysis import measure
 told = open({told!r}, "ab", buffering=0)
 for found in measure(small_cases({count}), "callable:benchmarks._signals:noted", QUICK, out=Path({out!r})):
     told.write((found.case.digest + "\\n").encode())

@@ -19,8 +19,8 @@ _OURS = """
 import json, resource, sys, time
 from pathlib import Path
 from nearpeak.trace import read_trace
-from nearpeak.trace.steps import steps_of
-from nearpeak.trace.timeline import timelines
+from nearpeak.traces.timeline.trace_steps import steps_of
+from nearpeak.traces.timeline.device_time import timelines
 trace = read_trace(Path(sys.argv[1]))
 read_s = time.process_time()
 if len(sys.argv) > 2:

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from nearpeak.core.measurement import Timing
-from nearpeak.core.target import Target
+from nearpeak.core.runs.measurement import Timing
+from nearpeak.core.work.target import Target
 from nearpeak.errors import SpecError
-from nearpeak.measure.runners import runner_of
+from nearpeak.measurement.runners import runner_of
 from nearpeak.ops import OPS, Operator, case
 from nearpeak.targets import TARGETS, target_of
 

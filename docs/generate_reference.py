@@ -18,9 +18,9 @@ from _coverage import coverage
 import nearpeak
 from nearpeak import errors
 from nearpeak.cli import application
-from nearpeak.cli._words import plain, usage_of
-from nearpeak.core.bound import ASSUMPTIONS
-from nearpeak.core.target import Target
+from nearpeak.cli.shared.case_syntax import plain, usage_of
+from nearpeak.core.answers.bound import ASSUMPTIONS
+from nearpeak.core.work.target import Target
 from nearpeak.ops import OPS
 from nearpeak.targets import TARGETS, target_of
 from nearpeak.units import show

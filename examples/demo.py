@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.progress import Progress
 
 import nearpeak
-from nearpeak.core.history import Revision
+from nearpeak.api.measured_analysis import measure
+from nearpeak.core.history.stored_run import Revision
 from nearpeak.errors import NearpeakError, SpecError
-from nearpeak.measuring import measure
-from nearpeak.report import render
+from nearpeak.reports import render
 from nearpeak.units import show
 
 TARGETS = ("h200_sxm", "b200_sxm", "mi300x", "l40s", "cpu")
@@ -70,8 +70,8 @@ def _line(title: str, analysis: nearpeak.Analysis) -> str:
 
 def _measure(console: Console) -> None:
     """Measure some cases on this CPU, and keep the samples in a store."""
-    from nearpeak.history.keeping import kept
-    from nearpeak.store.keeping import upgrade
+    from nearpeak.history.local_runs import kept
+    from nearpeak.store.maintenance import upgrade
 
     if STORE.exists():  # of an earlier version, perhaps
         upgrade(str(STORE))
@@ -108,7 +108,7 @@ def _dashboard(console: Console) -> None:
 
 def _revision() -> tuple[Revision, ...]:
     """Return the commit of this clone; nothing where it is none."""
-    from nearpeak.store.git import git_revision
+    from nearpeak.store.git_commits import git_revision
 
     try:
         return (git_revision(Path()),)
@@ -122,7 +122,7 @@ def _cpu(console: Console) -> nearpeak.Target:
         return nearpeak.target("cpu")
     except SpecError:
         console.print("measuring what this CPU can do, once (about 25 s) …")
-        from nearpeak.cli.calibrate import roofs
+        from nearpeak.cli.run.calibrate import roofs
 
         roofs()
         return nearpeak.target("cpu")

@@ -37,7 +37,7 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     """Where tests run side by side each process computes on one thread: more would wait for one another's cores."""
     if getattr(config.option, "numprocesses", None):
-        from nearpeak.measure.isolated import thread_variables
+        from nearpeak.measurement.isolated_measurement import thread_variables
 
         os.environ.update({**thread_variables(1), **os.environ})
 

@@ -12,7 +12,7 @@ from benchmarks.accuracy.family import Block, Family, UnreadTable
 from benchmarks.accuracy.published import PUBLISHED
 from benchmarks.accuracy.scores import Score, held_out, score, shown, summary
 from nearpeak.errors import NearpeakError, SpecError
-from nearpeak.predict._forms import form_of
+from nearpeak.prediction.model_choice import form_of
 
 PAGE = Path(__file__).parents[2] / "docs/explain/accuracy.md"
 HEAD = """# How far predictions are from measurements

@@ -9,10 +9,10 @@ import numpy as np
 
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block
-from nearpeak.core.audit import KINDS
+from nearpeak.core.answers.audit import KINDS
 from nearpeak.errors import NearpeakError
-from nearpeak.predict.audit import audit
-from nearpeak.predict.samples import Samples
+from nearpeak.prediction.calibration.samples import Samples
+from nearpeak.prediction.calibration.table_audit import audit
 from nearpeak.targets import target_of
 
 PAGE = Path(__file__).parents[2] / "docs/explain/corpus_audit.md"

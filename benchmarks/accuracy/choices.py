@@ -15,10 +15,10 @@ from benchmarks.accuracy.families.conv import FAMILY, miopen_kernels
 from benchmarks.accuracy.families.gemm import FAMILY as PRODUCTS
 from benchmarks.accuracy.family import Block, folds
 from benchmarks.accuracy.scores import error_of, rows_of
-from nearpeak.core.bound import Policy
-from nearpeak.predict.prediction import predict_table
+from nearpeak.bounds.bound_table import bound_table
+from nearpeak.core.answers.bound import Policy
+from nearpeak.prediction.case_prediction import predict_table
 from nearpeak.targets import target_of
-from nearpeak.theory.table import bound_table
 
 PAGE = Path(__file__).parents[2] / "docs/explain/accuracy_choices.md"
 HEAD = """# What boards and choices of libraries leave open

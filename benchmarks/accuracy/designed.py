@@ -17,9 +17,9 @@ from benchmarks.accuracy.family import Block, Family, left_out
 from benchmarks.accuracy.fit import fitted_together, times_of, unseen_values
 from benchmarks.accuracy.scores import LONG_S, error_of
 from nearpeak.errors import NearpeakError
-from nearpeak.predict.calibrate import slopes, spread_from, unmoved
-from nearpeak.predict.design import MOST_CASES, chosen, misfit_of, weights_of
-from nearpeak.predict.fit import fit
+from nearpeak.prediction.calibration.device_fit import slopes, spread_from, unmoved
+from nearpeak.prediction.calibration.fit import fit
+from nearpeak.prediction.calibration.measurement_design import MOST_CASES, chosen, misfit_of, weights_of
 
 SEEDS = tuple(range(8))
 CANDIDATES = 1000

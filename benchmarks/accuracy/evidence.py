@@ -12,7 +12,7 @@ from benchmarks.accuracy.family import Block, folds
 from benchmarks.accuracy.noise import ALLOWANCE, Noise
 from benchmarks.accuracy.records import KIN, STRANGE, Record
 from benchmarks.accuracy.scores import HELD_OUT, error_of
-from nearpeak.predict.prediction import predict_table
+from nearpeak.prediction.case_prediction import predict_table
 from nearpeak.targets import target_of
 
 BY_VALUE = {

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from benchmarks.accuracy.names import target_name
-from nearpeak.ops._table import CaseTable, case_table
-from nearpeak.predict import FORMS
-from nearpeak.predict._form import CaseColumns, Form, Setting
-from nearpeak.predict.fit import Deviation, logarithmic
+from nearpeak.ops.shared.tables.case_table import CaseTable, case_table
+from nearpeak.prediction import FORMS
+from nearpeak.prediction.calibration.fit import Deviation, logarithmic
+from nearpeak.prediction.kernel_model import CaseColumns, Form, Setting
 from nearpeak.targets import TARGETS, target_of
 
 OLD, EAGER, HOT = 0x01, 0x04, 0x40

@@ -16,10 +16,18 @@ import numpy as np
 from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block, Family, folds, maker_of
 from benchmarks.accuracy.refine import FITTED, interval, refined, with_interval
-from nearpeak.predict._correction import correction_of
-from nearpeak.predict._kin import kin_values
-from nearpeak.predict.coefficient_file import TABLES, Ends, Refined, group_entry, group_text, groups_of, intervals
-from nearpeak.predict.fit import Fit, Times, fit
+from nearpeak.prediction.calibration.coefficient_file import (
+    TABLES,
+    Ends,
+    Refined,
+    group_entry,
+    group_text,
+    groups_of,
+    intervals,
+)
+from nearpeak.prediction.calibration.fit import Fit, Times, fit
+from nearpeak.prediction.calibration.scaled_coefficients import kin_values
+from nearpeak.prediction.residual_correction import correction_of
 from nearpeak.targets import target_of
 
 ALLOWED_BUCKETS = range(3, 20)
@@ -40,7 +48,7 @@ SOURCES = {
     "llmservingsim": "casys-kaist/LLMServingSim 5daddb2 (MIT)", "tracelens": "AMD-AGI/TraceLens 171dd74 (MIT)",
     "simumax": "MooreThreads/SimuMax 4dcaae5 (Apache-2.0)",
 }  # fmt: skip
-FOLDER = Path(__file__).parents[2] / "src/nearpeak/predict/coefficients"
+FOLDER = Path(__file__).parents[2] / "src/nearpeak/prediction/coefficients"
 
 
 def main() -> None:

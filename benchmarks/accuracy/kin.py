@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.accuracy.family import Block, Family, folds
-from nearpeak.predict._calibrations import calibration_for
-from nearpeak.predict.prediction import predict_table
-from nearpeak.predict.spread import kin_of, kin_spread, spread_of
+from nearpeak.prediction.calibration.coefficient_store import calibration_for
+from nearpeak.prediction.calibration.source_spread import kin_of, kin_spread, spread_of
+from nearpeak.prediction.case_prediction import predict_table
 from nearpeak.targets import target_of
 
 READ = (0, 1, 2)

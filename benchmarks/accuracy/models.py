@@ -11,7 +11,7 @@ import numpy as np
 
 import nearpeak
 from benchmarks.accuracy.names import target_name
-from nearpeak.core.workload import Workload
+from nearpeak.core.work.workload import Workload
 from nearpeak.errors import NearpeakError
 from nearpeak.targets import TARGETS, target_of
 

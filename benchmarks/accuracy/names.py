@@ -3,7 +3,7 @@
 import re
 
 from nearpeak.targets import TARGETS
-from nearpeak.targets.naming import UNKNOWN, known_target
+from nearpeak.targets.device_names import UNKNOWN, known_target
 
 DEVICES = {
     "nvidia_a100_sxm_80gb": "a100_sxm_80gb", "nvidia_a100_pcie_40gb": "a100_pcie_40gb",

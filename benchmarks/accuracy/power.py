@@ -15,14 +15,14 @@ from benchmarks.accuracy.fit import FOLDER, SOURCES
 from benchmarks.accuracy.meters import SETTLING_S, Place, Run, known_runs, read_w, runs_of, states_at, write_runs
 from benchmarks.accuracy.scores import error_of, shown
 from nearpeak.errors import NearpeakError
-from nearpeak.ops._table import case_table
-from nearpeak.predict._form import CaseColumns, Setting
-from nearpeak.predict._refined import scalars_of
-from nearpeak.predict.coefficient_file import file_text, group_entry
-from nearpeak.predict.fit import Fit, fit
-from nearpeak.predict.forms.power import FORM, power_calibration, power_w
-from nearpeak.predict.intervals import interval_ends
-from nearpeak.predict.prediction import predict_table
+from nearpeak.ops.shared.tables.case_table import case_table
+from nearpeak.prediction.calibration.coefficient_file import file_text, group_entry
+from nearpeak.prediction.calibration.fit import Fit, fit
+from nearpeak.prediction.calibration.intervals import interval_ends
+from nearpeak.prediction.case_prediction import predict_table
+from nearpeak.prediction.kernel_model import CaseColumns, Setting
+from nearpeak.prediction.models.power import FORM, power_calibration, power_w
+from nearpeak.prediction.refinement import scalars_of
 from nearpeak.targets import target_of
 
 FITTED, INTERVAL, HELD_OUT = (0, 1), (2,), (3,)

@@ -7,8 +7,8 @@ import numpy as np
 
 from benchmarks.accuracy.family import Block, Family, folds
 from benchmarks.accuracy.fit import best_fit, times_of
+from nearpeak.bounds.terms.link_traffic import HOST
 from nearpeak.targets import target_of
-from nearpeak.theory.links import HOST
 
 PAIR = 2
 """Ranks that scalars are fitted on; those of twice as many are scored."""

@@ -12,7 +12,7 @@ from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block
 from benchmarks.accuracy.scores import Rows, error_of, held_out, joined, score
 from nearpeak.errors import NearpeakError
-from nearpeak.predict._forms import form_of
+from nearpeak.prediction.model_choice import form_of
 from nearpeak.targets import target_of
 
 FOLDER = Path(__file__).parents[2] / "docs/explain"

@@ -6,13 +6,13 @@ from typing import Any
 import numpy as np
 
 from benchmarks.accuracy.family import Block, Family, folds
-from nearpeak.core.prediction import Correction
-from nearpeak.predict._correction import columns_of, correction_ratio, fit_correction
-from nearpeak.predict._form import CaseColumns, Rows, Setting, leading
-from nearpeak.predict._interval_scale import LEAST_COUNT, LEAST_SITES, fit_scale
-from nearpeak.predict.coefficient_file import Refined
-from nearpeak.predict.intervals import interval_ends
-from nearpeak.predict.prediction import group_columns
+from nearpeak.core.answers.prediction import Correction
+from nearpeak.prediction.calibration.coefficient_file import Refined
+from nearpeak.prediction.calibration.interval_scale import LEAST_COUNT, LEAST_SITES, fit_scale
+from nearpeak.prediction.calibration.intervals import interval_ends
+from nearpeak.prediction.case_prediction import group_columns
+from nearpeak.prediction.kernel_model import CaseColumns, Rows, Setting, leading
+from nearpeak.prediction.residual_correction import columns_of, correction_ratio, fit_correction
 from nearpeak.targets import target_of
 
 FITTED, INTERVAL = (0, 1), (2,)

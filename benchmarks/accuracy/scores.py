@@ -10,14 +10,14 @@ import numpy as np
 
 from benchmarks.accuracy.family import Block, Family, folds
 from benchmarks.accuracy.spread import is_elsewhere
-from nearpeak.core.bound import Policy
-from nearpeak.core.target import Target
+from nearpeak.bounds.bound_table import bound_table
+from nearpeak.core.answers.bound import Policy
+from nearpeak.core.work.target import Target
 from nearpeak.errors import NearpeakError
-from nearpeak.predict._calibrations import calibration_for
-from nearpeak.predict.intervals import shortest
-from nearpeak.predict.prediction import predict_table
+from nearpeak.prediction.calibration.coefficient_store import calibration_for
+from nearpeak.prediction.calibration.intervals import shortest
+from nearpeak.prediction.case_prediction import predict_table
 from nearpeak.targets import target_of
-from nearpeak.theory.table import bound_table
 
 HELD_OUT = 3
 """Fold of sites that neither scalars nor intervals have seen."""

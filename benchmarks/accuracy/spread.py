@@ -17,12 +17,12 @@ from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block, Family, folds
 from benchmarks.accuracy.kin import left_out_boards
 from benchmarks.accuracy.ranks import missed_by_device
-from nearpeak.predict._calibrations import calibration_for
-from nearpeak.predict._forms import form_of
-from nearpeak.predict._kernel_kin import is_other_format
-from nearpeak.predict.coefficient_file import group_text, groups_of
-from nearpeak.predict.prediction import predict_table
-from nearpeak.predict.spread import COUSINS, ELSEWHERE, FILE, OTHER_FORMAT, RANKS
+from nearpeak.prediction.calibration.coefficient_file import group_text, groups_of
+from nearpeak.prediction.calibration.coefficient_store import calibration_for
+from nearpeak.prediction.calibration.related_devices import is_other_format
+from nearpeak.prediction.calibration.source_spread import COUSINS, ELSEWHERE, FILE, OTHER_FORMAT, RANKS
+from nearpeak.prediction.case_prediction import predict_table
+from nearpeak.prediction.model_choice import form_of
 from nearpeak.targets import target_of
 
 COEFFICIENTS = FILE.parent

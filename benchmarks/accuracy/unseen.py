@@ -11,10 +11,10 @@ from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block, Family, left_out
 from benchmarks.accuracy.fit import times_of, unseen_values
 from benchmarks.accuracy.scores import LONG_S, error_of, shown
-from nearpeak.core.bound import Policy
+from nearpeak.bounds.bound_table import bound_table
+from nearpeak.core.answers.bound import Policy
 from nearpeak.errors import NearpeakError
 from nearpeak.targets import target_of
-from nearpeak.theory.table import bound_table
 
 PAGE = Path(__file__).parents[2] / "docs/explain/accuracy_unseen.md"
 HEAD = """# How far predictions are on a device without data

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from tests.golden.directed import directed
 
-from nearpeak.core.case import Case
+from nearpeak.core.work.case import Case
 from nearpeak.errors import NearpeakError
 from nearpeak.ops import OPS, case
 

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 from benchmarks.device import cases, sections, timer
 from benchmarks.device.sections import BOUNDED, Known, tells_nothing
-from nearpeak.core.case import Case
-from nearpeak.core.measurement import Measurement, Timing
+from nearpeak.api.measured_analysis import measure
+from nearpeak.base.isolation import Ending, call_isolated
+from nearpeak.core.runs.measurement import Measurement, Timing
+from nearpeak.core.work.case import Case
 from nearpeak.errors import NearpeakError
-from nearpeak.isolation import Ending, call_isolated
-from nearpeak.measuring import measure
 from nearpeak.ops import label_of
 
 SCHEMA_VERSION = 2

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from math import exp, log
 from typing import Any
 
-from nearpeak.core.case import Case
-from nearpeak.core.energy import energies_of
-from nearpeak.core.measurement import TIMED, Measurement, Outcome
-from nearpeak.core.target import Target
+from nearpeak.api.measured_analysis import bound_s, known_target, least_s
+from nearpeak.core.runs.energy import energies_of
+from nearpeak.core.runs.measurement import TIMED, Measurement, Outcome
+from nearpeak.core.work.case import Case
+from nearpeak.core.work.target import Target
 from nearpeak.errors import NearpeakError
-from nearpeak.measuring import bound_s, known_target, least_s
 from nearpeak.ops import label_of, work_of
 from nearpeak.targets import target_of
 
@@ -87,7 +87,7 @@ def predictions(measured: list[Measurement]) -> list[dict[str, Any]]:
 
     A device whose clock fell is not the one that was predicted: its cases are listed, and count for no error.
     """
-    from nearpeak.predict._forms import form_for
+    from nearpeak.prediction.model_choice import form_for
 
     rows: dict[str, dict[str, Any]] = {}
     for one in (found for found in measured if found.samples_s):
@@ -107,7 +107,7 @@ def predictions(measured: list[Measurement]) -> list[dict[str, Any]]:
 
 def _predicted(one: Measurement) -> tuple[dict[str, Any] | None, str]:
     """Return the prediction beside the median sample, or why it stands beside none."""
-    from nearpeak.predict.prediction import predict_case
+    from nearpeak.prediction.case_prediction import predict_case
 
     if one.outcome not in TIMED:
         return None, f"{one.outcome.value}: {one.note}"

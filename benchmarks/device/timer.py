@@ -4,9 +4,9 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
-from nearpeak.core.measurement import Timer, Timing
-from nearpeak.measure.inputs import drawn
-from nearpeak.measure.runners import RUNNERS
+from nearpeak.case_tensors.random_inputs import drawn
+from nearpeak.core.runs.measurement import Timer, Timing
+from nearpeak.measurement.runners import RUNNERS
 from nearpeak.ops import case
 
 COUNTS = (1, 10, 100)

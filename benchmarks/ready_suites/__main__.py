@@ -3,12 +3,12 @@
 import sys
 from pathlib import Path
 
-from nearpeak import api, suites
-from nearpeak.core.suite import Suite
-from nearpeak.suite.file import save_text
+from nearpeak.api import questions, suite_construction
+from nearpeak.core.answers.suite import Suite
+from nearpeak.suites.suite_file import save_text
 
 HERE = Path(__file__).parent
-FOLDER = Path(suites.__file__).parent / "suite" / "ready"
+FOLDER = Path(suite_construction.__file__).parent / "suite" / "ready"
 _DLRM = str(HERE / "dlrm_dcnv2.py")
 _ONE_PROMPT = {"batch": 1, "sequence": 2048, "dtype": "bf16"}
 
@@ -51,9 +51,9 @@ RULES = sorted(file.stem for file in HERE.glob("*.toml"))
 def built(name: str) -> Suite:
     """Return the suite called `name`: every case of its models with its counts, or every case of its sweeps."""
     if name in RULES:
-        return suites.suite([api.capture(HERE / f"{name}.toml")], name=name)
-    workloads = [api.capture(model, **options) for model, options in MODELS[name]]  # type: ignore[arg-type]
-    return suites.suite(workloads, name=name)
+        return suite_construction.suite([questions.capture(HERE / f"{name}.toml")], name=name)
+    workloads = [questions.capture(model, **options) for model, options in MODELS[name]]  # type: ignore[arg-type]
+    return suite_construction.suite(workloads, name=name)
 
 
 def main(names: list[str]) -> None:

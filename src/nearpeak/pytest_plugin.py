@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nearpeak.core.case import Case
+from nearpeak.core.work.case import Case
 from nearpeak.errors import MeasureError, NearpeakError, SpecError
 
 if TYPE_CHECKING:
-    from nearpeak.core.measurement import Measurement, Timing
+    from nearpeak.core.runs.measurement import Measurement, Timing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Attained:
         Raises:
             MeasureError: no bound is known: 'nearpeak calibrate roofs' measures this machine's CPU.
         """
-        from nearpeak.measuring import bound_s
+        from nearpeak.api.measured_analysis import bound_s
         from nearpeak.targets import target_of
 
         name = target or self.measurement.target
@@ -51,8 +51,8 @@ class Attained:
             SpecError: the ratio is not above 0 and at most 1: nothing would be asserted, or nothing could pass; or no
                 roofs of this machine's CPU are measured, which is for 'nearpeak calibrate roofs'.
         """
-        from nearpeak.api import bound
-        from nearpeak.report._words import known_to
+        from nearpeak.api.questions import bound
+        from nearpeak.reports.figure_text import known_to
         from nearpeak.units import show
 
         __tracebackhide__ = True  # what failed is the caller's line
@@ -103,10 +103,10 @@ class NearpeakMeasure:
         Raises:
             AssertionError: a result is wrong, or the function raised; the message has the command that repeats it.
         """
-        from nearpeak.core.measurement import Outcome, Timing
-        from nearpeak.measure.isolated import lock_of
-        from nearpeak.measure.taking import TimedRunner
-        from nearpeak.measure.user_functions import kept_running
+        from nearpeak.case_tensors.user_functions import kept_running
+        from nearpeak.core.runs.measurement import Outcome, Timing
+        from nearpeak.measurement.isolated_measurement import lock_of
+        from nearpeak.measurement.timed_runner import TimedRunner
 
         __tracebackhide__ = True  # what failed is the caller's line
         self.was_called = True
@@ -147,19 +147,19 @@ def _refuse_no_function(given: object) -> None:
 
 
 def _backend(function: Callable[..., Any], timing: "Timing", device: str) -> Any:
-    from nearpeak.measure.runners.callable import UserCallable
+    from nearpeak.measurement.runners.callable import UserCallable
 
     if device == "cpu":
         return UserCallable.of(function, timing)
     if device == "cuda":
-        from nearpeak.measure.runners.callable_cuda import CallableOnGpu
+        from nearpeak.measurement.runners.callable_cuda import CallableOnGpu
 
         return CallableOnGpu.of(function, timing)
     raise SpecError(f"nearpeak_measure: device {device!r}; choose cpu or cuda")
 
 
 def _in_words(case: Case) -> str:
-    from nearpeak.measure.validation import _words
+    from nearpeak.validation import _words
 
     words = [f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in _words(case)]
     return shlex.join([case.op, *words])

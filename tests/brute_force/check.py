@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from tests.brute_force.graphs import WORD_BYTES
 from tests.brute_force.machine import Program, depth, least_moves, least_products
 
-from nearpeak.core.bound import PROVED, Bound
-from nearpeak.core.target import Memory, Target
+from nearpeak.core.answers.bound import PROVED, Bound
+from nearpeak.core.work.target import Memory, Target
 from nearpeak.targets import target_of
 
 PINS = ("dram", "capacity", "barrier")

@@ -7,7 +7,7 @@ from itertools import combinations
 from tests.brute_force.machine import Program, Way
 
 import nearpeak
-from nearpeak.core.workload import Buffer, Call, Use, Workload
+from nearpeak.core.work.workload import Buffer, Call, Use, Workload
 
 WORD_BYTES = 4
 

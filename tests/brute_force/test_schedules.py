@@ -10,10 +10,10 @@ from tests.brute_force.graphs import Graph, random_graph
 from tests.brute_force.machine import Program, TooLargeError, Way, least_moves
 
 import nearpeak
-from nearpeak.core.bound import Policy
-from nearpeak.core.structure import Contraction
+from nearpeak.bounds.terms.storage_capacity import moved_words
+from nearpeak.core.answers.bound import Policy
+from nearpeak.core.work.structure import Contraction
 from nearpeak.ops import work_of
-from nearpeak.theory.capacity import moved_words
 
 
 def searched(seeds):

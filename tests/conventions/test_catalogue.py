@@ -8,8 +8,8 @@ import pytest
 from house_rules import PACKAGE, ROOT
 
 from nearpeak.ops import OPS
-from nearpeak.ops._numerics import CONTRACTS
-from nearpeak.report import FORMATS
+from nearpeak.ops.shared.definition.tolerance import CONTRACTS
+from nearpeak.reports import FORMATS
 from nearpeak.targets import TARGETS, target_of
 
 GOLDEN = ROOT / "tests" / "golden"

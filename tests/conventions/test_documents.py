@@ -11,7 +11,7 @@ from house_rules import ROOT
 
 import nearpeak
 from nearpeak import errors
-from nearpeak.core.bound import ASSUMPTIONS
+from nearpeak.core.answers.bound import ASSUMPTIONS
 from nearpeak.ops import OPS
 from nearpeak.targets import TARGETS
 

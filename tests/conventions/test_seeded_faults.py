@@ -65,44 +65,49 @@ def test_good_source_is_left_alone(rule, source):
 GOLDEN = "tests/golden/test_work_rows.py::test_rule_and_arithmetic_give_the_written_value"
 SOURCED = "tests/conventions/test_catalogue.py::test_every_figure_of_a_device_file_has_a_source"
 LAWS = "tests/laws/test_bound_laws.py"
-UNITS, TERMS = "tests/unit/test_units.py", "tests/unit/theory/test_theory_terms.py"
+UNITS, TERMS = "tests/unit/test_units.py", "tests/unit/bounds/test_theory_terms.py"
 MUTANTS = {
     "giga is a million": ("units.py", '"G": 10**9', '"G": 10**6', UNITS),
     "binary is decimal": ("units.py", '"Ki": 2**10', '"Ki": 10**3', UNITS),
-    "FMA is one FLOP": ("ops/_arithmetic.py", 'name}": 2 * products', 'name}": products', GOLDEN),
-    "axes swapped": ("ops/gemm.py", "elements, a * m * k)", "elements, a * m * n)", GOLDEN),
-    "output not written": ("ops/gemm.py", "write_bytes=out.bytes(elements)", "write_bytes=0", GOLDEN),
+    "FMA is one FLOP": ("ops/shared/arithmetic.py", 'name}": 2 * products', 'name}": products', GOLDEN),
+    "axes swapped": ("ops/product/gemm.py", "elements, a * m * k)", "elements, a * m * n)", GOLDEN),
+    "output not written": ("ops/product/gemm.py", "write_bytes=out.bytes(elements)", "write_bytes=0", GOLDEN),
     "sum forgets writes": (
-        "core/work.py", "self.write_bytes + other.write_bytes", "self.write_bytes", "tests/laws/test_work_laws.py",
+        "core/work/work.py", "self.write_bytes + other.write_bytes", "self.write_bytes", "tests/laws/test_work_laws.py",
     ),
     "missing peak answered": (
-        "core/target.py", "raise NotModelledError(",
+        "core/work/target.py", "raise NotModelledError(",
         'return Peak(flop_per_s=1e30, flop_per_clock=0, clock_hz=0, source="") or (', LAWS,
     ),
-    "smallest term limits": ("theory/case_bound.py", "max((term for", "min((term for", LAWS),
-    "writes are free": ("theory/memory.py", "(reads + writes) / bandwidth_of", "reads / bandwidth_of", TERMS),
-    "credit below zero": ("theory/column.py", "max(size_bytes - cache_bytes, 0)", "size_bytes - cache_bytes", TERMS),
+    "smallest term limits": ("bounds/case_bound.py", "max((term for", "min((term for", LAWS),
+    "writes are free": (
+        "bounds/terms/memory_traffic.py", "(reads + writes) / bandwidth_of", "reads / bandwidth_of", TERMS,
+    ),
+    "credit below zero": (
+        "bounds/terms/term_column.py", "max(size_bytes - cache_bytes, 0)", "size_bytes - cache_bytes", TERMS,
+    ),
     "storage is twice as large": (
-        "theory/capacity.py", "words = size_bytes * 8 / bits", "words = size_bytes * 16 / bits",
-        "tests/unit/theory/test_theory_proof.py",
+        "bounds/terms/storage_capacity.py", "words = size_bytes * 8 / bits", "words = size_bytes * 16 / bits",
+        "tests/unit/bounds/test_theory_proof.py",
     ),
     "groups are read three times": (
-        "theory/barrier.py", "again_s = barrier.group_count", "again_s = 2 * barrier.group_count",
+        "bounds/terms/group_barrier.py", "again_s = barrier.group_count", "again_s = 2 * barrier.group_count",
         "tests/brute_force/test_schedules.py::test_a_step_that_divides_a_tensor_by_its_own_sum_reads_part_of_it_again",
     ),
     "views add up": (
-        "core/distinct.py", "max(0, stop - max(start, reached))", "stop - start",
+        "core/work/distinct_calls.py", "max(0, stop - max(start, reached))", "stop - start",
         "tests/brute_force/test_schedules.py::test_no_schedule_of_200_random_graphs_beats_a_proved_term",
     ),
-    "slowest unit": ("theory/rates.py", "max(rates)", "min(rates)", LAWS),
-    "partial products free": ("core/dtype.py", '("tensor.fp16", 3)', '("tensor.fp16", 1)', LAWS),
+    "slowest unit": ("bounds/terms/unit_rates.py", "max(rates)", "min(rates)", LAWS),
+    "partial products free": ("core/work/dtype.py", '("tensor.fp16", 3)', '("tensor.fp16", 1)', LAWS),
     "upward import": (
-        "core/case.py", "from nearpeak.canon", "from nearpeak.ops import OPS  # noqa\nfrom nearpeak.canon",
+        "core/work/case.py", "from nearpeak.base.canonical_json",
+        "from nearpeak.ops import OPS  # noqa\nfrom nearpeak.base.canonical_json",
         "tests/conventions/test_layers.py::test_import_contracts_hold",
     ),
     "circle by a lazy import": (
-        "core/scheme.py", "return high * wide",
-        "from nearpeak.core.dtype import DType  # noqa\n        return high * wide",
+        "core/work/scheme.py", "return high * wide",
+        "from nearpeak.core.work.dtype import DType  # noqa\n        return high * wide",
         "tests/conventions/test_layers.py::test_no_modules_import_each_other_in_a_circle_lazily_or_for_types_either",
     ),
     "rates that disagree": (

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import nearpeak
-from nearpeak.core.measurement import TIMED, Outcome, Timing
-from nearpeak.measure.inputs import drawn
-from nearpeak.measure.runners import runner_of
-from nearpeak.measuring import compare, measure
+from nearpeak.api.measured_analysis import compare, measure
+from nearpeak.case_tensors.random_inputs import drawn
+from nearpeak.core.runs.measurement import TIMED, Outcome, Timing
+from nearpeak.measurement.runners import runner_of
 
 torch = pytest.importorskip("torch")
 pytestmark = [
@@ -89,7 +89,7 @@ def test_a_case_too_large_for_the_device_is_a_row():
 
 
 def test_the_same_work_is_no_regression():
-    from nearpeak.measure.turns import Arm
+    from nearpeak.measurement.timing.interleaved_rounds import Arm
 
     arm = Arm(runner="torch_cuda")
     found = compare(LARGE, arm, arm, timing("hot"), budget_s=LIMIT_S)

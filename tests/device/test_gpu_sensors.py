@@ -5,10 +5,10 @@ import time
 import pytest
 
 import nearpeak
-from nearpeak.core.energy import energies_of
-from nearpeak.core.measurement import Timing
-from nearpeak.measure.telemetry.sampler import Sampler
-from nearpeak.measuring import measure
+from nearpeak.api.measured_analysis import measure
+from nearpeak.core.runs.energy import energies_of
+from nearpeak.core.runs.measurement import Timing
+from nearpeak.measurement.telemetry.sampler_client import Sampler
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("pynvml")

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearpeak.core.bound import PROVED, Policy
-from nearpeak.core.work import Work
+from nearpeak.bounds.case_bound import case_bound, work_bound
+from nearpeak.core.answers.bound import PROVED, Policy
+from nearpeak.core.work.work import Work
 from nearpeak.errors import NotModelledError
 from nearpeak.ops import case, work_of
 from nearpeak.targets import target_of
-from nearpeak.theory.case_bound import case_bound, work_bound
 
 DEVICE = target_of("h100_sxm")
 SIZES = st.one_of(st.sampled_from([1, 2, 127, 128, 129, 4095, 4096, 4097]), st.integers(1, 20_000))

@@ -6,9 +6,9 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearpeak.canon import canonical_json, digest
-from nearpeak.core.dtype import DTYPES
-from nearpeak.core.tensor import Tensor
+from nearpeak.base.canonical_json import canonical_json, digest
+from nearpeak.core.work.dtype import DTYPES
+from nearpeak.core.work.tensor import Tensor
 from nearpeak.ops import case, work_of
 
 EXTENTS = st.integers(0, 2**40)

@@ -5,10 +5,10 @@ import dataclasses
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearpeak.core.bound import Policy
-from nearpeak.core.work import NO_WORK, Work
+from nearpeak.bounds.case_bound import work_bound
+from nearpeak.core.answers.bound import Policy
+from nearpeak.core.work.work import NO_WORK, Work
 from nearpeak.targets import target_of
-from nearpeak.theory.case_bound import work_bound
 
 H100 = target_of("h100_sxm")
 CHARGED = Policy(output_credit=False)

@@ -8,11 +8,11 @@ import pytest
 from tests.golden.directed import CASES
 
 import nearpeak
-from nearpeak.core.case import Case
+from nearpeak.core.work.case import Case
 from nearpeak.errors import NearpeakError, NotModelledError
 from nearpeak.ops import work_of
-from nearpeak.ops._table import table_of_cases
-from nearpeak.predict.prediction import predict_case, predict_table
+from nearpeak.ops.shared.tables.case_table import table_of_cases
+from nearpeak.prediction.case_prediction import predict_case, predict_table
 from nearpeak.targets import target_of
 
 DEVICES = ("h100_sxm", "mi300x", "jetson_agx_xavier:15W", "gtx_1080_ti", "b200_sxm")

@@ -4,18 +4,18 @@ import pytest
 import torch
 from tests.brute_force.graphs import random_graph
 from tests.golden.directed import directed
-from tests.unit.theory.evaluate import captured
-from tests.unit.theory.random_networks import Drawn
+from tests.unit.bounds.evaluate import captured
+from tests.unit.bounds.random_networks import Drawn
 
 import nearpeak
-from nearpeak.core.bound import Policy
-from nearpeak.core.workload import Call, Workload
+from nearpeak.bounds.case_bound import case_bound
+from nearpeak.bounds.proof_checker import proof_of, verify
+from nearpeak.bounds.step.step_analysis import analysis_of
+from nearpeak.core.answers.bound import Policy
+from nearpeak.core.work.workload import Call, Workload
 from nearpeak.errors import NotModelledError
 from nearpeak.ops import OPS
 from nearpeak.targets import TARGETS, target_of
-from nearpeak.theory.analysis import analysis_of
-from nearpeak.theory.case_bound import case_bound
-from nearpeak.theory.proof import proof_of, verify
 
 POLICIES = (
     Policy(),

@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nearpeak
-from nearpeak.core.bound import PROVED, Policy
-from nearpeak.core.workload import Call, Workload
+from nearpeak.bounds.case_bound import case_bound
+from nearpeak.bounds.proof_checker import proof_of, verify
+from nearpeak.core.answers.bound import PROVED, Policy
+from nearpeak.core.work.workload import Call, Workload
 from nearpeak.ops import work_of
 from nearpeak.targets import target_of
-from nearpeak.theory.case_bound import case_bound
-from nearpeak.theory.proof import proof_of, verify
 
 DEVICE = target_of("b200_sxm")
 SIZE = st.integers(1, 200_000)

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearpeak.core.work import NO_WORK, Work
+from nearpeak.core.work.work import NO_WORK, Work
 
 COUNTS = st.one_of(st.sampled_from([0, 1, 2**31 - 1, 2**31, 2**53 + 1, 2**64]), st.integers(0, 2**70))
 KINDS = st.dictionaries(st.sampled_from(["matrix.bf16", "matrix.fp8_e4m3", "vector.fp32"]), COUNTS)

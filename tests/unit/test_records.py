@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import pytest
 
-from nearpeak.core.converter import Converter
-from nearpeak.core.record import Codec, Schema, Shape
+from nearpeak.core.records.converter import Converter
+from nearpeak.core.records.record_codec import Codec, Schema, Shape
 from nearpeak.errors import SpecError
-from nearpeak.store.record_columns import Columns
+from nearpeak.store.rows.record_columns import Columns
 
 
 class Colour(StrEnum):

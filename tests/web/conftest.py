@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from nearpeak.core.history import TIME, Device, Metric, Revision, RunRecord, SampleSet, Source, Testbed
-from nearpeak.history.demonstration import filled
-from nearpeak.history.regressions import regressed, saved
-from nearpeak.history.tracks import track_of
+from nearpeak.core.history.stored_run import TIME, Device, Metric, Revision, RunRecord, SampleSet, Source, Testbed
+from nearpeak.history.demo_store import filled
+from nearpeak.history.regression_groups import regressed, saved
+from nearpeak.history.series_tracks import track_of
 from nearpeak.store import open_store
 
 HERE = "http://localhost"

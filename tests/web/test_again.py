@@ -8,16 +8,16 @@ import pytest
 from starlette.testclient import TestClient
 from tests.web.conftest import HERE, served
 
-from nearpeak.core.history import Testbed
-from nearpeak.farm.devices import heartbeat, register, set_service
+from nearpeak.core.history.stored_run import Testbed
+from nearpeak.farm.device_registry import heartbeat, register, set_service
+from nearpeak.farm.job_queue import waiting
+from nearpeak.farm.jobs import Device
 from nearpeak.farm.leases import take
-from nearpeak.farm.looking import holdings, job_rows
-from nearpeak.farm.queue import waiting
-from nearpeak.farm.values import Device
+from nearpeak.farm.queue_views import holdings, job_rows
 from nearpeak.store import open_store
-from nearpeak.web._again import _command
-from nearpeak.web._site import case_key
+from nearpeak.web.measure_actions import _command
 from nearpeak.web.server import application
+from nearpeak.web.site import case_key
 
 GPU = Device(name="GPU-web-0", host="h1", model="NVIDIA H200")
 

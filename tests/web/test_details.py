@@ -13,9 +13,9 @@ from tests.web.conftest import HERE, served
 from typer.testing import CliRunner
 
 from nearpeak.cli import application as commands
-from nearpeak.core.history import TIME, Device, Revision, RunRecord, SampleSet, Source, Testbed
-from nearpeak.history.demo import demo_runs
-from nearpeak.history.demonstration import SUBJECTS
+from nearpeak.core.history.stored_run import TIME, Device, Revision, RunRecord, SampleSet, Source, Testbed
+from nearpeak.history.demo_series import demo_runs
+from nearpeak.history.demo_store import SUBJECTS
 from nearpeak.store import open_store
 from nearpeak.targets import target_of
 from nearpeak.web.server import application

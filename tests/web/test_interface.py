@@ -18,9 +18,9 @@ from tests.web.conftest import HERE, evil_run, served
 from nearpeak.errors import MeasureError, SpecError
 from nearpeak.exchange.run_lines import MOST_BYTES, parse_json, parse_run, run_record
 from nearpeak.store import open_store
-from nearpeak.store.replaying import records_of
+from nearpeak.store.run_replay import records_of
 from nearpeak.web.api import ENDPOINTS, description
-from nearpeak.web.push import push
+from nearpeak.web.run_push import push
 from nearpeak.web.server import application
 
 
@@ -118,8 +118,8 @@ def test_what_is_done_and_its_line_in_the_log_are_kept_together_or_not_at_all(st
     def broken(*_):
         raise SpecError("no line can be written")
 
-    monkeypatch.setattr("nearpeak.store.access.add_entry", broken)
-    monkeypatch.setattr("nearpeak.store.store.add_entry", broken)
+    monkeypatch.setattr("nearpeak.store.access_tokens.add_entry", broken)
+    monkeypatch.setattr("nearpeak.store.database.add_entry", broken)
     before = store.info()
     sent = {"runs": body(random_run(7)), "alerts/1/actions": {"action": "acknowledge"}}
     for path, found in sent.items():

@@ -14,9 +14,9 @@ from starlette.testclient import TestClient
 from tests.web.conftest import HERE
 
 from nearpeak.store import open_store
-from nearpeak.web._site import Setting, Site
 from nearpeak.web.pages import pages, paths
 from nearpeak.web.server import application
+from nearpeak.web.site import Setting, Site
 
 MOST_PAGES = 150
 

@@ -12,18 +12,18 @@ from house_rules import ROOT
 from typer.testing import CliRunner
 
 from nearpeak.cli import application
-from nearpeak.cli._words import case_of
+from nearpeak.cli.shared.case_syntax import case_of
 from nearpeak.errors import NotFoundError, SpecError
-from nearpeak.history.comparing import compared
-from nearpeak.history.demo import planted
-from nearpeak.history.points import points_of
-from nearpeak.history.standing import standings
-from nearpeak.history.triage import ACTIONS, act
+from nearpeak.history.alert_triage import ACTIONS, act
+from nearpeak.history.commit_comparison import compared
+from nearpeak.history.commit_points import points_of
+from nearpeak.history.demo_series import planted
+from nearpeak.history.series_state import standings
 from nearpeak.store import open_store
-from nearpeak.web._chart import kept_points
-from nearpeak.web._commands import commands_of, measure_command, store_option
-from nearpeak.web._histories import thinned
-from nearpeak.web._site import OLDEST_S, Setting, Site
+from nearpeak.web.history_chart import kept_points
+from nearpeak.web.reproduction_commands import commands_of, measure_command, store_option
+from nearpeak.web.series_charts import thinned
+from nearpeak.web.site import OLDEST_S, Setting, Site
 
 VENDORED = {
     "uPlot.iife.min.js": "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",

@@ -6,9 +6,9 @@ import shutil
 import subprocess
 
 import pytest
-from tests.unit.report import factory
+from tests.unit.reports import factory
 
-from nearpeak.report import render
+from nearpeak.reports import render
 
 BROWSERS = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome", "chrome")
 BROWSER = next((path for name in BROWSERS if (path := shutil.which(name))), None)

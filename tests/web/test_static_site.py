@@ -16,10 +16,10 @@ from nearpeak.web.static_site import export_site
 @pytest.fixture(scope="module")
 def small(tmp_path_factory):
     """A store with one device of the made-up history."""
-    from nearpeak.history.demo import demo_runs
-    from nearpeak.history.demonstration import SUBJECTS
-    from nearpeak.history.regressions import regressed, saved
-    from nearpeak.history.tracks import track_of
+    from nearpeak.history.demo_series import demo_runs
+    from nearpeak.history.demo_store import SUBJECTS
+    from nearpeak.history.regression_groups import regressed, saved
+    from nearpeak.history.series_tracks import track_of
 
     place = tmp_path_factory.mktemp("small") / "small.db"
     with open_store(place, create=True) as store:

@@ -6,7 +6,7 @@ pytest.importorskip("torch")
 from benchmarks import _planted_traces as planted
 from benchmarks.planted_traces import reported
 
-from nearpeak.report import executed as formats
+from nearpeak.reports import traces as formats
 
 
 @pytest.fixture(scope="module")

@@ -10,10 +10,10 @@ import pytest
 from starlette.testclient import TestClient
 from tests.web.conftest import HERE, served
 
-from nearpeak.history.triage import act
+from nearpeak.history.alert_triage import act
 from nearpeak.store import open_store
-from nearpeak.web._site import OLDEST_S, REMEMBERED_S, SHARED_S
 from nearpeak.web.server import application
+from nearpeak.web.site import OLDEST_S, REMEMBERED_S, SHARED_S
 
 
 def read(url):

@@ -8,12 +8,12 @@ import numpy as np
 
 from benchmarks.accuracy.family import EAGER, OLD, Block, Family, best_rows, kinds_of, lacks, site_numbers, target_name
 from benchmarks.accuracy.names import DEVICES
-from nearpeak.predict._conv_costs import class_of
-from nearpeak.predict._conv_scalars import CLASSES, SCALARS
-from nearpeak.predict._conv_scalars import PASSES as PASSES_OF_FORM
-from nearpeak.predict._conv_shapes import shape_of
-from nearpeak.predict._form import Setting
-from nearpeak.predict.fit import relative
+from nearpeak.prediction.calibration.fit import relative
+from nearpeak.prediction.conv.conv_coefficients import CLASSES, SCALARS
+from nearpeak.prediction.conv.conv_coefficients import PASSES as PASSES_OF_FORM
+from nearpeak.prediction.conv.conv_shapes import shape_of
+from nearpeak.prediction.conv.pass_costs import class_of
+from nearpeak.prediction.kernel_model import Setting
 
 FORMATS = {"float32": "fp32", "float16": "fp16", "bfloat16": "bf16"}
 PASSES: dict[str, tuple[str, dict[str, str | bool]]] = {

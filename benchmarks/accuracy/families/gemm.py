@@ -19,9 +19,9 @@ from benchmarks.accuracy.family import (
     site_numbers,
     target_name,
 )  # fmt: skip
-from nearpeak.predict._form import Setting
-from nearpeak.predict._product_formats import runs_small_whole
-from nearpeak.predict.forms.gemm import SCALARS
+from nearpeak.prediction.gemm.product_formats import runs_small_whole
+from nearpeak.prediction.kernel_model import Setting
+from nearpeak.prediction.models.gemm import SCALARS
 from nearpeak.targets import target_of
 
 FILES = ("aic_gemm", "aiter_gemm", "neusight_gemm", "infersim_gemm", "deepbench_gemm", "simumax_gemm")

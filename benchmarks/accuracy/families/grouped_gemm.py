@@ -20,7 +20,7 @@ from benchmarks.accuracy.family import (
     site_numbers,
     target_name,
 )  # fmt: skip
-from nearpeak.predict._form import Setting
+from nearpeak.prediction.kernel_model import Setting
 
 FORMATS = {
     "bfloat16": "bf16", "fp8": "fp8_tensor", "fp8_block": "fp8_block", "nvfp4": "nvfp4",

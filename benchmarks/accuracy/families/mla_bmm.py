@@ -17,7 +17,7 @@ from benchmarks.accuracy.family import (
     site_numbers,
     target_name,
 )
-from nearpeak.predict._form import Setting
+from nearpeak.prediction.kernel_model import Setting
 
 EXTENTS = {"mla_gen_pre": (512, 128), "mla_gen_post": (128, 512)}
 """Columns and depth of one head's product: DeepSeek-V3's latent of 512, heads of 128 (arXiv:2412.19437, table 1)."""

@@ -21,8 +21,8 @@ from benchmarks.accuracy.family import (
     site_numbers,
     target_name,
 )  # fmt: skip
-from nearpeak.predict._form import Setting
-from nearpeak.predict._stream_parts import GATHERING
+from nearpeak.prediction.kernel_model import Setting
+from nearpeak.prediction.stream.stream_parts import GATHERING
 
 LEAST_US = 2
 """Times of Vidur below this are left out: they are rounded to whole microseconds, which of 2 is a quarter at most."""

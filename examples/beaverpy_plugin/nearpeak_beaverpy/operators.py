@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.core.case import Case
-from nearpeak.core.validation import CheckResult
+from nearpeak.core.runs.validation import CheckResult
+from nearpeak.core.work.case import Case
 from nearpeak.errors import MissingExtraError, NotModelledError
-from nearpeak.measure.validation import Implementation
-from nearpeak.measure.validation.expected import arguments_of
+from nearpeak.validation import Implementation
+from nearpeak.validation.oracle.expected_results import arguments_of
 from nearpeak_beaverpy.conv_pool import CONV_POOL
 from nearpeak_beaverpy.pointwise import POINTWISE
 from nearpeak_beaverpy.probe import Probe, judged

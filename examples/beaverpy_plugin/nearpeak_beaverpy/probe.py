@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.core.validation import PASS, CheckResult
-from nearpeak.measure.validation._compare import comparable, compared, values_of
-from nearpeak.measure.validation._oracle import answers
-from nearpeak.measure.validation.expected import Expected
+from nearpeak.core.runs.validation import PASS, CheckResult
 from nearpeak.ops import Numerics
+from nearpeak.validation.comparison.output_comparison import comparable, compared, values_of
+from nearpeak.validation.oracle.expected_results import Expected
+from nearpeak.validation.oracle.float64_oracle import answers
 
 Package = Any
 Ours = Callable[[Package, Mapping[str, Any]], Any]

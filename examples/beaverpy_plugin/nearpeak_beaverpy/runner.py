@@ -4,13 +4,13 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from nearpeak.core.case import Case
-from nearpeak.core.measurement import Backend, Environment, Prepared, RunnerAbilities, Timer, Timing
+from nearpeak.case_tensors.random_inputs import forward_arguments, too_large
+from nearpeak.core.runs.measurement import Backend, Environment, Prepared, RunnerAbilities, Timer, Timing
+from nearpeak.core.work.case import Case
 from nearpeak.errors import NotModelledError
-from nearpeak.measure.environment import cpu_environment
-from nearpeak.measure.inputs import forward_arguments, too_large
-from nearpeak.measure.runners.numpy import named_arrays
-from nearpeak.measure.timers import HostTimer
+from nearpeak.measurement.machine.environment import cpu_environment
+from nearpeak.measurement.runners.numpy import named_arrays
+from nearpeak.measurement.timing.clocks import HostTimer
 from nearpeak.targets import CPU
 from nearpeak_beaverpy.operators import RULES, implementation
 

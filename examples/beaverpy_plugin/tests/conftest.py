@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nearpeak import registry
-from nearpeak.measure.runners import RUNNERS
-from nearpeak.measure.validation.adapters import ADAPTERS
+from nearpeak.base import registry
+from nearpeak.measurement.runners import RUNNERS
+from nearpeak.validation.adapters import ADAPTERS
 
 FOLDER = Path(__file__).parents[1]
 sys.path[:0] = [str(FOLDER), str(FOLDER / "tests")]

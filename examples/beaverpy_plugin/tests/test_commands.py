@@ -51,7 +51,7 @@ def test_the_questions_put_to_a_package_are_listed_by_the_defect_that_they_show(
 
 def test_defects_of_a_package_fit_80_columns(monkeypatch, capsys):
     package(monkeypatch)
-    monkeypatch.setattr("nearpeak.cli._shared.on_terminal", lambda: True)
+    monkeypatch.setattr("nearpeak.cli.shared.options.on_terminal", lambda: True)
     _, out, _ = run(monkeypatch, capsys, "--probes", "beaverpy")
     assert "Softmax: large inputs overflow" in out
     assert max(map(len, out.splitlines())) <= 80

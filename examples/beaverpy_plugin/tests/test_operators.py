@@ -8,7 +8,7 @@ from nearpeak_beaverpy.operators import OPERATORS, PROBES, divergences, implemen
 
 import nearpeak
 from nearpeak.errors import MissingExtraError, NotModelledError
-from nearpeak.measure.validation import validate
+from nearpeak.validation import validate
 
 pytest.importorskip("torch")
 import numpy_package as right

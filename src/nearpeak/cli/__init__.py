@@ -9,10 +9,14 @@ from pathlib import Path
 
 import typer
 
-from nearpeak.cli._shared import Listing
+from nearpeak.cli.shared.options import Listing
 from nearpeak.errors import NearpeakError, shown
 
-COMMANDS = tuple(sorted(p.stem for p in Path(__file__).parent.glob("*.py") if not p.stem.startswith("_")))
+_FOLDERS = {
+    path.stem: path.parent.name for path in Path(__file__).parent.glob("*/*.py") if path.parent.name != "shared"
+}
+COMMANDS = {stem: _FOLDERS[stem] for stem in sorted(_FOLDERS) if not stem.startswith("_")}
+"""The folder of each command; `shared` holds what commands have in common."""
 BARE = {"--telemetry": "--telemetry=100"}
 """Options that may stand without their value, and what they say then."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -34,8 +38,8 @@ def application() -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     app.callback()(_nearpeak)
-    for name in COMMANDS:
-        importlib.import_module(f"nearpeak.cli.{name}").register(app)
+    for name, folder in COMMANDS.items():
+        importlib.import_module(f"nearpeak.cli.{folder}.{name}").register(app)
     return app
 
 
@@ -67,9 +71,9 @@ def main() -> None:
 
 def _say_version(asked: bool) -> None:
     if asked:
-        from nearpeak import api
+        from nearpeak.api import questions
 
-        sys.stdout.write(f"nearpeak {api.version() or 'from source'}\n")
+        sys.stdout.write(f"nearpeak {questions.version() or 'from source'}\n")
         raise typer.Exit
 
 

@@ -4,14 +4,14 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from nearpeak.canon import digest
-from nearpeak.core.case import Case
-from nearpeak.core.converter import Converter
-from nearpeak.core.measurement import ENVIRONMENTS, Environment, Measurement
-from nearpeak.core.record import Codec, Schema, Shape, defaulted
-from nearpeak.core.suite import WHY, Why
-from nearpeak.core.telemetry import Telemetry
-from nearpeak.core.validation import Validation
+from nearpeak.base.canonical_json import digest
+from nearpeak.core.answers.suite import WHY, Why
+from nearpeak.core.records.converter import Converter
+from nearpeak.core.records.record_codec import Codec, Schema, Shape, defaulted
+from nearpeak.core.runs.measurement import ENVIRONMENTS, Environment, Measurement
+from nearpeak.core.runs.telemetry import Telemetry
+from nearpeak.core.runs.validation import Validation
+from nearpeak.core.work.case import Case
 from nearpeak.errors import SpecError
 from nearpeak.exchange.telemetry_lines import TELEMETRY
 from nearpeak.ops import case_of

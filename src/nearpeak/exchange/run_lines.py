@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.core.converter import Converter, MisfitError
-from nearpeak.core.history import Pairs, RunRecord, SampleSet, Scalar, Source
-from nearpeak.core.record import Codec, Shape
+from nearpeak.core.history.stored_run import Pairs, RunRecord, SampleSet, Scalar, Source
+from nearpeak.core.records.converter import Converter, MisfitError
+from nearpeak.core.records.record_codec import Codec, Shape
 from nearpeak.errors import SpecError
 
 MOST_BYTES = 16 * 2**20

@@ -4,10 +4,10 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from nearpeak.core.converter import Converter
-from nearpeak.core.energy import Energy, energies_of, preferred
-from nearpeak.core.record import Codec, Schema, Shape, defaulted
-from nearpeak.core.telemetry import Channel, Stream, Telemetry
+from nearpeak.core.records.converter import Converter
+from nearpeak.core.records.record_codec import Codec, Schema, Shape, defaulted
+from nearpeak.core.runs.energy import Energy, energies_of, preferred
+from nearpeak.core.runs.telemetry import Channel, Stream, Telemetry
 
 RECORDING = Schema(
     kind="telemetry", version=1, title="a recording of sensors", advice="nearpeak telemetry --out writes one",

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from nearpeak.core.case import Case
-from nearpeak.core.validation import CheckResult, Validation, WorstElement
+from nearpeak.core.runs.validation import CheckResult, Validation, WorstElement
+from nearpeak.core.work.case import Case
 
 
 def validation_record(validation: Validation) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nearpeak.errors import SpecError
-from nearpeak.exchange.definition import Definition
+from nearpeak.exchange.kernel_definition import Definition
 
 KINDS: Mapping[str, tuple[str, ...]] = {
     "random": (), "scalar": ("value",), "safetensors": ("path", "tensor_key"), "custom": (),

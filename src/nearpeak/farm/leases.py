@@ -11,12 +11,12 @@ from typing import Any
 
 from sqlalchemy import Connection, func, insert, select, update
 
-from nearpeak.core.history import TRIGGERS
-from nearpeak.farm.queue import ATTEMPT, BATCH, JOB, LEASE, NS, RESULT, freed, set_state
-from nearpeak.farm.values import FINAL, Device, Lease, LeasedJob, Outcome, text_of
+from nearpeak.core.history.stored_run import TRIGGERS
+from nearpeak.farm.job_queue import ATTEMPT, BATCH, JOB, LEASE, NS, RESULT, freed, set_state
+from nearpeak.farm.jobs import FINAL, Device, Lease, LeasedJob, Outcome, text_of
 from nearpeak.store import Store
-from nearpeak.store.dialect import add_rows, claim, now_ns, writing
-from nearpeak.store.ingest import add_run, prepared, stored_run
+from nearpeak.store.run_ingest import add_run, prepared, stored_run
+from nearpeak.store.sql_dialect import add_rows, claim, now_ns, writing
 
 TTL_S = 60.0
 """How long a lease lives unless it is renewed."""
@@ -238,7 +238,7 @@ def _into_history(connection: Connection, lease: Lease, outcomes: Sequence[Outco
 def _write_run(
     connection: Connection, lease: Lease, uid: str, what: tuple[Mapping[str, Any], Any], begun: tuple[str, int]
 ) -> None:
-    from nearpeak.core.history import Device as Place
+    from nearpeak.core.history.stored_run import Device as Place
     from nearpeak.exchange.measurement_lines import environment_of, measurement_of
     from nearpeak.farm.kinds.measure import revision_in
     from nearpeak.store.importers import Given, file_digest

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from itertools import groupby
 from statistics import fmean, median
 
-from nearpeak.analyze.against import at_both, judged_against
-from nearpeak.analyze.persistence import MANY_VALUES, confirmation, largest_excursion
-from nearpeak.core.against import Confirmation, HistoryJudgement
-from nearpeak.core.gate import GateRule
-from nearpeak.core.history import Metric
-from nearpeak.core.paired import REGRESSION, Judgement
-from nearpeak.core.track import TrackPoint
-from nearpeak.history.points import clock_share_between
+from nearpeak.core.history.gate import GateRule
+from nearpeak.core.history.newest_value import Confirmation, HistoryJudgement
+from nearpeak.core.history.stored_run import Metric
+from nearpeak.core.history.track import TrackPoint
+from nearpeak.core.runs.paired_rounds import REGRESSION, Judgement
+from nearpeak.history.commit_points import clock_share_between
+from nearpeak.judgement.newest_value_test import at_both, judged_against
+from nearpeak.judgement.persistence import MANY_VALUES, confirmation, largest_excursion
 
 HISTORY_VALUES = 60
 """Newest commits before the judged one from which the noise is taken."""

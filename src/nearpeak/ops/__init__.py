@@ -1,31 +1,22 @@
 """The operator catalogue: one file per operator, and the way to make a case and its work."""
 
-import importlib
 from collections import Counter
 from functools import cache, lru_cache
-from pathlib import Path
 
-from nearpeak.core.case import Case
-from nearpeak.core.converter import Converter
-from nearpeak.core.dtype import dtype_of
-from nearpeak.core.work import Work
+from nearpeak.base.registry import Registry
+from nearpeak.core.records.converter import Converter
+from nearpeak.core.work.case import Case
+from nearpeak.core.work.dtype import dtype_of
+from nearpeak.core.work.work import Work
 from nearpeak.errors import SpecError
-from nearpeak.ops._memory import DENSE, LAYOUTS, span_of, strides_of
-from nearpeak.ops._numerics import Numerics
-from nearpeak.ops._operator import AtenSite, Match, Matcher, OnnxSite, Operator, Signature, Value
-from nearpeak.registry import Registry
+from nearpeak.ops.shared.definition.memory_layout import DENSE, LAYOUTS, span_of, strides_of
+from nearpeak.ops.shared.definition.operator import AtenSite, Match, Matcher, OnnxSite, Operator, Signature, Value
+from nearpeak.ops.shared.definition.tolerance import Numerics
 
 __all__ = [
     "CASE", "DENSE", "LAYOUTS", "OPS", "AtenSite", "Match", "Matcher", "Numerics", "OnnxSite", "Operator", "Signature",
     "Value", "aten_matchers", "case", "case_of", "label_of", "onnx_matchers", "span_of", "strides_of", "work_of",
 ]  # fmt: skip
-
-
-def _load(name: str) -> Operator:
-    operator: Operator = importlib.import_module(f"nearpeak.ops.{name}").OPERATOR
-    if operator.name != name:
-        raise SpecError(f"ops/{name}.py: its rule is called {operator.name!r}; file and rule must agree")
-    return operator
 
 
 def _called(name: str) -> list[str]:
@@ -42,8 +33,8 @@ def _called(name: str) -> list[str]:
     return [one for one, count in counts.most_common() if count]
 
 
-OPS: Registry[Operator] = Registry(
-    kind="op", folder=Path(__file__).parent, suffix=".py", load=_load, group="nearpeak.ops", elsewhere=_called
+OPS: Registry[Operator] = Registry.of_modules(
+    "OPERATOR", kind="op", package=__name__, file=__file__, group="nearpeak.ops", pattern="*/*.py", synonyms=_called
 )
 """All operators by name."""
 

@@ -1,10 +1,10 @@
 """History: measurements kept in a database, from which everything else is derived."""
 
-from nearpeak.store.findings import Findings
-from nearpeak.store.found import Alert, AlertEvent, Detector, StoredChange, StoredComparison
-from nearpeak.store.ingest import Ingested
-from nearpeak.store.queries import History
-from nearpeak.store.store import Store, open_store
+from nearpeak.store.database import Store, open_store
+from nearpeak.store.rows.finding_rows import Findings
+from nearpeak.store.rows.finding_values import Alert, AlertEvent, Detector, StoredChange, StoredComparison
+from nearpeak.store.run_ingest import Ingested
+from nearpeak.store.series_queries import History
 
 __all__ = [
     "Alert", "AlertEvent", "Detector", "Findings", "History", "Ingested", "Store", "StoredChange", "StoredComparison",

@@ -7,14 +7,14 @@ from pathlib import Path
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
-from nearpeak.core.alert import CLOSED
+from nearpeak.core.history.alert import CLOSED
 from nearpeak.errors import StoreError
-from nearpeak.store.dialect import reading, writing
-from nearpeak.store.exporting import MANIFEST, export, sha256_of, verify
-from nearpeak.store.ingest import PLACE_BITS
-from nearpeak.store.keeping import ARCHIVED
-from nearpeak.store.schema import TABLES
-from nearpeak.store.store import Store
+from nearpeak.store.database import Store
+from nearpeak.store.maintenance import ARCHIVED
+from nearpeak.store.run_ingest import PLACE_BITS
+from nearpeak.store.sql_dialect import reading, writing
+from nearpeak.store.table_export import MANIFEST, export, sha256_of, verify
+from nearpeak.store.table_schema import TABLES
 
 NEAR_COMMITS = 20
 """Commits on either side of a change point whose samples are kept."""

@@ -7,12 +7,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from nearpeak.core.target import Target
+from nearpeak.base.folders import data_folder
+from nearpeak.base.registry import Registry, unknown_name
+from nearpeak.core.work.target import Target
 from nearpeak.errors import SpecError
-from nearpeak.folders import data_folder
-from nearpeak.registry import Registry, unknown_name
-from nearpeak.targets._derive import edited, partitioned
-from nearpeak.targets._parse import parse_target
+from nearpeak.targets.derivation import edited, partitioned
+from nearpeak.targets.device_file import parse_target
 
 __all__ = ["CPU", "TARGETS", "shipped_target", "target_of", "user_folder"]
 
@@ -27,7 +27,7 @@ def _raw(name: str) -> dict[str, Any]:
 
 
 TARGETS: Registry[Mapping[str, Any]] = Registry(
-    kind="target", folder=_FOLDER, suffix=".toml", load=_raw, group="nearpeak.targets"
+    kind="target", files=_FOLDER.glob("*.toml"), load=_raw, group="nearpeak.targets"
 )
 """All device files by name, as plain data."""
 

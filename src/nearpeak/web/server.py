@@ -14,20 +14,20 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from starlette.routing import Route
 
 from nearpeak.errors import NearpeakError, NotFoundError, SpecError, StoreError
-from nearpeak.history.triage import act
-from nearpeak.report._words import clean
+from nearpeak.history.alert_triage import act
+from nearpeak.reports.figure_text import clean
 from nearpeak.store import Store
-from nearpeak.web import _guard as guard
-from nearpeak.web._asked import Asked
-from nearpeak.web._guard import NOBODY, Guarded, RefusedError, Visitor
-from nearpeak.web._job_forms import job_routes
-from nearpeak.web._render import ASSETS, Frame, asset, compile_templates, page_html, table_csv, table_json
-from nearpeak.web._reports import report_text, workload_report
-from nearpeak.web._site import Setting, Site
-from nearpeak.web._view import View
-from nearpeak.web._warming import LONGEST_S, compile_aside, compile_here
+from nearpeak.web import request_guard as guard
+from nearpeak.web.job_forms import job_routes
+from nearpeak.web.page_renderer import ASSETS, Frame, asset, compile_templates, page_html, table_csv, table_json
+from nearpeak.web.page_view import View
 from nearpeak.web.pages import PAGES, Page, pages, paths
 from nearpeak.web.pages.workload import named
+from nearpeak.web.query_arguments import Asked
+from nearpeak.web.request_guard import NOBODY, Guarded, RefusedError, Visitor
+from nearpeak.web.server_preload import LONGEST_S, compile_aside, compile_here
+from nearpeak.web.site import Setting, Site
+from nearpeak.web.workload_reports import report_text, workload_report
 
 LOCAL = frozenset({"127.0.0.1", "localhost", "[::1]"})
 """Names of a server that this machine alone reaches."""

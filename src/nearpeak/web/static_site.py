@@ -7,12 +7,12 @@ from pathlib import Path
 
 from nearpeak.errors import NotFoundError, SpecError
 from nearpeak.store import Store
-from nearpeak.web._asked import Asked
-from nearpeak.web._render import ASSETS, Frame, asset, page_html, table_csv, table_json
-from nearpeak.web._reports import workload_report
-from nearpeak.web._site import Setting, Site, file_of
+from nearpeak.web.page_renderer import ASSETS, Frame, asset, page_html, table_csv, table_json
 from nearpeak.web.pages import Page, pages, paths
 from nearpeak.web.pages.workload import named
+from nearpeak.web.query_arguments import Asked
+from nearpeak.web.site import Setting, Site, file_of
+from nearpeak.web.workload_reports import workload_report
 
 _SHORT = ("series",)
 """Pages that show the newest rows of long tables; their exports hold all."""

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from nearpeak.api.measured_analysis import roofs_file
 from nearpeak.cli import application
 from nearpeak.errors import NearpeakError, SpecError
-from nearpeak.measuring import roofs_file
 
 ROOFS = {"fp64": 5e10, "fp32": 1e11, "memory": 3e10, "launch": 1e-6}
 
@@ -25,8 +25,10 @@ def sweep(tmp_path):
 
 def test_without_a_target_the_one_that_the_runner_times_is_taken(capsys, monkeypatch, sweep):
     asked = []
-    monkeypatch.setattr("nearpeak.cli.analyze._measured", lambda analysis, runner: asked.append(runner) or analysis)
-    monkeypatch.setattr("nearpeak.measuring.timed_target", lambda runner: {"torch_cpu": "h20"}[runner])
+    monkeypatch.setattr(
+        "nearpeak.cli.question.analyze._measured", lambda analysis, runner: asked.append(runner) or analysis
+    )
+    monkeypatch.setattr("nearpeak.api.measured_analysis.timed_target", lambda runner: {"torch_cpu": "h20"}[runner])
     found = analyzed(capsys, sweep, "--measure")
     assert ([one["target"] for one in found["targets"]], asked) == (["h20"], ["torch_cpu"])
 
@@ -34,8 +36,8 @@ def test_without_a_target_the_one_that_the_runner_times_is_taken(capsys, monkeyp
 @pytest.mark.parametrize("words", [(), ("--target", "cpu"), ("--target", "cpu", "--target", "h20")])
 def test_roofs_of_this_machine_that_nobody_measured_are_measured_first(capsys, monkeypatch, tmp_path, sweep, words):
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    monkeypatch.setattr("nearpeak.measure.roofs.cpu_roofs", ROOFS.items)
-    monkeypatch.setattr("nearpeak.cli.analyze._measured", lambda analysis, _runner: analysis)
+    monkeypatch.setattr("nearpeak.measurement.machine.roofs.cpu_roofs", ROOFS.items)
+    monkeypatch.setattr("nearpeak.cli.question.analyze._measured", lambda analysis, _runner: analysis)
     with pytest.raises(NearpeakError, match="no_such_model"):
         analyzed(capsys, "no_such_model", "--measure", *words)
     assert not roofs_file().exists()
@@ -64,7 +66,7 @@ def test_no_roofs_are_measured_where_another_device_is_asked_for(capsys, monkeyp
     ],
 )
 def test_a_runner_that_times_no_target_is_refused_before_the_capture(capsys, monkeypatch, words, said):
-    monkeypatch.setattr("nearpeak.cli.analyze.workload_of", lambda *_, **__: pytest.fail("captured"))
+    monkeypatch.setattr("nearpeak.cli.question.analyze.workload_of", lambda *_, **__: pytest.fail("captured"))
     with pytest.raises(NearpeakError, match=said):
         analyzed(capsys, "resnet-50", "--measure", *words)
 

@@ -7,9 +7,10 @@ import pytest
 import nearpeak
 from nearpeak.cli import application
 from nearpeak.errors import SpecError
-from nearpeak.measure.roofs import cpu_target_text
-from nearpeak.predict import FORMS, _calibrations, _grounds, prediction
-from nearpeak.report._part_words import PART_WORDS
+from nearpeak.measurement.machine.roofs import cpu_target_text
+from nearpeak.prediction import FORMS, case_prediction, provenance
+from nearpeak.prediction.calibration import coefficient_store
+from nearpeak.reports.part_names import PART_WORDS
 from nearpeak.targets import user_folder
 
 
@@ -35,11 +36,11 @@ def test_words_of_the_second_case_replace_those_of_the_first(capsys):
 
 def test_every_part_of_a_prediction_has_words():
     names = {name for form in FORMS if form != "power" for name in FORMS[form].terms}
-    assert {*names, *prediction.BEYOND} == set(PART_WORDS)
+    assert {*names, *case_prediction.BEYOND} == set(PART_WORDS)
 
 
 def test_parts_that_differ_are_said_in_words_and_of_the_same_case_none(capsys, monkeypatch):
-    monkeypatch.setattr("nearpeak.cli._shared.on_terminal", lambda: True)
+    monkeypatch.setattr("nearpeak.cli.shared.options.on_terminal", lambda: True)
     words = ("explain", "gemm m=4096 n=4096 k=4096 dtype=bf16")
     said = " ".join(run(capsys, *words, "m=4097", "-t", "a100_sxm_80gb").split())
     assert "tile_padding: tiles that reach beyond the edge of the result" in said
@@ -49,7 +50,7 @@ def test_parts_that_differ_are_said_in_words_and_of_the_same_case_none(capsys, m
 
 
 def test_a_difference_whose_sign_is_the_corrections_says_so(capsys, monkeypatch):
-    monkeypatch.setattr("nearpeak.cli._shared.on_terminal", lambda: True)
+    monkeypatch.setattr("nearpeak.cli.shared.options.on_terminal", lambda: True)
     words = ("explain", "gemm m=4096 n=4096 k=4096 dtype=bf16", "m=4097", "-t")
     form = [nearpeak.predict(nearpeak.case("gemm", m=m, n=4096, k=4096, dtype="bf16"), "h100_sxm", correction=False)
             for m in (4096, 4097)]  # fmt: skip
@@ -145,7 +146,10 @@ def own_folder(tmp_path, monkeypatch):
 
 
 def forget():
-    read, kept = (_calibrations._stored, _calibrations._groups), (_grounds._shared, prediction._shipped_prediction)
+    read, kept = (
+        (coefficient_store._stored, coefficient_store._groups),
+        (provenance._shared, case_prediction._shipped_prediction),
+    )
     for cached in (*read, *kept):
         cached.cache_clear()
 
@@ -331,7 +335,7 @@ def test_a_fit_says_at_each_row_what_is_left_or_why_it_was_not_used(suffix, tmp_
 
 def test_the_rows_that_fit_worst_are_named_within_eighty_columns(tmp_path, capsys, monkeypatch):
     plan = measured_plan(capsys, tmp_path)
-    monkeypatch.setattr("nearpeak.cli._shared.on_terminal", lambda: True)
+    monkeypatch.setattr("nearpeak.cli.shared.options.on_terminal", lambda: True)
     said = run(capsys, "calibrate", "fit", "-t", "h20", "--out", str(tmp_path / "own.toml"), "--data", str(plan))
     assert max(map(len, said.splitlines())) <= 80
     _, _, worst = said.partition("rows that fit worst")

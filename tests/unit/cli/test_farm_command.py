@@ -61,8 +61,8 @@ def test_the_farm_ends_when_it_is_asked_to(call, tmp_path):
 
 
 def test_a_scheduler_ends_where_the_engine_cannot_start(tmp_path, monkeypatch):
-    hosts = pytest.importorskip("nearpeak.farm.executors._dask_hosts")
-    from nearpeak.cli._farm_engine import Engine
+    hosts = pytest.importorskip("nearpeak.farm.dask_hosts")
+    from nearpeak.cli.shared.farm_engine import Engine
     from nearpeak.farm.executors import dask
 
     ended = []
@@ -80,8 +80,8 @@ def test_a_scheduler_ends_where_the_engine_cannot_start(tmp_path, monkeypatch):
 
 
 def test_devices_are_drained_and_taken_into_service_again(call):
-    from nearpeak.farm.devices import register
-    from nearpeak.farm.values import Device
+    from nearpeak.farm.device_registry import register
+    from nearpeak.farm.jobs import Device
     from nearpeak.store import open_store
 
     with open_store("farm.db", create=True) as store:
@@ -171,7 +171,7 @@ def test_a_file_of_jobs_that_is_wrong_says_where(call, tmp_path, line, said):
 
 
 def test_text_for_people_is_at_most_80_wide():
-    from nearpeak.report.history.farm import job_text, jobs_text, overview_text
+    from nearpeak.reports.history.farm import job_text, jobs_text, overview_text
 
     device = {"name": "GPU-" + "8" * 40, "pool": "device", "service": "quarantined", "note": "", "noise_ratio": 0.01,
               "batch": 7, "fencing_token": 123456, "left_s": 59.0, "is_away": False}  # fmt: skip
@@ -192,7 +192,7 @@ def test_text_for_people_is_at_most_80_wide():
 @pytest.fixture
 def terminal(monkeypatch):
     """Output as people see it."""
-    from nearpeak.cli import _shared
+    from nearpeak.cli.shared import options as _shared
 
     monkeypatch.setattr(_shared, "on_terminal", lambda: True)
 
@@ -214,7 +214,7 @@ def test_a_job_has_one_name_that_every_command_takes(call, terminal):
 
 
 def test_jobs_for_a_device_that_is_not_there_are_told(call, terminal):
-    from nearpeak.farm.devices import cpu_device, register
+    from nearpeak.farm.device_registry import cpu_device, register
     from nearpeak.store import open_store
 
     call("submit", "command", "--device", "cpu", "--", "true")
@@ -238,8 +238,8 @@ def test_the_same_on_another_device_or_model_is_another_job(call):
 
 
 def test_a_host_that_lends_nothing_any_more_is_away(call, terminal):
-    from nearpeak.farm.devices import heartbeat, leave, slots_of
-    from nearpeak.farm.devices import register as known
+    from nearpeak.farm.device_registry import heartbeat, leave, slots_of
+    from nearpeak.farm.device_registry import register as known
     from nearpeak.store import open_store
 
     with open_store("farm.db", create=True) as store:
@@ -269,16 +269,16 @@ def test_a_farm_whose_options_are_wrong_makes_no_store(call, tmp_path):
 
 
 def test_gpus_that_are_not_there_are_told_with_what_there_is_instead(call, monkeypatch):
-    from nearpeak.farm import devices, health
-    from nearpeak.farm.values import Device
+    from nearpeak.farm import device_health, device_registry
+    from nearpeak.farm.jobs import Device
 
-    monkeypatch.setattr(devices, "gpus", lambda: ())
-    monkeypatch.setattr(health, "why_no_gpu", lambda: "no driver")
+    monkeypatch.setattr(device_registry, "gpus", lambda: ())
+    monkeypatch.setattr(device_health, "why_no_gpu", lambda: "no driver")
     code, _, error = call("up", "--device", "gpus", "--device", "cpu")
     assert (code, "(no driver); --device cpu leases its processor, --slots N lends its cores" in error) == (3, True)
-    monkeypatch.setattr(devices, "gpus", lambda: (Device(name="GPU-aaaa"), Device(name="GPU-bbbb")))
-    assert [one.name for one in devices.named_devices(["gpus", "own"])] == ["GPU-aaaa", "GPU-bbbb", "own"]
-    assert [one.name for one in devices.named_devices(["GPU-bbbb"])] == ["GPU-bbbb"]
+    monkeypatch.setattr(device_registry, "gpus", lambda: (Device(name="GPU-aaaa"), Device(name="GPU-bbbb")))
+    assert [one.name for one in device_registry.named_devices(["gpus", "own"])] == ["GPU-aaaa", "GPU-bbbb", "own"]
+    assert [one.name for one in device_registry.named_devices(["GPU-bbbb"])] == ["GPU-bbbb"]
     code, _, error = call("up", "--device", "GPU-cccc")
     assert (code, error) == (3, "--device GPU-cccc: is not on this host; it has GPU-aaaa, GPU-bbbb")
 
@@ -352,8 +352,8 @@ def test_results_come_back_as_lines_and_as_a_table_in_the_order_in_which_they_we
      ("simulate", 4000, [200] * 20), ("capture", 5, [2, 2, 1])],
 )  # fmt: skip
 def test_small_jobs_share_a_lease_by_what_they_take_and_how_many_there_are(kind, count, sizes):
-    from nearpeak.cli._farm_requests import Asked, _chunked
-    from nearpeak.farm.values import JobRequest
+    from nearpeak.cli.shared.farm_requests import Asked, _chunked
+    from nearpeak.farm.jobs import JobRequest
 
     options = {"device": "", "model": "", "trigger": "manual", "owner": "", "priority": 7}
     found = _chunked(Asked(kind=kind, words=(), options=options),

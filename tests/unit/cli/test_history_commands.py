@@ -8,9 +8,10 @@ import pytest
 import typer
 from tests.unit.store.importers import documents
 
-from nearpeak.cli import _shared, application
+from nearpeak.cli import application
+from nearpeak.cli.shared import options as _shared
 from nearpeak.errors import NearpeakError, SpecError
-from nearpeak.history.demonstration import filled
+from nearpeak.history.demo_store import filled
 from nearpeak.store import open_store
 
 POLICY = '[[rule]]\nname = "rolling"\nbaseline = "rolling"\nwindow = 10\n'

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 import nearpeak
-from nearpeak.cli.measure import _row
-from nearpeak.core.measurement import Measurement, Method
+from nearpeak.cli.run.measure import _row
+from nearpeak.core.runs.measurement import Measurement, Method
 from nearpeak.targets import CPU, target_of
 
 CASE = nearpeak.case("gemm", m=64, n=64, k=64, dtype="fp32")

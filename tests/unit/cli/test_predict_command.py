@@ -5,11 +5,11 @@ import re
 import pytest
 
 import nearpeak
-from nearpeak.capture._saved import save_text
 from nearpeak.cli import application
-from nearpeak.core.workload import Call, Workload
+from nearpeak.core.work.workload import Call, Workload
 from nearpeak.errors import NotModelledError, SpecError
-from nearpeak.report._prediction import to_terminal
+from nearpeak.frontends.files.saved_workload import save_text
+from nearpeak.reports.prediction_report import to_terminal
 
 
 def run(capsys, *words):
@@ -80,7 +80,7 @@ def test_rows_that_are_no_cases_keep_their_place_and_bounds_count_them(tmp_path,
 
 
 def on_a_terminal(capsys, monkeypatch, *words):
-    monkeypatch.setattr("nearpeak.cli._shared.on_terminal", lambda: True)
+    monkeypatch.setattr("nearpeak.cli.shared.options.on_terminal", lambda: True)
     return run(capsys, *words).splitlines()
 
 
@@ -154,7 +154,7 @@ def test_why_a_row_was_refused_before_is_no_reason_now(command, tmp_path, capsys
 def test_rows_of_a_table_are_sentences_on_a_terminal(capsys, monkeypatch, tmp_path, command):
     table = tmp_path / "cases.csv"
     table.write_text("op,dtype,m,n,k\ngemm,bf16,64,64,64\ngemm,bf17,4,4,4\n", encoding="utf-8")
-    monkeypatch.setattr("nearpeak.cli._shared.on_terminal", lambda: True)
+    monkeypatch.setattr("nearpeak.cli.shared.options.on_terminal", lambda: True)
     with pytest.raises(NotModelledError):
         application()([command, str(table), "--target", "h100_sxm"], standalone_mode=False)
     lines = capsys.readouterr().out.splitlines()

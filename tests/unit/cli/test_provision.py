@@ -10,10 +10,10 @@ import sys
 import pytest
 
 import nearpeak
+from nearpeak.bounds.device_requirements import provision_of
 from nearpeak.cli import main
-from nearpeak.core.workload import Call, Workload
+from nearpeak.core.work.workload import Call, Workload
 from nearpeak.errors import SpecError
-from nearpeak.theory.provision import provision_of
 
 GEMM = ("gemm", "m=4096", "n=4096", "k=4096", "dtype=bf16")
 FLOP = 2 * 4096**3

@@ -7,7 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from nearpeak.cli import application
-from nearpeak.cli._result_files import refuse_results
+from nearpeak.cli.shared.result_files import refuse_results
 from nearpeak.errors import SpecError
 
 PYTEST = {

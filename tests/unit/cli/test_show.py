@@ -4,7 +4,8 @@ import sys
 
 import pytest
 
-from nearpeak.cli import _shared, main
+from nearpeak.cli import main
+from nearpeak.cli.shared import options
 from nearpeak.errors import UnknownNameError
 from nearpeak.ops import OPS
 from nearpeak.targets import TARGETS
@@ -14,7 +15,7 @@ from nearpeak.targets import TARGETS
 def shown(capsys, monkeypatch):
     def call(*words):
         monkeypatch.setattr(sys, "argv", ["nearpeak", *words])
-        monkeypatch.setattr(_shared, "on_terminal", lambda: True)
+        monkeypatch.setattr(options, "on_terminal", lambda: True)
         monkeypatch.setenv("COLUMNS", "80")
         monkeypatch.setenv("NO_COLOR", "1")
         with pytest.raises(SystemExit) as stop:

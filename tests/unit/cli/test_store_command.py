@@ -5,11 +5,11 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from nearpeak.api.measured_analysis import measure
 from nearpeak.cli import application
 from nearpeak.errors import NearpeakError
-from nearpeak.measuring import measure
 from nearpeak.ops import case
-from nearpeak.store.schema import HEAD
+from nearpeak.store.table_schema import HEAD
 
 ON = ("--device", "made up")
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import nearpeak
-from nearpeak.capture.table_file import parse_jsonl, read_columns, write_columns
 from nearpeak.cli import main
 from nearpeak.errors import SpecError, shown
+from nearpeak.frontends.files.case_tables import parse_jsonl, read_columns, write_columns
 
 LONG = "9" * 5000
 GEMM = {"op": "gemm", "dtype": "bf16", "m": 8, "n": 8, "k": 8}

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from nearpeak import suites
+from nearpeak.api import suite_construction
 from nearpeak.cli import main
-from nearpeak.suite.file import save_text
+from nearpeak.suites.suite_file import save_text
 
 pytest.importorskip("torch")
 
@@ -159,7 +159,7 @@ def test_a_skeleton_names_inputs_constants_and_outputs_and_is_python(monkeypatch
 def test_a_case_of_a_suite_that_cannot_be_checked_is_a_row_and_the_others_are_checked(monkeypatch, capsys, tmp_path):
     lines = ({"op": "softmax", "dtype": dtype, "rows": 2, "columns": 8, "count": 1} for dtype in ("fp8_e4m3", "fp32"))
     (tmp_path / "calls.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    whole = suites.suite([tmp_path / "calls.jsonl"])
+    whole = suite_construction.suite([tmp_path / "calls.jsonl"])
     (tmp_path / "suite.jsonl").write_text(save_text(whole), encoding="utf-8")
     code, out, error = run(monkeypatch, capsys, str(tmp_path / "suite.jsonl"), "--json")
     rows = {row["case"]["dtype"]: row for row in map(json.loads, out.splitlines())}
@@ -176,7 +176,9 @@ def test_a_case_without_elements_fails_no_suite(monkeypatch, capsys, tmp_path, k
         "import torch\n\ndef softmax(tensors, **_):\n    return {'y': torch.softmax(tensors['x'], -1)}\n\n"
         "def twice(tensors, **_):\n    return {'y': 2 * torch.softmax(tensors['x'], -1)}\n"
     )
-    (tmp_path / "suite.jsonl").write_text(save_text(suites.suite([tmp_path / "calls.jsonl"])), encoding="utf-8")
+    (tmp_path / "suite.jsonl").write_text(
+        save_text(suite_construction.suite([tmp_path / "calls.jsonl"])), encoding="utf-8"
+    )
     monkeypatch.chdir(tmp_path)
     words = ("suite.jsonl", "--implementation", f"kernels_of_a_suite:{kernel}", "--json")
     left, _, error = run(monkeypatch, capsys, *words)
@@ -191,8 +193,8 @@ def test_a_case_without_elements_alone_is_no_failure_either_and_said(monkeypatch
 
 def test_what_fell_back_fails_alone_and_in_a_file(monkeypatch, capsys, tmp_path):
     fell = {"node": "softmax", "target": "aten", "reason": "no code", "chosen": False}
-    runner = "nearpeak.measure.apart.of_runner"
-    made = importlib.import_module("nearpeak.measure.apart").of_runner
+    runner = "nearpeak.measurement.isolated_validation.of_runner"
+    made = importlib.import_module("nearpeak.measurement.isolated_validation").of_runner
     monkeypatch.setattr(runner, lambda *given: dataclasses.replace(made(*given), ledger=(fell,)))
     one = ("softmax", "rows=2", "columns=8", "dtype=fp32")
     (tmp_path / "calls.csv").write_text("op,rows,columns,dtype\nsoftmax,2,8,fp32\n", encoding="utf-8")
@@ -204,7 +206,7 @@ def test_what_fell_back_fails_alone_and_in_a_file(monkeypatch, capsys, tmp_path)
 def test_a_case_of_a_suite_that_is_too_large_for_float64_is_a_row(monkeypatch, capsys, tmp_path):
     path = tmp_path / "suite.jsonl"
     sweeps = ["op=gemm dtype=bf16 m=65536 n=65536 k=65536", "op=softmax dtype=fp32 rows=4 columns=8"]
-    path.write_text(save_text(suites.suite([], sweeps=sweeps)))
+    path.write_text(save_text(suite_construction.suite([], sweeps=sweeps)))
     code, out, error = run(monkeypatch, capsys, str(path))
     rows = [json.loads(line) for line in out.splitlines()]
     large = [row for row in rows if row["case"].get("m") == 65536]
@@ -264,7 +266,7 @@ def test_a_function_that_hangs_is_ended_and_the_others_of_the_suite_are_checked(
         "    return torch.softmax(tensors['x'], -1)\n"
     )
     monkeypatch.chdir(tmp_path)
-    text = save_text(suites.suite([], sweeps=["op=softmax dtype=fp32 rows=2,3 columns=16"]))
+    text = save_text(suite_construction.suite([], sweeps=["op=softmax dtype=fp32 rows=2,3 columns=16"]))
     (tmp_path / "two.jsonl").write_text(text)
     words = ("two.jsonl", "--implementation", "hanging_kernels_of_a_test.py:hangs", "--limit", "20 s", "--json")
     code, out, err = run(monkeypatch, capsys, *words)

@@ -7,7 +7,7 @@ import pytest
 
 from nearpeak.errors import SpecError
 from nearpeak.exchange.axis_expression import evaluate
-from nearpeak.exchange.definition import definition_text, parse_definition
+from nearpeak.exchange.kernel_definition import definition_text, parse_definition
 from nearpeak.exchange.workload_lines import check_inputs, parse_workloads, workload_text
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "definitions"

@@ -7,14 +7,14 @@ import math
 import pytest
 
 import nearpeak
-from nearpeak.canon import canonical_json
-from nearpeak.core.measurement import Environment, Fallback, Measurement, Method, Outcome
-from nearpeak.core.suite import Why
-from nearpeak.core.telemetry import Channel, Stream, Telemetry
-from nearpeak.core.validation import CheckResult, Validation, WorstElement
+from nearpeak.base.canonical_json import canonical_json
+from nearpeak.core.answers.suite import Why
+from nearpeak.core.runs.measurement import Environment, Fallback, Measurement, Method, Outcome
+from nearpeak.core.runs.telemetry import Channel, Stream, Telemetry
+from nearpeak.core.runs.validation import CheckResult, Validation, WorstElement
 from nearpeak.errors import SpecError
 from nearpeak.exchange.measurement_lines import environment_record, measurement_of, measurement_record, parse_results
-from nearpeak.measure.results import read_results, result_file
+from nearpeak.measurement.result_file import read_results, result_file
 
 CASE = nearpeak.case("gemm", m=8, n=8, k=8, dtype="fp32")
 WORST = WorstElement(output="y", offset=(1, 2), got="nan", expected="1.0", bound="0.5", bound_ratio=math.inf)

@@ -7,12 +7,12 @@ import random
 import pytest
 from tests.samples import SAMPLES, needs_samples
 
-from nearpeak.core.energy import energies_of, energy_of
-from nearpeak.core.telemetry import Series
+from nearpeak.core.runs.energy import energies_of, energy_of
+from nearpeak.core.runs.telemetry import Series
 from nearpeak.errors import SpecError
 from nearpeak.exchange.power_logs import LOGS, read_log
 from nearpeak.exchange.telemetry_lines import telemetry_record
-from nearpeak.report._telemetry import to_terminal
+from nearpeak.reports.telemetry_report import to_terminal
 
 SPL = SAMPLES / "mlperf_power" / "xavier_nx_resnet50_ss_spl.txt"
 MADE = {

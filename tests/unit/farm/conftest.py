@@ -6,9 +6,9 @@ import uuid
 import pytest
 from tests.unit.store.conftest import make_place, place, postgresql, store  # noqa: F401
 
-from nearpeak.farm.devices import register
-from nearpeak.farm.queue import submit, waiting
-from nearpeak.farm.values import BatchRequest, Device, JobRequest
+from nearpeak.farm.device_registry import register
+from nearpeak.farm.job_queue import submit, waiting
+from nearpeak.farm.jobs import BatchRequest, Device, JobRequest
 
 
 @pytest.fixture

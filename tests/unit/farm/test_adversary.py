@@ -13,19 +13,19 @@ from tests.unit.farm.conftest import errand, program, queued
 from tests.unit.farm.test_leases import DONE, attempts, results, states
 
 from nearpeak.errors import SpecError, StoreError
-from nearpeak.farm import health, keeper, leases, queue, supervise
-from nearpeak.farm.dispatch import Dispatcher, Settings
+from nearpeak.farm import device_health, execution, job_queue, lease_keeper, leases
+from nearpeak.farm.dispatcher import Dispatcher, Settings
 from nearpeak.farm.executors.local import Local
+from nearpeak.farm.farm_status import is_idle
+from nearpeak.farm.jobs import BatchRequest, Device, JobRequest, Outcome
 from nearpeak.farm.leases import BUSY, Lease
-from nearpeak.farm.status import is_idle
-from nearpeak.farm.values import BatchRequest, Device, JobRequest, Outcome
-from nearpeak.farm.watchdog import Watched
+from nearpeak.farm.process_watchdog import Watched
 from nearpeak.ops import case
 from nearpeak.store import open_store
-from nearpeak.store.dialect import PAGE_BYTES, now_ns
+from nearpeak.store.sql_dialect import PAGE_BYTES, now_ns
 
 GEMM = case("gemm", m=32, n=32, k=32, dtype="fp32").record()
-HOUR_NS = 3600 * queue.NS
+HOUR_NS = 3600 * job_queue.NS
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def make_place(tmp_path):
 def clock(monkeypatch):
     """The database's clock, which the test moves."""
     moved = [0]
-    for module in (leases, queue):
+    for module in (leases, job_queue):
         monkeypatch.setattr(module, "now_ns", lambda connection: now_ns(connection) + moved[0])
     return moved
 
@@ -46,7 +46,7 @@ def test_a_database_clock_that_steps_lets_no_two_hold_a_device_and_loses_nothing
     (batch,) = queued(farm, program("1"))
     first = leases.take(farm, names[:1], batch)
     clock[0] = HOUR_NS  # forward: the lease seems to have ended while its holder works
-    assert queue.reclaim(farm) == 1
+    assert job_queue.reclaim(farm) == 1
     second = leases.take(farm, names[:1], batch)
     assert second.fencing_token == first.fencing_token + 1
     assert (leases.renew(farm, first), leases.publish(farm, first, [DONE])) == (False, False)
@@ -68,7 +68,7 @@ def test_a_holder_that_did_not_hear_that_its_result_counts_says_it_again_and_not
 def test_an_old_holders_late_words_change_nothing_of_the_new_ones(farm, names, clock):
     (batch,) = queued(farm, program("1"))
     old = leases.take(farm, names[:1], batch)
-    clock[0] = 2 * 60 * queue.NS
+    clock[0] = 2 * 60 * job_queue.NS
     new = leases.take(farm, names[:1], batch)
     assert not leases.give_back(farm, old, "late", is_unfit=True)
     assert not leases.start(farm, old, {})
@@ -80,7 +80,7 @@ def test_an_old_holders_late_words_change_nothing_of_the_new_ones(farm, names, c
 def test_clients_that_submit_the_same_at_once_put_it_in_once(farm):
     requests = [program(str(number)) for number in range(20)]
     with ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(lambda _: queue.submit(farm, requests), range(4)))
+        found = list(threads.map(lambda _: job_queue.submit(farm, requests), range(4)))
     assert sum(one.new_count for one in found) == 20
     assert states(farm) == ["queued"] * 20
 
@@ -92,18 +92,18 @@ def test_tables_that_overlap_add_what_is_new_and_a_refused_part_is_looked_at_aga
             jobs=tuple(JobRequest(kind="predict", payload=one) for one in payloads), pool="slot", **more
         )
 
-    assert queue.submit(farm, [batch(0, 4)]).new_count == 4
-    queue.set_budget(farm, "pr", 1e-3)
+    assert job_queue.submit(farm, [batch(0, 4)]).new_count == 4
+    job_queue.set_budget(farm, "pr", 1e-3)
     wanted = [batch(2, 8, trigger="pr")]
-    found = queue.submit(farm, wanted)
+    found = job_queue.submit(farm, wanted)
     assert (found.known_count, len(found.refused)) == (2, 1)
-    queue.set_budget(farm, "pr", None)
-    assert (queue.submit(farm, wanted).new_count, queue.submit(farm, wanted).new_count) == (4, 0)
+    job_queue.set_budget(farm, "pr", None)
+    assert (job_queue.submit(farm, wanted).new_count, job_queue.submit(farm, wanted).new_count) == (4, 0)
     assert states(farm) == ["queued"] * 2
 
 
 def run(farm, names, batch, **more):
-    return supervise.execute(errand(farm, names, batch, **more), farm.name)["status"]
+    return execution.execute(errand(farm, names, batch, **more), farm.name)["status"]
 
 
 def test_a_store_that_is_locked_when_the_result_is_there_takes_it_later(farm, names, monkeypatch):
@@ -117,7 +117,7 @@ def test_a_store_that_is_locked_when_the_result_is_there_takes_it_later(farm, na
         return published(*words)
 
     monkeypatch.setattr(leases, "publish", locked)
-    monkeypatch.setattr(supervise, "_RETRY_S", 0.01)
+    monkeypatch.setattr(execution, "_RETRY_S", 0.01)
     assert run(farm, names, batch) == "published"
     assert (len(tried), states(farm), len(results(farm))) == (3, ["done"], 1)
 
@@ -167,28 +167,28 @@ def test_a_lock_that_ends_before_the_lease_does_costs_no_measurement(farm, names
             raise StoreError("another process has been writing")
         return True
 
-    monkeypatch.setattr(keeper, "renew", locked)
-    with keeper.Keeper(farm, lease) as kept:
+    monkeypatch.setattr(lease_keeper, "renew", locked)
+    with lease_keeper.Keeper(farm, lease) as kept:
         time.sleep(1.5)
         assert (len(asked) >= 3, kept.is_lost) == (True, False)
 
 
 def test_a_holder_that_hangs_lets_its_lease_go_and_the_batch_runs_elsewhere(farm, names, monkeypatch):
     (batch,) = queued(farm, program("print('1 ms')"))
-    hangs, looked = threading.Event(), health.look
+    hangs, looked = threading.Event(), device_health.look
 
     def look(device, database_ns):
         if device.name == min(names):
             hangs.wait(30.0)  # as in a driver: no limit of time reaches it
         return looked(device, database_ns)
 
-    monkeypatch.setattr(health, "look", look)
-    monkeypatch.setattr(supervise, "WAIT_S", -1e6)  # the time that an execution may take is over at once
+    monkeypatch.setattr(device_health, "look", look)
+    monkeypatch.setattr(execution, "WAIT_S", -1e6)  # the time that an execution may take is over at once
     with ThreadPoolExecutor(1) as thread:
         hung = thread.submit(run, farm, [min(names)], batch, ttl_s=1.0)
         time.sleep(1.5)
-        assert queue.reclaim(farm) == 1
-        monkeypatch.setattr(supervise, "WAIT_S", 300.0)
+        assert job_queue.reclaim(farm) == 1
+        monkeypatch.setattr(execution, "WAIT_S", 300.0)
         assert run(farm, [max(names)], batch) == "published"
         hangs.set()
         assert hung.result(timeout=30) == "lost"
@@ -210,7 +210,7 @@ def test_a_result_that_is_not_a_number_is_a_failure_and_not_the_hosts(farm, name
     (batch,) = queued(farm, program("1"))
     lease = leases.take(farm, names, batch)
     ended = Watched(verdict="ended", code=0, output="", time_s=1.0, left_count=0, forced=False)
-    found = supervise._told(lease, lease.jobs[0], ended, {"result": {"time_s": float("nan")}})
+    found = execution._told(lease, lease.jobs[0], ended, {"result": {"time_s": float("nan")}})
     assert (found.failed, "is no JSON" in found.text) == (True, True)
 
 
@@ -245,9 +245,9 @@ def test_a_token_never_goes_down_whatever_becomes_of_the_device(farm, names):
         assert isinstance(lease, Lease)
         seen.append(lease.fencing_token)
         with farm.engine.begin() as connection:
-            connection.execute(update(queue.LEASE).where(queue.LEASE.c.name == names[0]).values(expires_ns=0))
-        queue.reclaim(farm)
+            connection.execute(update(job_queue.LEASE).where(job_queue.LEASE.c.name == names[0]).values(expires_ns=0))
+        job_queue.reclaim(farm)
         with farm.engine.connect() as connection:
-            held = connection.execute(select(queue.LEASE.c.fencing_token).where(queue.LEASE.c.name == names[0]))
+            held = connection.execute(select(job_queue.LEASE.c.fencing_token).where(job_queue.LEASE.c.name == names[0]))
             seen.append(held.scalar_one())
     assert seen == sorted(seen)

@@ -7,14 +7,14 @@ import pytest
 from tests.unit.farm.test_executions import _attempt_rows
 from tests.unit.farm.test_leases import states
 
-from nearpeak.core.bisection import BisectAxis
+from nearpeak.core.history.bisection import BisectAxis
 from nearpeak.errors import MeasureError
-from nearpeak.farm import bisecting, queue
-from nearpeak.farm.bisecting import FarmWorkshop
-from nearpeak.farm.dispatch import Dispatcher, Settings
+from nearpeak.farm import bisection_jobs, job_queue
+from nearpeak.farm.bisection_jobs import FarmWorkshop
+from nearpeak.farm.dispatcher import Dispatcher, Settings
 from nearpeak.farm.executors.local import Local
-from nearpeak.farm.values import Device
-from nearpeak.history.bisecting import searched
+from nearpeak.farm.jobs import Device
+from nearpeak.history.commit_bisection import searched
 
 
 @pytest.fixture
@@ -47,13 +47,13 @@ def test_the_version_that_made_a_command_slower_is_found(running, tmp_path):
 
 @pytest.mark.parametrize("ends_by", [MeasureError, KeyboardInterrupt])
 def test_a_round_that_nobody_runs_or_waits_for_is_cancelled(farm, tmp_path, monkeypatch, ends_by):
-    monkeypatch.setattr(bisecting, "SILENT_S", 0.1)
+    monkeypatch.setattr(bisection_jobs, "SILENT_S", 0.1)
 
     def interrupted(_):
         raise KeyboardInterrupt
 
     if ends_by is KeyboardInterrupt:
-        monkeypatch.setattr(bisecting.time, "sleep", interrupted)
+        monkeypatch.setattr(bisection_jobs.time, "sleep", interrupted)
     with pytest.raises(ends_by):
         FarmWorkshop(farm, tmp_path, "true").round({"part": "1"}, {"part": "2"})
     assert states(farm) == ["cancelled"]
@@ -62,6 +62,6 @@ def test_a_round_that_nobody_runs_or_waits_for_is_cancelled(farm, tmp_path, monk
 def test_what_cannot_be_run_is_passed_by_and_a_budget_is_an_error(running, tmp_path):
     workshop = FarmWorkshop(running, tmp_path, "exit {part}", limit_s=20.0)
     assert workshop.round({"part": "1"}, {"part": "2"}) is None
-    queue.set_budget(running, "bisect", 1e-3)
+    job_queue.set_budget(running, "bisect", 1e-3)
     with pytest.raises(MeasureError, match="budget of trigger 'bisect'"):
         workshop.round({"part": "1"}, {"part": "2"})

@@ -16,14 +16,14 @@ from tests.unit.farm.test_leases import attempts, results, states
 from tests.unit.farm.test_watchdog import alive
 
 from nearpeak.errors import UnfitError
-from nearpeak.farm import child, health, leases, queue, supervise
-from nearpeak.farm.device_lock import held, lock_file
-from nearpeak.farm.devices import devices, register, slots_of
-from nearpeak.farm.status import job
-from nearpeak.farm.values import BatchRequest, Device, JobRequest
+from nearpeak.farm import device_health, execution, job_process, job_queue, leases
+from nearpeak.farm.device_registry import devices, register, slots_of
+from nearpeak.farm.farm_status import job
+from nearpeak.farm.host_lock import held, lock_file
+from nearpeak.farm.jobs import BatchRequest, Device, JobRequest
 from nearpeak.ops import case
 from nearpeak.store import open_store
-from nearpeak.store.dialect import writing
+from nearpeak.store.sql_dialect import writing
 
 GEMM = case("gemm", m=32, n=32, k=32, dtype="fp32")
 
@@ -35,7 +35,7 @@ def make_place(tmp_path):
 
 
 def run(farm, names, batch, **more):
-    return supervise.execute(errand(farm, names, batch, **more), farm.name)["status"]
+    return execution.execute(errand(farm, names, batch, **more), farm.name)["status"]
 
 
 def test_a_program_runs_once_and_its_time_counts(farm, names):
@@ -73,13 +73,13 @@ def test_a_measurement_enters_the_history_once(farm, names):
 
 
 def test_a_round_runs_under_one_lease_in_its_order(farm, names):
-    from nearpeak.farm.comparisons import launches_of, rounds, verdict
+    from nearpeak.farm.comparison_rounds import launches_of, rounds, verdict
 
     arms = [{"words": [sys.executable, "-c", f"print('{time_ms} ms')"]} for time_ms in (10.0, 12.0)]
     requests = rounds("command", (arms[0], arms[1]), 3)
-    queue.submit(farm, requests)
+    job_queue.submit(farm, requests)
     for _ in range(3):
-        (waiting,) = queue.waiting(farm)
+        (waiting,) = job_queue.waiting(farm)
         assert run(farm, names, waiting.id) == "published"
     found = launches_of(farm, requests[0].comparison)
     assert [one.arm for one in found[0]] == ["baseline", "candidate", "candidate", "baseline"]
@@ -89,7 +89,7 @@ def test_a_round_runs_under_one_lease_in_its_order(farm, names):
 
 def _attempt_rows(farm):
     with farm.engine.connect() as connection:
-        return connection.execute(select(queue.ATTEMPT)).all()
+        return connection.execute(select(job_queue.ATTEMPT)).all()
 
 
 def test_small_jobs_share_a_lease_and_one_that_crashes_takes_no_other_with_it(farm):
@@ -101,17 +101,17 @@ def test_small_jobs_share_a_lease_and_one_that_crashes_takes_no_other_with_it(fa
     (batch,) = queued(farm, BatchRequest(jobs=tuple(jobs), pool="slot"))
     with writing(farm.engine, farm.name) as connection:  # what a later version could do no more: a target that is gone
         gone = json.dumps({"case": GEMM.record(), "target": "none"})
-        connection.execute(update(queue.JOB).where(queue.JOB.c.uid == jobs[2].uid).values(payload=gone))
+        connection.execute(update(job_queue.JOB).where(job_queue.JOB.c.uid == jobs[2].uid).values(payload=gone))
     assert run(farm, ["here/0"], batch, ttl_s=60.0) == "published"
     with farm.engine.connect() as connection:
-        found = connection.execute(select(queue.JOB.c.state).order_by(queue.JOB.c.place)).scalars().all()
+        found = connection.execute(select(job_queue.JOB.c.state).order_by(job_queue.JOB.c.place)).scalars().all()
     assert found == ["done", "done", "failed", "done", "done"]
 
 
 def test_foreign_processes_send_a_batch_back_and_leave_the_device_open(farm, names, monkeypatch):
     (batch,) = queued(farm, program("1"))
-    busy = health.Health(offset_s=0.0, load_ratio=0.0, foreign_pids=(4711,))
-    monkeypatch.setattr(health, "look", lambda device, database_ns: busy)
+    busy = device_health.Health(offset_s=0.0, load_ratio=0.0, foreign_pids=(4711,))
+    monkeypatch.setattr(device_health, "look", lambda device, database_ns: busy)
     assert run(farm, names, batch) == "infra"
     assert (states(farm), attempts(farm)) == (["queued"], ["infra"])
     assert "4711" in _attempt_rows(farm)[0].note
@@ -119,14 +119,14 @@ def test_foreign_processes_send_a_batch_back_and_leave_the_device_open(farm, nam
 
 def test_a_device_that_does_not_answer_is_taken_out_of_service_and_the_queue_goes_on(farm, names, monkeypatch):
     monkeypatch.setattr(leases, "BACK_OFF_S", 0.0)
-    fine, dead = health.Health(offset_s=0.0, load_ratio=0.0), min(names)
+    fine, dead = device_health.Health(offset_s=0.0, load_ratio=0.0), min(names)
 
     def look(device, database_ns):
         if device.name == dead:
-            raise health.DeadDeviceError(f"{device.name}: does not answer")
+            raise device_health.DeadDeviceError(f"{device.name}: does not answer")
         return fine
 
-    monkeypatch.setattr(health, "look", look)
+    monkeypatch.setattr(device_health, "look", look)
     batches = queued(farm, *(program(f"print('{number} ms')") for number in (1, 2, 3)))
     found = [[run(farm, names, batch) for _ in range(2)] for batch in batches]
     assert found == [["infra", "published"], ["infra", "published"], ["published", "over"]]
@@ -146,8 +146,8 @@ def test_a_job_whose_device_was_locked_says_that_it_was_not_its_fault(monkeypatc
     def locked(_):
         raise UnfitError("held by another")
 
-    monkeypatch.setattr(child, "KINDS", {"command": SimpleNamespace(run=locked)})
-    assert child.answer("command", {}) == {"error": "UnfitError", "message": "held by another", "is_unfit": True}
+    monkeypatch.setattr(job_process, "KINDS", {"command": SimpleNamespace(run=locked)})
+    assert job_process.answer("command", {}) == {"error": "UnfitError", "message": "held by another", "is_unfit": True}
 
 
 @pytest.mark.parametrize("value", [8, 7])
@@ -156,30 +156,30 @@ def test_a_probe_computes_on_a_gpu(monkeypatch, value):
     torch.version = SimpleNamespace(cuda="12")
     torch.ones = lambda *_, **__: SimpleNamespace(sum=lambda: SimpleNamespace(item=lambda: value))
     monkeypatch.setitem(sys.modules, "torch", torch)
-    monkeypatch.setattr(health, "look", lambda device, database_ns: None)
+    monkeypatch.setattr(device_health, "look", lambda device, database_ns: None)
     expected = nullcontext() if value == 8 else pytest.raises(UnfitError, match="computes wrongly")
     with expected:
-        health.answer(Device(name="GPU-1"))
+        device_health.answer(Device(name="GPU-1"))
 
 
 def test_a_device_that_changed_between_rounds_is_refused(farm, names, monkeypatch):
-    queue.submit(farm, [program("1", str(number), comparison="c", round=number) for number in range(2)])
+    job_queue.submit(farm, [program("1", str(number), comparison="c", round=number) for number in range(2)])
     drivers = iter(["1", "1", "2"])
     monkeypatch.setattr(
-        health, "look",
-        lambda device, database_ns: health.Health(offset_s=0.0, load_ratio=0.0, facts={"driver": next(drivers)}),
+        device_health, "look",
+        lambda device, database_ns: device_health.Health(offset_s=0.0, load_ratio=0.0, facts={"driver": next(drivers)}),
     )  # fmt: skip
-    found = [run(farm, names, queue.waiting(farm)[0].id) for _ in range(2)]
+    found = [run(farm, names, job_queue.waiting(farm)[0].id) for _ in range(2)]
     assert found == ["published", "infra"]
     assert "driver is 2, was 1 before" in _attempt_rows(farm)[1].note
 
 
 def test_a_wrong_clock_heat_load_and_too_little_memory_are_refused():
-    limits = health.Limits(load_ratio=1.0, free_bytes=2 << 30)
-    found = health.Health(offset_s=-3.0, load_ratio=1.5, temperature_celsius=90.0, free_bytes=1 << 30)
-    said = health.refusals(found, limits)
+    limits = device_health.Limits(load_ratio=1.0, free_bytes=2 << 30)
+    found = device_health.Health(offset_s=-3.0, load_ratio=1.5, temperature_celsius=90.0, free_bytes=1 << 30)
+    said = device_health.refusals(found, limits)
     assert [word in text for word, text in zip(("clock", "load", "warm", "MiB"), said, strict=True)] == [True] * 4
-    assert health.refusals(health.Health(offset_s=0.0, load_ratio=0.5), limits) == ()
+    assert device_health.refusals(device_health.Health(offset_s=0.0, load_ratio=0.5), limits) == ()
 
 
 def test_a_measurement_outside_the_farm_keeps_the_device_for_itself(names):
@@ -196,7 +196,7 @@ def test_a_measurement_outside_the_farm_keeps_the_device_for_itself(names):
 
 HOLDER = """
 import json, sys
-from nearpeak.farm.supervise import execute
+from nearpeak.farm.execution import execute
 print("begun", flush=True)
 print(json.dumps(execute(json.loads(sys.argv[1]), sys.argv[2])), flush=True)
 """
@@ -251,15 +251,15 @@ def test_a_holder_that_is_killed_takes_its_process_with_it_and_the_job_runs_agai
     until(lambda: file.exists() and file.read_text().endswith("\n"))
     killed.kill()
     killed.wait()
-    child = int(file.read_text())
-    until(lambda: not alive(child))
+    job_process = int(file.read_text())
+    until(lambda: not alive(job_process))
     assert run(farm, names[:1], batch, ttl_s=4.0, wait_s=10.0) == "published"
     assert (attempts(farm), len(results(farm))) == (["lost", "accepted"], 1)
 
 
 def test_a_store_that_is_gone_stops_the_work_before_the_lease_could_end(farm, names, monkeypatch):
     from nearpeak.errors import StoreError
-    from nearpeak.farm import keeper, leases
+    from nearpeak.farm import lease_keeper, leases
 
     (batch,) = queued(farm, program("1"))
     lease = leases.take(farm, names, batch, ttl_s=1.2)
@@ -267,8 +267,8 @@ def test_a_store_that_is_gone_stops_the_work_before_the_lease_could_end(farm, na
     def gone(*_):
         raise StoreError("gone")
 
-    monkeypatch.setattr(keeper, "renew", gone)
-    with keeper.Keeper(farm, lease) as kept:
+    monkeypatch.setattr(lease_keeper, "renew", gone)
+    with lease_keeper.Keeper(farm, lease) as kept:
         assert not kept.is_lost
         time.sleep(1.1)
         assert kept.is_lost

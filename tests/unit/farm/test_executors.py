@@ -11,12 +11,12 @@ from tests.unit.farm.conftest import program, queued
 from tests.unit.farm.test_leases import results, states
 
 from nearpeak.errors import MeasureError, SpecError
-from nearpeak.farm import queue
-from nearpeak.farm.devices import devices, register
-from nearpeak.farm.dispatch import Dispatcher, Settings
+from nearpeak.farm import job_queue
+from nearpeak.farm.device_registry import devices, register
+from nearpeak.farm.dispatcher import Dispatcher, Settings
 from nearpeak.farm.executors.local import Local
-from nearpeak.farm.status import is_idle
-from nearpeak.farm.values import Device
+from nearpeak.farm.farm_status import is_idle
+from nearpeak.farm.jobs import Device
 
 ENGINES = ("local", "dask", "submitit", "slurm")
 
@@ -41,7 +41,7 @@ def _local(farm, mine, tmp_path, monkeypatch):
 
 def _dask(farm, mine, tmp_path, monkeypatch):
     pytest.importorskip("distributed", reason="Dask is not installed (extra farm)")
-    from nearpeak.farm.executors import _dask_hosts as hosts
+    from nearpeak.farm import dask_hosts as hosts
     from nearpeak.farm.executors.dask import Dask, join_as
 
     join_as(farm.name)
@@ -164,7 +164,7 @@ def _ports():
 
 
 def test_a_noisy_device_serves_no_gate_and_a_batch_waits_for_its_model(farm, names):
-    from nearpeak.farm.devices import set_noise
+    from nearpeak.farm.device_registry import set_noise
 
     register(farm, [Device(name=names[0], model="A"), Device(name=names[1], model="B")])
     set_noise(farm, names[0], 0.05)
@@ -181,7 +181,7 @@ def test_a_noisy_device_serves_no_gate_and_a_batch_waits_for_its_model(farm, nam
     Dispatcher(farm, made, Settings(noise_ratio=0.02, poll_s=0.0)).step()
     made.close()
     assert sent == [[names[1]], [names[0]]]
-    assert [one.device for one in queue.waiting(farm)] == ["", "", ""]
+    assert [one.device for one in job_queue.waiting(farm)] == ["", "", ""]
 
 
 class Unreachable:

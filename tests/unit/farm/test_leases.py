@@ -9,34 +9,36 @@ import pytest
 from sqlalchemy import select, update
 from tests.unit.farm.conftest import program, queued
 
-from nearpeak.farm import leases, queue
-from nearpeak.farm.devices import devices, set_service
+from nearpeak.farm import job_queue, leases
+from nearpeak.farm.device_registry import devices, set_service
+from nearpeak.farm.jobs import BatchRequest, Outcome
 from nearpeak.farm.leases import BUSY, DRAINING, ELSEWHERE, OVER
-from nearpeak.farm.values import BatchRequest, Outcome
-from nearpeak.store.dialect import now_ns, reading, writing
+from nearpeak.store.sql_dialect import now_ns, reading, writing
 
 DONE = Outcome(text=json.dumps({"time_s": 1.0}), time_s=1.0)
 
 
 def states(store):
     with reading(store.engine, store.name) as connection:
-        return [row.state for row in connection.execute(select(queue.BATCH.c.state).order_by(queue.BATCH.c.id))]
+        return [row.state for row in connection.execute(select(job_queue.BATCH.c.state).order_by(job_queue.BATCH.c.id))]
 
 
 def attempts(store):
     with reading(store.engine, store.name) as connection:
-        return list(connection.execute(select(queue.ATTEMPT.c.outcome).order_by(queue.ATTEMPT.c.id)).scalars())
+        return list(connection.execute(select(job_queue.ATTEMPT.c.outcome).order_by(job_queue.ATTEMPT.c.id)).scalars())
 
 
 def results(store):
     with reading(store.engine, store.name) as connection:
-        return connection.execute(select(queue.RESULT.c.job_id, queue.RESULT.c.result)).all()
+        return connection.execute(select(job_queue.RESULT.c.job_id, job_queue.RESULT.c.result)).all()
 
 
 def expire(store, lease):
     with writing(store.engine, store.name) as connection:
         late = now_ns(connection) - 1
-        connection.execute(update(queue.LEASE).where(queue.LEASE.c.name == lease.device.name).values(expires_ns=late))
+        connection.execute(
+            update(job_queue.LEASE).where(job_queue.LEASE.c.name == lease.device.name).values(expires_ns=late)
+        )
 
 
 def test_a_device_is_leased_once_until_its_result_is_published(farm, names):
@@ -72,16 +74,16 @@ def test_an_expired_lease_does_not_publish_even_when_nobody_else_came(farm, name
     expire(farm, lease)
     assert not leases.publish(farm, lease, [DONE])
     assert results(farm) == []
-    assert queue.reclaim(farm) == 1
+    assert job_queue.reclaim(farm) == 1
     assert states(farm) == ["queued"]
 
 
 def test_a_lost_batch_returns_to_the_queue_and_the_token_of_its_device_stays(farm, names):
     (batch,) = queued(farm, program("1"))
     lease = leases.take(farm, names[:1], batch)
-    assert queue.reclaim(farm) == 0
+    assert job_queue.reclaim(farm) == 0
     expire(farm, lease)
-    assert queue.reclaim(farm) == 1
+    assert job_queue.reclaim(farm) == 1
     found = devices(farm)
     assert {one.device.name: (one.batch, one.fencing_token) for one in found}[names[0]] == (None, 1)
     assert attempts(farm) == ["lost"]
@@ -124,13 +126,13 @@ def test_a_batch_that_failed_on_a_dead_device_is_tried_on_another(farm, names, m
     (batch,) = queued(farm, program("1"))
     first = leases.take(farm, names, batch)
     leases.give_back(farm, first, "dead", is_unfit=True)
-    (waiting,) = queue.waiting(farm)
+    (waiting,) = job_queue.waiting(farm)
     assert waiting.dead == {first.device.name}
     assert leases.take(farm, names, batch).device.name != first.device.name
 
 
 def test_a_batch_that_is_given_up_while_its_lease_is_taken_over_is_not_leased(farm, names, monkeypatch):
-    monkeypatch.setattr(queue, "LOST_COUNT", 1)
+    monkeypatch.setattr(job_queue, "LOST_COUNT", 1)
     (batch,) = queued(farm, program("1"))
     expire(farm, leases.take(farm, names[:1], batch))
     assert leases.take(farm, names[1:], batch) == OVER
@@ -150,11 +152,11 @@ def test_two_who_take_over_each_others_expired_leases_do_not_wait_for_each_other
             ]
             found = [one.result(timeout=30) for one in asked]
         assert all(one == BUSY or isinstance(one, leases.Lease) for one in found)
-        queue.cancel(farm, [one.uid for one in found if isinstance(one, leases.Lease)])
+        job_queue.cancel(farm, [one.uid for one in found if isinstance(one, leases.Lease)])
         for one in found:
             if isinstance(one, leases.Lease):
                 assert not leases.renew(farm, one)
-        queue.reclaim(farm)
+        job_queue.reclaim(farm)
 
 
 def test_a_drained_device_finishes_what_it_runs_and_takes_nothing_new(farm, names):
@@ -171,21 +173,21 @@ def test_a_cancelled_batch_loses_its_lease_and_its_result_does_not_count(farm, n
     request = program("1")
     (batch,) = queued(farm, request)
     lease = leases.take(farm, names[:1], batch)
-    assert queue.cancel(farm, [request.jobs[0].uid]) == 1
+    assert job_queue.cancel(farm, [request.jobs[0].uid]) == 1
     assert not leases.renew(farm, lease)
     assert not leases.publish(farm, lease, [DONE])
-    assert (states(farm), results(farm), queue.cancel(farm, [request.uid])) == (["cancelled"], [], 0)
+    assert (states(farm), results(farm), job_queue.cancel(farm, [request.uid])) == (["cancelled"], [], 0)
     assert isinstance(leases.take(farm, names[:1], *queued(farm, program("2"))), leases.Lease)
 
 
 def test_all_rounds_of_a_comparison_run_on_the_device_of_the_first(farm, names):
     rounds = [program("1", str(number), comparison="c", round=number) for number in range(2)]
-    queue.submit(farm, rounds)
-    (first,) = queue.waiting(farm)
+    job_queue.submit(farm, rounds)
+    (first,) = job_queue.waiting(farm)
     lease = leases.take(farm, names[1:], first.id)
-    assert queue.waiting(farm) == []
+    assert job_queue.waiting(farm) == []
     leases.publish(farm, lease, [DONE])
-    (second,) = queue.waiting(farm)
+    (second,) = job_queue.waiting(farm)
     assert (second.device, second.started) == (names[1], True)
     assert leases.take(farm, names[:1], second.id) == ELSEWHERE
     assert leases.take(farm, names[1:], second.id).device.name == names[1]
@@ -231,7 +233,7 @@ def test_clocks_of_hosts_do_not_matter(farm, names, monkeypatch):
     monkeypatch.setattr(time, "time", lambda: real() / 1e9 + 3600)
     monkeypatch.setattr(time, "time_ns", lambda: real() + 3600 * 10**9)
     lease = leases.take(farm, names[:1], first, ttl_s=60)
-    assert queue.reclaim(farm) == 0
+    assert job_queue.reclaim(farm) == 0
     monkeypatch.setattr(time, "time", lambda: real() / 1e9 - 3600)
     monkeypatch.setattr(time, "time_ns", lambda: real() - 3600 * 10**9)
     assert leases.take(farm, names[:1], second) == BUSY

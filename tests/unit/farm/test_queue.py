@@ -12,15 +12,15 @@ from tests.unit.farm.conftest import program, queued
 from tests.unit.farm.test_leases import DONE, states
 
 from nearpeak.errors import NotFoundError, SpecError, StoreError
-from nearpeak.farm import leases, queue, schedule
-from nearpeak.farm.comparisons import check_effect, note_noise, rounds, rounds_needed
-from nearpeak.farm.devices import DeviceState, devices, set_noise
-from nearpeak.farm.dispatch import serves
+from nearpeak.farm import batch_priority, job_queue, leases
+from nearpeak.farm.comparison_rounds import check_effect, note_noise, rounds, rounds_needed
+from nearpeak.farm.device_registry import DeviceState, devices, set_noise
+from nearpeak.farm.dispatcher import serves
+from nearpeak.farm.farm_status import job, overview
+from nearpeak.farm.jobs import BatchRequest, Device, Outcome, WaitingBatch
 from nearpeak.farm.kinds import KINDS
-from nearpeak.farm.status import job, overview
-from nearpeak.farm.values import BatchRequest, Device, Outcome, WaitingBatch
 from nearpeak.ops import case
-from nearpeak.store.dialect import writing
+from nearpeak.store.sql_dialect import writing
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def batch(number, priority=6, waited_s=0.0, owner="a", **more):
 
 
 def order(*batches, **used):
-    return [one.id for one in schedule.ordered(batches, used)]
+    return [one.id for one in batch_priority.ordered(batches, used)]
 
 
 def test_what_someone_waits_for_goes_before_what_fills_idle_time():
@@ -80,7 +80,7 @@ def test_no_sweep_starves_while_gates_keep_coming():
     draw, now_s, waiting, begun_s = random.Random(0), 0.0, {0: (7, 0.0)}, {}
     for number in range(1, 2000):
         waiting[number] = (draw.choice((2, 3, 5)), now_s)
-        found = schedule.ordered([batch(n, p, now_s - at_s) for n, (p, at_s) in waiting.items()], {})
+        found = batch_priority.ordered([batch(n, p, now_s - at_s) for n, (p, at_s) in waiting.items()], {})
         begun_s[found[0].id] = now_s
         del waiting[found[0].id]
         now_s += 60.0
@@ -88,57 +88,57 @@ def test_no_sweep_starves_while_gates_keep_coming():
             waiting[10_000 + number] = (2, now_s)
         if 0 in begun_s:
             break
-    assert begun_s[0] <= 7 * schedule.STEP_S
+    assert begun_s[0] <= 7 * batch_priority.STEP_S
 
 
 @given(st.lists(st.tuples(st.integers(1, 7), st.floats(0, 1e5), st.sampled_from("abc")), max_size=30))
 def test_every_waiting_batch_has_its_place(rows):
     batches = [batch(number, *row) for number, row in enumerate(rows)]
-    found = schedule.ordered(batches, {"a": 5.0})
+    found = batch_priority.ordered(batches, {"a": 5.0})
     assert sorted(one.id for one in found) == list(range(len(rows)))
-    ranks = [int(schedule.rank(one) // 1) for one in found]
+    ranks = [int(batch_priority.rank(one) // 1) for one in found]
     assert ranks == sorted(ranks)
 
 
 def test_a_job_that_is_asked_for_twice_is_there_once(farm):
-    first = queue.submit(farm, [program("1"), program("2")])
-    again = queue.submit(farm, [program("1"), program("2"), program("1", "next night")])
+    first = job_queue.submit(farm, [program("1"), program("2")])
+    again = job_queue.submit(farm, [program("1"), program("2"), program("1", "next night")])
     assert (first.new_count, again.new_count, again.known_count) == (2, 1, 2)
     assert again.uids[:2] == first.uids
     with pytest.raises(SpecError, match="the same job stands twice"):
-        queue.submit(farm, [program("3"), program("3")])
+        job_queue.submit(farm, [program("3"), program("3")])
     both = BatchRequest(jobs=(*program("1").jobs, *program("4").jobs), pool="device")
     with pytest.raises(SpecError, match="as part of another"):
-        queue.submit(farm, [both])
+        job_queue.submit(farm, [both])
 
 
 def test_a_budget_refuses_what_is_over_it_and_says_the_number(farm, names):
-    queue.set_budget(farm, "pr", 25.0)
-    found = queue.submit(farm, [program(str(number), trigger="pr") for number in range(4)])
+    job_queue.set_budget(farm, "pr", 25.0)
+    found = job_queue.submit(farm, [program(str(number), trigger="pr") for number in range(4)])
     assert len(found.refused) == 2
     assert "20 s of 25 s a day are spent, and this needs 10 s" in found.refused[0][1]
     assert states(farm) == ["queued", "queued", "rejected", "rejected"]
-    assert queue.submit(farm, [program("other", trigger="nightly")]).refused == ()
-    queue.set_budget(farm, "pr", 1000.0)
-    assert queue.submit(farm, [program("9", trigger="pr")]).refused == ()
+    assert job_queue.submit(farm, [program("other", trigger="nightly")]).refused == ()
+    job_queue.set_budget(farm, "pr", 1000.0)
+    assert job_queue.submit(farm, [program("9", trigger="pr")]).refused == ()
     assert overview(farm)["budgets"] == {"pr": 1000.0}
 
 
 def test_a_refused_batch_that_is_asked_for_again_is_looked_at_again(farm):
-    queue.set_budget(farm, "pr", 15.0)
+    job_queue.set_budget(farm, "pr", 15.0)
     requests = [program(str(number), trigger="pr") for number in range(2)]
-    assert len(queue.submit(farm, requests).refused) == 1
-    again = queue.submit(farm, requests)
+    assert len(job_queue.submit(farm, requests).refused) == 1
+    again = job_queue.submit(farm, requests)
     assert (len(again.refused), again.known_count) == (1, 1)
-    queue.set_budget(farm, "pr", 1000.0)
-    found = queue.submit(farm, requests)
+    job_queue.set_budget(farm, "pr", 1000.0)
+    found = job_queue.submit(farm, requests)
     assert (found.new_count, found.known_count, found.refused) == (1, 1, ())
     assert states(farm) == ["queued", "queued"]
 
 
 def test_a_job_in_the_wrong_pool_and_an_unknown_trigger_are_refused(farm):
     with pytest.raises(SpecError, match="kind command runs in pool device, not in slot"):
-        queue.submit(farm, [BatchRequest(jobs=program("1").jobs, pool="slot")])
+        job_queue.submit(farm, [BatchRequest(jobs=program("1").jobs, pool="slot")])
     with pytest.raises(SpecError, match="trigger 'because' is not known; there are manual"):
         program("1", trigger="because")
 
@@ -153,7 +153,7 @@ def test_costs_are_what_the_same_took_before(farm, names):
     (number,) = queued(farm, program("1"))
     leases.publish(farm, leases.take(farm, names, number), [Outcome(text=json.dumps({"time_s": 1.0}), time_s=123.0)])
     queued(farm, program("1", "again"))
-    assert [one.cost_s for one in queue.waiting(farm)] == [123.0]
+    assert [one.cost_s for one in job_queue.waiting(farm)] == [123.0]
 
 
 def test_a_comparison_that_could_not_see_what_it_asks_for_is_refused(farm, names):
@@ -168,9 +168,9 @@ def test_a_comparison_that_could_not_see_what_it_asks_for_is_refused(farm, names
 def test_rounds_of_the_same_against_itself_say_how_noisy_a_device_is(farm, names):
     arm = {"words": [sys.executable, "-c", "1"]}
     requests = rounds("command", (arm, arm), 3)
-    queue.submit(farm, requests)
+    job_queue.submit(farm, requests)
     for high in (1.01, 1.00, 0.99):
-        (waiting,) = queue.waiting(farm)
+        (waiting,) = job_queue.waiting(farm)
         times = [1.0, high, high, 1.0]
         lease = leases.take(farm, names[:1], waiting.id)
         leases.publish(farm, lease, [Outcome(text=json.dumps({"time_s": one}), time_s=one) for one in times])
@@ -210,7 +210,7 @@ def test_a_damaged_result_is_not_shown_as_data(farm, names):
     leases.publish(farm, leases.take(farm, names, number), [DONE])
     assert job(farm, request.jobs[0].uid[:10])["result"] == {"time_s": 1.0}
     with writing(farm.engine, farm.name) as connection:
-        connection.execute(update(queue.RESULT).values(result=json.dumps({"time_s": 2.0})))
+        connection.execute(update(job_queue.RESULT).values(result=json.dumps({"time_s": 2.0})))
     with pytest.raises(StoreError, match="damaged on disk"):
         job(farm, request.jobs[0].uid)
     with pytest.raises(NotFoundError, match="is not in the queue"):
@@ -218,10 +218,10 @@ def test_a_damaged_result_is_not_shown_as_data(farm, names):
 
 
 def test_a_batch_that_ends_its_holders_is_given_up(farm, names, monkeypatch):
-    monkeypatch.setattr(queue, "LOST_COUNT", 2)
+    monkeypatch.setattr(job_queue, "LOST_COUNT", 2)
     (number,) = queued(farm, program("1"))
     for _ in range(2):
         lease = leases.take(farm, names[:1], number, ttl_s=0.0)
-        assert queue.reclaim(farm) == 1
+        assert job_queue.reclaim(farm) == 1
         assert not leases.publish(farm, lease, [DONE])
     assert states(farm) == ["failed"]

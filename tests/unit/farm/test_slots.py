@@ -5,10 +5,10 @@ import time
 
 import pytest
 
+from nearpeak.base.isolation import Ending, call_isolated
 from nearpeak.errors import MeasureError
-from nearpeak.farm import slots
-from nearpeak.farm.values import LeasedJob
-from nearpeak.isolation import Ending, call_isolated
+from nearpeak.farm import core_slots
+from nearpeak.farm.jobs import LeasedJob
 from nearpeak.ops import case
 
 
@@ -21,7 +21,7 @@ def jobs(count):
 
 
 def test_jobs_run_in_a_warmed_process_and_each_has_its_time():
-    found = slots.run_on_slot("here/0", jobs(3))
+    found = core_slots.run_on_slot("here/0", jobs(3))
     assert [one.failed for one in found] == [False] * 3
     assert len({one.text for one in found}) == 1
     assert all(0 < one.time_s < 5 for one in found)
@@ -30,11 +30,11 @@ def test_jobs_run_in_a_warmed_process_and_each_has_its_time():
 def test_a_slot_inherits_no_secret(monkeypatch):
     asked = []
     monkeypatch.setattr(
-        slots, "call_isolated", lambda *_, **more: asked.append(more) or Ending(verdict="timeout", value=None)
+        core_slots, "call_isolated", lambda *_, **more: asked.append(more) or Ending(verdict="timeout", value=None)
     )
     for name in ("NEARPEAK_STORE", "NEARPEAK_TOKEN", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "secret")
-    slots.run_on_slot("here/0", jobs(1))
+    core_slots.run_on_slot("here/0", jobs(1))
     assert asked[0]["inherits"] is False
     assert "secret" not in asked[0]["variables"].values()
     own = {"variables": asked[0]["variables"], "inherits": False, "timeout_s": 60, "memory_bytes": None}
@@ -49,20 +49,20 @@ def test_a_batch_is_halved_until_only_the_job_that_crashes_is_left(monkeypatch):
         called.append(len(arguments["jobs"]))
         if any("h200" in payload for _, payload in arguments["jobs"]):
             return Ending(verdict="died", value=-11)
-        return Ending(verdict="result", value=slots.answers(**arguments))
+        return Ending(verdict="result", value=core_slots.answers(**arguments))
 
-    monkeypatch.setattr(slots, "call_isolated", dies_with_the_third)
+    monkeypatch.setattr(core_slots, "call_isolated", dies_with_the_third)
     wanted = jobs(6)
     wanted[2] = LeasedJob(id=2, uid="2", kind="predict", text=wanted[2].text.replace("h100_sxm", "h200_sxm"))
-    found = slots.run_on_slot("here/0", wanted)
+    found = core_slots.run_on_slot("here/0", wanted)
     assert [one.failed for one in found] == [False, False, True, False, False, False]
     assert json.loads(found[2].text) == {"outcome": "crash", "message": "it ended its process (SIGSEGV)"}
     assert called == [6, 3, 1, 2, 1, 1, 3]
 
 
 def test_a_job_that_does_not_end_is_a_timeout(monkeypatch):
-    monkeypatch.setattr(slots, "call_isolated", lambda *_, **__: Ending(verdict="timeout", value=None))
-    (found,) = slots.run_on_slot("here/0", jobs(1))
+    monkeypatch.setattr(core_slots, "call_isolated", lambda *_, **__: Ending(verdict="timeout", value=None))
+    (found,) = core_slots.run_on_slot("here/0", jobs(1))
     assert (found.failed, json.loads(found.text)["outcome"]) == (True, "timeout")
 
 
@@ -75,12 +75,12 @@ def test_a_process_gives_what_it_has_after_a_while_and_the_rest_goes_to_another(
 
     def here(function, arguments, **more):
         called.append((len(arguments["jobs"]), more["timeout_s"]))
-        return Ending(verdict="result", value=slots.answers(**arguments))
+        return Ending(verdict="result", value=core_slots.answers(**arguments))
 
-    monkeypatch.setattr(slots, "answer", slow)
-    monkeypatch.setattr(slots, "ENOUGH_S", 0.01)
-    monkeypatch.setattr(slots, "call_isolated", here)
-    assert len(slots.run_on_slot("here/0", jobs(3))) == 3
+    monkeypatch.setattr(core_slots, "answer", slow)
+    monkeypatch.setattr(core_slots, "ENOUGH_S", 0.01)
+    monkeypatch.setattr(core_slots, "call_isolated", here)
+    assert len(core_slots.run_on_slot("here/0", jobs(3))) == 3
     assert called == [(3, 600.01), (2, 600.01), (1, 600.0)]
 
 
@@ -91,14 +91,14 @@ def test_a_slot_whose_lease_is_lost_begins_no_other_process(monkeypatch):
         called.append(len(arguments["jobs"]))
         return Ending(verdict="timeout", value=None)
 
-    monkeypatch.setattr(slots, "call_isolated", here)
+    monkeypatch.setattr(core_slots, "call_isolated", here)
     with pytest.raises(MeasureError, match="the lease was lost"):
-        slots.run_on_slot("here/0", jobs(4), lambda: len(called) == 2)
+        core_slots.run_on_slot("here/0", jobs(4), lambda: len(called) == 2)
     assert called == [4, 2]
 
 
 def test_a_capture_in_a_slot_starts_its_own_limited_process():
-    found = slots.run_on_slot("here/0", [job_of("capture", {"source": "gpt2", "layers": None, "sequence": 8})])
+    found = core_slots.run_on_slot("here/0", [job_of("capture", {"source": "gpt2", "layers": None, "sequence": 8})])
     assert not found[0].failed, found[0].text
     assert json.loads(found[0].text)["covered_count"] > 50
 

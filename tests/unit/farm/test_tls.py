@@ -7,7 +7,7 @@ import pytest
 from nearpeak.errors import MeasureError, SpecError
 from nearpeak.farm.certificates import files_in, make
 
-hosts = pytest.importorskip("nearpeak.farm.executors._dask_hosts")
+hosts = pytest.importorskip("nearpeak.farm.dask_hosts")
 pytest.importorskip("distributed", reason="Dask is not installed (extra farm)")
 pytest.importorskip("cryptography", reason="cryptography is not installed (extra farm)")
 
@@ -103,7 +103,7 @@ def test_a_folder_that_does_not_say_who_this_host_is_is_refused(tmp_path):
 
 
 def test_a_port_that_is_taken_is_named_as_the_reason():
-    hosts = pytest.importorskip("nearpeak.farm.executors._dask_hosts")
+    hosts = pytest.importorskip("nearpeak.farm.dask_hosts")
     from nearpeak.errors import MeasureError
 
     refused = pytest.raises(MeasureError, match=r"[Aa]ddress already in use")

@@ -8,8 +8,8 @@ import time
 import psutil
 import pytest
 
-from nearpeak.farm.result_file import read_result, write_result
-from nearpeak.farm.watchdog import MARK, environment_for, watched
+from nearpeak.farm.process_watchdog import MARK, environment_for, watched
+from nearpeak.farm.result_handover import read_result, write_result
 
 
 def run(code, limit_s=20.0, **more):

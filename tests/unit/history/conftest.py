@@ -2,8 +2,8 @@
 
 import pytest
 
-from nearpeak.history.demonstration import filled
-from nearpeak.history.tracks import track_of
+from nearpeak.history.demo_store import filled
+from nearpeak.history.series_tracks import track_of
 from nearpeak.store import open_store
 
 

@@ -2,13 +2,13 @@
 
 import pytest
 
-from nearpeak.core.history import TIME, Device, Revision, RunRecord, SampleSet, Source, Testbed
+from nearpeak.core.history.stored_run import TIME, Device, Revision, RunRecord, SampleSet, Source, Testbed
 from nearpeak.errors import NotFoundError, SpecError
-from nearpeak.history.bridging import bridged
-from nearpeak.history.gating import gated
-from nearpeak.history.policy import policy_of
-from nearpeak.history.regressions import regressed
-from nearpeak.history.tracks import track_of
+from nearpeak.history.gate_evaluation import gated
+from nearpeak.history.gate_policy import policy_of
+from nearpeak.history.regression_groups import regressed
+from nearpeak.history.series_bridges import bridged
+from nearpeak.history.series_tracks import track_of
 from nearpeak.store import open_store
 
 SEAM, BRIDGE = 30, 1.10

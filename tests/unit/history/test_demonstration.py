@@ -3,9 +3,9 @@
 import pytest
 
 from nearpeak.errors import SpecError
-from nearpeak.history.demo import demo_runs, planted
-from nearpeak.history.demonstration import SUBJECTS, bound_on, filled
-from nearpeak.history.regressions import regressed
+from nearpeak.history.demo_series import demo_runs, planted
+from nearpeak.history.demo_store import SUBJECTS, bound_on, filled
+from nearpeak.history.regression_groups import regressed
 from nearpeak.store import open_store
 
 COMMITS = 120

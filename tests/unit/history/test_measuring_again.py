@@ -5,16 +5,16 @@ import subprocess
 
 import pytest
 
-from nearpeak.core.bisection import BisectAxis
-from nearpeak.core.history import TIME, Device, RunRecord, SampleSet, Source, Testbed
+from nearpeak.core.history.bisection import BisectAxis
+from nearpeak.core.history.stored_run import TIME, Device, RunRecord, SampleSet, Source, Testbed
 from nearpeak.errors import MeasureError, SpecError
-from nearpeak.history.bisecting import blamed, commit_axis, searched
-from nearpeak.history.confirming import confirmed, rounds_in
-from nearpeak.history.regressions import regressed, saved
-from nearpeak.history.tracks import track_of
-from nearpeak.history.workshop import Workshop, launch_of
+from nearpeak.history.commit_bisection import blamed, commit_axis, searched
+from nearpeak.history.regression_groups import regressed, saved
+from nearpeak.history.revision_builds import Workshop, launch_of
+from nearpeak.history.series_tracks import track_of
+from nearpeak.history.suspect_confirmation import confirmed, rounds_in
 from nearpeak.store import open_store
-from nearpeak.store.git import git_history
+from nearpeak.store.git_commits import git_history
 
 pytestmark = pytest.mark.slow
 COMMITS, SLOW = 24, 15

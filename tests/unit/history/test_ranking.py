@@ -2,11 +2,11 @@
 
 import pytest
 
-from nearpeak.core.history import TIME, Device, RunRecord, SampleSet, Source, Testbed
-from nearpeak.core.workload import Call, Workload
+from nearpeak.core.history.stored_run import TIME, Device, RunRecord, SampleSet, Source, Testbed
+from nearpeak.core.work.workload import Call, Workload
 from nearpeak.errors import NotFoundError
-from nearpeak.history.demonstration import SUBJECTS
-from nearpeak.history.ranking import ranking_of
+from nearpeak.history.demo_store import SUBJECTS
+from nearpeak.history.opportunity_ranking import ranking_of
 from nearpeak.ops import case, label_of
 from nearpeak.store import open_store
 

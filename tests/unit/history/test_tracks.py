@@ -4,11 +4,11 @@ import shutil
 
 import pytest
 
-from nearpeak.core.history import TIME, Device, Revision, RunRecord, SampleSet, Source, Testbed
+from nearpeak.core.history.stored_run import TIME, Device, Revision, RunRecord, SampleSet, Source, Testbed
 from nearpeak.errors import NotFoundError
-from nearpeak.history.demo import planted
-from nearpeak.history.regressions import regressed, saved
-from nearpeak.history.tracks import series_named, track_of
+from nearpeak.history.demo_series import planted
+from nearpeak.history.regression_groups import regressed, saved
+from nearpeak.history.series_tracks import series_named, track_of
 from nearpeak.store import open_store
 
 PLANTS = planted(120)

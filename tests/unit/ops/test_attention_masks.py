@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearpeak.core.dtype import dtype_of
+from nearpeak.bounds.case_bound import work_bound
+from nearpeak.core.work.dtype import dtype_of
 from nearpeak.errors import SpecError
 from nearpeak.ops import OPS, case, work_of
-from nearpeak.ops._attention_live import ALIGNMENTS, Band, Live, band_live, band_mask, mask_of
+from nearpeak.ops.shared.live_pairs import ALIGNMENTS, Band, Live, band_live, band_mask, mask_of
 from nearpeak.targets import target_of
-from nearpeak.theory.case_bound import work_bound
 
 H200 = target_of("h200_sxm")
 

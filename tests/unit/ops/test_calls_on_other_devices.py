@@ -3,9 +3,9 @@
 import pytest
 from benchmarks.device.cases import operator_cases
 
-from nearpeak.measure.inputs import drawn, forward_arguments
-from nearpeak.measure.runners._torch import made_on
-from nearpeak.measure.torch_tensors import tensors_of
+from nearpeak.case_tensors.random_inputs import drawn, forward_arguments
+from nearpeak.case_tensors.torch_tensors import tensors_of
+from nearpeak.measurement.machine.torch_runner import made_on
 from nearpeak.ops import OPS
 
 torch = pytest.importorskip("torch")

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from tests.golden.directed import directed
 
-from nearpeak.core.measurement import Timing
+from nearpeak.case_tensors.random_inputs import drawn
+from nearpeak.core.runs.measurement import Timing
 from nearpeak.errors import NearpeakError
-from nearpeak.measure.inputs import drawn
-from nearpeak.measure.runners import runner_of
+from nearpeak.measurement.runners import runner_of
 from nearpeak.ops import OPS, case
 
 torch = pytest.importorskip("torch")

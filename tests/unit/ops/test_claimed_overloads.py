@@ -3,7 +3,7 @@
 import torch
 
 from nearpeak.ops import aten_matchers
-from nearpeak.ops._functions import FUNCTIONS, LISTED
+from nearpeak.ops.shared.reference.elementwise_functions import FUNCTIONS, LISTED
 
 
 def exists(name):

@@ -16,7 +16,7 @@ import pytest
 import torch
 from tests.golden.directed import CASES, directed
 
-from nearpeak.core.dtype import DTYPES, dtype_of
+from nearpeak.core.work.dtype import DTYPES, dtype_of
 from nearpeak.errors import SpecError
 from nearpeak.ops import OPS
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from nearpeak.core.family import FAMILIES
+from nearpeak.core.work.family import FAMILIES
 from nearpeak.errors import SpecError
 from nearpeak.ops import OPS
 

@@ -5,12 +5,12 @@ import pytest
 import torch
 
 from nearpeak.errors import NotModelledError, SpecError, UnknownNameError
-from nearpeak.measure.validation import Implementation, validate
-from nearpeak.measure.validation._gradients import differentiated, expected_gradients, upstream_of
-from nearpeak.measure.validation._oracle import question
 from nearpeak.ops import OPS, case, work_of
-from nearpeak.ops._formula import formula, formulas
-from nearpeak.ops._functions import FUNCTIONS
+from nearpeak.ops.shared.reference.elementwise_functions import FUNCTIONS
+from nearpeak.ops.shared.reference.formula import formula, formulas
+from nearpeak.validation import Implementation, validate
+from nearpeak.validation.oracle.float64_oracle import question
+from nearpeak.validation.oracle.gradient_oracle import differentiated, expected_gradients, upstream_of
 
 
 def test_a_part_that_occurs_twice_is_counted_once():

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.golden.directed import directed
 
-from nearpeak.core.dtype import dtype_of
+from nearpeak.core.work.dtype import dtype_of
 from nearpeak.errors import NearpeakError, SpecError
 from nearpeak.ops import OPS, case, work_of
 

@@ -6,8 +6,8 @@ import torch
 
 from nearpeak.errors import SpecError
 from nearpeak.ops import OPS
-from nearpeak.ops._load import counts_of, touched_groups
-from nearpeak.ops._narrow import largest_of, narrowed_values
+from nearpeak.ops.shared.expert_load import counts_of, touched_groups
+from nearpeak.ops.shared.narrow_arithmetic import largest_of, narrowed_values
 
 FORMATS = {"fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2}
 

@@ -5,7 +5,7 @@ import torch
 from tests.golden.directed import directed
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from nearpeak.core.tensor import Tensor
+from nearpeak.core.work.tensor import Tensor
 from nearpeak.ops import OPS, AtenSite, aten_matchers
 
 WINDOWED = ("conv", "conv_transpose", "max_pool", "avg_pool", "adaptive_avg_pool")

@@ -8,9 +8,9 @@ import torch
 from tests.golden.directed import directed
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from nearpeak.capture._composites import kept_whole
-from nearpeak.core.dtype import DTYPES, dtype_of
-from nearpeak.core.tensor import Tensor
+from nearpeak.core.work.dtype import DTYPES, dtype_of
+from nearpeak.core.work.tensor import Tensor
+from nearpeak.frontends.torch.composite_operators import kept_whole
 from nearpeak.ops import OPS, AtenSite, aten_matchers, work_of
 
 FORMATS = {

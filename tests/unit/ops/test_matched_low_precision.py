@@ -7,9 +7,9 @@ import torch
 from torch.nn import functional
 from torch.nn.functional import ScalingType, SwizzleType
 
-from nearpeak.capture.torch_dispatch import capture_torch
-from nearpeak.core.tensor import Tensor
+from nearpeak.core.work.tensor import Tensor
 from nearpeak.errors import SpecError
+from nearpeak.frontends.torch.module_capture import capture_torch
 from nearpeak.ops import OPS, OnnxSite, case, onnx_matchers, work_of
 
 FP8, MX, FP4, BF16 = torch.float8_e4m3fn, torch.float8_e8m0fnu, torch.float4_e2m1fn_x2, torch.bfloat16

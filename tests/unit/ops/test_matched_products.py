@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from nearpeak.core.tensor import Tensor
+from nearpeak.core.work.tensor import Tensor
 from nearpeak.ops import OPS, AtenSite, aten_matchers, case, work_of
 
 

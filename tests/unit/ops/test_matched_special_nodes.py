@@ -2,7 +2,7 @@
 
 import pytest
 
-from nearpeak.core.tensor import Tensor
+from nearpeak.core.work.tensor import Tensor
 from nearpeak.ops import OPS, OnnxSite, onnx_matchers, work_of
 
 

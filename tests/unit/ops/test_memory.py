@@ -6,12 +6,12 @@ import pickle
 import pytest
 import torch
 
-from nearpeak.core.case import Case
+from nearpeak.case_tensors.memory_placement import copy_of, placed
+from nearpeak.core.work.case import Case
 from nearpeak.errors import SpecError
-from nearpeak.measure.outcomes import unable
-from nearpeak.measure.placing import copy_of, placed
-from nearpeak.measure.validation import pytorch, validate
+from nearpeak.measurement.outcomes import unable
 from nearpeak.ops import LAYOUTS, OPS, case, strides_of
+from nearpeak.validation import pytorch, validate
 
 PRODUCT = {"m": 8, "n": 6, "k": 16, "dtype": "bf16"}
 
@@ -105,8 +105,8 @@ def test_writing_into_the_gaps_between_elements_is_seen() -> None:
 
 
 def test_a_runner_of_dense_inputs_says_so() -> None:
-    from nearpeak.core.measurement import Timing
-    from nearpeak.measure.runners.numpy import RUNNER
+    from nearpeak.core.runs.measurement import Timing
+    from nearpeak.measurement.runners.numpy import RUNNER
 
     assert "takes dense inputs only; the case has a.layout=transposed" in unable(
         RUNNER("", Timing()), product(a_layout="transposed")

@@ -3,7 +3,7 @@
 import pytest
 
 import nearpeak
-from nearpeak.measure.validation import pytorch, validate
+from nearpeak.validation import pytorch, validate
 
 pytest.importorskip("torch")
 

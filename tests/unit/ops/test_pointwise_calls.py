@@ -4,8 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F  # noqa: N812
 
-from nearpeak.capture.torch_dispatch import capture_torch
-from nearpeak.core.capture_options import CaptureOptions
+from nearpeak.core.work.capture_options import CaptureOptions
+from nearpeak.frontends.torch.module_capture import capture_torch
 from nearpeak.ops import work_of
 
 X, MASK, INDEX = (4, 8), "bool", "index"

@@ -5,10 +5,10 @@ import time
 import numpy as np
 import pytest
 
-from nearpeak.core.dtype import dtype_of
+from nearpeak.core.work.dtype import dtype_of
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops import OPS, case, work_of
-from nearpeak.suite.levels import parameters_of
+from nearpeak.suites.parameter_levels import parameters_of
 
 CONV = {"batch": 1, "in_channels": 4, "out_channels": 4, "w": 8, "kw": 3}
 POOL = {"batch": 1, "channels": 4, "w": 8, "kw": 3}

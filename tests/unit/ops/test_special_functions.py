@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from nearpeak.ops._special import SPECIAL
+from nearpeak.ops.shared.reference.special_functions import SPECIAL
 
 mp = pytest.importorskip("mpmath")
 

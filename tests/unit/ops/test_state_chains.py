@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from nearpeak.ops._state_chains import chain
+from nearpeak.ops.shared.state_chains import chain
 
 
 def mixtures(tokens, write, read, pair, *, begun, ended, strict):

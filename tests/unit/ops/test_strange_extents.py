@@ -3,8 +3,8 @@
 import pytest
 from tests.golden.directed import directed
 
+from nearpeak.case_tensors.random_inputs import too_large
 from nearpeak.errors import NearpeakError
-from nearpeak.measure.inputs import too_large
 from nearpeak.ops import OPS, case, work_of
 
 CONV = {"batch": 2, "in_channels": 4, "out_channels": 4, "w": 7, "kw": 3}

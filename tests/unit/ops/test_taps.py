@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearpeak.errors import SpecError
-from nearpeak.ops._taps import output_extent, taps, windows
+from nearpeak.ops.shared.window_taps import output_extent, taps, windows
 
 WINDOW = st.tuples(*(st.integers(low, high) for low, high in ((1, 12), (0, 9), (1, 6), (1, 5), (0, 6), (1, 4))))
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from nearpeak.core.history import TIME, Device, Metric, Revision, RunRecord, SampleSet, Source, Testbed
+from nearpeak.core.history.stored_run import TIME, Device, Metric, Revision, RunRecord, SampleSet, Source, Testbed
 
 TESTBED = Testbed(name="torch_cpu", policy={"cache": "hot", "thread_count": 1})
 ENERGY = Metric(name="energy", unit="J", kind="energy")

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 from tests.unit.store.records import contents, random_run, run, samples
 
-from nearpeak.core.history import Source
+from nearpeak.core.history.stored_run import Source
 from nearpeak.errors import NotFoundError, SpecError, StoreError
-from nearpeak.history.points import points_of
+from nearpeak.history.commit_points import points_of
 from nearpeak.store import Detector, StoredChange, open_store
-from nearpeak.store.identity import importer_of
-from nearpeak.store.listed import AlertRow, MemberRow
-from nearpeak.store.replaying import records_of
+from nearpeak.store.rows.list_rows import AlertRow, MemberRow
+from nearpeak.store.rows.row_identity import importer_of
+from nearpeak.store.run_replay import records_of
 
 
 @pytest.fixture

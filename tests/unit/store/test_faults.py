@@ -14,8 +14,8 @@ from tests.unit.store.records import contents, random_run, run, samples
 
 from nearpeak.errors import NotFoundError, SchemaVersionError, SpecError, StoreError
 from nearpeak.store import open_store
-from nearpeak.store.dialect import PAGE_BYTES, writing
-from nearpeak.store.keeping import check, salvage
+from nearpeak.store.maintenance import check, salvage
+from nearpeak.store.sql_dialect import PAGE_BYTES, writing
 
 
 @pytest.fixture
@@ -193,7 +193,7 @@ def test_a_restarted_postgresql_loses_nothing_and_the_store_goes_on(postgresql):
 
 
 def test_a_password_never_shows_and_is_refused_on_the_command_line(monkeypatch):
-    from nearpeak.store.opening import place_of
+    from nearpeak.store.store_check import place_of
 
     place = "postgresql+psycopg://me:secret@127.0.0.1:1/x"
     with pytest.raises(SpecError, match="holds a password") as caught:

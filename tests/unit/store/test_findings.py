@@ -5,7 +5,7 @@ from tests.unit.store.records import random_run
 
 from nearpeak.errors import NotFoundError, SpecError, StoreError
 from nearpeak.store import Detector, StoredChange, StoredComparison
-from nearpeak.store.dialect import writing
+from nearpeak.store.sql_dialect import writing
 
 R1 = Detector(name="r1", parameters={"penalty": 4})
 

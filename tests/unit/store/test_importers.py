@@ -11,17 +11,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.unit.store.records import contents, run
 
-from nearpeak.core.history import Device, Revision
+from nearpeak.api.measured_analysis import measure
+from nearpeak.core.history.stored_run import Device, Revision
 from nearpeak.errors import NearpeakError, SpecError, StoreError
-from nearpeak.measuring import measure
 from nearpeak.ops import case
 from nearpeak.store import open_store
-from nearpeak.store.dialect import writing
-from nearpeak.store.git import git_history, git_revision
+from nearpeak.store.git_commits import git_history, git_revision
 from nearpeak.store.importers import IMPORTERS, Given, file_bytes, file_digest, importer_of, runs_of_file
-from nearpeak.store.keeping import check
-from nearpeak.store.merging import merge
-from nearpeak.store.schema import TABLES
+from nearpeak.store.maintenance import check
+from nearpeak.store.sql_dialect import writing
+from nearpeak.store.store_merge import merge
+from nearpeak.store.table_schema import TABLES
 
 CASES = (case("gemm", m=8, n=8, k=8, dtype="fp32"), case("fill", elements=4, dtype="fp32"))
 

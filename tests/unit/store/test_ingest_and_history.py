@@ -8,11 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.unit.store.records import BYTES, ENERGY, TESTBED, contents, random_run, run, samples
 
-from nearpeak.core.history import Device, Metric, Revision, Source, Testbed
+from nearpeak.core.history.stored_run import Device, Metric, Revision, Source, Testbed
 from nearpeak.errors import NotFoundError, SpecError
 from nearpeak.store import open_store
-from nearpeak.store.ingest import summaries
-from nearpeak.store.schema import SUMMARIES
+from nearpeak.store.run_ingest import summaries
+from nearpeak.store.table_schema import SUMMARIES
 
 
 def test_a_history_is_in_the_order_of_commits_whatever_the_order_of_import(store):

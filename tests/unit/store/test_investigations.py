@@ -3,7 +3,7 @@
 import pytest
 
 from nearpeak.errors import NotFoundError, SpecError
-from nearpeak.store.investigations import Attribution, BisectStep
+from nearpeak.store.rows.investigation_rows import Attribution, BisectStep
 
 
 def test_what_an_alert_is_blamed_on_is_kept_with_its_evidence(store):

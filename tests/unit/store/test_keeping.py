@@ -8,12 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.unit.store.records import contents, random_run, run, samples
 
-from nearpeak.core.history import Metric, Source
+from nearpeak.core.history.stored_run import Metric, Source
 from nearpeak.errors import NotFoundError, SpecError, StoreError
-from nearpeak.store import Detector, StoredChange, keeping, open_store
-from nearpeak.store.exporting import MANIFEST, export, read_samples, verify
-from nearpeak.store.merging import merge, replace_positions
+from nearpeak.store import Detector, StoredChange, maintenance, open_store
 from nearpeak.store.retention import plan, retain
+from nearpeak.store.store_merge import merge, replace_positions
+from nearpeak.store.table_export import MANIFEST, export, read_samples, verify
 
 DAY_NS = 86_400 * 10**9
 
@@ -26,13 +26,13 @@ def filled(place, numbers):
 
 def test_a_backup_is_the_store_at_one_moment(tmp_path):
     with filled(tmp_path / "a.db", range(3)) as store:
-        copy = keeping.backup(str(tmp_path / "a.db"), tmp_path / "b.db")
+        copy = maintenance.backup(str(tmp_path / "a.db"), tmp_path / "b.db")
         before = contents(store)
         store.ingest(random_run(9))
         with open_store(copy) as other:
             assert contents(other) == before
     with pytest.raises(SpecError, match="exists already"):
-        keeping.backup(str(tmp_path / "a.db"), copy)
+        maintenance.backup(str(tmp_path / "a.db"), copy)
 
 
 def test_merging_gives_the_same_whatever_the_order_and_however_often(make_place):
@@ -45,7 +45,7 @@ def test_merging_gives_the_same_whatever_the_order_and_however_often(make_place)
     with filled(make_place(), range(4)) as whole:
         assert contents(left) == contents(whole)
         assert latest(left) == latest(whole)
-    assert list(keeping.check(left.engine, left.name)) == []
+    assert list(maintenance.check(left.engine, left.name)) == []
     for store in (first, second, left, right):
         store.close()
 
@@ -127,7 +127,7 @@ def test_only_old_samples_that_nothing_needs_are_removed_after_they_were_archive
     with pytest.raises(NotFoundError, match="archived"):
         store.samples(1, 1)
     assert len(store.samples(4, 1)) == 20
-    assert list(keeping.check(store.engine, store.name)) == []
+    assert list(maintenance.check(store.engine, store.name)) == []
     assert plan(store, 90, now_ns=after_ns).runs == ()
     assert not store.ingest(random_run(0)).new
 

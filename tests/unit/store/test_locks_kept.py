@@ -3,13 +3,13 @@
 import subprocess
 import sys
 
-from nearpeak.store.dialect import is_in_use, writing
-from nearpeak.store.opening import engine_at
+from nearpeak.store.sql_dialect import is_in_use, writing
+from nearpeak.store.store_check import engine_at
 
 OTHER = """
 import sys
-from nearpeak.store.dialect import reading
-from nearpeak.store.opening import engine_at
+from nearpeak.store.sql_dialect import reading
+from nearpeak.store.store_check import engine_at
 engine, name = engine_at(sys.argv[1])
 with reading(engine, name) as connection:
     connection.exec_driver_sql("SELECT count(*) FROM store_info").all()

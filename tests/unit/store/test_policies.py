@@ -4,11 +4,11 @@ import time
 
 import pytest
 
-from nearpeak.core.alert_group import Expectation, Suppression
-from nearpeak.core.gate import GateLine, GatePolicy, GateResult, GateRule
-from nearpeak.core.paired import Judgement
+from nearpeak.core.history.alert_group import Expectation, Suppression
+from nearpeak.core.history.gate import GateLine, GatePolicy, GateResult, GateRule
+from nearpeak.core.runs.paired_rounds import Judgement
 from nearpeak.errors import SpecError
-from nearpeak.store.policies import Baseline
+from nearpeak.store.rows.policy_rows import Baseline
 
 SOON_NS = 10**9
 

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from tests.unit.store.records import ENERGY, random_run, run, samples
 
-from nearpeak.core.alert import CLOSED
+from nearpeak.core.history.alert import CLOSED
 from nearpeak.errors import SpecError
-from nearpeak.history.queue import SHOWN, SORTS, Queue, Wanted
-from nearpeak.history.triage import NOTHING, act, weights_of
+from nearpeak.history.alert_queue import SHOWN, SORTS, Queue, Wanted
+from nearpeak.history.alert_triage import NOTHING, act, weights_of
 from nearpeak.store import Detector, StoredChange
 
 DAY_NS = 86_400 * 10**9

@@ -9,12 +9,12 @@ from sqlalchemy import inspect
 from tests.unit.store.records import contents, random_run
 
 from nearpeak.errors import SchemaVersionError, StoreError
-from nearpeak.store import Findings, keeping, open_store
-from nearpeak.store.dialect import engine_of, name_of, reading, store_url, writing
-from nearpeak.store.ingest import add_run, prepared
-from nearpeak.store.opening import _fill, make_at
-from nearpeak.store.schema import HEAD, METADATA, TABLES, VERSIONS
-from nearpeak.store.versions import migrate, version_of
+from nearpeak.store import Findings, maintenance, open_store
+from nearpeak.store.run_ingest import add_run, prepared
+from nearpeak.store.schema_versions import migrate, version_of
+from nearpeak.store.sql_dialect import engine_of, name_of, reading, store_url, writing
+from nearpeak.store.store_check import _fill, make_at
+from nearpeak.store.table_schema import HEAD, METADATA, TABLES, VERSIONS
 
 EARLIER = [version.revision for version in VERSIONS[:-1]]
 
@@ -41,19 +41,19 @@ def test_every_earlier_schema_is_upgraded_with_all_of_its_rows(make_place, versi
     old_store(place, version)
     with pytest.raises(SchemaVersionError, match=f"schema {version} is older"):
         open_store(place)
-    before, after, copy = keeping.upgrade(place)
+    before, after, copy = maintenance.upgrade(place)
     assert (before, after) == (version, HEAD)
     with open_store(place) as store, open_store(fresh, create=True) as other:
         for number in range(3):
             other.ingest(random_run(number))
         assert contents(store) == contents(other)
         assert len(store.findings.alerts()) == (version >= "0002")
-        assert list(keeping.check(store.engine, store.name)) == []
+        assert list(maintenance.check(store.engine, store.name)) == []
         assert store.ingest(random_run(3)).new
     if "://" not in place:
         with sqlite3.connect(copy) as connection:
             assert connection.execute("SELECT version_num FROM alembic_version").fetchone() == (version,)
-    assert keeping.upgrade(place)[2] == "", "a second upgrade changes nothing"
+    assert maintenance.upgrade(place)[2] == "", "a second upgrade changes nothing"
 
 
 def test_an_upgrade_that_fails_leaves_the_store_as_it_was(place, monkeypatch):
@@ -63,9 +63,9 @@ def test_an_upgrade_that_fails_leaves_the_store_as_it_was(place, monkeypatch):
         migrate(connection)
         raise StoreError("the machine stumbled")
 
-    monkeypatch.setattr(keeping, "migrate", broken)
+    monkeypatch.setattr(maintenance, "migrate", broken)
     with pytest.raises(StoreError, match="stumbled"):
-        keeping.upgrade(place)
+        maintenance.upgrade(place)
     engine = engine_of(store_url(place))
     with reading(engine, place) as connection:
         assert version_of(connection) == "0001"
@@ -80,11 +80,11 @@ def test_an_upgrade_that_would_lose_rows_is_undone(place, monkeypatch):
         migrate(connection)
         connection.execute(TABLES["sample_blob"].delete())
 
-    monkeypatch.setattr(keeping, "migrate", losing)
+    monkeypatch.setattr(maintenance, "migrate", losing)
     with pytest.raises(StoreError, match="would lose rows of sample_blob; nothing was changed"):
-        keeping.upgrade(place)
+        maintenance.upgrade(place)
     monkeypatch.undo()
-    assert keeping.upgrade(place)[0] == "0002"
+    assert maintenance.upgrade(place)[0] == "0002"
 
 
 def test_an_upgrade_that_is_killed_leaves_the_store_as_it_was(place):
@@ -95,7 +95,7 @@ def test_an_upgrade_that_is_killed_leaves_the_store_as_it_was(place):
         "keeping.upgrade(sys.argv[1])"
     )
     assert subprocess.run([sys.executable, "-c", code, place], check=False).returncode == -9
-    assert keeping.upgrade(place)[0] == "0001"
+    assert maintenance.upgrade(place)[0] == "0001"
     with open_store(place) as store:
         assert store.info()["run"] == 3
 
@@ -104,7 +104,7 @@ def test_a_newer_store_is_not_upgraded_downwards(store, place):
     with writing(store.engine, store.name) as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(SchemaVersionError, match="newer"):
-        keeping.upgrade(place)
+        maintenance.upgrade(place)
 
 
 def test_migrations_make_exactly_the_tables_that_are_declared(store):

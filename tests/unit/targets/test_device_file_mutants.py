@@ -7,8 +7,8 @@ import pytest
 
 from nearpeak.errors import SpecError
 from nearpeak.targets import _FOLDER, TARGETS, target_of
-from nearpeak.targets._parse import parse_target
-from nearpeak.targets._schema import REQUIRED
+from nearpeak.targets.device_file import parse_target
+from nearpeak.targets.device_schema import REQUIRED
 
 GOOD = tomllib.loads((_FOLDER / "h100_sxm.toml").read_text(encoding="utf-8"))
 BF16 = ("peak", "tensor.bf16")

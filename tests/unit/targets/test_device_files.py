@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from nearpeak.core.dtype import DTYPES
+from nearpeak.core.work.dtype import DTYPES
 from nearpeak.targets import TARGETS, target_of
 
 NAMES = TARGETS.names()

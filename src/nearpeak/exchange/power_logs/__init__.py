@@ -1,12 +1,11 @@
 """Power logs of other tools as telemetry: one file per format, recognised by its first lines."""
 
-import importlib
 from pathlib import Path
 from typing import Protocol
 
-from nearpeak.core.telemetry import Telemetry
+from nearpeak.base.registry import Registry
+from nearpeak.core.runs.telemetry import Telemetry
 from nearpeak.errors import SpecError
-from nearpeak.registry import Registry
 
 __all__ = ["LOGS", "read_log"]
 _HEAD_BYTES = 4096
@@ -24,13 +23,8 @@ class LogFormat(Protocol):
         ...
 
 
-def _load(name: str) -> LogFormat:
-    found: LogFormat = importlib.import_module(f"nearpeak.exchange.power_logs.{name}").LOG
-    return found
-
-
-LOGS: Registry[LogFormat] = Registry(
-    kind="power log", folder=Path(__file__).parent, suffix=".py", load=_load, group="nearpeak.power_logs"
+LOGS: Registry[LogFormat] = Registry.of_modules(
+    "LOG", kind="power log", package=__name__, file=__file__, group="nearpeak.power_logs"
 )
 """All formats by name."""
 

@@ -4,9 +4,9 @@ import re
 from datetime import UTC, datetime
 from itertools import groupby
 
-from nearpeak.core.telemetry import Channel, Telemetry
+from nearpeak.core.runs.telemetry import Channel, Telemetry
 from nearpeak.errors import SpecError
-from nearpeak.exchange.power_logs import _columns
+from nearpeak.exchange import log_columns
 
 _UNITS = {"W": ("W", 1.0), "mW": ("W", 1e-3), "MHz": ("Hz", 1e6), "%": ("ratio", 0.01), "MiB": ("B", 2.0**20)}
 _KEYS = ("index", "uuid", "pci.bus_id")
@@ -24,7 +24,7 @@ class NvidiaSmi:
     def read(self, text: str, where: str, interval_s: float | None) -> Telemetry:
         """Return all quantities of all GPUs; rows of one stamp are one reading."""
         del interval_s
-        rows = list(_columns.rows_of(text, where))
+        rows = list(log_columns.rows_of(text, where))
         if not rows:
             raise SpecError(f"{where}: holds no reading")
         key = next((one for one in _KEYS if one in rows[0][1]), "")
@@ -40,7 +40,9 @@ class NvidiaSmi:
             times.append(_time_ns(stamp, same[0][0]))
             values.append([found.get(column, float("nan")) for column in columns])
         channels = [_channel(gpu, name, *names[name]) for gpu, name in columns]
-        return _columns.telemetry_of("nvidia_smi", channels, times, values, where, doubt_ns=500_000, wall_ns=times[0])
+        return log_columns.telemetry_of(
+            "nvidia_smi", channels, times, values, where, doubt_ns=500_000, wall_ns=times[0]
+        )
 
 
 def _unit(name: str) -> tuple[str, float] | None:
@@ -53,7 +55,7 @@ def _unit(name: str) -> tuple[str, float] | None:
 def _value(text: str, where: str, name: str, factor: float) -> float:
     if text in _UNKNOWN:
         return float("nan")
-    return _columns.number(text.partition(" ")[0], where, name) * factor
+    return log_columns.number(text.partition(" ")[0], where, name) * factor
 
 
 def _time_ns(stamp: str, where: str) -> int:

@@ -2,7 +2,7 @@
 
 import json
 
-from nearpeak.core.telemetry import Telemetry
+from nearpeak.core.runs.telemetry import Telemetry
 from nearpeak.errors import SpecError
 from nearpeak.exchange.telemetry_lines import RECORDING, telemetry_of
 

@@ -4,9 +4,9 @@ import calendar
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from nearpeak.core.telemetry import Channel, Span, Telemetry
+from nearpeak.core.runs.telemetry import Channel, Span, Telemetry
 from nearpeak.errors import SpecError
-from nearpeak.exchange.power_logs import _columns
+from nearpeak.exchange import log_columns
 
 _STAMP = "%m-%d-%Y %H:%M:%S.%f"
 _DOUBT_NS = 500_000
@@ -34,7 +34,7 @@ class Spl:
         times = [time_ns for time_ns, _, _ in parsed]
         rows = [[values.get(name, float("nan")) for name in names] for _, _, values in parsed]
         spans = list(_spans([(mark, time_ns) for time_ns, mark, _ in parsed]))
-        return _columns.telemetry_of(
+        return log_columns.telemetry_of(
             "spl", channels, times, rows, where, doubt_ns=_DOUBT_NS, wall_ns=times[0], spans=spans
         )
 
@@ -67,7 +67,7 @@ def _line(line: str, where: str) -> tuple[int, str, dict[str, float]]:
         if key == "Mark":
             mark = value
         elif key in _QUANTITIES:
-            values[f"{channel}{_QUANTITIES[key][0]}"] = _columns.number(value, where, key)
+            values[f"{channel}{_QUANTITIES[key][0]}"] = log_columns.number(value, where, key)
         place += 2
     if "power" not in values:
         raise SpecError(f"{where}: states no Watts")

@@ -1,8 +1,8 @@
 """Tables of readings: a first column of time, and columns whose names end in a unit (`power_in_mw`, `temp_c`)."""
 
-from nearpeak.core.telemetry import Channel, Telemetry
+from nearpeak.core.runs.telemetry import Channel, Telemetry
 from nearpeak.errors import SpecError
-from nearpeak.exchange.power_logs import _columns
+from nearpeak.exchange import log_columns
 
 _TIMES = {"t_ns": 1, "t_us": 10**3, "t_ms": 10**6, "t_s": 10**9, "time_ns": 1, "time_us": 10**3, "time_ms": 10**6,
           "time_s": 10**9}  # fmt: skip
@@ -24,20 +24,20 @@ class Table:
     def read(self, text: str, where: str, interval_s: float | None) -> Telemetry:
         """Return all columns whose unit is known; the first one states the times, whatever the interval."""
         del interval_s
-        rows = list(_columns.rows_of(text, where))
+        rows = list(log_columns.rows_of(text, where))
         if not rows:
             raise SpecError(f"{where}: holds no reading")
         clock, *names = rows[0][1]
         known = {name: unit for name in names if (unit := _unit(name))}
         if not known:
             raise SpecError(f"{where}: no column ends in a unit; there are {', '.join(_UNITS)}")
-        values = [[_columns.number(r[n], place, n) * known[n][1] for n in known] for place, r in rows]
+        values = [[log_columns.number(r[n], place, n) * known[n][1] for n in known] for place, r in rows]
         factor = _TIMES[clock.lower()]
-        times = [round(_columns.number(row[clock], place, clock) * factor) for place, row in rows]
+        times = [round(log_columns.number(row[clock], place, clock) * factor) for place, row in rows]
         rest = [name for name in names if name not in known]
         note = f"columns without a known unit: {', '.join(rest)}" if rest else ""
         channels = [_channel(name, *known[name]) for name in known]
-        return _columns.telemetry_of("table", channels, times, values, where, note=note)
+        return log_columns.telemetry_of("table", channels, times, values, where, note=note)
 
 
 def _unit(name: str) -> tuple[str, float] | None:

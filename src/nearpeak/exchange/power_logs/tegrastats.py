@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from nearpeak.core.telemetry import Channel, Telemetry
+from nearpeak.core.runs.telemetry import Channel, Telemetry
 from nearpeak.errors import SpecError
-from nearpeak.exchange.power_logs import _columns
+from nearpeak.exchange import log_columns
 
 _STAMP = re.compile(r"^(\d\d-\d\d-\d{4} \d\d:\d\d:\d\d) ")
 _RAIL = re.compile(r"(?<!\S)(\w+) (\d+)(?:mW)?/(\d+)(?:mW)?(?!\S)")
@@ -45,7 +45,7 @@ class Tegrastats:
         names = list(found[0])
         rows = [[one.get(name, float("nan")) for name in names] for one in found]
         times_ns, doubt_ns, wall_ns = _times_ns([line for _, line in lines], where, interval_s)
-        return _columns.telemetry_of(
+        return log_columns.telemetry_of(
             "tegrastats", channels_of(names, "as the program prints it"), times_ns, rows, where, doubt_ns=doubt_ns,
             wall_ns=wall_ns,
         )  # fmt: skip

@@ -1,7 +1,7 @@
 """Power traces of Zeus: seconds per epoch and mean power by model, batch and power limit, without times."""
 
-from nearpeak.core.telemetry import Telemetry
-from nearpeak.exchange.power_logs import _columns
+from nearpeak.core.runs.telemetry import Telemetry
+from nearpeak.exchange import log_columns
 
 _NAMES = ("dataset", "network", "batch_size", "optimizer", "power_limit")
 
@@ -9,19 +9,19 @@ _NAMES = ("dataset", "network", "batch_size", "optimizer", "power_limit")
 class ZeusTrace:
     """A CSV file with `power_limit,time_per_epoch,average_power`; its rows are laid out one after the other."""
 
-    recognises = staticmethod(_columns.columns_recognised(*_NAMES, "time_per_epoch", "average_power"))
+    recognises = staticmethod(log_columns.columns_recognised(*_NAMES, "time_per_epoch", "average_power"))
 
     def read(self, text: str, where: str, interval_s: float | None) -> Telemetry:
         """Return each row as a phase; its energy is mean power times time."""
         del interval_s
         windows, start_s = [], 0.0
-        for place, row in _columns.rows_of(text, where):
+        for place, row in log_columns.rows_of(text, where):
             length_s, power_w = (
-                _columns.number(row[name], place, name) for name in ("time_per_epoch", "average_power")
+                log_columns.number(row[name], place, name) for name in ("time_per_epoch", "average_power")
             )
             windows.append(("/".join(row[name] for name in _NAMES), start_s, length_s, {"gpu": power_w * length_s}))
             start_s += length_s + 1.0
-        return _columns.windows_telemetry("zeus_trace", windows, where, "mean power times time of an epoch")
+        return log_columns.windows_telemetry("zeus_trace", windows, where, "mean power times time of an epoch")
 
 
 LOG = ZeusTrace()

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from nearpeak.farm.values import Device
+from nearpeak.farm.jobs import Device
 
 __all__ = ["Change", "Executor"]
 Errand = Mapping[str, Any]

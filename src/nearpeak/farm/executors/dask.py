@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from nearpeak.errors import MeasureError
+from nearpeak.farm.dask_hosts import devices_of, distributed, security_of
 from nearpeak.farm.executors import Change, Errand
-from nearpeak.farm.executors._dask_hosts import devices_of, distributed, security_of
-from nearpeak.farm.values import Device
+from nearpeak.farm.jobs import Device
 
 _PLACE: dict[str, str] = {}
 """Store of a worker's process, set when it joins: its address may hold a password, and never travels."""
@@ -22,7 +22,7 @@ def join_as(place: str) -> None:
 
 def execute_here(errand: dict[str, Any]) -> dict[str, Any]:
     """Run an execution on a device of the worker that Dask chose: those of other hosts are not to be reached here."""
-    from nearpeak.farm.supervise import execute
+    from nearpeak.farm.execution import execute
 
     worker = distributed().get_worker()
     own = {one.name for one in devices_of(worker.state.total_resources)}

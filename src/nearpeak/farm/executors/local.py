@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any
 
-from nearpeak.farm.devices import register
+from nearpeak.farm.device_registry import register
+from nearpeak.farm.execution import execute, opened
 from nearpeak.farm.executors import Change, Errand
-from nearpeak.farm.supervise import execute, opened
-from nearpeak.farm.values import Device
+from nearpeak.farm.jobs import Device
 
 
 class Local:

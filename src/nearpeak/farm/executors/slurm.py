@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from nearpeak.errors import MeasureError, MissingExtraError
-from nearpeak.farm.devices import register
+from nearpeak.farm.device_registry import register
+from nearpeak.farm.execution import opened
 from nearpeak.farm.executors import Change, Errand
-from nearpeak.farm.supervise import opened
-from nearpeak.farm.values import Device
-from nearpeak.store.opening import ENVIRONMENT
+from nearpeak.farm.jobs import Device
+from nearpeak.store.store_check import ENVIRONMENT
 
 PREFIX = "slurm@"
 """Begins the names of devices that Slurm assigns: one of a node."""
@@ -29,8 +29,8 @@ def nodes(names: Sequence[str]) -> tuple[Device, ...]:
 
 def execute_there(errand: dict[str, Any]) -> dict[str, Any]:
     """Run an execution within a job of Slurm; the store's address comes by the environment, never by the job's file."""
-    from nearpeak.farm.supervise import execute
-    from nearpeak.store.opening import place_of
+    from nearpeak.farm.execution import execute
+    from nearpeak.store.store_check import place_of
 
     return execute(errand, place_of(None))
 

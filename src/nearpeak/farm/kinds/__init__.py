@@ -1,13 +1,11 @@
 """What a job can be: one file per kind, found by its stem, and out-of-tree ones by `nearpeak.job_kinds`."""
 
-import importlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from nearpeak.base.registry import Registry
 from nearpeak.errors import SpecError
-from nearpeak.registry import Registry
 
 __all__ = ["KINDS", "Kind", "need"]
 Payload = Mapping[str, Any]
@@ -55,12 +53,7 @@ def need(payload: Payload, kind: str, **types: type | tuple[type, ...]) -> None:
         raise SpecError(f"{kind}: {unknown[0]!r} is not known; there are {', '.join(types)}")
 
 
-def _load(name: str) -> Kind:
-    found: Kind = importlib.import_module(f"nearpeak.farm.kinds.{name}").KIND
-    return found
-
-
-KINDS: Registry[Kind] = Registry(
-    kind="kind of job", folder=Path(__file__).parent, suffix=".py", load=_load, group="nearpeak.job_kinds"
+KINDS: Registry[Kind] = Registry.of_modules(
+    "KIND", kind="kind of job", package=__name__, file=__file__, group="nearpeak.job_kinds"
 )
 """All kinds by name; adding one is adding a file that ends with `KIND = Kind(...)`."""

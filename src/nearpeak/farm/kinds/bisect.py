@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nearpeak.errors import SpecError
-from nearpeak.farm.child import FILES
+from nearpeak.farm.job_process import FILES
 from nearpeak.farm.kinds import Kind, Payload, need
 
 LONGEST_S = 6 * 3600.0
@@ -23,8 +23,8 @@ def _check(payload: Payload) -> None:
 
 
 def _run(payload: Payload) -> Mapping[str, Any]:
-    from nearpeak.history.bisecting import commit_axis, searched
-    from nearpeak.history.workshop import Workshop
+    from nearpeak.history.commit_bisection import commit_axis, searched
+    from nearpeak.history.revision_builds import Workshop
 
     place, limit_s = Path(payload["repository"]), float(payload["limit_s"])
     axis = commit_axis(place, payload["good"], payload["bad"])

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from nearpeak.core.capture_options import COUNTS, CaptureOptions
+from nearpeak.core.work.capture_options import COUNTS, CaptureOptions
 from nearpeak.farm.kinds import Kind, Payload, need
 
 
@@ -19,7 +19,7 @@ def _options_of(payload: Payload) -> CaptureOptions:
 
 
 def _run(payload: Payload) -> Mapping[str, Any]:
-    from nearpeak.api import capture_with
+    from nearpeak.api.questions import capture_with
 
     found = capture_with(payload["source"], _options_of(payload))
     covered = [call for call in found.calls if call.case is not None]

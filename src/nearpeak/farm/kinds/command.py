@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nearpeak.core.launches import BASELINE
+from nearpeak.base.isolation.fork_server import limit
+from nearpeak.base.isolation.output_tail import Tail
+from nearpeak.core.runs.launch_pairs import BASELINE
 from nearpeak.errors import MeasureError, SpecError
-from nearpeak.farm.child import FILES
+from nearpeak.farm.job_process import FILES
 from nearpeak.farm.kinds import Kind, Payload, need
-from nearpeak.isolation.server import limit
-from nearpeak.isolation.tail import Tail
 
 LIMIT_S = 600.0
 """Wall time of a program, where the payload does not say."""
@@ -74,7 +74,7 @@ def time_in(output: str) -> float | None:
     >>> time_in("warming up; then" + chr(10) + "1.25 ms"), time_in("done")
     (0.00125, None)
     """
-    from nearpeak.history.workshop import launch_of
+    from nearpeak.history.revision_builds import launch_of
 
     try:
         return launch_of(output, BASELINE).time_s

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nearpeak.errors import SpecError
-from nearpeak.farm.child import FILES
+from nearpeak.farm.job_process import FILES
 from nearpeak.farm.kinds import Kind, Payload, need
 
 _LAUNCHES, _BUILDS = 4, 2
@@ -26,7 +26,7 @@ def _check(payload: Payload) -> None:
 
 
 def _run(payload: Payload) -> Mapping[str, Any]:
-    from nearpeak.history.workshop import Workshop
+    from nearpeak.history.revision_builds import Workshop
 
     place, limit_s = Path(payload["repository"]), float(payload["limit_s"])
     with Workshop(place, payload["run"], payload["build"], limit_s=limit_s, keep=FILES) as workshop:

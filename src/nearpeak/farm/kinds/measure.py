@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from nearpeak.core.converter import one_of
-from nearpeak.core.measurement import Backend, Timing
-from nearpeak.core.record import Codec, Shape
+from nearpeak.core.records.converter import one_of
+from nearpeak.core.records.record_codec import Codec, Shape
+from nearpeak.core.runs.measurement import Backend, Timing
 from nearpeak.errors import SpecError
+from nearpeak.farm.case_payload import case_in
 from nearpeak.farm.kinds import Kind, Payload, need
-from nearpeak.farm.kinds._cases import case_in
 
 START_S = 60.0
 """Time that a fresh process may take to import what it needs, beyond the limit of its case."""
@@ -36,7 +36,7 @@ def timing_in(payload: Payload) -> Timing:
 
 
 def _check(payload: Payload) -> None:
-    from nearpeak.measure.runners import RUNNERS
+    from nearpeak.measurement.runners import RUNNERS
 
     more = dict.fromkeys(("arm", "branch"), (str, type(None)))
     need(payload, "measure", case=dict, runner=str, timing=(dict, type(None)), revision=(dict, type(None)), **more)
@@ -49,7 +49,7 @@ def _check(payload: Payload) -> None:
 
 def revision_in(payload: Payload) -> Any:
     """Return the commit that a payload measures; none where it does not say."""
-    from nearpeak.core.history import Revision
+    from nearpeak.core.history.stored_run import Revision
 
     if payload.get("revision") is None:
         return None
@@ -58,8 +58,8 @@ def revision_in(payload: Payload) -> Any:
 
 def _run(payload: Payload) -> Mapping[str, Any]:
     from nearpeak.exchange.measurement_lines import environment_record, measurement_record
-    from nearpeak.measure.runners import runner_of
-    from nearpeak.measure.taking import TimedRunner
+    from nearpeak.measurement.runners import runner_of
+    from nearpeak.measurement.timed_runner import TimedRunner
 
     runner = runner_of(payload["runner"], timing_in(payload), "fresh")
     case = case_in(payload, "measure")
@@ -70,15 +70,15 @@ def _run(payload: Payload) -> Mapping[str, Any]:
 
 def _lock(backend: Backend) -> AbstractContextManager[None]:
     """Return the lock of the device, or nothing where whoever started this process holds it for it."""
-    from nearpeak.farm.child import HELD
-    from nearpeak.measure.isolated import lock_of
-    from nearpeak.measure.lock import lock_path
+    from nearpeak.farm.job_process import HELD
+    from nearpeak.measurement.isolated_measurement import lock_of
+    from nearpeak.measurement.machine.device_lock import lock_path
 
     return nullcontext() if str(lock_path(backend.environment())) in HELD else lock_of(backend)
 
 
 def _memory_bytes(payload: Payload) -> int | None:
-    from nearpeak.measure.isolated import memory_bytes
+    from nearpeak.measurement.isolated_measurement import memory_bytes
 
     return memory_bytes(payload["runner"], timing_in(payload))
 

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from nearpeak.farm.case_payload import case_in, check_target
 from nearpeak.farm.kinds import Kind, Payload, need
-from nearpeak.farm.kinds._cases import case_in, check_target
 
 
 def _check(payload: Payload) -> None:
@@ -14,7 +14,7 @@ def _check(payload: Payload) -> None:
 
 
 def _run(payload: Payload) -> Mapping[str, Any]:
-    from nearpeak.achievable import predict
+    from nearpeak.api.achievable_time import predict
 
     found = predict(case_in(payload, "predict"), payload["target"])
     return {
@@ -24,6 +24,6 @@ def _run(payload: Payload) -> Mapping[str, Any]:
 
 
 KIND = Kind(
-    name="predict", pool="slot", check=_check, run=_run, preload=("nearpeak.farm.warm:predictions",),
+    name="predict", pool="slot", check=_check, run=_run, preload=("nearpeak.farm.slot_preload:predictions",),
     cost_s=lambda _: 1e-3,
 )  # fmt: skip

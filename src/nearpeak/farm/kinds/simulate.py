@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from nearpeak.farm.case_payload import case_in, check_target
 from nearpeak.farm.kinds import Kind, Payload, need
-from nearpeak.farm.kinds._cases import case_in, check_target
 
 
 def _check(payload: Payload) -> None:
@@ -14,12 +14,12 @@ def _check(payload: Payload) -> None:
 
 
 def _run(payload: Payload) -> Mapping[str, Any]:
-    from nearpeak.sim.simulation import simulate_case
-    from nearpeak.sim.units import PS_PER_S
+    from nearpeak.simulation.machine_units import PS_PER_S
+    from nearpeak.simulation.step_simulation import simulate_case
     from nearpeak.targets import target_of
 
     found = simulate_case(case_in(payload, "simulate"), target_of(payload["target"]))
     return {"time_s": found.end_ps / PS_PER_S, "cta_count": found.cta_count}
 
 
-KIND = Kind(name="simulate", pool="slot", check=_check, run=_run, preload=("nearpeak.farm.warm:simulations",))
+KIND = Kind(name="simulate", pool="slot", check=_check, run=_run, preload=("nearpeak.farm.slot_preload:simulations",))

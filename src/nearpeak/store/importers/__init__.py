@@ -2,28 +2,20 @@
 
 import gzip
 import hashlib
-import importlib
 import zlib
 from pathlib import Path
 
-from nearpeak.core.history import RunRecord
+from nearpeak.base.registry import Registry
+from nearpeak.core.history.stored_run import RunRecord
 from nearpeak.errors import SpecError
-from nearpeak.registry import Registry
-from nearpeak.store.importers._importer import Given, Importer
-from nearpeak.store.importers._tree import parsed
+from nearpeak.store.importer import Given, Importer
+from nearpeak.store.json_tree import parsed
 
 __all__ = ["IMPORTERS", "Given", "Importer", "file_bytes", "file_digest", "importer_of", "runs_of_file"]
 
 
-def _load(name: str) -> Importer:
-    found: Importer = importlib.import_module(f"nearpeak.store.importers.{name}").IMPORTER
-    if found.name != name:
-        raise SpecError(f"store/importers/{name}.py: its importer is called {found.name!r}; file and name must agree")
-    return found
-
-
-IMPORTERS: Registry[Importer] = Registry(
-    kind="importer", folder=Path(__file__).parent, suffix=".py", load=_load, group="nearpeak.importers"
+IMPORTERS: Registry[Importer] = Registry.of_modules(
+    "IMPORTER", kind="importer", package=__name__, file=__file__, group="nearpeak.importers"
 )
 """All formats by name; adding one is adding a file with an `IMPORTER`."""
 

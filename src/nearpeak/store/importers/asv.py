@@ -5,10 +5,10 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-from nearpeak.core.history import TIME, Device, Metric, Revision, SampleSet, Testbed
+from nearpeak.core.history.stored_run import TIME, Device, Metric, Revision, SampleSet, Testbed
 from nearpeak.errors import SpecError
-from nearpeak.store.importers._foreign import Found, foreign
-from nearpeak.store.importers._tree import Tree, parsed
+from nearpeak.store.foreign_runs import Found, foreign
+from nearpeak.store.json_tree import Tree, parsed
 
 _VERSION = 1
 _FIRST = ("result", "params", "version")

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from nearpeak.core.history import CPU_TIME, TIME, Device, Metric, SampleSet, Testbed
+from nearpeak.core.history.stored_run import CPU_TIME, TIME, Device, Metric, SampleSet, Testbed
 from nearpeak.errors import SpecError
-from nearpeak.store.importers._foreign import Found, foreign
-from nearpeak.store.importers._times import epoch_ns, seconds_per
-from nearpeak.store.importers._tree import Tree
+from nearpeak.store.foreign_runs import Found, foreign
+from nearpeak.store.foreign_times import epoch_ns, seconds_per
+from nearpeak.store.json_tree import Tree
 
 _VERSION = 1
 _TESTBED = "google-benchmark"

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from nearpeak.core.history import TIME, Device, Metric, SampleSet, Testbed
+from nearpeak.core.history.stored_run import TIME, Device, Metric, SampleSet, Testbed
 from nearpeak.errors import SpecError
-from nearpeak.exchange.mlperf_log import MARK, marked_lines
-from nearpeak.store.importers._foreign import Found, foreign
-from nearpeak.store.importers._tree import Tree
+from nearpeak.exchange.mlperf_lines import MARK, marked_lines
+from nearpeak.store.foreign_runs import Found, foreign
+from nearpeak.store.json_tree import Tree
 
 _VERSION = 1
 _INIT = Metric(name="init_time", unit="s")

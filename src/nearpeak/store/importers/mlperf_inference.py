@@ -3,10 +3,10 @@
 import re
 from pathlib import Path
 
-from nearpeak.core.history import TIME, Metric, SampleSet, Testbed
+from nearpeak.core.history.stored_run import TIME, Metric, SampleSet, Testbed
 from nearpeak.errors import SpecError
-from nearpeak.store.importers._foreign import Found, foreign
-from nearpeak.store.importers._tree import Tree
+from nearpeak.store.foreign_runs import Found, foreign
+from nearpeak.store.json_tree import Tree
 
 _VERSION = 1
 _TITLE = "MLPerf Results Summary"

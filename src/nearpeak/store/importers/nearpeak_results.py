@@ -4,13 +4,13 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from nearpeak.canon import canonical_json
-from nearpeak.core.history import CPU_TIME, TIME, Device, Metric, Pairs, RunRecord, SampleSet, Testbed
-from nearpeak.core.measurement import Environment, Measurement
+from nearpeak.base.canonical_json import canonical_json
+from nearpeak.core.history.stored_run import CPU_TIME, TIME, Device, Metric, Pairs, RunRecord, SampleSet, Testbed
+from nearpeak.core.runs.measurement import Environment, Measurement
 from nearpeak.errors import SpecError
 from nearpeak.exchange.measurement_lines import measurement_record, parse_results
 from nearpeak.ops import label_of
-from nearpeak.store.importers._importer import Given, Importer
+from nearpeak.store.importer import Given, Importer
 
 _VERSION = 1
 _RECORDS = ("ledger", "validation", "phases_s", "algorithm", "telemetry")

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 
-from nearpeak.core.history import TIME, Device, Metric, Revision, SampleSet, Testbed
+from nearpeak.core.history.stored_run import TIME, Device, Metric, Revision, SampleSet, Testbed
 from nearpeak.errors import SpecError
-from nearpeak.store.importers._foreign import Found, foreign
-from nearpeak.store.importers._tree import Tree
+from nearpeak.store.foreign_runs import Found, foreign
+from nearpeak.store.json_tree import Tree
 
 _VERSION = 1
 _HOST = Metric(name="host_time", unit="s")

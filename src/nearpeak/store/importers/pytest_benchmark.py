@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from nearpeak.core.history import TIME, Device, Revision, SampleSet, Testbed
-from nearpeak.store.importers._foreign import Found, foreign
-from nearpeak.store.importers._times import epoch_ns
-from nearpeak.store.importers._tree import Tree
+from nearpeak.core.history.stored_run import TIME, Device, Revision, SampleSet, Testbed
+from nearpeak.store.foreign_runs import Found, foreign
+from nearpeak.store.foreign_times import epoch_ns
+from nearpeak.store.json_tree import Tree
 
 _VERSION = 1
 

@@ -1,16 +1,13 @@
 """The pages: one file each, found by its stem; what is built here is written as HTML, or as a table alone."""
 
-import importlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
-from nearpeak.errors import SpecError
-from nearpeak.registry import Registry
-from nearpeak.web._asked import Asked
-from nearpeak.web._site import Site
-from nearpeak.web._view import View
+from nearpeak.base.registry import Registry
+from nearpeak.web.page_view import View
+from nearpeak.web.query_arguments import Asked
+from nearpeak.web.site import Site
 
 
 def _once(_: Site) -> Iterator[Mapping[str, str]]:
@@ -39,15 +36,8 @@ class Page:
     """Whether it searches or predicts: while a server compiles what does that, such a page waits for it."""
 
 
-def _load(name: str) -> Page:
-    found: Page = importlib.import_module(f"nearpeak.web.pages.{name}").PAGE
-    if found.name != name:
-        raise SpecError(f"web/pages/{name}.py: its page is called {found.name!r}; file and name must agree")
-    return found
-
-
-PAGES: Registry[Page] = Registry(
-    kind="page", folder=Path(__file__).parent, suffix=".py", load=_load, group="nearpeak.pages"
+PAGES: Registry[Page] = Registry.of_modules(
+    "PAGE", kind="page", package=__name__, file=__file__, group="nearpeak.pages"
 )
 """All pages by name; adding one is adding a file with a `PAGE`."""
 

@@ -5,22 +5,22 @@ import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from nearpeak.core.alert import CLOSED
-from nearpeak.core.history import Series
-from nearpeak.history.queue import Wanted, place_in
-from nearpeak.history.triage import NOTHING, weights_of
-from nearpeak.store.found import AlertEvent, StoredChange, StoredComparison
-from nearpeak.store.investigations import Attribution
-from nearpeak.store.listed import AlertRow
-from nearpeak.web._again import again
-from nearpeak.web._asked import Asked
-from nearpeak.web._commands import measure_command, store_option
-from nearpeak.web._histories import small_charts
-from nearpeak.web._site import Site, alert_of
-from nearpeak.web._view import Cell, Table, View, columns
-from nearpeak.web._words import change, clean, date, percent, series_cell, sha_text, shortened, time_cell
+from nearpeak.core.history.alert import CLOSED
+from nearpeak.core.history.stored_run import Series
+from nearpeak.history.alert_queue import Wanted, place_in
+from nearpeak.history.alert_triage import NOTHING, weights_of
+from nearpeak.store.rows.finding_values import AlertEvent, StoredChange, StoredComparison
+from nearpeak.store.rows.investigation_rows import Attribution
+from nearpeak.store.rows.list_rows import AlertRow
+from nearpeak.web.cell_text import change, clean, date, percent, series_cell, sha_text, shortened, time_cell
+from nearpeak.web.measure_actions import again
+from nearpeak.web.page_view import Cell, Table, View, columns
 from nearpeak.web.pages import Page
 from nearpeak.web.pages.triage import queue_of
+from nearpeak.web.query_arguments import Asked
+from nearpeak.web.reproduction_commands import measure_command, store_option
+from nearpeak.web.series_charts import small_charts
+from nearpeak.web.site import Site, alert_of
 
 CHARTS = 24
 """Series that are drawn; the table holds all."""

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 
-from nearpeak.core.history import Latest, Series
-from nearpeak.store.browsing import in_parts
-from nearpeak.web._asked import Asked
-from nearpeak.web._histories import small_charts
-from nearpeak.web._site import Site
-from nearpeak.web._view import Cell, Table, View, columns
-from nearpeak.web._words import change, quantity, series_cell, workload_link
+from nearpeak.core.history.stored_run import Latest, Series
+from nearpeak.store.page_queries import in_parts
+from nearpeak.web.cell_text import change, quantity, series_cell, workload_link
+from nearpeak.web.page_view import Cell, Table, View, columns
 from nearpeak.web.pages import Page
+from nearpeak.web.query_arguments import Asked
+from nearpeak.web.series_charts import small_charts
+from nearpeak.web.site import Site
 
 ROWS, CHARTS, MOST_SEARCHED = 100, 24, 20_000
 CHOICES = ("device", "testbed", "branch", "metric", "owner", "workload")

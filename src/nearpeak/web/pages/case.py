@@ -2,20 +2,20 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from nearpeak.core.history import Series
+from nearpeak.core.history.stored_run import Series
 from nearpeak.errors import NearpeakError, NotFoundError
-from nearpeak.history.devices import case_of_series
-from nearpeak.history.standing import standings
-from nearpeak.report._words import limiter
+from nearpeak.history.series_state import standings
+from nearpeak.history.stored_devices import case_of_series
+from nearpeak.reports.figure_text import limiter
 from nearpeak.targets import TARGETS
-from nearpeak.web._again import again
-from nearpeak.web._asked import Asked
-from nearpeak.web._commands import commands_of_case
-from nearpeak.web._histories import small_charts
-from nearpeak.web._site import Site, case_key, series_of_case
-from nearpeak.web._view import Cell, Link, Table, View, columns
-from nearpeak.web._words import clean, part, quantity, series_cell, workload_link
+from nearpeak.web.cell_text import clean, part, quantity, series_cell, workload_link
+from nearpeak.web.measure_actions import again
+from nearpeak.web.page_view import Cell, Link, Table, View, columns
 from nearpeak.web.pages import Page
+from nearpeak.web.query_arguments import Asked
+from nearpeak.web.reproduction_commands import commands_of_case
+from nearpeak.web.series_charts import small_charts
+from nearpeak.web.site import Site, case_key, series_of_case
 
 CHARTS = 12
 
@@ -58,8 +58,8 @@ def _measured(site: Site, series: Sequence[Series]) -> Table:
 
 def _bounds(one: Series) -> Table:
     """Return what the case takes at least on every device that is described."""
+    from nearpeak.bounds.case_bound import case_bound
     from nearpeak.targets import target_of
-    from nearpeak.theory.case_bound import case_bound
 
     rows = []
     try:

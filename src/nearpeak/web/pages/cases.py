@@ -2,11 +2,11 @@
 
 from collections import Counter
 
-from nearpeak.web._asked import Asked
-from nearpeak.web._site import Site
-from nearpeak.web._view import Cell, Table, View, columns
-from nearpeak.web._words import case_link, clean, workload_link
+from nearpeak.web.cell_text import case_link, clean, workload_link
+from nearpeak.web.page_view import Cell, Table, View, columns
 from nearpeak.web.pages import Page
+from nearpeak.web.query_arguments import Asked
+from nearpeak.web.site import Site
 
 ROWS = 200
 

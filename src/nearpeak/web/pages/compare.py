@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nearpeak.core.history import Series
+from nearpeak.core.history.stored_run import Series
 from nearpeak.errors import NearpeakError
-from nearpeak.history.comparing import TOLERANCE_RATIO, Compared, compared
-from nearpeak.web._asked import Asked
-from nearpeak.web._site import Site
-from nearpeak.web._view import Cell, Link, Table, View, columns
-from nearpeak.web._words import change, clean, percent, quantity, series_cell, sha_text
+from nearpeak.history.commit_comparison import TOLERANCE_RATIO, Compared, compared
+from nearpeak.web.cell_text import change, clean, percent, quantity, series_cell, sha_text
+from nearpeak.web.page_view import Cell, Link, Table, View, columns
 from nearpeak.web.pages import Page
+from nearpeak.web.query_arguments import Asked
+from nearpeak.web.site import Site
 
 ROWS = 60
 """Series that are judged for one page."""

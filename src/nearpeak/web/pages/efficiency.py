@@ -4,14 +4,14 @@ import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 
-from nearpeak.history.standing import Standing, prediction_of
-from nearpeak.report._words import limiter
-from nearpeak.web._asked import Asked
-from nearpeak.web._site import Site
-from nearpeak.web._view import Cell, Link, Table, View, columns
-from nearpeak.web._words import part, quantity, series_cell
+from nearpeak.history.series_state import Standing, prediction_of
+from nearpeak.reports.figure_text import limiter
+from nearpeak.web.cell_text import part, quantity, series_cell
+from nearpeak.web.page_view import Cell, Link, Table, View, columns
 from nearpeak.web.pages import Page
 from nearpeak.web.pages.fleet import all_standings
+from nearpeak.web.query_arguments import Asked
+from nearpeak.web.site import Site
 
 ROWS = 100
 SORTS = ("least", "most", "time")

@@ -3,14 +3,14 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from nearpeak.history.standing import Standing, standings
-from nearpeak.store.listed import DeviceRow
-from nearpeak.web._asked import Asked
-from nearpeak.web._farm import farm_tables
-from nearpeak.web._site import Site
-from nearpeak.web._view import Cell, Link, Table, View, columns
-from nearpeak.web._words import age, percent, share, time_cell
+from nearpeak.history.series_state import Standing, standings
+from nearpeak.store.rows.list_rows import DeviceRow
+from nearpeak.web.cell_text import age, percent, share, time_cell
+from nearpeak.web.farm_tables import farm_tables
+from nearpeak.web.page_view import Cell, Link, Table, View, columns
 from nearpeak.web.pages import Page
+from nearpeak.web.query_arguments import Asked
+from nearpeak.web.site import Site
 
 MOST_KERNELS = 60
 SHOWN = ("attained", "change")

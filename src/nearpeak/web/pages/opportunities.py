@@ -3,16 +3,16 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from nearpeak.analyze.opportunities import KEYS, grouped
-from nearpeak.core.gap import MEASURED, PROVEN, Gap, GapGroup, Ranking
+from nearpeak.core.answers.gap import MEASURED, PROVEN, Gap, GapGroup, Ranking
 from nearpeak.errors import NotFoundError
-from nearpeak.history.ranking import ranking_of
-from nearpeak.report._words import limiter
-from nearpeak.web._asked import Asked
-from nearpeak.web._site import Site
-from nearpeak.web._view import Cell, Table, View, columns
-from nearpeak.web._words import case_link, clean, quantity, show
+from nearpeak.history.opportunity_ranking import ranking_of
+from nearpeak.judgement.opportunities import KEYS, grouped
+from nearpeak.reports.figure_text import limiter
+from nearpeak.web.cell_text import case_link, clean, quantity, show
+from nearpeak.web.page_view import Cell, Table, View, columns
 from nearpeak.web.pages import Page
+from nearpeak.web.query_arguments import Asked
+from nearpeak.web.site import Site
 
 ROWS = 100
 MOST_SERIES = 300

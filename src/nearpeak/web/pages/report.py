@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 
 from nearpeak.errors import NotFoundError
-from nearpeak.web._asked import Asked
-from nearpeak.web._reports import report_names
-from nearpeak.web._site import Site
-from nearpeak.web._view import View
+from nearpeak.web.page_view import View
 from nearpeak.web.pages import Page
+from nearpeak.web.query_arguments import Asked
+from nearpeak.web.site import Site
+from nearpeak.web.workload_reports import report_names
 
 
 def build(site: Site, asked: Asked) -> View:

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator, Mapping
 
-from nearpeak.core.history import Run
+from nearpeak.core.history.stored_run import Run
 from nearpeak.errors import NotFoundError
-from nearpeak.store.listed import MeasuredRow
-from nearpeak.web._asked import Asked
-from nearpeak.web._site import Site
-from nearpeak.web._view import Cell, Link, Table, View, columns
-from nearpeak.web._words import clean, date, quantity, series_link
+from nearpeak.store.rows.list_rows import MeasuredRow
+from nearpeak.web.cell_text import clean, date, quantity, series_link
+from nearpeak.web.page_view import Cell, Link, Table, View, columns
 from nearpeak.web.pages import Page
+from nearpeak.web.query_arguments import Asked
+from nearpeak.web.site import Site
 
 ROWS = 100
 

@@ -1,11 +1,11 @@
 """All runs, newest first."""
 
-from nearpeak.core.history import Run
-from nearpeak.web._asked import Asked
-from nearpeak.web._site import Site
-from nearpeak.web._view import Cell, Table, View, columns
-from nearpeak.web._words import run_cell, sha_text, shortened, time_cell
+from nearpeak.core.history.stored_run import Run
+from nearpeak.web.cell_text import run_cell, sha_text, shortened, time_cell
+from nearpeak.web.page_view import Cell, Table, View, columns
 from nearpeak.web.pages import Page
+from nearpeak.web.query_arguments import Asked
+from nearpeak.web.site import Site
 
 ROWS = 100
 

@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 
-from nearpeak.core.history import Run
-from nearpeak.history.queue import Wanted
+from nearpeak.core.history.stored_run import Run
+from nearpeak.history.alert_queue import Wanted
 from nearpeak.targets import TARGETS, target_of
-from nearpeak.web._asked import Asked
-from nearpeak.web._reports import report_names
-from nearpeak.web._site import Site
-from nearpeak.web._view import Cell, Link, Table, View, columns
-from nearpeak.web._words import run_cell, series_cell, sha_text, shortened, where, workload_link
+from nearpeak.web.cell_text import run_cell, series_cell, sha_text, shortened, where, workload_link
+from nearpeak.web.page_view import Cell, Link, Table, View, columns
 from nearpeak.web.pages import Page
 from nearpeak.web.pages.triage import queue_of
+from nearpeak.web.query_arguments import Asked
+from nearpeak.web.site import Site
+from nearpeak.web.workload_reports import report_names
 
 ROWS = 25
 

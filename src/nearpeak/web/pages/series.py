@@ -2,20 +2,13 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from nearpeak.core.change import NOT_FINITE, NOT_POSITIVE, SEARCHED, TOO_SHORT
-from nearpeak.core.history import Run, Series
-from nearpeak.core.track import Track, TrackChange, TrackPoint
-from nearpeak.history.standing import standings
-from nearpeak.history.tracks import track_of
+from nearpeak.core.history.level_change import NOT_FINITE, NOT_POSITIVE, SEARCHED, TOO_SHORT
+from nearpeak.core.history.stored_run import Run, Series
+from nearpeak.core.history.track import Track, TrackChange, TrackPoint
+from nearpeak.history.series_state import standings
+from nearpeak.history.series_tracks import track_of
 from nearpeak.store import History
-from nearpeak.web._again import again
-from nearpeak.web._asked import Asked
-from nearpeak.web._chart import Chart, Mark, chart_of
-from nearpeak.web._commands import commands_of
-from nearpeak.web._histories import intervals_of, levels_of
-from nearpeak.web._site import Site, series_of
-from nearpeak.web._view import Cell, Link, Table, View, columns
-from nearpeak.web._words import (
+from nearpeak.web.cell_text import (
     case_link,
     change,
     clean,
@@ -29,8 +22,15 @@ from nearpeak.web._words import (
     value_text,
     workload_link,
 )
-from nearpeak.web._words import where as place_of
+from nearpeak.web.cell_text import where as place_of
+from nearpeak.web.history_chart import Chart, Mark, chart_of
+from nearpeak.web.measure_actions import again
+from nearpeak.web.page_view import Cell, Link, Table, View, columns
 from nearpeak.web.pages import Page
+from nearpeak.web.query_arguments import Asked
+from nearpeak.web.reproduction_commands import commands_of
+from nearpeak.web.series_charts import intervals_of, levels_of
+from nearpeak.web.site import Site, series_of
 
 ROWS = 60
 """Newest commits of the table; its exports hold all."""

@@ -4,11 +4,11 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 
-from nearpeak.web._asked import Asked
-from nearpeak.web._site import Site
-from nearpeak.web._view import Cell, Table, View, columns
-from nearpeak.web._words import sha_text, time_cell
+from nearpeak.web.cell_text import sha_text, time_cell
+from nearpeak.web.page_view import Cell, Table, View, columns
 from nearpeak.web.pages import Page
+from nearpeak.web.query_arguments import Asked
+from nearpeak.web.site import Site
 
 NEWEST = 100
 

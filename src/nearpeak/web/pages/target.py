@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator, Mapping
 
-from nearpeak.core.target import Target
+from nearpeak.core.work.target import Target
 from nearpeak.errors import NotFoundError
-from nearpeak.history.devices import target_of_device
+from nearpeak.history.stored_devices import target_of_device
 from nearpeak.targets import TARGETS, target_of
 from nearpeak.units import show
-from nearpeak.web._asked import Asked
-from nearpeak.web._site import Site
-from nearpeak.web._view import Cell, Link, Table, View, columns
+from nearpeak.web.page_view import Cell, Link, Table, View, columns
 from nearpeak.web.pages import Page
+from nearpeak.web.query_arguments import Asked
+from nearpeak.web.site import Site
 
 
 def build(site: Site, asked: Asked) -> View:

@@ -1,12 +1,12 @@
 """All devices that are described, with the figures that bounds rest on most."""
 
-from nearpeak.core.target import Target
+from nearpeak.core.work.target import Target
 from nearpeak.targets import TARGETS, target_of
-from nearpeak.web._asked import Asked
-from nearpeak.web._site import Site
-from nearpeak.web._view import Cell, Link, Table, View, columns
-from nearpeak.web._words import quantity, show
+from nearpeak.web.cell_text import quantity, show
+from nearpeak.web.page_view import Cell, Link, Table, View, columns
 from nearpeak.web.pages import Page
+from nearpeak.web.query_arguments import Asked
+from nearpeak.web.site import Site
 
 
 def build(site: Site, asked: Asked) -> View:

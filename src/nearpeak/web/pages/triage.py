@@ -3,18 +3,18 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from nearpeak.core.alert import CLOSED
-from nearpeak.core.history import Series
-from nearpeak.history.queue import SHOWN, SORTS, Queue, Wanted
-from nearpeak.history.triage import NOTHING, Weight, weights_of
-from nearpeak.store.listed import AlertRow
-from nearpeak.web._asked import Asked
-from nearpeak.web._chart import Chart
-from nearpeak.web._histories import small_charts
-from nearpeak.web._site import Site
-from nearpeak.web._view import Cell, Link, Table, View, columns
-from nearpeak.web._words import age, percent, sha_text, show, time_cell
+from nearpeak.core.history.alert import CLOSED
+from nearpeak.core.history.stored_run import Series
+from nearpeak.history.alert_queue import SHOWN, SORTS, Queue, Wanted
+from nearpeak.history.alert_triage import NOTHING, Weight, weights_of
+from nearpeak.store.rows.list_rows import AlertRow
+from nearpeak.web.cell_text import age, percent, sha_text, show, time_cell
+from nearpeak.web.history_chart import Chart
+from nearpeak.web.page_view import Cell, Link, Table, View, columns
 from nearpeak.web.pages import Page
+from nearpeak.web.query_arguments import Asked
+from nearpeak.web.series_charts import small_charts
+from nearpeak.web.site import Site
 
 ROWS = 24
 

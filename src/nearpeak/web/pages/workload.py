@@ -2,16 +2,16 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from nearpeak.core.history import Series
+from nearpeak.core.history.stored_run import Series
 from nearpeak.errors import NotFoundError
-from nearpeak.history.standing import Standing, standings
-from nearpeak.web._asked import Asked
-from nearpeak.web._histories import small_charts
-from nearpeak.web._reports import cases_of, targets_of
-from nearpeak.web._site import Site, key_of
-from nearpeak.web._view import Cell, Table, View, columns
-from nearpeak.web._words import case_link, change, clean, part, quantity, series_link
+from nearpeak.history.series_state import Standing, standings
+from nearpeak.web.cell_text import case_link, change, clean, part, quantity, series_link
+from nearpeak.web.page_view import Cell, Table, View, columns
 from nearpeak.web.pages import Page
+from nearpeak.web.query_arguments import Asked
+from nearpeak.web.series_charts import small_charts
+from nearpeak.web.site import Site, key_of
+from nearpeak.web.workload_reports import cases_of, targets_of
 
 ROWS, CHARTS = 200, 12
 

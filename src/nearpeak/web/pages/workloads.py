@@ -1,11 +1,11 @@
 """Kernels and models whose cases are measured, and reports that lie beside the store."""
 
-from nearpeak.web._asked import Asked
-from nearpeak.web._reports import report_names
-from nearpeak.web._site import Site
-from nearpeak.web._view import Cell, Link, Table, View, columns
-from nearpeak.web._words import workload_link
+from nearpeak.web.cell_text import workload_link
+from nearpeak.web.page_view import Cell, Link, Table, View, columns
 from nearpeak.web.pages import Page
+from nearpeak.web.query_arguments import Asked
+from nearpeak.web.site import Site
+from nearpeak.web.workload_reports import report_names
 
 
 def build(site: Site, asked: Asked) -> View:

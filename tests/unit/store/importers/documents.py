@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from nearpeak.core.history import Device
+from nearpeak.core.history.stored_run import Device
 from nearpeak.store.importers import Given, file_bytes, file_digest, runs_of_file
 
 GPU = Device(name="H200")

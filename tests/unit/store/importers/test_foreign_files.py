@@ -7,7 +7,7 @@ import pytest
 from tests.unit.store.importers import documents
 from tests.unit.store.importers.documents import runs_of
 
-from nearpeak.core.history import Device, Revision
+from nearpeak.core.history.stored_run import Device, Revision
 from nearpeak.errors import SpecError
 from nearpeak.store.importers import IMPORTERS
 

@@ -3,7 +3,7 @@
 from alembic import op
 from sqlalchemy import Column, Index, MetaData, Text, UniqueConstraint
 
-from nearpeak.store._columns import blob, clustered, integer, key, make, one_of, place, real, table, text, to
+from nearpeak.store.rows.schema_columns import blob, clustered, integer, key, make, one_of, place, real, table, text, to
 
 revision, down_revision = "0001", None
 

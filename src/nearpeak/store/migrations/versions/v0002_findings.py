@@ -3,9 +3,9 @@
 from alembic import op
 from sqlalchemy import Index, MetaData, UniqueConstraint
 
-from nearpeak.core.alert import STATUSES
-from nearpeak.store._columns import clustered, integer, key, make, one_of, place, real, table, text, to
+from nearpeak.core.history.alert import STATUSES
 from nearpeak.store.migrations.versions import v0001_measurements as before
+from nearpeak.store.rows.schema_columns import clustered, integer, key, make, one_of, place, real, table, text, to
 
 revision, down_revision = "0002", "0001"
 

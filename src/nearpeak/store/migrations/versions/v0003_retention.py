@@ -3,8 +3,8 @@
 from alembic import op
 from sqlalchemy import Index, MetaData
 
-from nearpeak.store._columns import integer, key, make, table, text, to
 from nearpeak.store.migrations.versions import v0001_measurements, v0002_findings
+from nearpeak.store.rows.schema_columns import integer, key, make, table, text, to
 
 revision, down_revision = "0003", "0002"
 

@@ -3,8 +3,8 @@
 from alembic import op
 from sqlalchemy import Column, Index, MetaData, Text, UniqueConstraint
 
-from nearpeak.store._columns import blob, integer, key, make, place, real, table, text, to
 from nearpeak.store.migrations.versions import v0001_measurements, v0002_findings, v0003_retention
+from nearpeak.store.rows.schema_columns import blob, integer, key, make, place, real, table, text, to
 
 revision, down_revision = "0004", "0003"
 

@@ -3,8 +3,8 @@
 from alembic import op
 from sqlalchemy import Index, MetaData, UniqueConstraint
 
-from nearpeak.store._columns import clustered, integer, key, make, one_of, real, table, text, to
 from nearpeak.store.migrations.versions import v0001_measurements, v0002_findings, v0003_retention
+from nearpeak.store.rows.schema_columns import clustered, integer, key, make, one_of, real, table, text, to
 
 revision, down_revision = "0005", "0004"
 STATES = ("queued", "leased", "running", "done", "failed", "rejected", "cancelled")

@@ -3,8 +3,8 @@
 from alembic import op
 from sqlalchemy import Index, MetaData, UniqueConstraint
 
-from nearpeak.store._columns import integer, key, make, one_of, table, text
 from nearpeak.store.migrations.versions import v0001_measurements, v0002_findings, v0003_retention
+from nearpeak.store.rows.schema_columns import integer, key, make, one_of, table, text
 
 revision, down_revision = "0006", "0005"
 SCOPES = ("read", "submit", "admin")

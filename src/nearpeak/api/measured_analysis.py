@@ -1,0 +1,361 @@
+"""The public functions that run cases: measurements beside their bounds, each case in a process of its own."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nearpeak import errors
+from nearpeak.conversion.converted_parts import Conversion
+from nearpeak.core.answers.analysis import Analysis
+from nearpeak.core.answers.suite import Suite
+from nearpeak.core.runs.measurement import TIMED, Environment, Fallback, Measurement, Outcome, Timing
+from nearpeak.core.runs.paired_rounds import INCONCLUSIVE, PairedComparison
+from nearpeak.core.work.case import Case
+from nearpeak.errors import MeasureError, NearpeakError, SpecError
+
+if TYPE_CHECKING:
+    from nearpeak.core.work.target import Target
+    from nearpeak.measurement.timing.interleaved_rounds import Arm
+
+
+def measure(
+    cases: Case | Iterable[Case] | Suite, runner: str = "torch_cpu", timing: Timing = Timing(), *,
+    out: Path | None = None, fresh: bool = False, launch_count: int = 1, telemetry_hz: float | None = None,
+) -> Iterator[Measurement]:  # fmt: skip
+    """Yield the measurement of each case: its samples, or the outcome that says why there are none.
+
+    A case that crashes, hangs or takes too much memory becomes an outcome like any other, and the run goes on. With
+    `out` each measurement is on disk before it is yielded, and what the file holds already does not run again.
+
+    Args:
+        cases: of a suite, those that it chooses; their reasons and counts stay with the results.
+        runner: `name` or `name:argument` ('nearpeak show runners' lists all).
+        fresh: start a process per case instead of forking a warmed one.
+        launch_count: fresh processes that measure each case; each is a measurement of its own.
+        telemetry_hz: read power, clocks, temperatures and load so often per second beside the cases; none does not.
+
+    >>> from nearpeak.ops import case
+    >>> [one.outcome.value for one in measure(case("gemm", m=8, n=8, k=8, dtype="fp32"), "null")]
+    ['converged']
+    """
+    from nearpeak.measurement.session import run_cases
+
+    why = {one.case: one.why for one in cases.chosen} if isinstance(cases, Suite) else {}
+    wanted = list(why) if isinstance(cases, Suite) else [cases] if isinstance(cases, Case) else list(cases)
+    if not wanted:
+        raise SpecError("measure: no cases are given; give at least one")
+    device = _target_of(runner)
+
+    def judged(found: Measurement) -> Measurement:
+        beside = _beside_bound(found, device or known_target(found.target))
+        return dataclasses.replace(beside, why=why.get(found.case, ()))
+
+    yield from run_cases(
+        wanted, runner, timing, out, fresh=fresh, judge=judged, launch_count=launch_count, telemetry_hz=telemetry_hz
+    )
+
+
+def measured(
+    analysis: Analysis,
+    runner: str = "torch_cpu",
+    budget_s: float = 0.3,
+    progress: Callable[[str], None] | None = None,
+) -> Analysis:
+    """Return `analysis` with each case's measured time beside its bound on the target that `runner` times.
+
+    Args:
+        budget_s: time to sample each case.
+        progress: told each case when it is done.
+    """
+    from nearpeak.judgement.plausibility import with_measurements
+    from nearpeak.measurement.session import run_cases
+
+    target = require_timed(runner, [one.target for one in analysis.targets])
+    here = next(one for one in analysis.targets if one.target == target)
+    labels = {row.case: row.label for row in analysis.rows}
+    taken: dict[Case, Measurement] = {}
+    for found in run_cases(labels, runner, Timing(budget_s=budget_s)):
+        taken[found.case] = found
+        if progress:
+            progress(labels[found.case])
+    new = with_measurements(analysis.rows, here, taken)
+    return dataclasses.replace(analysis, targets=tuple(new if one is here else one for one in analysis.targets))
+
+
+def require_timed(runner: str, targets: Collection[str]) -> str:
+    """Return the name of the device that the runner times, which must be among the targets.
+
+    Raises:
+        SpecError: it is not.
+
+    >>> require_timed("torch_cpu", ["h200_sxm", "cpu"])
+    'cpu'
+    """
+    found = timed_target(runner)
+    if found not in targets:
+        raise SpecError(f"--measure: {runner} times the target {found!r}; add --target {found}")
+    return found
+
+
+def timed_target(runner: str) -> str:
+    """Return the name of the device that the runner times; that of a GPU is its driver's to say.
+
+    Raises:
+        MeasureError: there is no GPU.
+
+    >>> timed_target("torch_cpu")
+    'cpu'
+    """
+    from nearpeak.measurement.runners import RUNNERS, runner_of
+    from nearpeak.targets.device_names import UNKNOWN
+
+    named: str = getattr(RUNNERS[runner.partition(":")[0]], "target", "")
+    return named if named not in ("", UNKNOWN) else runner_of(runner).target
+
+
+def _target_of(runner: str) -> "Target | None":
+    """Return the device that the runner times, none where no figures of it are known."""
+    from nearpeak.measurement.runners import RUNNERS
+
+    return known_target(getattr(RUNNERS[runner.partition(":")[0]], "target", ""))
+
+
+def known_target(name: str) -> "Target | None":
+    """Return the device called `name`, none where no figures of it are known: a GPU's name is known once it ran.
+
+    >>> known_target("h200_sxm").name, known_target("gpu")
+    ('h200_sxm', None)
+    """
+    from nearpeak.targets import target_of
+
+    try:
+        return target_of(name)
+    except NearpeakError:
+        return None
+
+
+def bound_s(case: Case, device: "Target | None", *, cached: bool = False) -> float | None:
+    """Return the bound of `case` on `device`; none where there is no figure or rule for it.
+
+    Args:
+        cached: whether inputs may lie in the last cache already, as those of a hot call do.
+    """
+    from nearpeak.bounds.case_bound import case_bound
+    from nearpeak.core.answers.bound import Policy
+
+    if device is None:
+        return None
+    try:
+        return case_bound(case, device, Policy(cold_inputs=not cached)).time_s
+    except NearpeakError:
+        return None
+
+
+def least_s(found: Measurement, device: "Target | None") -> float | None:
+    """Return the time that no sample of `found` can be below: the bound, with inputs where its calls found them."""
+    cached = found.method is not None and found.method.cache == "hot"
+    return bound_s(found.case, device, cached=cached)
+
+
+def _beside_bound(found: Measurement, device: "Target | None") -> Measurement:
+    """Return `found` as below its bound where it is: a rule, a figure of the device or a timer is wrong."""
+    floor_s = least_s(found, device) if found.outcome in TIMED and found.method else None
+    if floor_s is None or found.best_s + found.timer_s >= floor_s:
+        return found
+    note = f"its best sample of {found.best_s:.4g} s is below the bound of {floor_s:.4g} s on {found.target}"
+    said = "; ".join(filter(None, (note, found.note)))
+    return dataclasses.replace(found, outcome=Outcome.BELOW_BOUND, note=said)
+
+
+def compare(
+    case: Case, baseline: "Arm", candidate: "Arm", timing: Timing = Timing(cache="hot"), *,
+    tolerance_ratio: float = 0.02, budget_s: float = 60.0,
+) -> PairedComparison:  # fmt: skip
+    """Return how the candidate's time stands to the baseline's on `case`.
+
+    Each round starts both as fresh processes, which take turns of some milliseconds on the device; a verdict is given
+    after 5, 10 or 20 rounds, or with what there is when the budget is spent.
+
+    Args:
+        tolerance_ratio: change up to which the two count as the same.
+    """
+    from nearpeak.judgement.paired_verdict import LOOKS, judged
+    from nearpeak.measurement.timing.interleaved_rounds import Unready, rounds_of
+
+    begun_s, rounds, names = time.monotonic(), [], (baseline.runner, candidate.runner)
+    clock, judgement = "", None
+    differences: tuple[tuple[str, str, str], ...] = ()
+    try:
+        for one, left, right in rounds_of(case, (baseline, candidate), timing):
+            rounds.append(one)
+            clock, differences = left.clock, environment_differences(left.environment, right.environment)
+            late = time.monotonic() - begun_s >= budget_s and len(rounds) > 1
+            if late or len(rounds) in LOOKS:
+                judgement = judged(rounds, tolerance_ratio)
+                if late or judgement.verdict != INCONCLUSIVE or len(rounds) == LOOKS[-1]:
+                    break
+    except Unready as error:
+        return PairedComparison(
+            case=case, baseline=names[0], candidate=names[1], clock=clock, rounds=tuple(rounds), judgement=None,
+            outcome=error.outcome, note=error.note,
+        )  # fmt: skip
+    return PairedComparison(
+        case=case, baseline=names[0], candidate=names[1], clock=clock, rounds=tuple(rounds), judgement=judgement,
+        outcome="compared", differences=differences,
+    )  # fmt: skip
+
+
+def environment_differences(left: Environment, right: Environment) -> tuple[tuple[str, str, str], ...]:
+    """Return where two environments differ: what, on the left, on the right.
+
+    >>> environment_differences(Environment(device="a", driver="1"), Environment(device="a", driver="2"))
+    (('driver', '1', '2'),)
+    """
+    flat = []
+    for one in (left, right):
+        record = one.record()
+        inner = {f"{kind}.{name}": text for kind in ("packages", "settings") for name, text in record.pop(kind).items()}
+        flat.append(record | inner)
+    names = sorted({*flat[0], *flat[1]})
+    return tuple(
+        (n, str(flat[0].get(n, "")), str(flat[1].get(n, ""))) for n in names if flat[0].get(n) != flat[1].get(n)
+    )
+
+
+def coverage(
+    model: Path, runner: str, timing: Timing = Timing(), *, without: tuple[str, ...] = (), least_count: int = 1
+) -> Conversion:
+    """Return which nodes of `model` the runner converts, why not the others, and what the pieces cost.
+
+    The model runs in a process of its own.
+
+    Args:
+        model: an ONNX file for `onnxruntime`, a problem file for `torch_compile`.
+        without: operator types of an ONNX model that are left out, as if they did not convert.
+        least_count: nodes that a piece of an ONNX model must have to be converted.
+
+    Raises:
+        MeasureError: it crashed its process, or did not end in time.
+    """
+    from nearpeak.base.isolation import call_isolated
+
+    kinds = {"onnxruntime": ".onnx", "torch_compile": ".py"}
+    if runner not in kinds:
+        raise SpecError(f"coverage: runner {runner!r} converts no models; choose {' or '.join(kinds)}")
+    if model.suffix != kinds[runner]:
+        raise SpecError(f"{model}: {runner} converts {kinds[runner]} files")
+    if not model.is_file():
+        raise SpecError(f"{model}: not found")
+    path, preload = model.resolve(), ()  # type: Path, tuple[str, ...]
+    if runner == "onnxruntime":
+        function, arguments = "nearpeak.api.measured_analysis:onnx_conversion_record", {
+            "path": str(path), "flop": _node_flop(path), "without": without, "least_count": least_count,
+        }  # fmt: skip
+    elif without or least_count > 1:
+        raise SpecError("coverage: only onnxruntime leaves parts out on request")
+    else:
+        function, arguments = "nearpeak.api.measured_analysis:torch_conversion_by_rules", {"path": str(path)}
+        preload = ("torch._inductor.compile_fx",)
+    ending = call_isolated(
+        function, arguments, timeout_s=timing.limit_s, memory_bytes=timing.memory_bytes, preload=preload
+    )
+    if ending.verdict == "result":
+        found = dict(ending.value)
+        found["placed"] = tuple((name, count) for name, count in found["placed"])
+        rows = (Fallback(**{**row, "reason": row["reason"].replace(str(path), str(model))}) for row in found["ledger"])
+        return Conversion(**{**found, "ledger": tuple(rows)})
+    if ending.verdict == "error":
+        raise getattr(errors, ending.value[0], MeasureError)(ending.value[1].replace(str(path), str(model)))
+    why = {"timeout": f"it did not end within {timing.limit_s:g} s (--limit)", "died": "it ended its process"}
+    said = ": ".join(ending.value).splitlines()[0] if ending.verdict == "raised" else why[ending.verdict]
+    raise MeasureError(f"{model}: {said.replace(str(path), str(model))}")
+
+
+def onnx_conversion_record(path: str, **arguments: Any) -> dict[str, Any]:
+    """Return what ONNX Runtime takes of a model, in this process, as plain data."""
+    from nearpeak.conversion.onnx_conversion import onnx_conversion
+
+    return dataclasses.asdict(onnx_conversion(Path(path), **arguments))
+
+
+def torch_conversion_by_rules(path: str) -> dict[str, Any]:
+    """Return what torch.compile takes of a problem file, in this process; rules of operators count the arithmetic."""
+    from nearpeak.conversion.onnx_conversion import torch_conversion
+
+    return dataclasses.asdict(torch_conversion(Path(path), _flop_by_rules))
+
+
+def _flop_by_rules(run: Callable[[], Any]) -> dict[str, int]:
+    """Call `run` and return the arithmetic of each operator of PyTorch in it, as far as rules cover them."""
+    from nearpeak.frontends.torch.profiled_calls import run_and_recorded
+    from nearpeak.ops import work_of
+
+    found: dict[str, int] = {}
+    for name, calls in run_and_recorded(run):
+        flop = sum(call.call_count * int(sum(work_of(call.case).flop.values())) for call in calls if call.case)
+        found[name] = found.get(name, 0) + flop
+    return found
+
+
+def _node_flop(path: Path) -> dict[str, int]:
+    """Return the arithmetic of each node that a rule covers."""
+    from nearpeak.api.questions import capture
+    from nearpeak.ops import work_of
+
+    calls = [call for call in capture(path).calls if call.case is not None]
+    return {c.source.partition("#")[2]: c.call_count * int(sum(work_of(c.case).flop.values())) for c in calls if c.case}
+
+
+def measure_roofs() -> tuple[Path, dict[str, float]]:
+    """Measure the roofs of this machine's CPU, keep the best ever reached in the user's folder; return file and roofs.
+
+    They make the target `cpu`.
+    """
+    from nearpeak.measurement.machine.roofs import cpu_roofs, cpu_target_text, kept_roofs
+    from nearpeak.targets import CPU
+
+    found = kept_roofs(dict(cpu_roofs()), known_target(CPU))
+    return _kept(roofs_file(), cpu_target_text(found)), found
+
+
+def roofs_file() -> Path:
+    """Return the device file of this machine's CPU, which is there once its roofs are measured.
+
+    >>> roofs_file().name
+    'cpu.toml'
+    """
+    from nearpeak.targets import CPU, user_folder
+
+    return user_folder() / "targets" / f"{CPU}.toml"
+
+
+def _kept(path: Path, text: str) -> Path:
+    """Write a file of the user's folder, which appears whole or not at all."""
+    from nearpeak.base.folders import whole_file
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_file(path) as part:
+        part.write_text(text, encoding="utf-8")
+    return path
+
+
+def probe_cpu() -> Path:
+    """Time a few sizes of many operators on one thread, keep them in the user's folder, and return the file.
+
+    Predictions for the target `cpu` follow from them.
+
+    Raises:
+        MissingExtraError: PyTorch is not installed.
+        SpecError: the roofs of this machine are not measured yet.
+    """
+    from datetime import date
+
+    from nearpeak.measurement.machine.cpu_probes import probe_cases, thread_times
+    from nearpeak.prediction.calibration.probe_file import path_of, save_text
+    from nearpeak.targets import CPU, target_of
+
+    title, pairs = target_of(CPU).title, list(thread_times(probe_cases()))
+    source = f"measured on this machine on {date.today().isoformat()}: {len(pairs)} probes through PyTorch"
+    return _kept(path_of(), save_text(pairs, title, source))

@@ -1,0 +1,81 @@
+"""A trace file in, a report out: read, laid beside theory, and looked through for causes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import inf
+from pathlib import Path
+from types import MappingProxyType
+
+from nearpeak.api.questions import version
+from nearpeak.api.trace_against_model import join_of, lines_of
+from nearpeak.core.traces.finding_report import TraceReport
+from nearpeak.core.work.target import Target
+from nearpeak.core.work.workload import Workload
+from nearpeak.errors import NearpeakError, SpecError
+from nearpeak.targets.device_names import target_of_gpu
+from nearpeak.traces import FORMATS, Trace, read_trace
+from nearpeak.traces.executed.executed_steps import executed_of
+from nearpeak.traces.executed.host_device_queues import busiest_device
+from nearpeak.traces.export.chrome_trace import write_chrome
+from nearpeak.traces.export.parquet_trace import write_parquet
+from nearpeak.traces.export.perfetto_trace import write_perfetto
+from nearpeak.traces.findings import report_of
+from nearpeak.traces.formats import begins
+from nearpeak.traces.timeline.ranks import skew_of
+
+WRITERS = {"perfetto": write_perfetto, "chrome": write_chrome, "parquet": write_parquet}
+"""What writes a trace, by name of the format."""
+
+
+def is_trace(path: Path) -> bool:
+    """Say whether a file is of a trace format; a folder, a model name or a saved workload is not."""
+    if not path.is_file():
+        return False
+    try:
+        head = begins(path)
+    except NearpeakError:
+        return False
+    return bool(head) and any(FORMATS[name].recognises(head) for name in FORMATS)
+
+
+def analyze_trace(
+    path: Path, target: Target | None = None, model: Workload | None = None, *, ranks: Sequence[Path] = (),
+    files: Mapping[str, Path] = MappingProxyType({}), unprofiled_step_s: float | None = None,
+) -> TraceReport:  # fmt: skip
+    """Return what was found in a trace.
+
+    Args:
+        target: device for bounds and expected times; the one that the trace names unless given.
+        model: what was meant to run; operators of it that never ran are part of what is expected.
+        ranks: traces of the other ranks of the same job, for who waits for whom.
+        files: where the trace itself is written, by format: `perfetto` for ui.perfetto.dev, `chrome` JSON, `parquet`.
+        unprofiled_step_s: what a step takes without the profiler, which slows the host.
+
+    Raises:
+        SpecError: the file is no trace, or has no device events; the time without the profiler is not positive.
+    """
+    if unprofiled_step_s is not None and not 0 < unprofiled_step_s < inf:
+        raise SpecError(f"step without the profiler: {unprofiled_step_s!r} s is not positive and finite; e.g. 0.012")
+    if not path.is_file():
+        raise SpecError(f"{path}: not found")
+    trace = read_trace(path)
+    for name, file in files.items():
+        WRITERS[name](trace, file)
+    executed = replace(executed_of(*_with_target(trace, target), path.name), unprofiled_step_s=unprofiled_step_s)
+    if ranks:
+        executed = replace(executed, skew=skew_of([trace, *map(read_trace, ranks)]))
+    if model is None:
+        return report_of(executed, version())
+    join = join_of(executed, model, target)
+    step_s = executed.window_ns * 1e-9 / executed.step_count
+    executed = replace(executed, notes=(*lines_of(join, step_s), *executed.notes))
+    unseen_ns = round(sum(one.expected_s or 0.0 for one in join.unseen) * executed.step_count * 1e9)
+    return replace(report_of(executed, version(), unseen_ns, model.name), join=join)
+
+
+def _with_target(trace: Trace, target: Target | None) -> tuple[Trace, Target | None]:
+    if target is not None:
+        return trace, target
+    device = busiest_device(trace)
+    name = next((one.name for one in trace.header.devices if one.index == device), "")
+    return trace, target_of_gpu(name) if name else None

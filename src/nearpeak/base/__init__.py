@@ -1,0 +1,1 @@
+"""Infrastructure without a subject: registries, files, canonical JSON, compiled loops, child processes."""

@@ -1,0 +1,123 @@
+"""The `simplified` engine: the least work of a step after algebraic rewrites that hold for every finite input."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from nearpeak.base.garbage_collection import collector_paused
+from nearpeak.bounds.simplify.element_patterns import Patterns
+from nearpeak.bounds.simplify.graph_builder import read_step
+from nearpeak.bounds.simplify.linear_algebra import LIFTS
+from nearpeak.bounds.simplify.live_elements import alive, tells
+from nearpeak.bounds.simplify.product_counts import by_call, formed_products, spared
+from nearpeak.bounds.simplify.remaining_work import arithmetic, given_bytes
+from nearpeak.bounds.simplify.rewrite_search import Found, search
+from nearpeak.bounds.simplify.rewrites import REWRITES, rules
+from nearpeak.bounds.simplify.value_graph import Fired, Graph
+from nearpeak.bounds.step.compulsory_work import given_reads, live_calls
+from nearpeak.bounds.terms.symmetric_products import gram_work, is_gram
+from nearpeak.core.answers.bound import Rewritten
+from nearpeak.core.work.case import Case
+from nearpeak.core.work.work import Work
+from nearpeak.core.work.workload import Workload
+
+
+def simplified_work(
+    workload: Workload, works: Mapping[Case, Work], step: Work, algorithm: str = "classical",
+    live: Sequence[bool] | None = None,
+) -> tuple[Work, tuple[Rewritten, ...]]:  # fmt: skip
+    """Return the least work of the simplified step, and what was rewritten; `step` itself where nothing is gained.
+
+    No count is above that of `step`: a program may still do as written what is cheaper so.
+
+    Args:
+        works: work of each case.
+        step: least work of the step as written.
+        algorithm: `any` counts no products of what was rewritten: which is least among all algorithms is not known.
+        live: what `live_calls` gives, where the caller has it.
+    """
+    if not any(call.form is not None for call in workload.calls):
+        return step, ()
+    with collector_paused():
+        before = given_reads(workload, live_calls(workload) if live is None else live)
+        return _simplified(workload, works, step, algorithm, before)
+
+
+def _simplified(
+    workload: Workload, works: Mapping[Case, Work], step: Work, algorithm: str, before: Mapping[int, int]
+) -> tuple[Work, tuple[Rewritten, ...]]:
+    graph, patterns = Graph(rules()), Patterns(workload.patterns)
+    written = read_step(workload, graph, LIFTS, patterns)
+    roots, live, found = search(graph, written)
+    own = _by_call(workload, works)
+    after, done, spare = _counted(graph, (roots, live), own, algorithm, patterns)
+    if graph.facts and roots != written:  # what the search looked at did not know which elements matter
+        other = _counted(graph, (written, graph.live(written)), own, algorithm, patterns)
+        if _products(other[1]) < _products(done):
+            (after, done, spare), found = other, []
+    found += spare
+    least = dataclasses.replace(
+        step,
+        flop={kind: min(flop, done.flop.get(kind, 0)) for kind, flop in step.flop.items()},
+        special_count=min(step.special_count, done.special_count),
+        read_bytes=sum(min(size, after.get(buffer, 0)) for buffer, size in before.items()),
+        barrier=None,  # what needed a figure over a whole group may be gone
+    )
+    return (step, ()) if _proved(least) == _proved(step) else (least, _lines(workload, graph.fired, found))
+
+
+def _counted(
+    graph: Graph, step: tuple[Sequence[int], Sequence[int]], own: Mapping[int, Work], algorithm: str, patterns: Patterns
+) -> tuple[Mapping[int, int], Work, list[Found]]:
+    """Return the bytes that are read of each given storage, the arithmetic, and what counting alone spares.
+
+    Args:
+        step: roots of the step, and the nodes that they depend on.
+    """
+    roots, live = step
+    known = alive(graph, live, roots, patterns) if tells(graph, live) else None
+    formed = formed_products(graph, live, roots, patterns, known)
+    calls = by_call(graph, live, formed)
+    done, spare = arithmetic(graph, live, own, algorithm, (formed, calls)), spared(calls, own)
+    read = given_bytes(graph, live, {})
+    if known is not None and (less := given_bytes(graph, live, known.needed)) != read:
+        return less, done, [*spare, Found("unread_elements", -1, (0, 0))]
+    return read, done, spare
+
+
+def _products(work: Work) -> int:
+    return sum(flop for kind, flop in work.flop.items() if kind.startswith("matrix."))
+
+
+def _proved(work: Work) -> object:
+    """Return the counts that proved terms rest on."""
+    return {kind: flop for kind, flop in work.flop.items() if kind.startswith("matrix.")}, work.read_bytes
+
+
+def _by_call(workload: Workload, works: Mapping[Case, Work]) -> dict[int, Work]:
+    """Return the work of each call by position; a call that names no storage belongs to the one before it."""
+    found: dict[int, Work] = {}
+    leader = 0
+    for index, call in enumerate(workload.calls):
+        leader = index if call.reads or call.writes or call.form is not None else leader
+        if call.case is not None:
+            one = works[call.case]
+            one = gram_work(call, one) if call.case.op == "attention" and is_gram(call) else one
+            own = one if call.call_count == 1 else one * call.call_count
+            found[leader] = found[leader] + own if leader in found else own
+    return found
+
+
+def _lines(workload: Workload, fired: list[Fired], found: list[Found]) -> tuple[Rewritten, ...]:
+    """Return the rewrites that reports name, by name and by the module that they concern."""
+    lines: dict[tuple[str, str], Rewritten] = {}
+    places = [*((one.name, one.call, (0, 0)) for one in fired), *found]
+    for name, call, (before, after) in places:
+        if not REWRITES[name].shown:
+            continue
+        where = workload.calls[call].source or workload.calls[call].module if call >= 0 else ""
+        known = lines.get((name, where), Rewritten(name=name, text=REWRITES[name].text, where=where, count=0))
+        lines[name, where] = dataclasses.replace(
+            known, count=known.count + 1, before_flop=known.before_flop + 2 * before,
+            after_flop=known.after_flop + 2 * after,
+        )  # fmt: skip
+    return tuple(sorted(lines.values(), key=lambda line: (line.after_flop - line.before_flop, line.name, line.where)))

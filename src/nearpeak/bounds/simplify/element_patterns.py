@@ -1,0 +1,331 @@
+"""Sets of elements of a node, kept small: an extent of 1 stands for a dimension that makes no difference."""
+
+import zlib
+from collections.abc import Mapping, Sequence
+from functools import reduce
+from math import prod
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from nearpeak.bounds.simplify.affine_views import View
+from nearpeak.core.work.tensor import Layout
+from nearpeak.core.work.workload import Pattern
+
+_MOST_PRODUCTS = 2**36
+"""Scalar steps beyond which three sets that meet are estimated from below instead of counted."""
+_MOST_WRITTEN = 2**26
+"""Elements beyond which a triangle or a concatenation is not written down."""
+_MOST_SCATTERED = 2**22
+"""Elements beyond which a set is not followed through a view that picks or overlaps."""
+
+
+class Bits:
+    """A set of elements; two are the same only if they are one object, so that layers share what is worked out."""
+
+    __slots__ = ("array",)
+
+    def __init__(self, array: Any) -> None:
+        """Keep a boolean array whose extents are those of the node or 1."""
+        self.array = array
+
+
+Some: TypeAlias = Bits | None
+"""A set of elements; none stands for all of them."""
+Labelled: TypeAlias = tuple[tuple[int, ...], Any]
+"""Labels, and which of their positions count."""
+
+
+class Patterns:
+    """Works sets of elements out, each once."""
+
+    def __init__(self, stored: Sequence[Pattern]) -> None:
+        """Keep the patterns of a workload, unopened."""
+        self._stored = stored
+        self._known: dict[Any, Some] = {}
+
+    def without(self, number: int) -> Some:
+        """Return the elements that are not in a pattern of the workload."""
+        return self._once(("stored", number), lambda: ~_opened(self._stored[number]))
+
+    def empty(self, rank: int) -> Some:
+        """Return no element of a node with so many dimensions."""
+        return self._once(("empty", rank), lambda: np.zeros((1,) * rank, dtype=bool))
+
+    def chained(self, sets: Sequence[Some], shapes: Sequence[tuple[int, ...]], axis: int) -> Some:
+        """Return the sets one behind the other along a dimension; all where that is too much to write down."""
+        if all(one is None for one in sets):
+            return None
+        kept = [
+            axis == own or any(one is not None and one.array.shape[own] > 1 for one in sets)
+            for own in range(len(shapes[0]))
+        ]
+        if sum(prod(n for n, held in zip(shape, kept, strict=True) if held) for shape in shapes) > _MOST_WRITTEN:
+            return None
+
+        def made() -> Any:
+            parts = [
+                np.broadcast_to(True if one is None else one.array,
+                                [n if held else 1 for n, held in zip(shape, kept, strict=True)])
+                for one, shape in zip(sets, shapes, strict=True)
+            ]  # fmt: skip
+            return np.concatenate(parts, axis=axis)
+
+        return self._once(("chained", axis, *sets, *shapes), made)
+
+    def patched(self, sets: Sequence[Some], layouts: Sequence[Layout], shape: tuple[int, ...]) -> Some:
+        """Return the set of a storage of which a part was written: what it held before, then the part, as they lie."""
+        if prod(shape) > _MOST_WRITTEN:
+            return None
+
+        def made() -> Any:
+            flat = np.ones(shape, dtype=bool)
+            for one, lies in zip(sets, layouts, strict=True):
+                place = as_strided(flat[lies.offset :], lies.shape, lies.strides)
+                place[...] = True if one is None else one.array
+            return flat
+
+        return self._once(("patched", *sets, *layouts, shape), made)
+
+    def both(self, *sets: Some) -> Some:
+        """Return the elements that are in every set."""
+        some = [one for one in dict.fromkeys(sets) if one is not None]
+        return some[0] if len(some) == 1 else self._once(("both", *some), lambda: _and(some)) if some else None
+
+    def either(self, *sets: Some) -> Some:
+        """Return the elements that are in any set; all where there is none."""
+        if None in sets or not sets:
+            return None
+        some = list(dict.fromkeys(one for one in sets if one is not None))
+        return some[0] if len(some) == 1 else self._once(("either", *some), lambda: _or(some))
+
+    def rows(self, bits: Some, axes: Sequence[int]) -> Some:
+        """Return whole rows of which an element is in the set."""
+        if bits is None:
+            return None
+        return self._once(("rows", bits, *axes), lambda: bits.array.any(axis=tuple(axes), keepdims=True))
+
+    def turned(self, bits: Some, one: int, other: int) -> Some:
+        """Return the set with two dimensions exchanged."""
+        if bits is None:
+            return None
+        return self._once(("turned", bits, one, other), lambda: bits.array.swapaxes(one, other))
+
+    def diagonal(self, rank: int, extent: int, offset: int = 0) -> Some:
+        """Return the elements whose last two positions, of as many each, are that far apart."""
+        if extent * extent > _MOST_WRITTEN:
+            return None
+
+        def made() -> Any:
+            return np.eye(extent, k=offset, dtype=bool).reshape((1,) * (rank - 2) + (extent, extent))
+
+        return self._once(("diagonal", rank, extent, offset), made)
+
+    def flipped(self, bits: Some, axes: Sequence[int]) -> Some:
+        """Return the set with the order along some dimensions turned round."""
+        return (
+            None
+            if bits is None
+            else self._once(("flipped", bits, *axes), lambda: np.flip(bits.array, tuple(axes)).copy())
+        )
+
+    def triangle(self, shape: tuple[int, ...], diagonal: int, *, lower: bool) -> Some:
+        """Return what tril or triu leave of a tensor; all where it is too large to write down."""
+        if prod(shape[-2:]) > _MOST_WRITTEN:
+            return None
+        below = diagonal if lower else diagonal - 1
+
+        def made() -> Any:
+            kept = np.tri(shape[-2], shape[-1], below, dtype=bool)
+            return (kept if lower else ~kept).reshape((1,) * (len(shape) - 2) + shape[-2:])
+
+        return self._once(("triangle", shape[-2:], len(shape), below, lower), made)
+
+    def seen(self, bits: Some, options: View) -> Some:
+        """Return the set as a view of the node shows it."""
+        return None if bits is None else self._once(("seen", bits, options), lambda: _seen(bits.array, options))
+
+    def behind(self, bits: Some, options: View, shape: tuple[int, ...]) -> Some:
+        """Return which elements of a source of that shape lie behind a set of elements of a view of it."""
+        if bits is None:
+            return None
+        return self._once(("behind", bits, options, shape), lambda: _behind(bits.array, options, shape))
+
+    def joined(self, parts: Sequence[tuple[tuple[int, ...], Some]], out: tuple[int, ...]) -> Some:
+        """Return the positions `out` for which the other labels can be chosen so that all sets are met."""
+        some = [(labels, bits) for labels, bits in parts if bits is not None]
+        return self._once(("joined", *some, out), lambda: _joined(_labelled(some), out)) if some else None
+
+    def _once(self, key: Any, work: Any) -> Some:
+        if key not in self._known:
+            found = work()
+            self._known[key] = None if found is None or found.all() else Bits(found)
+        return self._known[key]
+
+
+def count(parts: Sequence[tuple[tuple[int, ...], Some]], sizes: Mapping[int, int]) -> int:
+    """Return how many choices of labels with these extents are in all sets.
+
+    Where three large sets meet, it is a number that is surely reached.
+
+    >>> lower = Bits(np.tri(4, dtype=bool))
+    >>> count([((0, 1), lower), ((1, 2), lower)], {0: 4, 1: 4, 2: 4})
+    20
+    """
+    own = _merged(_labelled([(labels, bits) for labels, bits in parts if bits is not None]))
+    used = {label for labels, _ in own for label in labels}
+    rest = prod(extent for label, extent in sizes.items() if label not in used)
+    sums = [_summed(one, [other for other in own if other is not one]) for one in own]
+    if not sums:
+        return rest
+    left = {label for labels, _ in sums for label in labels}
+    if len(sums) > 2 and prod(sizes[label] for label in left) > _MOST_PRODUCTS:
+        return rest * _at_least(own, {label: sizes[label] for label in used})
+    return rest * round(float(_einsum([(labels, array.astype(np.float64)) for labels, array in sums], ())))
+
+
+def _at_least(own: Sequence[Labelled], sizes: Mapping[int, int]) -> int:
+    """Return a bound from below on what three sets share: two pairs that share the third number no more than it."""
+    if len(own) != 3:
+        return 0
+    sets = [(labels, Bits(array)) for labels, array in own]
+    ways = []
+    for pivot in range(3):
+        one, other = (sets[place] for place in range(3) if place != pivot)
+        pairs = count([sets[pivot], one], sizes) + count([sets[pivot], other], sizes)
+        ways.append(pairs - count([sets[pivot]], sizes))
+    return max(0, *ways)
+
+
+def _opened(pattern: Pattern) -> Any:
+    size = prod(pattern.shape)
+    packed = np.frombuffer(zlib.decompress(pattern.packed), dtype=np.uint8)
+    return np.unpackbits(packed, count=size).astype(bool).reshape(pattern.shape)
+
+
+def _and(sets: Sequence[Bits]) -> Any:
+    return reduce(np.logical_and, (one.array for one in sets))
+
+
+def _or(sets: Sequence[Bits]) -> Any:
+    return reduce(np.logical_or, (one.array for one in sets))
+
+
+def _seen(array: Any, options: View) -> Any:
+    """Return a boolean array as a view shows it."""
+    rank = len(options.groups)
+    moving = [[factor for factor in group if factor[0] >= 0 and array.shape[factor[0]] > 1] for group in options.groups]
+    axes = [axis for group in moving for axis, _, _ in group]
+    alone = all(not own or len(group) == 1 for own, group in zip(moving, options.groups, strict=True))
+    if alone and len(set(axes)) == len(axes):
+        steps = {axis: slice(options.starts[axis], None, step) for group in moving for axis, step, _ in group}
+        sizes = {axis: extent for group in moving for axis, _, extent in group}
+        fixed = (begin if extent > 1 else 0 for begin, extent in zip(options.starts, array.shape, strict=True))
+        picked = array[tuple(steps.get(axis, slice(begin, begin + 1)) for axis, begin in enumerate(fixed))]
+        picked = picked[tuple(slice(sizes.get(axis)) for axis in range(array.ndim))]
+        picked = picked.transpose([*axes, *(axis for axis in range(array.ndim) if axis not in axes)])
+        return picked.reshape([sizes[own[0][0]] if own else 1 for own in moving])
+    index = []
+    for axis, begin in enumerate(options.starts):
+        positions = np.full((1,) * rank, begin if array.shape[axis] > 1 else 0)
+        for place, group in enumerate(options.groups if array.shape[axis] > 1 else ()):
+            own = _positions(group, axis)
+            if own.any():
+                positions = positions + own.reshape([-1 if one == place else 1 for one in range(rank)])
+        index.append(positions)
+    return array[tuple(index)] if index else array.reshape((1,) * rank)
+
+
+def _positions(group: Sequence[tuple[int, int, int]], axis: int) -> Any:
+    """Return how far along one dimension of the source each position of a group lies."""
+    own = np.zeros(1, dtype=np.int64)
+    for other, step, extent in group:
+        own = np.add.outer(own, np.arange(extent) * (step if other == axis else 0)).reshape(-1)
+    return own
+
+
+def _behind(array: Any, options: View, shape: tuple[int, ...]) -> Any:
+    """Return which elements of the source a set of elements of a view is made of; none where that is not followed."""
+    factors = [
+        factor
+        for group, extent in zip(options.groups, array.shape, strict=True)
+        for factor in (group if extent > 1 else ())
+    ]
+    axes = [axis for axis, _, _ in factors if axis >= 0]
+    whole = all(axis < 0 or (step == 1 and extent == shape[axis]) for axis, step, extent in factors)
+    if whole and len(set(axes)) == len(axes):
+        opened = array.reshape([extent for _, _, extent in factors])
+        opened = opened.any(axis=tuple(place for place, (axis, _, _) in enumerate(factors) if axis < 0))
+        order = sorted(range(len(axes)), key=lambda place: axes[place])
+        return opened.transpose(order).reshape([n if axis in axes else 1 for axis, n in enumerate(shape)])
+    if prod(len(_positions(group, -1)) for group in options.groups) > _MOST_SCATTERED or prod(shape) > _MOST_SCATTERED:
+        return None
+    rank = len(options.groups)
+    found = np.zeros(shape, dtype=bool)
+    index = [
+        begin + sum(
+            _positions(group, axis).reshape([-1 if one == place else 1 for one in range(rank)])
+            for place, group in enumerate(options.groups)
+        )
+        for axis, begin in enumerate(options.starts)
+    ]  # fmt: skip
+    *index, wanted = np.broadcast_arrays(*index, array)
+    found[tuple(one[wanted] for one in index)] = True
+    return found
+
+
+def _labelled(parts: Sequence[tuple[tuple[int, ...], Bits]]) -> list[Labelled]:
+    """Return sets without the dimensions that make no difference."""
+    found = []
+    for labels, bits in parts:
+        kept = [place for place, extent in enumerate(bits.array.shape) if extent > 1]
+        found.append((tuple(labels[place] for place in kept), bits.array.reshape([bits.array.shape[p] for p in kept])))
+    return found
+
+
+def _merged(parts: Sequence[Labelled]) -> list[Labelled]:
+    """Return the sets with those joined whose labels are among those of another."""
+    found: list[Labelled] = []
+    for labels, array in sorted(parts, key=lambda part: -len(part[0])):
+        for place, (own, whole) in enumerate(found):
+            if set(labels) <= set(own):
+                order = sorted(range(len(labels)), key=lambda at: own.index(labels[at]))
+                shape = [whole.shape[at] if label in labels else 1 for at, label in enumerate(own)]
+                found[place] = (own, whole & array.transpose(order).reshape(shape))
+                break
+        else:
+            found.append((labels, array))
+    return found
+
+
+def _summed(one: Labelled, others: Sequence[Labelled]) -> Labelled:
+    """Return how often each position of the shared labels is in the set."""
+    shared = {label for labels, _ in others for label in labels}
+    axes = tuple(place for place, label in enumerate(one[0]) if label not in shared)
+    return tuple(label for label in one[0] if label in shared), one[1].sum(axis=axes) if axes else one[1]
+
+
+def _joined(parts: Sequence[Labelled], out: tuple[int, ...]) -> Any:
+    own = _merged(parts)
+    sizes = {label: n for labels, array in own for label, n in zip(labels, array.shape, strict=True)}
+    kept = tuple(label for label in out if label in sizes)
+    if len(own) > 1 and prod(sizes.values()) > _MOST_PRODUCTS:
+        return None
+    if len(own) == 1:
+        labels, array = own[0]
+        array = array.any(axis=tuple(place for place, label in enumerate(labels) if label not in kept))
+        order = [label for label in labels if label in kept]
+        array = array.transpose([order.index(label) for label in kept])
+    else:
+        array = _einsum([(labels, array.astype(np.float32)) for labels, array in own], kept) > 0
+    return array.reshape([sizes.get(label, 1) for label in out])
+
+
+def _einsum(parts: Sequence[Labelled], out: tuple[int, ...]) -> Any:
+    names: dict[int, int] = {}
+    for labels, _ in parts:
+        for label in labels:
+            names.setdefault(label, len(names))
+    operands = [item for labels, array in parts for item in (array, [names[label] for label in labels])]
+    return np.einsum(*operands, [names[label] for label in out], optimize=True)

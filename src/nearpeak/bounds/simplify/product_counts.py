@@ -1,0 +1,91 @@
+"""How many multiply-adds each product still takes, once repeats, symmetry and known zeros are left out."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from nearpeak.bounds.simplify.element_patterns import Patterns
+from nearpeak.bounds.simplify.live_elements import Alive
+from nearpeak.bounds.simplify.live_products import live_products
+from nearpeak.bounds.simplify.product_orders import cost
+from nearpeak.bounds.simplify.product_sums import contracts
+from nearpeak.bounds.simplify.rewrite_search import Found
+from nearpeak.bounds.simplify.transpose_symmetry import symmetric
+from nearpeak.bounds.simplify.triangular_zeros import kept_of_products
+from nearpeak.bounds.simplify.value_graph import Graph, Node
+from nearpeak.core.work.work import Work
+
+
+class Formed(NamedTuple):
+    """What one product takes."""
+
+    products: int
+    """Multiply-adds."""
+    sums: int
+    """Other additions."""
+    name: str
+    """Rewrite that spares the rest, where that is less than the call does."""
+
+
+NOTHING = Formed(0, 0, "")
+"""A call of which no product is left."""
+
+
+def formed_products(
+    graph: Graph, live: Sequence[int], roots: Sequence[int], patterns: Patterns, known: Alive | None
+) -> dict[int, Formed]:
+    """Return what each live product of several operands takes.
+
+    Args:
+        patterns: works out sets of elements.
+        known: which elements matter; none where nothing is known of any.
+    """
+    pairs, kept = symmetric(graph, live), kept_of_products(graph, live, roots)
+    found = {}
+    for number in live:
+        node = graph[number]
+        if not contracts(node):
+            continue
+        products, sums = cost(graph, node, kept.get(number))
+        name = "known_zeros" if products < cost(graph, node, zeros=False)[0] else "repeated_operand"
+        pair = pairs.get(number)
+        if pair is not None and name != "known_zeros":
+            extent = node.shape[pair[0]]
+            products, sums = (amount * (extent + 1) // (2 * extent) for amount in (products, sums))
+            name = "symmetric_product"
+        if known is not None:
+            least = live_products(graph, number, known, patterns, pair)
+            if least is not None and (least < products or not _spread(graph, node)):
+                products, name = least, name if name == "known_zeros" else "masked_product"
+        found[number] = Formed(products, sums, name)
+    return found
+
+
+def _spread(graph: Graph, node: Node) -> bool:
+    """Say whether an operand lies among zeros, which sets of elements do not tell."""
+    sources = (graph[graph[one].inputs[0]] for one in node.inputs if graph[one].kind == "view")
+    return any(source.kind == "spread" for source in sources)
+
+
+def by_call(graph: Graph, live: Sequence[int], formed: Mapping[int, Formed]) -> dict[int, Formed | None]:
+    """Return what the products take of each call that still does some; none for one that does more than products."""
+    found: dict[int, Formed | None] = {}
+    for number in live:
+        call = graph.owner.get(number, -1)
+        if call < 0:
+            continue
+        if graph[number].kind in ("call", "pointwise"):
+            found[call] = None
+        elif number in formed and (before := found.get(call, NOTHING)) is not None:
+            one = formed[number]
+            found[call] = Formed(before.products + one.products, before.sums + one.sums, one.name)
+    return found
+
+
+def spared(calls: Mapping[int, Formed | None], works: Mapping[int, Work]) -> list[Found]:
+    """Return a line for each call whose products are fewer than the call forms."""
+    lines = []
+    for call, formed in calls.items():
+        done = sum(n for kind, n in works[call].flop.items() if kind.startswith("matrix.")) // 2 if call in works else 0
+        if formed is not None and formed.products < done:
+            lines.append(Found(formed.name, call, (done, formed.products)))
+    return lines

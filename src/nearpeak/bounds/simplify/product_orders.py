@@ -1,0 +1,88 @@
+"""What the cheapest order of forming a product of several operands costs."""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache, reduce
+from itertools import combinations
+from math import prod
+
+from nearpeak.bounds.simplify.product_sums import Product
+from nearpeak.bounds.simplify.triangular_zeros import filled
+from nearpeak.bounds.simplify.value_graph import Graph, Node
+
+MOST_OPERANDS = 8
+"""Operands up to which every order of forming a product is tried."""
+
+
+def cost(
+    graph: Graph, node: Node, kept: tuple[int, int] | None = None, *, zeros: bool = True
+) -> tuple[int, int]:  # fmt: skip
+    """Return the multiply-adds and the other arithmetic of a product, formed in the cheapest order.
+
+    Args:
+        kept: how many of how many elements of the result's last two dimensions are wanted; none for all.
+        zeros: whether products with what is surely zero are left out.
+    """
+    options = node.options
+    assert isinstance(options, Product)
+    shapes = tuple(graph[number].shape for number in node.inputs)
+    empty = tuple(
+        tuple(filled(graph, number, own).items()) if zeros else ()
+        for number, own in zip(node.inputs, options.labels, strict=True)
+    )  # fmt: skip
+    wanted = () if kept is None or len(options.out) < 2 else ((frozenset(options.out[-2:]), kept),)
+    return _cheapest(options, shapes, empty, wanted)
+
+
+_Shares = tuple[tuple[frozenset[int], tuple[int, int]], ...]
+"""By labels: how many of how many positions count."""
+
+
+@lru_cache(maxsize=1024)  # layers of a model form the same products
+def _cheapest(
+    options: Product, shapes: tuple[tuple[int, ...], ...], zeros: tuple[_Shares, ...], wanted: _Shares
+) -> tuple[int, int]:
+    """Return the least multiply-adds, and the other arithmetic that goes with them."""
+    sizes = {
+        label: n for shape, own in zip(shapes, options.labels, strict=True) for label, n in zip(own, shape, strict=True)
+    }
+    operands, out = [frozenset(own) for own in options.labels], frozenset(options.out)
+    count = len(operands)
+    if count > MOST_OPERANDS:
+        raise ValueError(f"a product of {count} operands")
+    every = range(count)
+
+    def left(members: frozenset[int]) -> frozenset[int]:
+        """Return the labels that the product of `members` still has once all that can be summed is."""
+        outside = out.union(*(operands[i] for i in every if i not in members))
+        return reduce(frozenset.union, (operands[i] for i in members)) & outside
+
+    best: dict[frozenset[int], tuple[int, int]] = {}
+    for i in every:
+        own = operands[i]
+        alone = frozenset((i,))
+        sums = prod(sizes[label] for label in own) if left(alone) != own else 0
+        best[alone] = (0, sums)
+    for size in range(2, count + 1):
+        for chosen in combinations(every, size):
+            members = frozenset(chosen)
+            ways = []
+            for split in range(1, size // 2 + 1):
+                for part in combinations(chosen, split):
+                    one, other = frozenset(part), members - frozenset(part)
+                    labels = left(one) | left(other)
+                    last = [wanted] if size == count else []
+                    step = _products(labels, sizes, [*(zeros[i] for i in chosen), *last])
+                    more = (step, 0) if labels != left(members) else (0, step)
+                    parts = (best[one], best[other], more)
+                    ways.append((sum(part[0] for part in parts), sum(part[1] for part in parts)))
+            best[members] = min(ways)
+    return best[frozenset(every)]
+
+
+def _products(labels: frozenset[int], sizes: Mapping[int, int], zeros: Iterable[_Shares]) -> int:
+    count = prod(sizes[label] for label in labels)
+    for empty in zeros:
+        for own, (hits, positions) in empty:
+            if own <= labels:
+                count = count * hits // positions
+    return count

@@ -1,0 +1,127 @@
+"""Counts what a simplified step must still do: arithmetic by kind, bytes of what is given."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from math import prod
+
+from nearpeak.bounds.simplify.affine_views import View
+from nearpeak.bounds.simplify.element_patterns import Bits, Some
+from nearpeak.bounds.simplify.product_counts import NOTHING, Formed
+from nearpeak.bounds.simplify.product_orders import cost
+from nearpeak.bounds.simplify.value_graph import Graph, Node
+from nearpeak.bounds.step.compulsory_work import without_bytes
+from nearpeak.core.work.distinct_calls import union_bytes
+from nearpeak.core.work.dtype import dtype_of
+from nearpeak.core.work.tensor import Tensor
+from nearpeak.core.work.work import NO_WORK, Work
+from nearpeak.core.work.workload import Use
+from nearpeak.ops.shared.arithmetic import contraction, unit
+
+_MOVES = ("given", "constant", "view", "patch", "strided", "spread", "turned", "join")
+
+
+def arithmetic(
+    graph: Graph, live: Sequence[int], works: Mapping[int, Work], algorithm: str,
+    products: tuple[Mapping[int, Formed], Mapping[int, Formed | None]],
+) -> Work:  # fmt: skip
+    """Return the arithmetic of the live nodes.
+
+    Args:
+        works: work of each call by position, with that of the calls that belong to it.
+        products: what each product takes, and the products of each call.
+
+    A node that a call made stands for what that call does: its products where the node is one, the rest once.
+    """
+    formed, whole = products
+    rest: set[int] = set()
+    total: dict[str, int] = {}
+    special = 0
+    for number in live:
+        node, call = graph[number], graph.owner.get(number, -1)
+        if node.kind in _MOVES:
+            continue
+        if call >= 0:
+            rest.add(call)
+            continue
+        if algorithm != "classical":
+            continue
+        if number in graph.parts:
+            call, elements, of = graph.parts[number]
+            part = without_bytes(works.get(call, NO_WORK))
+            _gather(total, {kind: flop * elements // of for kind, flop in part.flop.items()})
+            special += part.special_count * elements // of
+            continue
+        _gather(total, _computed(graph, node, formed.get(number)))
+    left = {call: whole.get(call, NOTHING) for call in rest if call in works}
+    # None stands for all products of the call; layers that are alike share their work.
+    alike = Counter((id(works[call]), None if one is None else 2 * one.products) for call, one in left.items())
+    distinct = {id(work): work for work in works.values()}
+    for (one, most), count in alike.items():
+        part = without_bytes(distinct[one])
+        _gather(total, {k: _at_most(k, n, most) * count for k, n in part.flop.items()})
+        special += part.special_count * count
+    return Work(flop=total, special_count=special, launch_count=0)
+
+
+def _computed(graph: Graph, node: Node, formed: Formed | None) -> dict[str, int]:
+    """Return the FLOP of a node that a rewrite made."""
+    dtype = dtype_of(node.dtype)
+    if node.kind == "product":
+        products, sums = cost(graph, node) if formed is None else formed[:2]
+        return contraction(dtype, products, sums) if products else {unit(dtype): sums}
+    return {unit(dtype): prod(node.shape) * max(1, len(node.inputs) - 1)}
+
+
+def _at_most(kind: str, flop: int, most: int | None) -> int:
+    """Return the FLOP of one kind, products at most those that are left of the call."""
+    return flop if most is None or not kind.startswith("matrix.") else min(flop, most)
+
+
+def _gather(total: dict[str, int], more: Mapping[str, int]) -> None:
+    for kind, flop in more.items():
+        total[kind] = total.get(kind, 0) + flop
+
+
+def given_bytes(graph: Graph, live: Sequence[int], needed: Mapping[int, Some]) -> dict[int, int]:
+    """Return the bytes that the live nodes read of each storage whose content is there before the step.
+
+    Args:
+        needed: elements that something needs, where that is known.
+    """
+    most: dict[int, int | None] = {}
+    for number in live:
+        node = graph[number]
+        if node.kind == "given":
+            before = most.get(node.options, 0)
+            wanted = needed.get(number)
+            most[node.options] = None if before is None or wanted is None else before + _bytes(node, wanted)
+    uses: dict[int, list[Use]] = {}
+    for number in live:
+        node = graph[number]
+        for one in node.inputs:
+            given = graph[one]
+            if given.kind == "given":
+                buffer = given.options
+                uses.setdefault(buffer, []).append(_use(buffer, given, node))
+    sizes = {buffer: union_bytes(own) for buffer, own in uses.items()}
+    return {b: size if (own := most.get(b)) is None else min(size, own) for b, size in sizes.items()}
+
+
+def _bytes(node: Node, wanted: Bits) -> int:
+    """Return the bytes of some elements of a storage."""
+    repeats = prod(node.shape) // prod(wanted.array.shape)
+    return dtype_of(node.dtype).bytes(int(wanted.array.sum()) * repeats)
+
+
+def _use(buffer: int, given: Node, node: Node) -> Use:
+    """Return what a node touches of the storage that it is made of."""
+    if not isinstance(node.options, View):
+        tensor = Tensor(shape=given.shape, dtype=given.dtype)
+    else:
+        runs = [(step, n) for group in node.options.groups for axis, step, n in group if axis >= 0]
+        tensor = Tensor(
+            shape=tuple(n for _, n in runs), dtype=given.dtype, strides=tuple(step for step, _ in runs),
+            offset=node.options.starts[0],
+        )  # fmt: skip
+    start, stop = tensor.span_bytes
+    return Use(buffer=buffer, bytes=tensor.bytes, start_bytes=start, stop_bytes=stop)

@@ -1,0 +1,234 @@
+"""Searches linear maps whose results are never needed as such: what uses them is put in terms of their operands."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from nearpeak.bounds.simplify.affine_views import is_part
+from nearpeak.bounds.simplify.product_orders import MOST_OPERANDS, cost
+from nearpeak.bounds.simplify.product_sums import (
+    Product,
+    Term,
+    added,
+    contracts,
+    merged,
+    opened,
+    placed,
+    summed,
+    term_of,
+)
+from nearpeak.bounds.simplify.value_graph import Graph
+from nearpeak.core.work.dtype import dtype_of
+
+_MOST_TERMS = 8
+_MOST_USERS = 16
+_MOST_SWEEPS = 8
+
+
+class Found(NamedTuple):
+    """One linear map that need not be formed."""
+
+    name: str
+    """File of the rewrite that applies."""
+    call: int
+    """Call that formed the map; -1 when unknown."""
+    products: tuple[int, int]
+    """Multiply-adds before and after, sums included."""
+
+
+def search(graph: Graph, roots: Sequence[int]) -> tuple[list[int], list[int], list[Found]]:
+    """Return the roots after every improvement that was found, the nodes they depend on, and the improvements."""
+    found: list[Found] = []
+    numbers = list(roots)
+    live = graph.live(numbers)
+    for _ in range(_MOST_SWEEPS):
+        instead, more = _sweep(graph, numbers, live)
+        if not more:
+            break
+        found += more
+        numbers = _rebuilt(graph, numbers, instead)
+        live = graph.live(numbers)
+    return numbers, live, found
+
+
+def _sweep(graph: Graph, roots: Sequence[int], live: Sequence[int]) -> tuple[dict[int, int], list[Found]]:
+    """Return replacements for users of linear maps, those nearest to the results first."""
+    users: dict[int, list[int]] = {}
+    for number in live:
+        for one in set(graph.nodes[number].inputs):
+            users.setdefault(one, []).append(number)
+    closed = _closed(graph, live, users, set(roots))
+    instead: dict[int, int] = {}
+    touched: set[int] = set()
+    found = []
+    for number in reversed(live):
+        if number in closed or number in touched or not contracts(graph[number]):
+            continue
+        better = _without(graph, number, users)
+        if better is not None and not touched.intersection(better[0]):
+            instead |= better[0]
+            touched.update(better[0], (number,))
+            found.append(better[1])
+    return instead, found
+
+
+def _closed(graph: Graph, live: Sequence[int], users: Mapping[int, Sequence[int]], roots: set[int]) -> set[int]:
+    """Return the nodes that something needs as they are."""
+    closed: set[int] = set()
+    for number in reversed(live):
+        if number in roots or any(_ends(graph, user, closed) for user in users.get(number, ())):
+            closed.add(number)
+    return closed
+
+
+def _ends(graph: Graph, user: int, closed: set[int]) -> bool:
+    """Say whether `user` needs what it is given as it is."""
+    kind = graph.nodes[user].kind
+    if kind not in ("view", "add", "product"):
+        return True
+    return user in closed and not _is_terminal(graph, user)
+
+
+def _is_terminal(graph: Graph, number: int) -> bool:
+    """Say whether the node takes less than what it is given: a sum, a product with a sum, a part."""
+    node = graph[number]
+    if isinstance(node.options, Product):
+        return bool(summed(node.options))
+    return node.kind == "view" and is_part(node, graph[node.inputs[0]].shape)
+
+
+def _without(graph: Graph, number: int, users: Mapping[int, Sequence[int]]) -> tuple[dict[int, int], Found] | None:
+    """Return what replaces the users of a linear map, and the gain; none where nothing is gained."""
+    paths, terminals = _paths(graph, number, users)
+    if len(terminals) > _MOST_USERS:
+        return None
+    before = _total(graph, {number, *terminals})
+    instead: dict[int, int] = {}
+    made: set[int] = set()
+    for terminal in terminals:
+        node = graph[terminal]
+        term = opened(graph, node) if node.kind == "product" else term_of(graph, terminal)
+        terms = _eliminated(graph, term, paths, number)
+        if terms is None:
+            return None
+        dtype = min((node.dtype, graph[number].dtype), key=_bits)
+        parts = [placed(graph, one, dtype) for one in terms]
+        if any(part is None for part in parts):
+            return None
+        sound = [part for part in parts if part is not None]
+        made.update(_products_in(graph, sound))
+        instead[terminal] = added(graph, sound, node.dtype)
+    after = _total(graph, made)
+    if after[0] >= before[0]:
+        return None
+    kinds = {graph[terminal].kind if len(graph[terminal].inputs) < 2 else "chain" for terminal in terminals}
+    name = {"view": "slice_through_product", "product": "sum_through_product"}.get(kinds.pop(), "product_order")
+    return instead, Found("product_order" if kinds else name, graph.owner.get(number, -1), (sum(before), sum(after)))
+
+
+def _bits(name: str) -> int:
+    return dtype_of(name).bits_count
+
+
+def _paths(graph: Graph, number: int, users: Mapping[int, Sequence[int]]) -> tuple[set[int], list[int]]:
+    """Return the nodes through which the map's result passes unchanged in kind, and those that take less of it."""
+    paths, terminals, waiting = {number}, set(), [number]
+    while waiting:
+        for user in users.get(waiting.pop(), ()):
+            if _is_terminal(graph, user):
+                terminals.add(user)
+            elif user not in paths:
+                paths.add(user)
+                waiting.append(user)
+    return paths, sorted(terminals)
+
+
+def _products_in(graph: Graph, numbers: Sequence[int]) -> set[int]:
+    """Return the products among nodes and what they are views of."""
+    found = set()
+    for number in numbers:
+        core = graph[number].inputs[0] if graph[number].kind == "view" else number
+        if graph[core].kind == "product":
+            found.add(core)
+    return found
+
+
+def _total(graph: Graph, numbers: set[int]) -> tuple[int, int]:
+    """Return multiply-adds and other arithmetic of the products among the nodes."""
+    costs = [cost(graph, graph[number]) for number in numbers if graph[number].kind == "product"]
+    return sum(products for products, _ in costs), sum(rest for _, rest in costs)
+
+
+def _eliminated(graph: Graph, term: Term, paths: set[int], number: int) -> list[Term] | None:
+    """Return terms that add up to `term` and have no operand on a path from the map; none where that fails."""
+    if len(term.operands) > MOST_OPERANDS:
+        return None
+    place = next((i for i, (node, _) in enumerate(term.operands) if node in paths), None)
+    if place is None:
+        return [term]
+    inner = _parts(graph, term.operands[place][0], paths, number)
+    if inner is None:
+        return None
+    found: list[Term] = []
+    for one in inner:
+        both = merged(graph, term, place, one)
+        more = None if both is None else _eliminated(graph, both, paths, number)
+        if more is None or len(found) + len(more) > _MOST_TERMS:
+            return None
+        found += more
+    return found
+
+
+def _parts(graph: Graph, operand: int, paths: set[int], number: int) -> list[Term] | None:
+    """Return a node on a path as terms."""
+    node = graph[operand]
+    if operand == number:
+        return [opened(graph, node)]
+    if node.kind == "add":
+        parts: list[Term] = []
+        for one in node.inputs:
+            more = _eliminated(graph, term_of(graph, one), paths, number) if one in paths else [term_of(graph, one)]
+            if more is None:
+                return None
+            parts += more
+        return parts
+    return _eliminated(graph, term_of(graph, operand), paths, number)
+
+
+def _rebuilt(graph: Graph, roots: Sequence[int], instead: Mapping[int, int]) -> list[int]:
+    """Return the roots on top of the replacements; what stays as it was keeps its owner."""
+    done: dict[int, int] = {}
+    waiting = list(roots)
+    while waiting:
+        number = waiting[-1]
+        if number in done:
+            waiting.pop()
+            continue
+        if number in instead:
+            needed: Sequence[int] = (instead[number],)
+        else:
+            needed = graph[number].inputs
+        missing = [one for one in needed if one not in done]
+        if missing:
+            waiting += missing
+            continue
+        waiting.pop()
+        done[number] = done[instead[number]] if number in instead else _again(graph, number, done)
+    for (number, says), fact in list(graph.facts.items()):  # the same values under another number
+        if number in done:
+            graph.facts.setdefault((done[number], says), fact)
+    return [done[number] for number in roots]
+
+
+def _again(graph: Graph, number: int, done: Mapping[int, int]) -> int:
+    node = graph[number]
+    inputs = tuple(done[one] for one in node.inputs)
+    inputs = tuple(sorted(inputs)) if node.kind == "add" else inputs
+    if inputs == node.inputs:
+        return number
+    made = graph.add(node.kind, inputs, node.shape, node.dtype, node.options)
+    if graph[made].kind == node.kind and graph[made].options == node.options:
+        if number in graph.owner:
+            graph.owner.setdefault(made, graph.owner[number])
+        elif number in graph.parts:
+            graph.parts.setdefault(made, graph.parts[number])
+    return made

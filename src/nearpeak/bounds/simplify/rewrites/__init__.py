@@ -1,0 +1,46 @@
+"""The rewrites, one file each: what it matches, when it is sound, and the sentence that explains it."""
+
+from dataclasses import dataclass
+from functools import cache
+
+from nearpeak.base.registry import Registry
+from nearpeak.bounds.simplify.value_graph import KINDS, Rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewrite:
+    """One algebraic identity."""
+
+    kinds: tuple[str, ...]
+    """Kinds of node that it may replace."""
+    of: tuple[str, ...] = ()
+    """Kinds of the node's first input to which it applies; any when none is named."""
+    rule: Rule | None
+    """Gives the replacement; none for those that the search over orders of products applies."""
+    text: str
+    """What it says, for people."""
+    sound: str
+    """When it holds."""
+    shown: bool = True
+    """Whether a report names it; one that only tidies views is not named."""
+
+
+REWRITES: Registry[Rewrite] = Registry.of_modules(
+    "REWRITE", kind="rewrite", package=__name__, file=__file__, group="nearpeak.rewrites"
+)
+"""All rewrites by name."""
+
+
+@cache
+def rules() -> dict[tuple[str, str], tuple[tuple[str, Rule], ...]]:
+    """Return names and rules by kind of node and kind of its first input, empty where it has none."""
+    named = [(REWRITES[name], name) for name in REWRITES]
+    return {
+        (kind, source): tuple(
+            (name, one.rule)
+            for one, name in named
+            if one.rule is not None and kind in one.kinds and (not one.of or source in one.of)
+        )
+        for kind in KINDS
+        for source in ("", *KINDS)
+    }

@@ -1,0 +1,50 @@
+"""Neighbouring slices of one tensor, concatenated again, are that part of the tensor; so is a join of one."""
+
+from collections.abc import Hashable
+from itertools import accumulate
+
+from nearpeak.bounds.simplify.affine_views import Factor, View, view
+from nearpeak.bounds.simplify.rewrites import Rewrite
+from nearpeak.bounds.simplify.value_graph import Graph, Node
+
+
+def _rule(graph: Graph, node: Node) -> int | None:
+    if len(node.inputs) == 1:
+        return node.inputs[0]
+    axis = node.options
+    parts = [graph[number] for number in node.inputs]
+    first = parts[0]
+    if any(part.kind != "view" or part.inputs != first.inputs for part in parts):
+        return None
+    views: list[View] = [part.options for part in parts]
+    if any(len(one.groups[axis]) != 1 for one in views):
+        return None
+    runs = [one.groups[axis][0] for one in views]
+    own, step, _ = runs[0]
+    if own < 0 or any(run[:2] != (own, step) for run in runs) or not _neighbours(views, runs, axis):
+        return None
+    whole: list[tuple[Factor, ...]] = list(views[0].groups)
+    whole[axis] = ((own, step, node.shape[axis]),)
+    return view(graph, first.inputs[0], whole, views[0].starts)
+
+
+def _neighbours(views: list[View], runs: list[Factor], axis: int) -> bool:
+    """Say whether each slice begins where the one before it ends, and all else agrees."""
+    own, step, _ = runs[0]
+    ends = accumulate((step * extent for _, _, extent in runs), initial=views[0].starts[own])
+    begins = all(one.starts[own] == begin for one, begin in zip(views, ends, strict=False))
+    return begins and len({_others(one, axis, own) for one in views}) == 1
+
+
+def _others(options: View, axis: int, own: int) -> Hashable:
+    """Return what must agree between neighbouring slices."""
+    groups = (*options.groups[:axis], *options.groups[axis + 1 :])
+    return groups, (*options.starts[:own], *options.starts[own + 1 :])
+
+
+REWRITE = Rewrite(
+    kinds=("join",),
+    rule=_rule,
+    text="neighbouring slices that are concatenated again are the tensor they came from",
+    sound="always",
+)

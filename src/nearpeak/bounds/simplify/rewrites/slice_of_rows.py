@@ -1,0 +1,50 @@
+"""A part of the rows of a normalisation, a softmax or an attention needs only those rows."""
+
+from math import prod
+
+from nearpeak.bounds.simplify.affine_views import View, is_part, selected, separate, view
+from nearpeak.bounds.simplify.operator_arguments import free_dimensions
+from nearpeak.bounds.simplify.rewrites import Rewrite
+from nearpeak.bounds.simplify.value_graph import Graph, Node, Stated
+
+
+def _rule(graph: Graph, node: Node) -> int | None:
+    number = node.inputs[0]
+    source = graph[number]
+    if source.kind != "call" or not is_part(node, source.shape):
+        return None
+    assert isinstance(source.options, Stated)
+    assert isinstance(node.options, View)
+    free = free_dimensions(graph, source)
+    taken = separate(node.options, len(source.shape))
+    if not free or taken is None:
+        return None
+    starts = node.options.starts
+    part = {a: (starts[a], *taken[a]) for a in free if taken[a][1] < source.shape[a]}
+    if not part:
+        return None
+    inputs = tuple(
+        _rows(graph, own, {free[axis][place]: rows for axis, rows in part.items() if place in free[axis]})
+        for place, own in enumerate(source.inputs)
+    )
+    shape = tuple(part[axis][2] if axis in part else n for axis, n in enumerate(source.shape))
+    small = graph.add("call", inputs, shape, source.dtype, source.options)
+    graph.share(number, small, prod(shape), prod(source.shape))
+    groups = [[(axis, 1 if axis in part else s, n) for axis, s, n in group] for group in node.options.groups]
+    return view(graph, small, groups, [0 if axis in part else s for axis, s in enumerate(starts)])
+
+
+def _rows(graph: Graph, number: int, part: dict[int, tuple[int, int, int]]) -> int:
+    """Return the part of an operand: start, step and extent by dimension."""
+    for axis, (start, step, extent) in part.items():
+        number = selected(graph, number, axis, start, extent, step)
+    return number
+
+
+REWRITE = Rewrite(
+    kinds=("view",),
+    of=("call",),
+    rule=_rule,
+    text="a part of the rows of a normalisation, a softmax or an attention needs only those rows",
+    sound="rows do not depend on one another: dimensions that are not normalised; queries without a causal mask",
+)

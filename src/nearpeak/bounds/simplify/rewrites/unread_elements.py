@@ -1,0 +1,10 @@
+"""What a condition of the program never picks of a given tensor is not read; counting knows it, so no rule."""
+
+from nearpeak.bounds.simplify.rewrites import Rewrite
+
+REWRITE = Rewrite(
+    kinds=("given",),
+    rule=None,
+    text="elements of inputs and weights that the program itself never picks are not read",
+    sound="always, for conditions that the program decides; products with 0 where values are finite (A8)",
+)

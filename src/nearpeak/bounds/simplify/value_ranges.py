@@ -1,0 +1,129 @@
+"""Between which values the elements of a node lie, whatever the inputs are."""
+
+from collections.abc import Callable
+from functools import reduce
+from math import ceil, exp, inf, isinf, isnan, prod
+
+from nearpeak.bounds.simplify.operator_arguments import packet
+from nearpeak.bounds.simplify.product_sums import Product
+from nearpeak.bounds.simplify.value_graph import Graph, Node, Slot, Stated
+
+Range = tuple[float, float]
+ANYTHING: Range = (-inf, inf)
+
+_FIXED: dict[str, Range] = {
+    "sigmoid": (0, 1), "tanh": (-1, 1), "_softmax": (0, 1), "_safe_softmax": (0, 1), "hardsigmoid": (0, 1),
+    "sin": (-1, 1), "cos": (-1, 1), "erf": (-1, 1), "rsqrt": (0, inf), "sqrt": (0, inf), "softplus": (0, inf),
+    "_log_softmax": (-inf, 0), "square": (0, inf),
+}  # fmt: skip
+"""Ranges that do not depend on the operand's."""
+_RISING: dict[str, Callable[[float], float]] = {
+    "relu": lambda x: max(x, 0.0),
+    "relu6": lambda x: min(max(x, 0.0), 6.0),
+    "exp": lambda x: exp(x) if x < 700 else inf,
+    "ceil": lambda x: x if isinf(x) else float(ceil(x)), "detach": lambda x: x, "clone": lambda x: x,
+}  # fmt: skip
+"""Functions that rise, so that they map the ends of a range to the ends."""
+_ZERO_AT_ZERO = frozenset((
+    "gelu", "silu", "mish", "elu", "selu", "celu", "leaky_relu", "tanh", "sin", "erf", "hardswish", "relu", "relu6",
+    "native_dropout", "abs", "neg", "sqrt", "square", "expm1", "log1p", "tanhshrink", "softshrink", "asinh", "atan",
+))  # fmt: skip
+"""Functions that map 0 to 0 and nothing else is needed of them."""
+_PASSING = frozenset(("amax", "amin", "max", "min", "max_pool2d_with_indices", "max_pool3d_with_indices", "sort"))
+"""Operators whose first result holds elements of their first operand."""
+
+
+def range_of(graph: Graph, node: Node) -> Range:
+    """Return the lowest and the highest value that an element of `node` can have."""
+    low, high = _range(graph, node)
+    return ANYTHING if isnan(low) or isnan(high) else (low, high)
+
+
+def _known(graph: Graph, number: int) -> Range:
+    found = graph.ranges.get(number)
+    if found is None:
+        found = graph.ranges[number] = range_of(graph, graph[number])
+    return found
+
+
+def _range(graph: Graph, node: Node) -> Range:
+    stated = isinstance(node.options, Stated)
+    if (not node.inputs and node.kind != "constant") or (stated and packet(node.options.name) not in _NAMED):
+        return ANYTHING
+    own = [_known(graph, number) for number in node.inputs]
+    if isinstance(node.options, Product):
+        return _of_product(graph, node, node.options, own)
+    if stated:
+        return _of_operator(node.options, own)
+    return _KINDS[node.kind](node, own) if node.kind in _KINDS else ANYTHING
+
+
+_KINDS: dict[str, Callable[[Node, list[Range]], Range]] = {
+    "constant": lambda node, _: (node.options, node.options),
+    "view": lambda _, own: own[0],
+    "turned": lambda _, own: own[0],
+    "join": lambda _, own: (min(low for low, _ in own), max(high for _, high in own)),
+    "spread": lambda _, own: (min(own[0][0], 0.0), max(own[0][1], 0.0)),
+    "add": lambda _, own: (sum(low for low, _ in own), sum(high for _, high in own)),
+}
+"""Ranges of the kinds of node that are no operators."""
+
+
+def _of_product(graph: Graph, node: Node, options: Product, own: list[Range]) -> Range:
+    if ANYTHING in own and (0.0, 0.0) not in own and node.inputs[0] != node.inputs[-1]:
+        return ANYTHING
+    sizes = {
+        label: n
+        for number, labels in zip(node.inputs, options.labels, strict=True)
+        for label, n in zip(labels, graph[number].shape, strict=True)
+    }
+    count = prod(n for label, n in sizes.items() if label not in options.out)
+    if len(node.inputs) == 2 and node.inputs[0] == node.inputs[1] and options.labels[0] == options.labels[1]:
+        top = max(own[0][0] ** 2, own[0][1] ** 2)
+        return _times((0.0, top), (options.factor * count,) * 2)
+    return reduce(_times, own, (options.factor * count,) * 2)
+
+
+def _times(left: Range, right: Range) -> Range:
+    ends = [0.0 if 0 in (a, b) else a * b for a in left for b in right]
+    return min(ends), max(ends)
+
+
+def _of_operator(stated: Stated, own: list[Range]) -> Range:
+    name, (low, high) = packet(stated.name), own[0]
+    if name in _ZERO_AT_ZERO and stated.result == 0 and low == high == 0:
+        return 0.0, 0.0
+    if name in _RISING:
+        return _RISING[name](low), _RISING[name](high)
+    if name in _PASSING and stated.result == 0:
+        return low, high
+    return _OPERATORS[name](stated, own) if name in _OPERATORS else _FIXED.get(name, ANYTHING)
+
+
+_OPERATORS: dict[str, Callable[[Stated, list[Range]], Range]] = {
+    "hardtanh": lambda stated, own: _clamped(stated, own, "min_val", "max_val"),
+    **dict.fromkeys(("clamp", "clamp_min", "clamp_max"), lambda stated, own: _clamped(stated, own, "min", "max")),
+    "minimum": lambda _, own: (min(own[0][0], own[1][0]), min(own[0][1], own[1][1])),
+    "maximum": lambda _, own: (max(own[0][0], own[1][0]), max(own[0][1], own[1][1])),
+    "abs": lambda _, own: (max(own[0][0], -own[0][1], 0.0), max(-own[0][0], own[0][1])),
+}
+"""Ranges that depend on arguments or on several operands."""
+_NAMED = frozenset((*_FIXED, *_RISING, *_ZERO_AT_ZERO, *_PASSING, *_OPERATORS))
+"""Operators of which something is known."""
+
+
+def _clamped(stated: Stated, own: list[Range], below: str, above: str) -> Range:
+    """Return the range after it is cut at two limits, numbers or tensors; the upper one wins."""
+    low, high = own[0]
+    floor, ceiling = (_limit(stated.value(name), own) for name in (below, above))
+    if floor is not None:
+        low, high = max(low, floor[0]), max(high, floor[1])
+    if ceiling is not None:
+        low, high = min(low, ceiling[0]), min(high, ceiling[1])
+    return low, high
+
+
+def _limit(value: object, own: list[Range]) -> Range | None:
+    if isinstance(value, Slot):
+        return own[value.position]
+    return (float(value), float(value)) if isinstance(value, (int, float)) else None

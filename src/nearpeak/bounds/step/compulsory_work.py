@@ -1,0 +1,138 @@
+"""What any program of a whole step must do: live calls, compulsory bytes, arithmetic without recomputation."""
+
+import dataclasses
+from collections.abc import Sequence
+
+from nearpeak.bounds.step.recomputation import repeated_calls
+from nearpeak.bounds.step.step_barrier import step_barrier
+from nearpeak.bounds.terms.symmetric_products import gram_work, is_gram
+from nearpeak.core.work.distinct_calls import union_bytes
+from nearpeak.core.work.work import NO_WORK, Work
+from nearpeak.core.work.workload import Call, Use, Workload
+
+GIVEN_KINDS = ("weight", "state", "kv_cache", "input")
+"""Kinds of storage whose content is there before the step."""
+KEPT_KINDS = ("weight", "state", "kv_cache", "input", "output")
+"""Kinds of storage whose new content outlives the step."""
+
+
+def compulsory(workload: Workload, works: Sequence[Work | None], live: Sequence[bool] | None = None) -> Work:
+    """Return the least work of the step, for any number of kernels and any fusion.
+
+    Args:
+        works: work of each call, none where no rule covers it.
+        live: what `live_calls` gives, where the caller has it.
+    """
+    live = live_calls(workload) if live is None else live
+    totals: dict[tuple[int, bool], tuple[Work, int]] = {}
+    for call, work, alive, again in zip(workload.calls, works, live, repeated_calls(workload), strict=True):
+        if alive and work is not None and not again:
+            key = (id(work), is_gram(call))
+            known, count = totals.get(key) or (gram_work(call, work) if key[1] else work, 0)
+            totals[key] = (known, count + call.call_count)
+    arithmetic = sum((without_bytes(work) * count for work, count in totals.values()), NO_WORK)
+    reads, writes = _compulsory_bytes(workload, live)
+    barrier = step_barrier(workload, works, live, GIVEN_KINDS, KEPT_KINDS)
+    return dataclasses.replace(arithmetic, read_bytes=reads, write_bytes=writes, barrier=barrier)
+
+
+def touched_work(read_bytes: int | None, write_bytes: int | None, work: Work) -> Work:
+    """Return `work` with no more bytes than the storages that a call touches; none where it names none.
+
+    A case counts each operand; a call may name one storage twice (x times x), or a broadcast row.
+    """
+    reads = work.read_bytes if read_bytes is None else min(read_bytes, work.read_bytes)
+    writes = work.write_bytes if write_bytes is None else min(write_bytes, work.write_bytes)
+    if (reads, writes) == (work.read_bytes, work.write_bytes):
+        return work
+    return dataclasses.replace(
+        work,
+        read_bytes=reads,
+        write_bytes=writes,
+        contraction=None,  # an element in two roles, or a group that is a broadcast row, breaks the argument
+        barrier=None,
+    )
+
+
+def live_calls(workload: Workload) -> list[bool]:
+    """Return for each call whether something that outlives the step depends on it.
+
+    A list of unrelated cases has no storages and is live throughout. A call that names no storage belongs to the
+    one before it, which stands for several cases.
+    """
+    if not workload.buffers:
+        return [True] * len(workload.calls)
+    wanted = {number for number, buffer in enumerate(workload.buffers) if buffer.kind in KEPT_KINDS}
+    live = [False] * len(workload.calls)
+    followers: list[int] = []
+    for index in range(len(workload.calls) - 1, -1, -1):
+        call = workload.calls[index]
+        if not call.reads and not call.writes:
+            followers.append(index)
+            continue
+        if not wanted.isdisjoint([use.buffer for use in call.writes]):
+            for one in (index, *followers):
+                live[one] = True
+            wanted.difference_update(_overwritten(call, workload))
+            wanted.update([use.buffer for use in call.reads])
+        followers = []
+    return live
+
+
+def _overwritten(call: Call, workload: Workload) -> list[int]:
+    """Return the storages that the call fills whole: what stood there before is not wanted for them."""
+    return [use.buffer for use in call.writes if use.bytes == workload.buffers[use.buffer].bytes]
+
+
+def without_bytes(work: Work) -> Work:
+    """Return the arithmetic of `work` that no other program could avoid."""
+    flop = {kind: amount - work.recompute_flop.get(kind, 0) for kind, amount in work.flop.items()}
+    return Work(
+        flop=flop,
+        special_count=work.special_count,
+        comm_bytes=work.comm_bytes,
+        launch_count=work.launch_count,
+    )
+
+
+def _compulsory_bytes(workload: Workload, live: Sequence[bool]) -> tuple[int, int]:
+    """Return the bytes that must be read and written, each storage once."""
+    reads, writes = _outer_uses(workload, live)
+    kept = {number: workload.buffers[number].kept_bytes for number in writes}
+    sizes = {number: union_bytes(uses) for number, uses in writes.items()}
+    left = sum(size if kept[number] is None else min(size, kept[number] or 0) for number, size in sizes.items())
+    return sum(map(union_bytes, reads.values())), left
+
+
+def given_reads(workload: Workload, live: Sequence[bool]) -> dict[int, int]:
+    """Return the bytes that the live calls must read of each storage whose content is there before the step."""
+    return {number: union_bytes(uses) for number, uses in _outer_uses(workload, live)[0].items()}
+
+
+def _outer_uses(workload: Workload, live: Sequence[bool]) -> tuple[dict[int, list[Use]], dict[int, list[Use]]]:
+    """Return what is read from before the step and what is left behind after it, by storage."""
+    reads: dict[int, list[Use]] = {}
+    writes: dict[int, list[Use]] = {}
+    written: dict[int, int] = {}
+    for call, alive in zip(workload.calls, live, strict=True):
+        if alive and call.case is not None:  # a call without a rule adds nothing that is sure
+            _collect(call, workload, written, reads, writes)
+        for use in call.writes:
+            written[use.buffer] = written.get(use.buffer, 0) + use.bytes
+    return reads, writes
+
+
+def _collect(
+    call: Call, workload: Workload, written: dict[int, int], reads: dict[int, list[Use]], writes: dict[int, list[Use]]
+) -> None:
+    """Note what `call` reads from before the step, and what it leaves behind after it."""
+    for use in call.reads:
+        if workload.buffers[use.buffer].kind not in GIVEN_KINDS:
+            continue
+        own_bytes = written.get(use.buffer, 0)  # what the step wrote itself need not be read again
+        if own_bytes < use.bytes:
+            left = use if own_bytes == 0 else dataclasses.replace(use, bytes=use.bytes - own_bytes)
+            reads.setdefault(use.buffer, []).append(left)
+    for use in call.writes:
+        if workload.buffers[use.buffer].kind in KEPT_KINDS:
+            writes.setdefault(use.buffer, []).append(use)

@@ -1,0 +1,1 @@
+"""Terms of a bound, one file per resource."""

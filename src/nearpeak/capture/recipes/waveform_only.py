@@ -1,9 +1,0 @@
-"""Models that name waveforms and spectrograms and take one of them, which here is the waveform."""
-
-from nearpeak.capture._ask import Recipe
-from nearpeak.capture.recipes.audio import input_values
-
-RECIPE = Recipe(
-    gives={"input_features": lambda _: None, "input_values": input_values},
-    model_types=frozenset({"speech-encoder-decoder"}),
-)

@@ -1,0 +1,1 @@
+"""Tensors of a case: seeded inputs, output shapes, memory placement, user functions."""

@@ -1,0 +1,53 @@
+"""Cases with an extent of 0: whether definition and PyTorch answer them at all is tried before anything is measured."""
+
+import warnings
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from nearpeak.case_tensors.random_inputs import drawn, forward_arguments, in_a_line, zeros_of
+from nearpeak.case_tensors.size_limits import beyond_rounds
+from nearpeak.core.work.case import Case
+from nearpeak.errors import NotModelledError
+from nearpeak.ops import OPS
+
+
+def refuse_nothing(case: Case) -> None:
+    """Refuse a case with an extent of 0 that PyTorch, or the operator's definition, does not answer.
+
+    Raises:
+        NotModelledError: it names the extents, and says why.
+    """
+    if zeros_of(case) and (why := _why(case)):
+        raise NotModelledError(f"{case.op}: no answer with {zeros_of(case)}: {why}")
+
+
+@lru_cache(maxsize=64)
+def _why(case: Case) -> str:
+    """Return why there is no answer; empty where there is one."""
+    from nearpeak.case_tensors.torch_tensors import as_arrays, tensors_of, torch_or_refusal
+
+    torch, (arrays,) = torch_or_refusal("measuring on the CPU"), drawn(case)
+    arguments, tensors = forward_arguments(case), tensors_of(torch, case, arrays, "cpu")
+    try:
+        with torch.no_grad():
+            outputs = as_arrays(torch, OPS[case.op].torch_call(tensors, **arguments))
+    except Exception as error:  # whatever a framework says of nothing
+        return f"its PyTorch call says: {in_a_line(error)}"
+    if case.phase == "backward" and not any(one.size for one in outputs.values()):
+        return "its results have no element, and so no gradient"
+    return "" if beyond_rounds(case) else _differs(case, arrays, arguments, outputs)
+
+
+def _differs(case: Case, arrays: Any, arguments: dict[str, Any], outputs: dict[str, Any]) -> str:
+    """Return how the shapes of PyTorch's results differ from those of the definition; empty where they do not."""
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):  # of means of nothing
+            expected = OPS[case.op].reference(dict(arrays), **arguments)
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        return f"its definition has none ({in_a_line(error)})"
+    for name, one in expected.items():
+        if name in outputs and np.shape(one) != outputs[name].shape:
+            return f"PyTorch gives {name} as {list(outputs[name].shape)}, its definition {list(np.shape(one))}"
+    return ""

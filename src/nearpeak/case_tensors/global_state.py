@@ -1,0 +1,54 @@
+"""State of PyTorch that is global: what a call leaves changed changes what others compute, the oracle too."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from nearpeak.case_tensors.user_functions import EndedError
+from nearpeak.core.runs.measurement import Outcome
+
+
+class ChangedStateError(EndedError):
+    """A call that left global state other than it was."""
+
+
+@contextmanager
+def unchanged_state(torch: Any) -> Iterator[None]:
+    """Put global state back after what is done inside, and refuse that it was changed.
+
+    Raises:
+        ChangedStateError: it was; the state is named.
+
+    >>> import torch
+    >>> with unchanged_state(torch):
+    ...     torch.set_grad_enabled(False)
+    Traceback (most recent call last):
+    nearpeak.case_tensors.global_state.ChangedStateError: torch.is_grad_enabled() was True, and is False after the call
+    """
+    states = _states(torch)
+    before = {name: read() for name, (read, _) in states.items()}
+    after: dict[str, Any] = {}
+    try:
+        yield
+    finally:
+        after = {name: read() for name, (read, _) in states.items()}
+        for name, (_, write) in states.items():
+            if after[name] != before[name]:
+                write(before[name])
+    for name, held in before.items():
+        if after[name] != held:
+            message = f"torch.{name}() was {held}, and is {after[name]} after the call"
+            raise ChangedStateError(message, Outcome.INCORRECT)
+
+
+def _states(torch: Any) -> Mapping[str, tuple[Callable[[], Any], Callable[[Any], Any]]]:
+    """Return how each state is read and written, by the name of what reads it."""
+    return {
+        "is_grad_enabled": (torch.is_grad_enabled, torch.set_grad_enabled),
+        "get_default_dtype": (torch.get_default_dtype, torch.set_default_dtype),
+        "get_float32_matmul_precision": (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+        "are_deterministic_algorithms_enabled": (
+            torch.are_deterministic_algorithms_enabled,
+            torch.use_deterministic_algorithms,
+        ),
+    }

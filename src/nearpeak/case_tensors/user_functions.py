@@ -1,0 +1,297 @@
+"""Functions of users: found by `module:function` or `file.py:function`, their results given the names of outputs."""
+
+import contextlib
+import difflib
+import functools
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import linecache
+import logging
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
+
+from nearpeak.case_tensors.output_shapes import output_names
+from nearpeak.case_tensors.user_modules import on_inputs
+from nearpeak.core.runs.measurement import Outcome
+from nearpeak.core.work.case import Case
+from nearpeak.errors import SpecError
+
+RAISED = logging.getLogger("nearpeak.raised")
+"""Where exceptions of what runs are told that become a line of a row; nobody listens unless asked to."""
+
+
+class EndedError(RuntimeError):
+    """What a runner raises where it knows itself what becomes of the case; no exception of the user's is one."""
+
+    def __init__(self, message: str, outcome: Outcome = Outcome.FAILED) -> None:
+        """Keep what becomes of the case."""
+        super().__init__(message)
+        self.outcome = outcome
+
+
+def said_by(error: BaseException) -> str:
+    """Return what an exception says, and tell it to the log of those; one of the user's may fail at that too.
+
+    >>> said_by(ValueError("no such kernel"))
+    'no such kernel'
+    """
+    RAISED.debug("raised", exc_info=error)
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
+def function_of(text: str, where: str = "callable") -> Callable[..., Any]:
+    """Return the function that `module:function` or `path/file.py:function` names; the current folder is looked in.
+
+    Args:
+        where: what the text was given for, which errors begin with.
+
+    Raises:
+        SpecError: there is none, or its module cannot be imported.
+
+    >>> function_of("math:sqrt")(4.0)
+    2.0
+    """
+    found = object_of(text, where)
+    if isinstance(found, type):
+        raise SpecError(f"{where} {text!r}: is a class; name a function, or an object of the class")
+    if not callable(found):
+        raise SpecError(f"{where} {text!r}: is no function but {type(found).__name__}")
+    function: Callable[..., Any] = found
+    return function
+
+
+def place_of(function: Callable[..., Any]) -> str:
+    """Return how the module of a function at hand is found again from the current folder: by its name, or its file.
+
+    pytest imports a test file by its bare name, wherever below the folder that pytest was started in it lies.
+
+    >>> import json
+    >>> place_of(json.dumps)
+    'json'
+    """
+    name = function.__module__
+    file = getattr(sys.modules.get(name), "__file__", None)
+    if not file or "." in name or name == "__main__":
+        return name
+    path, here = Path(file).resolve(), Path.cwd().resolve()
+    below = path.suffix == ".py" and here in path.parents and path.name == f"{name}.py" and path.parent != here
+    return str(path.relative_to(here)) if below else name
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """Return `module:function` of a function at hand, by which it is found again from the current folder.
+
+    >>> import json
+    >>> name_of(json.dumps)
+    'json:dumps'
+    """
+    return f"{place_of(function)}:{getattr(function, '__qualname__', type(function).__name__)}"
+
+
+def object_of(text: str, where: str) -> Any:
+    """Return what `module:name` or `path/file.py:name` names, a function or an `Implementation`.
+
+    Raises:
+        SpecError: there is none, or its module cannot be imported.
+    """
+    module, _, name = text.rpartition(":")
+    if not module or not name:
+        raise SpecError(f"{where} {text!r}: is not module:function or file.py:function; e.g. my_kernels.py:softmax")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        found: Any = _of_file(Path(module)) if module.endswith(".py") else importlib.import_module(module)
+    except SpecError as error:
+        raise SpecError(f"{where} {text!r}: {error}") from None
+    except (Exception, SystemExit) as error:  # a module of the user's raises whatever it raises
+        raise SpecError(f"{where} {text!r}: {_not_imported(module, error)}") from None
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise SpecError(f"{where} {text!r}: {_absent(found, part)}")
+        found = getattr(found, part)
+    return found
+
+
+def _of_file(path: Path) -> ModuleType:
+    """Return the module of a file, imported once; another module may have its name already."""
+    path = path.resolve()
+    if not path.is_file():
+        raise SpecError(f"{path}: no such file")
+    other = sys.modules.get(path.stem)
+    is_free = other is None or getattr(other, "__file__", None) == str(path)
+    name = path.stem if is_free else f"{path.stem}_{hashlib.sha256(bytes(path)).hexdigest()[:8]}"
+    return sys.modules.get(name) or _executed(name, path)
+
+
+def _executed(name: str, path: Path) -> ModuleType:
+    """Return the module of a file that has just been imported, with the modules beside it in reach."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None  # a file that ends with .py has a loader
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    folder = str(path.parent)
+    sys.path.insert(0, folder)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    finally:
+        sys.path.remove(folder)
+        sys.path += [] if folder in sys.path else [folder]  # last: a file called json.py is not the json of others
+    return module
+
+
+def _not_imported(module: str, error: BaseException) -> str:
+    """Return in one line why a module cannot be imported, with the line of it that raised."""
+    if isinstance(error, ModuleNotFoundError) and error.name and module.partition(".")[0] == error.name:
+        return f"{error} in this folder or on PYTHONPATH; a file is named with its .py, as my_kernels.py:softmax"
+    said = (str(error).splitlines() or [""])[0]
+    steps = traceback.extract_tb(error.__traceback__)
+    own = [step for step in steps if "importlib" not in step.filename and step.filename != __file__]
+    place = f" in {Path(own[-1].filename).name}, line {own[-1].lineno}" if own else ""
+    return f"importing {module} raised {type(error).__name__}: {said}{place}"
+
+
+def _absent(holder: Any, name: str) -> str:
+    close = difflib.get_close_matches(name, [one for one in vars(holder) if not one.startswith("__")], n=2)
+    kind = "module" if isinstance(holder, ModuleType) else "object"
+    near = f"; did you mean {', '.join(close)}?" if close else ""
+    return f"{kind} {getattr(holder, '__name__', type(holder).__name__)!r} has no attribute {name!r}{near}"
+
+
+def takes_out(call: Callable[..., Any]) -> bool:
+    """Return whether a function writes into outputs that its caller gives as `out`.
+
+    >>> takes_out(lambda inputs, out, **_: None), takes_out(lambda inputs, **_: None)
+    (True, False)
+    """
+    try:
+        return "out" in inspect.signature(call).parameters
+    except (TypeError, ValueError):
+        return False
+
+
+def own_refusal(function: Callable[..., Any], case: Case) -> str:
+    """Return why a function says by its own `refusal(case)` that it cannot run the case; empty where it says nothing.
+
+    >>> own_refusal(len, None)
+    ''
+    """
+    own = getattr(function, "refusal", None)
+    return str(own(case) or "") if callable(own) else ""
+
+
+def naming(case: Case, call: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
+    """Return `call` with results by name: a single array or tensor is the only output of the case.
+
+    A PyTorch module is called as models call it, by its own arguments.
+    A name that is neither input nor argument is answered with the names of those that there are.
+    """
+    function = on_inputs(call)
+
+    @functools.wraps(call, updated=())
+    def named(inputs: Mapping[str, Any], /, **arguments: Any) -> dict[str, Any]:
+        try:
+            found = function(inputs, **arguments)
+        except SystemExit as error:
+            raise _leaving(error) from error
+        except KeyError as error:
+            asked = error.args[0] if error.args else None
+            if not isinstance(asked, str) or asked in inputs or not _looked_up(error, inputs, arguments):
+                raise
+            there, given = (", ".join(names) or "none" for names in (inputs, arguments))
+            raise LookupError(f"nothing is called {asked!r}; inputs: {there}; arguments: {given}") from error
+        if isinstance(found, Mapping):
+            return dict(found)
+        if found is None and "out" in arguments:
+            return {}
+        names = output_names(case)
+        if len(names) == 1 and hasattr(found, "shape"):
+            return {names[0]: found}
+        wanted = ", ".join(f"{name!r}: …" for name in names)
+        raise TypeError(f"it returned {type(found).__name__}; outputs are returned by name: {{{wanted}}}")
+
+    for carried in _CARRIED:
+        if hasattr(call, carried):
+            setattr(named, carried, getattr(call, carried))
+    return named
+
+
+def _looked_up(error: KeyError, inputs: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:
+    """Say whether it was the inputs or the arguments that lack a name, not a table of the function's own.
+
+    The expression that raised begins with a variable of its function that holds the one or the other.
+    """
+    step, (frame, _) = traceback.extract_tb(error.__traceback__)[-1], list(traceback.walk_tb(error.__traceback__))[-1]
+    line = linecache.getline(frame.f_code.co_filename, step.lineno or 0).encode()
+    raised = line[step.colno : step.end_colno].decode() if line else ""
+    held = {name: value for name, value in frame.f_locals.items() if isinstance(value, Mapping)}
+    names = [name for name, value in held.items() if value is inputs or value.keys() == arguments.keys()]
+    return not raised or any(re.match(rf"{re.escape(name)}\b", raised) for name in names)
+
+
+def staying(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `call` that does not end the process by `sys.exit`: an exception that callers look for says that it would.
+
+    >>> try:
+    ...     staying(sys.exit)(0)
+    ... except EndedError as error:
+    ...     print(error, error.outcome)
+    it called sys.exit(0) crash
+    """
+
+    @functools.wraps(call, updated=())
+    def stayed(*given: Any, **named: Any) -> Any:
+        try:
+            return call(*given, **named)
+        except SystemExit as error:
+            raise _leaving(error) from error
+
+    return stayed
+
+
+def _leaving(error: SystemExit) -> EndedError:
+    return EndedError(f"it called sys.exit({error.code!r})", Outcome.CRASH)
+
+
+@contextlib.contextmanager
+def kept_running() -> Iterator[None]:
+    """Hold that `os._exit` in this process raises: callers that are no process of their own would be gone, code 0.
+
+    Children forked meanwhile end as they ask to. What was imported by `from os import _exit` before is not seen.
+
+    >>> with kept_running():
+    ...     try:
+    ...         os._exit(0)
+    ...     except EndedError as error:
+    ...         print(error, error.outcome)
+    it called os._exit(0) crash
+    """
+    own, leave = os.getpid(), os._exit
+
+    def stayed(status: int) -> NoReturn:
+        if os.getpid() != own:
+            leave(status)
+        raise EndedError(f"it called os._exit({status})", Outcome.CRASH)
+
+    os._exit = stayed
+    try:
+        yield
+    finally:
+        os._exit = leave
+
+
+_CARRIED = ("arrays", "backward", "captured", "concurrent", "ledger")
+"""Attributes by which a callable says more of itself."""

@@ -1,0 +1,227 @@
+"""`nearpeak analyze`: a model or a trace in, a report out: how near to the speed of light, and what to change."""
+
+import shutil
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from nearpeak.cli.shared import options as shared
+from nearpeak.cli.shared.capture_command import SIZES, takes_capture_options, workload_of
+from nearpeak.cli.shared.result_files import refuse_results
+from nearpeak.cli.shared.trace_command import is_trace, report_on
+from nearpeak.core.work.capture_options import CaptureOptions
+from nearpeak.errors import SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from nearpeak.core.answers.analysis import Analysis
+    from nearpeak.core.answers.bound import Policy
+    from nearpeak.core.work.target import Target
+    from nearpeak.core.work.workload import Workload
+
+
+MODEL = typer.Argument(
+    help="Model name, hf:<model type>, config.json, problem file, .pt2, ONNX file, operator log, sweep, suite, kernel "
+    "definition, saved workload, or a profiler's trace."
+)
+AGAINST = typer.Option(
+    None, "--against", help="Compare with a saved report, or a trace with a trace, instead of showing one."
+)
+EXPECTED = typer.Option(None, "--model", help="Of a trace: the model that was meant to run.")
+RANK = typer.Option([], "--rank", help="Of a trace: the trace of another rank of the job. Repeatable.")
+UNPROFILED = typer.Option(None, "--unprofiled", help="Of a trace: time of a step without the profiler, as '12.3 ms'.")
+PERFETTO = typer.Option(None, "--perfetto", help="Of a trace: write it for ui.perfetto.dev.")
+CHROME = typer.Option(None, "--chrome", help="Of a trace: write it as Chrome JSON, for other viewers.")
+PARQUET = typer.Option(None, "--parquet", help="Of a trace: write its events as a Parquet table.")
+
+
+@takes_capture_options(*SIZES, "layers", "dtype", "autocast", "fusion", "guess_sizes", "evaluation", "shapes", "axes")
+def analyze(
+    model: str = MODEL,
+    target: list[str] = shared.TARGET,
+    options: CaptureOptions = CaptureOptions(),
+    edits: list[str] = shared.EDITS,
+    policy: str = shared.POLICY,
+    algorithm: str = shared.ALGORITHM,
+    no_credit: bool = shared.NO_CREDIT,
+    html: Path | None = typer.Option(None, "--html", help="Write the report as one HTML page."),
+    markdown: Path | None = typer.Option(None, "--markdown", help="Write the report as Markdown."),
+    save: Path | None = typer.Option(None, "--save", help="Write the report as JSON, for --against later."),
+    against: Path | None = AGAINST,
+    expected: str | None = EXPECTED,
+    rank: list[Path] = RANK,
+    unprofiled: str | None = UNPROFILED,
+    perfetto: Path | None = PERFETTO,
+    chrome: Path | None = CHROME,
+    parquet: Path | None = PARQUET,
+    measure: bool = typer.Option(False, "--measure", help="Run the operators on this machine and show measured times."),
+    runner: str = typer.Option("torch_cpu", "--runner", help="What times the operators ('nearpeak show runners')."),
+    json: bool = shared.JSON,
+    text: bool = shared.TEXT,
+) -> None:
+    """Show the least time that a model step and its parts can take on each target, and what limits them.
+
+    Capturing runs the model's code in a child process with limits of time and memory; nothing is downloaded. With
+    --against, MODEL may itself be a saved report. Of a trace: where its time went, what to change, its gain, each
+    operator beside its bound; --model adds what was meant to run, --against compares two (exit code 10 or 11).
+    """
+    exports = {"perfetto": perfetto, "chrome": chrome, "parquet": parquet}
+    for path in (html, markdown, save, *exports.values()):
+        shared.check_writable(path)
+    take = partial(workload_of, options=options)
+    files, as_json = {html: "html", markdown: "markdown", save: "json"}, shared.as_json(json=json, text=text)
+    if is_trace(model):
+        if measure:
+            raise SpecError("--measure: times the operators of a model; a trace holds what ran already, leave it out")
+        given = (shared.targets_of(target, edits) if target else []), take(expected) if expected else None
+        raise typer.Exit(report_on(model, *given, against, files, rank, exports, unprofiled, json=as_json))
+    _refuse_for_models(model, {**exports, "rank": rank, "model": expected, "unprofiled": unprofiled})
+    if against is not None and _is_report(Path(model)):
+        return _print_comparison(against, _load(Path(model)), json=as_json)
+    timed, rules = runner if measure else "", shared.policy_of(policy, algorithm, no_credit)
+    return _deliver(_analysis(take, model, target, edits, rules, timed), files, against, json=as_json)
+
+
+def _devices(
+    take: "Callable[[str], Workload]", model: str, target: list[str], edits: list[str], runner: str
+) -> "list[Target]":
+    """Return the targets; where none is named and a runner measures, the one that it times.
+
+    A name that is wrong is said before a target that is missing, by the capture that fails.
+    """
+    from nearpeak.api.measured_analysis import timed_target
+    from nearpeak.frontends.huggingface.published_models import MODELS
+
+    if not (target or runner or Path(model).exists() or model.lower() in MODELS):
+        take(model)
+    return shared.targets_of(target or ([timed_target(runner)] if runner else []), edits)
+
+
+def _refuse_for_models(model: str, options: dict[str, object]) -> None:
+    """Refuse options that only a trace has, and files of results, which are neither model nor trace."""
+    refuse_results(Path(model))
+    asked = [f"--{name}" for name, value in options.items() if value]
+    if asked:
+        raise SpecError(f"{', '.join(asked)}: {'are' if len(asked) > 1 else 'is'} for a trace, and {model} is none")
+
+
+def _analysis(
+    take: "Callable[[str], Workload]", model: str, target: list[str], edits: list[str], bounds: "Policy", runner: str
+) -> "Analysis":
+    """Return the analysis of a model, with measured times where a runner is named."""
+    from nearpeak.api import questions
+
+    if runner:
+        _refuse_other_targets(target, edits, runner)
+    captured = take(model) if _lacks_roofs(target, runner) else None
+    if captured is not None:  # a name that is wrong is said before a minute is spent
+        _measure_roofs()
+    targets = _devices(take, model, target, edits, runner)
+    found = questions.analyze(captured or take(model), targets, bounds)
+    return _measured(found, runner) if runner else found
+
+
+def _refuse_other_targets(target: list[str], edits: list[str], runner: str) -> None:
+    """Refuse a runner that is none, and targets that it does not time, before a capture is waited for."""
+    from nearpeak.api.measured_analysis import require_timed, timed_target
+    from nearpeak.targets import CPU
+
+    if target:
+        others = [one for one in target if one != CPU]  # whose roofs may not be measured yet
+        names = [one.name for one in (shared.targets_of(others, edits) if others else [])]
+        require_timed(runner, [*names, *([CPU] if CPU in target else [])])
+    else:
+        timed_target(runner)
+
+
+def _lacks_roofs(target: list[str], runner: str) -> bool:
+    """Say whether a runner is to time this machine's CPU, whose roofs nobody has measured yet."""
+    from nearpeak.api.measured_analysis import roofs_file, timed_target
+    from nearpeak.targets import CPU
+
+    return bool(runner) and CPU in (target or [CPU]) and timed_target(runner) == CPU and not roofs_file().exists()
+
+
+def _measure_roofs() -> None:
+    """Measure what bounds on this machine's CPU rest on, as no file states it, and say so."""
+    from nearpeak.api.measured_analysis import measure_roofs
+
+    with shared.progress("measuring the roofs of this machine, in under a minute"):
+        path, _ = measure_roofs()
+    sys.stderr.write(
+        f"measured the roofs of this machine first: wrote {path}; 'nearpeak calibrate roofs' measures what predictions "
+        "need, too\n"
+    )
+
+
+def _deliver(analysis: "Analysis", files: dict[Path | None, str], against: Path | None, *, json: bool) -> None:
+    """Write the report into the files that are wanted, and print it, or how it differs from a saved one."""
+    for path, name in files.items():
+        if path is not None:
+            shared.write_whole(path, _rendered(analysis, name))
+    if against is not None:
+        _print_comparison(against, analysis, json=json)
+    else:
+        sys.stdout.write(_rendered(analysis, "json") if json else _for_people(analysis))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(analyze)
+
+
+def _measured(analysis: "Analysis", runner: str) -> "Analysis":
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from nearpeak.api.measured_analysis import measured
+
+    cases = len({row.case for row in analysis.rows})
+    with Progress(console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()) as bar:
+        task = bar.add_task("measuring", total=cases)
+        return measured(analysis, runner, progress=lambda _label: bar.advance(task))
+
+
+def _rendered(analysis: "Analysis", name: str) -> str:
+    from nearpeak.reports import render
+
+    return render(analysis, name).rstrip("\n") + "\n"
+
+
+def _for_people(analysis: "Analysis") -> str:
+    from nearpeak.reports.analysis import terminal
+
+    return (
+        terminal.render(analysis, colour=shared.coloured(), width=shutil.get_terminal_size().columns).rstrip("\n")
+        + "\n"
+    )
+
+
+def _print_comparison(baseline: Path, candidate: "Analysis", *, json: bool) -> None:
+    from nearpeak.judgement.analysis_difference import compare
+    from nearpeak.reports import comparison
+
+    found = compare(_load(baseline), candidate)
+    if json:
+        sys.stdout.write(comparison.to_json(found).rstrip("\n") + "\n")
+    else:
+        width = shutil.get_terminal_size().columns
+        sys.stdout.write(comparison.to_terminal(found, colour=shared.coloured(), width=width).rstrip("\n") + "\n")
+
+
+def _is_report(path: Path) -> bool:
+    if path.suffix == ".json" and not path.exists():
+        raise SpecError(f"{path}: not found")
+    return path.suffix == ".json" and '"targets"' in path.read_text(encoding="utf-8")
+
+
+def _load(path: Path) -> "Analysis":
+    from nearpeak.reports.analysis.json import from_json
+
+    if not path.exists():
+        raise SpecError(f"{path}: not found")
+    return from_json(path.read_text(encoding="utf-8"))

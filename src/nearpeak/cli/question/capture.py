@@ -1,0 +1,66 @@
+"""`nearpeak capture`: a model in, its operator calls out."""
+
+import json as jsonlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from nearpeak.cli.shared import options as shared
+from nearpeak.cli.shared.capture_command import SIZES, takes_capture_options, workload_of
+from nearpeak.core.work.capture_options import CaptureOptions
+
+if TYPE_CHECKING:
+    from nearpeak.core.work.workload import Workload
+
+
+@takes_capture_options(*SIZES, "layers", "dtype", "autocast", "fusion", "guess_sizes", "evaluation", "shapes", "axes")
+def capture(
+    model: str = typer.Argument(
+        help="Model name, hf:<model type>, config.json, problem file, .pt2, ONNX file, operator log, sweep, suite "
+        "or kernel definition."
+    ),
+    options: CaptureOptions = CaptureOptions(),
+    out: Path | None = typer.Option(None, "--out", "-o", help="Write the whole workload as JSON."),
+    json: bool = shared.JSON,
+) -> None:
+    """List the distinct operator cases of a model step with their counts; in a pipe as JSON lines.
+
+    Capturing executes the model's code, in a child process with a time and a memory limit; nothing is downloaded.
+    """
+    shared.check_writable(out)
+    workload = workload_of(model, options)
+    if out is not None:
+        from nearpeak.frontends.files.saved_workload import save_text
+
+        shared.write_whole(out, save_text(workload))
+    if json or not shared.on_terminal():
+        for case, count in workload.case_counts().items():
+            sys.stdout.write(jsonlib.dumps({**case.record(), "count": count}) + "\n")
+        for name, count in workload.uncovered_counts().items():
+            sys.stderr.write(f"uncovered: {name}, {count} calls\n")
+    else:
+        _print_table(workload)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(capture)
+
+
+def _print_table(workload: "Workload") -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from nearpeak.ops import label_of
+
+    table = Table(title=escape(f"{workload.name}, {workload.step} step"), title_justify="left", box=None)
+    table.add_column("calls", justify="right")
+    table.add_column("case", overflow="fold")
+    for case, count in workload.case_counts().items():
+        table.add_row(str(count), escape(label_of(case)))
+    for name, count in workload.uncovered_counts().items():
+        table.add_row(str(count), f"[yellow]uncovered: {escape(name)}[/yellow]")
+    Console().print(table)

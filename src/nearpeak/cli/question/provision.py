@@ -1,0 +1,71 @@
+"""`nearpeak provision`: what a device must have at least to reach a given time."""
+
+import re
+import shutil
+import sys
+
+import typer
+
+from nearpeak.cli.shared import options as shared
+from nearpeak.cli.shared.capture_command import SIZES, takes_capture_options, workload_of
+from nearpeak.cli.shared.case_syntax import case_of
+from nearpeak.core.work.capture_options import CaptureOptions
+from nearpeak.errors import SpecError
+
+
+@takes_capture_options(*SIZES, "dtype", "autocast", "evaluation", "shapes", "axes")
+def provision(
+    words: list[str] = typer.Argument(metavar="OP AXIS=EXTENT… | MODEL", help="A case in words, or a model."),
+    within: str = typer.Option(..., "--within", help="Time to reach, e.g. '5 ms'."),
+    on: str | None = typer.Option(None, "--on", help="Base target: show what it lacks, and by what factor."),
+    edits: list[str] = shared.EDITS,
+    options: CaptureOptions = CaptureOptions(),
+    policy: str = shared.POLICY,
+    algorithm: str = shared.ALGORITHM,
+    no_credit: bool = shared.NO_CREDIT,
+    json: bool = shared.JSON,
+    text: bool = shared.TEXT,
+) -> None:
+    """Show the least bandwidth, rates, clock and storage with which a case or a model step could take a given time.
+
+    Each figure is necessary on its own. With --on, what the target has stands beside it.
+    """
+    from nearpeak.api import questions
+    from nearpeak.ops import OPS
+    from nearpeak.reports import provision_report as report
+
+    within_s = _time_s(within)
+    if on is None and edits:
+        raise SpecError("provision: --set edits the target of --on; give --on TARGET too")
+    target = shared.targets_of([on], edits)[0] if on is not None else None
+    as_json = shared.as_json(json=json, text=text)
+    bounds = shared.policy_of(policy, algorithm, no_credit)
+    is_case = len(words) > 1 or words[0] in OPS.names()  # an operator, or anything with axes behind it
+    subject = case_of(words, "provision") if is_case else workload_of(words[0], options)
+
+    found = questions.provision(subject, within_s, target, bounds)
+    if as_json:
+        sys.stdout.write(report.to_json(found) + "\n")
+    else:
+        width = shutil.get_terminal_size().columns
+        sys.stdout.write(report.to_terminal(found, colour=shared.coloured(), width=width))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(provision)
+
+
+def _time_s(text: str) -> float:
+    """Return the seconds of `--within`; the space before the unit may be left out.
+
+    >>> _time_s("5ms"), _time_s("1.5 us")
+    (0.005, 1.5e-06)
+    """
+    from nearpeak.units import parse
+
+    spaced = re.sub(r"^([+-]?[\d.]+(?:[eE][+-]?\d+)?)\s*(?=\S)", r"\1 ", text.strip())
+    try:
+        return parse(spaced, "s")
+    except SpecError as error:
+        raise SpecError(f"--within {text!r}: {error}") from None

@@ -1,0 +1,152 @@
+"""`nearpeak score`: bounds and guarded speed-of-light scores for a definition's workloads and traces."""
+
+import json as jsonlib
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from nearpeak.cli.shared import options as shared
+from nearpeak.cli.shared.capture_command import takes_capture_options
+from nearpeak.core.work.capture_options import CaptureOptions
+from nearpeak.errors import SpecError
+
+if TYPE_CHECKING:
+    from nearpeak.core.answers.bound import Bound, Policy
+    from nearpeak.core.work.target import Target
+    from nearpeak.exchange.kernel_definition import Definition
+    from nearpeak.exchange.trace_lines import Trace
+    from nearpeak.exchange.workload_lines import WorkloadLine
+
+
+@takes_capture_options()
+def score(
+    definition: Path = typer.Argument(help="Definition file of flashinfer-bench or SOL-ExecBench (.json)."),
+    workloads: Path | None = typer.Option(None, "--workloads", "-w", help="Its workloads (.jsonl)."),
+    traces: Path | None = typer.Option(None, "--traces", help="Traces of solutions (.jsonl)."),
+    baseline: str | None = typer.Option(None, "--baseline", help="Solution to score against; else the reference."),
+    clock: str | None = typer.Option(None, "--measured-at", help="Clock locked while measuring, e.g. '1.5 GHz'."),
+    target: list[str] = shared.TARGET,
+    edits: list[str] = shared.EDITS,
+    policy: str = shared.POLICY,
+    algorithm: str = shared.ALGORITHM,
+    no_credit: bool = shared.NO_CREDIT,
+    json: bool = shared.JSON,
+    out: Path | None = typer.Option(None, "--out", "-o", help="Write the rows as JSON lines, beside the traces."),
+    options: CaptureOptions = CaptureOptions(),
+) -> None:
+    """Bound every workload of a kernel definition, and score the traces of its solutions.
+
+    A score is given only where it means something: a time below the bound, a baseline below it, or clocks that differ
+    are named instead. Capturing executes the reference, in a child process with a time and a memory limit.
+    """
+    from nearpeak.frontends.child_capture import capture_isolated
+
+    shared.check_writable(out)
+    devices = shared.targets_of(target, edits)
+    read = _read(definition, workloads, traces)
+    rows: list[dict[str, Any]] = []
+    bounds = shared.policy_of(policy, algorithm, no_credit)
+    frontend = "nearpeak.frontends.files.definition_capture:capture_definition"
+    with shared.progress(f"capturing {definition} (its code runs in a child process)"):
+        for line in read[1]:
+            workload = capture_isolated(frontend, definition, options, line=None if line is None else dict(line.record))
+            for device in devices:
+                rows += _rows(read, line, workload, device, bounds, baseline, clock)
+    text = "".join(jsonlib.dumps(row) + "\n" for row in rows)
+    if out is not None:
+        shared.write_whole(out, text)
+    if json or not shared.on_terminal():
+        sys.stdout.write(text)
+    else:
+        _print_table(read[0].name, rows)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(score)
+
+
+def _read(
+    definition: Path, workloads: Path | None, traces: Path | None
+) -> tuple["Definition", list["WorkloadLine | None"], list["Trace"]]:
+    """Return the definition, its workloads (none stands for one without variable axes), and the traces."""
+    from nearpeak.exchange.kernel_definition import parse_definition
+    from nearpeak.exchange.trace_lines import parse_traces
+    from nearpeak.exchange.workload_lines import parse_workloads
+
+    found = parse_definition(shared.text_of(definition), str(definition))
+    every = parse_traces(shared.text_of(traces), str(traces)) if traces else []
+    runs = [one for one in every if one.definition == found.name]
+    if traces and not runs:
+        raise SpecError(f"{traces}: holds no trace of definition {found.name!r}")
+    if workloads is not None:
+        stated = parse_workloads(shared.text_of(workloads), str(workloads))
+        lines = [one for one in stated if one.definition in ("", found.name)]
+        if not lines:
+            raise SpecError(f"{workloads}: holds no workload of definition {found.name!r}")
+        return found, list(lines), runs
+    return found, list({run.workload.uuid: run.workload for run in runs}.values()) or [None], runs
+
+
+def _rows(
+    read: tuple["Definition", list["WorkloadLine | None"], list["Trace"]], line: "WorkloadLine | None", workload: Any,
+    device: "Target", policy: "Policy", baseline: str | None, clock: str | None,
+) -> Iterator[dict[str, Any]]:  # fmt: skip
+    """Yield the bound of one workload on one target, once alone or once per trace with its score."""
+    from nearpeak.api.questions import version
+    from nearpeak.bounds.step.step_bound import step_bound
+
+    bound = step_bound(workload, device, policy)
+    own = {
+        "definition": read[0].name, "workload": line.uuid if line else "", "target": device.name,
+        "bound_s": bound.time_s, "limiter": bound.limiter, "assumptions": list(bound.assumptions),
+        "uncovered": dict(bound.uncovered), "policy": asdict(policy), "version": version(),
+    }  # fmt: skip
+    runs = [run for run in read[2] if line is not None and run.workload.uuid == line.uuid]
+    yield from [own | _scored(run, runs, bound, device, baseline, clock) for run in runs] or [own]
+
+
+def _scored(
+    run: "Trace", runs: list["Trace"], bound: "Bound", device: "Target", baseline: str | None, clock: str | None
+) -> dict[str, Any]:
+    """Return what the score of one trace adds to the bound's row."""
+    from nearpeak.bounds.speed_of_light_score import sol_score
+    from nearpeak.units import parse
+
+    row: dict[str, Any] = {"solution": run.solution, "status": run.status}
+    if run.time_s is None:
+        return row
+    times = [one.time_s for one in runs if one.solution == baseline and one.time_s is not None]
+    if baseline is not None and not times:
+        return row | {"time_s": run.time_s, "kind": "NO_BASELINE", "score": None}
+    baseline_s = times[0] if times else run.reference_s
+    locked_hz = None if clock is None else parse(clock, "Hz")
+    found = sol_score(run.time_s, baseline_s or 0.0, bound, clock_hz=locked_hz, bound_clock_hz=device.clock_hz)
+    kept = {"kind": found.kind, "score": found.score_ratio, "bound_ratio": found.bound_ratio}
+    return row | {"time_s": run.time_s, "baseline_s": baseline_s, **kept}
+
+
+def _print_table(name: str, rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from nearpeak.units import show
+
+    table = Table(title=escape(name), title_justify="left", box=None)
+    for column, side in (("workload", "left"), ("target", "left"), ("bound", "right"), ("solution", "left"),
+                         ("time", "right"), ("score", "right")):  # fmt: skip
+        table.add_column(column, justify=side, overflow="fold")  # type: ignore[arg-type]  # rich knows the words
+    for row in rows:
+        mark = "≥ " if row["uncovered"] else ""
+        value = row.get("score")
+        said = "" if value is None else f"{value:.3f} {'(headroom)' if row['kind'] == 'headroom' else ''}".strip()
+        time = show(row["time_s"], "s") if "time_s" in row else row.get("status", "")
+        cells = (row["workload"][:8], row["target"], mark + show(row["bound_s"], "s"), row.get("solution", ""), time,
+                 said or row.get("kind", ""))  # fmt: skip
+        table.add_row(*map(escape, cells))
+    Console().print(table)

@@ -1,0 +1,207 @@
+"""`nearpeak show ops|targets|models|runners`: what the catalogue and the device files hold."""
+
+import dataclasses
+import json as jsonlib
+import re
+import sys
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from nearpeak.cli.shared import options as shared
+from nearpeak.cli.shared.case_syntax import usage_of
+
+if TYPE_CHECKING:
+    from nearpeak.core.work.target import Target
+    from nearpeak.ops import Operator
+
+NAME = typer.Argument(None, help="One of them in full.")
+
+# What begins a line of its own in a docstring: `Counts: …`, `kv, q: …`.
+_STARTS = re.compile(r"\s*\w+(, \w+)*:(\s|$)")
+
+
+def ops(name: str | None = NAME, json: bool = shared.JSON) -> None:
+    """List the operators with their axes, or show one in full."""
+    from nearpeak.ops import OPS
+
+    found = [OPS[name]] if name else [OPS[one] for one in OPS]
+    if json or not shared.on_terminal():
+        for operator in found:
+            sys.stdout.write(jsonlib.dumps(_operator_record(operator)) + "\n")
+    elif name:
+        _print_operator(found[0])
+    else:
+        _print_rows(("op", "backward", "axes", "what"), [_operator_row(one) for one in found], ("axes", "what"))
+
+
+def targets(name: str | None = NAME, json: bool = shared.JSON) -> None:
+    """List the devices, or show one in full with its sources."""
+    from nearpeak.targets import TARGETS, target_of
+
+    found = [target_of(one) for one in ([name] if name else TARGETS.names())]
+    if json or not shared.on_terminal():
+        for device in found:
+            sys.stdout.write(jsonlib.dumps(dataclasses.asdict(device)) + "\n")
+    elif name:
+        _print_target(found[0])
+    else:
+        heads = ("target", "device", "strongest", "rate", "memory", "bandwidth")
+        _print_rows(heads, [_target_row(device) for device in found], ("device",))
+
+
+def models(json: bool = shared.JSON) -> None:
+    """List the models whose published dimensions come with nearpeak; their sources are in the JSON."""
+    from nearpeak.frontends.huggingface.published_models import MODELS
+
+    found = [MODELS[name] for name in MODELS]
+    if json or not shared.on_terminal():
+        for one in found:
+            record = {"model": one.name, "title": one.title, "parameters": one.parameters_count, "source": one.source}
+            sys.stdout.write(jsonlib.dumps(record) + "\n")
+    else:
+        rows = [(one.name, one.title, f"{one.parameters_count:,}") for one in found]
+        _print_rows(("model", "title", "parameters"), rows, ("title",))
+
+
+def runners(json: bool = shared.JSON) -> None:
+    """List what can time a case: devices, phases, packages that it needs, and which of these are missing here."""
+    from nearpeak.measurement.runners import RUNNERS
+
+    records = [_runner_record(name, RUNNERS[name]) for name in RUNNERS.names()]
+    if json or not shared.on_terminal():
+        sys.stdout.write("".join(jsonlib.dumps(one) + "\n" for one in records))
+        return
+    rows = [
+        (one["write"], " ".join(one["devices"]), "yes" if "backward" in one["phases"] else "",
+         ", ".join(f"{name} (missing)" if name in one["missing"] else name for name in one["needs"])) for one in records
+    ]  # fmt: skip
+    _print_rows(("runner", "devices", "gradient", "needs"), rows, ("needs",))
+
+
+def _runner_record(name: str, made: Any) -> dict[str, Any]:
+    """Return what a runner declares of itself; one of another package may declare nothing."""
+    import importlib.util
+
+    from nearpeak.core.runs.measurement import RunnerAbilities
+
+    able = getattr(made, "abilities", RunnerAbilities(devices=()))
+    return {
+        "runner": name, "write": f"{name}:{able.argument}" if able.argument else name, "devices": list(able.devices),
+        "phases": list(able.phases), "needs": list(able.needs),
+        "missing": [one for one in able.needs if importlib.util.find_spec(one) is None],
+    }  # fmt: skip
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    group = shared.group_of("Show the operators, devices, models and runners.")
+    group.command()(ops)
+    group.command()(targets)
+    group.command()(models)
+    group.command()(runners)
+    app.add_typer(group, name="show")
+
+
+def _operator_record(operator: "Operator") -> dict[str, Any]:
+    from nearpeak.ops.shared.definition.reference_constants import constants_of
+
+    phases = {
+        phase: {
+            "axes": list(signature.axes),
+            "dtypes": list(signature.dtypes),
+            "attributes": {key: kind.__name__ for key, kind in signature.attributes.items()},
+            "defaults": {key: value for key, value in signature.defaults.items() if value is not None},
+            "required": [axis for axis in signature.axes if axis not in signature.defaults],
+        }
+        for phase, signature in operator.signatures.items()
+    }
+    return {
+        "op": operator.name, "summary": operator.summary, "source": operator.source, "version": operator.version,
+        "constants": constants_of(operator), "phases": phases,
+        "aten": sorted(operator.aten), "onnx": sorted(operator.onnx),
+    }  # fmt: skip
+
+
+def _operator_row(operator: "Operator") -> tuple[str, ...]:
+    signature = operator.signatures["forward"]
+    axes = " ".join(axis for axis in signature.axes if axis not in signature.defaults)
+    return (
+        operator.name,
+        "yes" if "backward" in operator.signatures else "",
+        axes,
+        operator.summary.removeprefix("Return the least work of "),
+    )
+
+
+def _print_operator(operator: "Operator") -> None:
+    from nearpeak.ops.shared.definition.reference_constants import constants_of
+    from nearpeak.reports.figure_text import hung
+
+    names = (("ATen", operator.aten), ("ONNX", operator.onnx))
+    about = _joined(operator.description.removeprefix("Return the "))
+    out = [f"{operator.name}: {about[0]}", "", *usage_of(operator), *about[1:], ""]
+    fixed = ", ".join(f"{name} = {value}" for name, value in constants_of(operator).items())
+    out += [f"Constants: {fixed}", ""] if fixed else []
+    out += [f"{dialect}: {', '.join(sorted(found)) or 'none'}" for dialect, found in names]
+    sys.stdout.write("\n".join(hung(out)) + "\n")
+
+
+def _joined(text: str) -> list[str]:
+    """Return the lines of a docstring with each paragraph, and each `name: what` of a list, on one line."""
+    found: list[str] = []
+    for line in text.splitlines():
+        if found and found[-1] and not found[-1].endswith(":") and line and not _STARTS.match(line):
+            found[-1] += f" {line.strip()}"
+        else:
+            found.append(line)
+    return found
+
+
+def _target_row(device: "Target") -> tuple[str, ...]:
+    from nearpeak.units import show
+
+    unit = max(device.peaks, key=device.highest_flop_per_s)
+    capacity, bandwidth = device.dram.capacity_bytes, device.dram.bandwidth_bytes_per_s
+    return (
+        device.name, device.title, unit, show(device.flop_per_s(unit), "FLOP/s"),
+        "not stated" if capacity is None else show(capacity, "B"),
+        "not stated" if bandwidth is None else show(bandwidth, "B/s"),
+    )  # fmt: skip
+
+
+def _print_target(device: "Target") -> None:
+    from nearpeak.reports.figure_text import hung
+    from nearpeak.units import show
+
+    out = [f"{device.name}: {device.title}, {device.vendor} {device.architecture}, {device.sm_count} multiprocessors"]
+    out.append(f"  highest clock {show(device.clock_hz, 'Hz')}: {device.clock_source}")
+    for unit, peak in sorted(device.peaks.items()):
+        mark = "" if peak.verified else " (derived or second-hand)"
+        highest = show(device.highest_flop_per_s(unit), "FLOP/s")
+        out.append(f"  {unit:13} {show(peak.flop_per_s, 'FLOP/s'):>13}, {highest} at the highest clock{mark}")
+        out.append(f"    {peak.source}")
+    for name, memory in (("dram", device.dram), ("l2", device.l2)):
+        size = "size not stated" if memory.capacity_bytes is None else show(memory.capacity_bytes, "B")
+        rate = memory.bandwidth_bytes_per_s
+        out.append(f"  {name:13} {size}, {'rate not stated' if rate is None else show(rate, 'B/s')}")
+        out.append(f"    {memory.source}")
+    for name, link in device.links.items():
+        out.append(f"  {name:13} {show(link.bandwidth_bytes_per_s, 'B/s')} each way: {link.source}")
+    if device.partitions:
+        out.append(f"  partitions and power modes: {', '.join(f'{device.name}:{part}' for part in device.partitions)}")
+    sys.stdout.write("\n".join(hung(out)) + "\n")
+
+
+def _print_rows(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], folded: Collection[str]) -> None:
+    """Print a table whose columns stay whole, so that names can be copied, except for those to be folded."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for head in heads:
+        table.add_column(head, overflow="fold", no_wrap=head not in folded)
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table, markup=False)

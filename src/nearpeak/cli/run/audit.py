@@ -1,0 +1,56 @@
+"""`nearpeak audit`: what is wrong with a table of measurements."""
+
+import sys
+from pathlib import Path
+
+import typer
+
+from nearpeak.cli.shared import options as shared
+from nearpeak.cli.shared.table_files import check_table, naming, write_cases
+from nearpeak.errors import SpecError
+
+_ADDED = "findings"
+"""Column that is added to a table."""
+
+
+def audit(
+    table: Path = typer.Argument(..., help="Table (.csv, .jsonl, .parquet): op, dtype, axes and time_us or so."),
+    target: list[str] = shared.ONE_TARGET,
+    out: Path | None = typer.Option(None, "--out", help="Write the table with a column 'findings' added."),
+    json: bool = shared.JSON,
+) -> None:
+    """Find rows of a measurement table that cannot be right, and how far its repeats differ.
+
+    Rows faster than their bound, copies, repeats that took twice the shortest, cells rewritten to the roofline, larger
+    cases that are faster, points off their curve, times over 30 times off what is expected. A kind of case whose times
+    are as a whole far off what is expected, as in another unit, is remarked on. Columns such as software or kernel tell
+    implementations apart. Nothing is dropped or changed.
+    """
+    from nearpeak.frontends.files.case_tables import read_columns
+    from nearpeak.prediction.calibration.samples import check_device, samples_of
+    from nearpeak.prediction.calibration.table_audit import audit as audited
+    from nearpeak.reports import audit_report as report
+
+    devices = shared.targets_of(target, [])
+    if len(devices) != 1:
+        raise SpecError(f"audit: a table takes one target, got {len(devices)}; run once per target")
+    check_table(out)
+    columns = read_columns(table)
+    if out is not None and _ADDED in columns:
+        raise SpecError(f"{table}: its own column {_ADDED!r} would be replaced by --out; rename it, or leave it out")
+    with naming(table):
+        samples = samples_of(columns)
+        check_device(samples, devices[0])
+    found = audited(columns, samples, devices[0])
+    plain = json or not shared.on_terminal()
+    sys.stdout.write(f"{(report.to_json if plain else report.to_terminal)(devices[0], found)}\n")
+    if out is not None:
+        kinds: list[list[str]] = [[] for _ in range(found.row_count)]
+        for one in found.findings:
+            kinds[one.row - 1].append(one.kind)
+        write_cases(out, {**columns, _ADDED: [" ".join(names) for names in kinds]})
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(audit)

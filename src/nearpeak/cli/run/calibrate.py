@@ -1,0 +1,201 @@
+"""`nearpeak calibrate`: roofs of this machine's CPU, scalars from measurements, and which cases to measure."""
+
+import sys
+from collections.abc import Sized
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from nearpeak.cli.shared import options as shared
+from nearpeak.cli.shared.table_files import check_table, naming, write_cases
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from nearpeak.core.answers.calibration import SetAside
+    from nearpeak.core.work.target import Target
+    from nearpeak.prediction.calibration.device_fit import Fits
+
+
+def roofs(
+    probes: bool = typer.Option(True, "--probes/--no-probes", help="Also time a few sizes of many operators."),
+) -> None:
+    """Measure the roofs of this machine's CPU, in about a minute; the best ever reached make the target 'cpu'.
+
+    With PyTorch installed, a few sizes of many operators are timed on one thread as well, in one or two minutes of CPU
+    time: what 'nearpeak predict' and 'nearpeak analyze' expect on the target 'cpu' follows from them.
+    """
+    from nearpeak.api.measured_analysis import measure_roofs
+    from nearpeak.units import show
+
+    with shared.progress("measuring products, memory and launches"):
+        path, found = measure_roofs()
+    units = {"memory": "B/s", "launch": "s"}
+    for name, value in found.items():
+        sys.stdout.write(f"{name:7} {show(value, units.get(name, 'FLOP/s'))}\n")
+    sys.stderr.write(f"wrote {path}\n")
+    if probes:
+        _probes()
+
+
+def _probes() -> None:
+    """Time the probes of the CPU; without PyTorch say that nothing will be predicted for it."""
+    from nearpeak.api.measured_analysis import probe_cpu
+    from nearpeak.errors import MissingExtraError
+
+    try:
+        with shared.progress("timing operators on one thread"):
+            sys.stderr.write(f"wrote {probe_cpu()}\n")
+    except MissingExtraError as error:
+        sys.stderr.write(f"no probes of operators: {error}\n")
+
+
+def fit(
+    data: Path = typer.Option(..., "--data", help="Table (.csv, .jsonl, .parquet): op, dtype, axes and time_us or so."),
+    target: list[str] = shared.ONE_TARGET,
+    source: str = typer.Option("", "--source", help="Where the times come from: machine, driver, date."),
+    out: Path | None = typer.Option(
+        None, "--out", help="Coefficient file; by default the target's in the user folder."
+    ),
+    residuals: Path | None = typer.Option(
+        None, "--residuals", help="Write the table with what the fit leaves at each row (.csv, .jsonl, .parquet)."
+    ),
+    json: bool = shared.JSON,
+) -> None:
+    """Fit the scalars of predictions to measurements of a device, and keep them for 'nearpeak predict'.
+
+    The table has op, dtype, the operator's axes, and one column of times named with its unit (time_s, latency_us, …).
+    Scalars that the cases cannot pin down keep their values, and the answer says so; errors are also given for cases
+    left out of the fit. Groups of other operators and formats in the file are kept. Rows faster than their bound, or
+    in another unit than the others, are set aside (--json names all); a table that as a whole is in another unit, or
+    of another device, is refused, and nothing is written.
+    The rows that fit worst are named; --residuals adds to every row measured_s, predicted_s by the fitted scalars,
+    residual_ratio (predicted over measured, minus 1) and fit_group, or in set_aside why it was not used. The file can
+    be given as --data again.
+    """
+    from nearpeak.prediction.calibration.coefficient_file import file_text, groups_of
+    from nearpeak.prediction.calibration.device_fit import calibrate_each
+    from nearpeak.prediction.calibration.samples import check_device, samples_of
+    from nearpeak.prediction.documented_target import figures_digest
+    from nearpeak.reports import calibration_report as report
+
+    device = _one_target(target, "fit")
+    shared.check_writable(out)
+    check_table(residuals)
+    path = out or _own_file(device.name)
+    groups_of(path)  # a file that cannot be added to is refused before the work
+    columns = _measured(data)
+    with naming(data):
+        samples = samples_of(columns)
+        check_device(samples, device)
+    with shared.progress("fitting"):
+        found = calibrate_each(samples, device, source or f"{data.name}, {len(samples.rows)} rows")
+    _tell_set_aside(found.set_aside)
+    if found.refused and not found.fits:
+        raise next(iter(found.refused.values()))
+    for name, error in found.refused.items():
+        sys.stderr.write(f"not fitted: {name}: {error}\n")
+    of = {"device": device.name, "figures": figures_digest(device)}
+    groups = {**groups_of(path), **{one.name: {**of, **one.entry} for one in found.fits}}
+    if json or not shared.on_terminal():
+        text = report.fit_to_json(device, found.fits, found.set_aside, found.refused)
+    else:
+        text = report.fit_to_terminal(device, found.fits)
+    sys.stdout.write(f"{text}\n")
+    shared.write_whole(path, file_text(groups))
+    if residuals is not None:
+        _write_residuals(residuals, columns, found)
+
+
+def _measured(data: Path) -> "dict[str, object]":
+    """Return the columns of a table of measurements, less those that an earlier fit added."""
+    from nearpeak.frontends.files.case_tables import read_columns
+    from nearpeak.prediction.calibration.samples import TIME_UNITS
+    from nearpeak.reports.calibration_report import RESIDUAL_COLUMNS
+
+    columns = read_columns(data)
+    if not set(RESIDUAL_COLUMNS) <= set(columns):
+        return columns
+    is_only_time = set(TIME_UNITS).intersection(columns) == {"measured_s"}
+    added = set(RESIDUAL_COLUMNS) - ({"measured_s"} if is_only_time else set())
+    return {name: column for name, column in columns.items() if name not in added}
+
+
+def _write_residuals(path: Path, columns: "Mapping[str, object]", found: "Fits") -> None:
+    """Write a table with what its fit leaves at each row, or why the row was not used."""
+    from nearpeak.reports.calibration_report import residual_columns
+
+    count = max(len(column) for column in columns.values() if isinstance(column, Sized))
+    left = residual_columns(found.fits, (*found.set_aside, *found.left_out), count)
+    if "measured_s" in columns:  # the table's own times, which stay where a row was not used
+        left.pop("measured_s")
+    write_cases(path, {**columns, **left})
+
+
+def plan(
+    target: list[str] = shared.ONE_TARGET,
+    op: str = typer.Option("gemm", "--op", help="Operator whose scalars are wanted."),
+    dtype: str = typer.Option("bf16", "--dtype", help="Format of the cases."),
+    count: int = typer.Option(30, "--count", help="Most cases to measure, 1 to 30."),
+    out: Path | None = typer.Option(None, "--out", help="Table of the cases (.csv, .jsonl), to be measured."),
+    json: bool = shared.JSON,
+) -> None:
+    """List the few cases that one should measure on a device, and how much surer predictions become."""
+    from nearpeak.frontends.files.case_tables import rows_to_columns, write_columns
+    from nearpeak.prediction.calibration.measurement_design import design
+    from nearpeak.reports import calibration_report as report
+
+    device = _one_target(target, "plan")
+    check_table(out)
+    found = design(device, op, {"dtype": dtype}, count)
+    plain = json or not shared.on_terminal()
+    sys.stdout.write(f"{report.plan_to_json(device, found) if plain else report.plan_to_terminal(device, found)}\n")
+    if out is not None:
+        write_columns(out, rows_to_columns([point.case.record() for point in found.points]))
+        sys.stderr.write(f"wrote {out}\n")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    group = shared.group_of("Measure or fit what a device can do.")
+    group.callback()(_calibrate)
+    for command in (roofs, fit, plan):
+        group.command()(command)
+    app.add_typer(group, name="calibrate")
+
+
+def _calibrate() -> None:
+    """Measure or fit what a device can do."""
+
+
+def _one_target(names: list[str], command: str) -> "Target":
+    from nearpeak.errors import SpecError
+
+    found = shared.targets_of(names, [])
+    if len(found) != 1:
+        raise SpecError(f"calibrate {command}: takes one target, got {len(found)}; run once per target")
+    if found[0].kind == "cpu":
+        raise SpecError(
+            f"calibrate {command}: the target {found[0].name} is predicted from probes of its own, "
+            "not from coefficients; 'nearpeak calibrate roofs' measures them"
+        )
+    return found[0]
+
+
+def _own_file(name: str) -> Path:
+    """Return where the user's own coefficients of a target are kept, its folder made."""
+    from nearpeak.prediction.calibration.coefficient_store import stem_of
+    from nearpeak.targets import user_folder
+
+    path = user_folder() / "coefficients" / f"{stem_of(name)}.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _tell_set_aside(rows: "Sequence[SetAside]") -> None:
+    """Say on standard error which rows are not used, the first three by number."""
+    if rows:
+        first = "; ".join(f"row {one.row}: {f'{one.column} {one.text}'.strip()}" for one in rows[:3])
+        more = "; … (--json names all)" if len(rows) > 3 else ""
+        sys.stderr.write(f"{len(rows)} row{'s' if len(rows) > 1 else ''} set aside: {first}{more}\n")

@@ -1,0 +1,140 @@
+"""`nearpeak compare`: two runners or software stacks on one case, in turns of fresh processes, with a verdict."""
+
+import json as jsonlib
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from nearpeak.cli.run.measure import (
+    CACHE_HOT,
+    CASES,
+    LIMIT,
+    MEMORY,
+    NO_CHECK,
+    THREADS,
+    seconds_of,
+    timing_of,
+    warn_of_threads,
+)
+from nearpeak.cli.shared import options as shared
+from nearpeak.cli.shared.case_arguments import cases_of
+from nearpeak.units import parse_share
+
+if TYPE_CHECKING:
+    from nearpeak.core.runs.paired_rounds import PairedComparison
+
+_PROGRAM = "program"
+"""Clock of `process:COMMAND`, which is told by the program itself."""
+PYTHON_A = typer.Option(None, "--python-a", help="Interpreter of the baseline: another software stack.")
+PYTHON_B = typer.Option(None, "--python-b", help="Interpreter of the candidate.")
+
+
+def compare(
+    baseline: str = typer.Argument(metavar="A", help="Runner of the baseline, e.g. torch_cpu or callable:old:gemm."),
+    candidate: str = typer.Argument(metavar="B", help="Runner of the candidate."),
+    cases: list[str] = CASES,
+    tolerance: str = typer.Option("2%", "--tolerance", help="Change up to which the two count as the same."),
+    budget: str = typer.Option("60 s", "--budget", help="Time for each case."),
+    limit: str = LIMIT,
+    cache: str = CACHE_HOT,
+    threads: int = THREADS,
+    memory: str = MEMORY,
+    no_check: bool = NO_CHECK,
+    python_a: Path | None = PYTHON_A,
+    python_b: Path | None = PYTHON_B,
+    json: bool = shared.JSON,
+    text: bool = shared.TEXT,
+) -> None:
+    """Say whether B is faster than A, slower, or the same within the tolerance.
+
+    Both run as fresh processes that take turns on the device, five to twenty pairs of them. Exit code 10 when B is
+    slower, 11 when the budget did not suffice for a verdict, 12 when a result is wrong, 0 otherwise.
+    """
+    from nearpeak.api import measured_analysis
+    from nearpeak.measurement.timing.interleaved_rounds import Arm
+
+    arms = [
+        Arm(runner=runner, python=str(python or sys.executable))
+        for runner, python in ((baseline, python_a), (candidate, python_b))
+    ]
+    timing = timing_of("1 s", limit, cache, threads, memory, check=not no_check)
+    warn_of_threads(threads)
+    as_json = shared.as_json(json=json, text=text)
+    within, spent_s = parse_share(tolerance, "--tolerance"), seconds_of(budget, "--budget")
+    found = []
+    for case in cases_of(cases, "compare"):
+        one = measured_analysis.compare(case, arms[0], arms[1], timing, tolerance_ratio=within, budget_s=spent_s)
+        found.append(one)
+        line = _json_line(one) if as_json else _words(one)
+        sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+    raise typer.Exit(_exit_code(found))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(compare)
+
+
+def _exit_code(found: "list[PairedComparison]") -> int:
+    outcomes = {one.outcome for one in found}
+    verdicts = {one.judgement.verdict for one in found if one.judgement is not None}
+    if "infra" in outcomes:
+        return 3
+    if "incorrect" in outcomes:
+        return 12
+    if "regression" in verdicts:
+        return 10
+    return 11 if "inconclusive" in verdicts or outcomes - {"compared"} else 0
+
+
+def _json_line(one: "PairedComparison") -> str:
+    clock = _PROGRAM if one.clock and any(_by_program(one)) else one.clock
+    return jsonlib.dumps(asdict(one) | {"case": one.case.record(), "clock": clock})
+
+
+def _by_program(one: "PairedComparison") -> tuple[bool, bool]:
+    """Say of baseline and candidate whether they are programs that say their own times, whatever clock they read."""
+    names = (runner.partition(":")[0] for runner in (one.baseline, one.candidate))
+    baseline, candidate = (name == "process" for name in names)
+    return baseline, candidate
+
+
+def _time_of(one: "PairedComparison") -> str:
+    """Return in words which time was compared."""
+    sides = _by_program(one)
+    if not any(sides):
+        return f"{one.clock} time"
+    return f"time by the program's own clock{'' if all(sides) else ' on one side'}"
+
+
+def _words(one: "PairedComparison") -> str:
+    """Return the comparison of one case in a few lines for people."""
+    from nearpeak.judgement.paired_verdict import ALPHA_RATIO, rounds_needed
+    from nearpeak.ops import label_of
+    from nearpeak.reports.figure_text import hung
+
+    if one.judgement is None:
+        option = " (--limit)" if one.outcome == "timeout" else ""
+        return "\n".join(hung([f"{label_of(one.case)}: {one.outcome}: {one.note}{option}"]))
+    found = one.judgement
+    low, centre, high = (f"{ratio - 1:+.1%}" for ratio in (found.low_ratio, found.time_ratio, found.high_ratio))
+    known = (
+        f"{1 - ALPHA_RATIO:.1%}: {low} to {high}; {found.round_count} rounds; tolerance {found.tolerance_ratio:.1%}, "
+        f"detectable {found.detectable_ratio:.1%}"
+    )
+    if found.detectable_ratio > 1:
+        known = f"{found.round_count} rounds: too few to say how well that is known; a longer --budget gives more"
+    lines = [
+        f"{label_of(one.case)}: {found.verdict}",
+        f"  {one.candidate} against {one.baseline}: {centre} {_time_of(one)} ({known})",
+    ]
+    if found.verdict == "inconclusive":
+        lines.append(
+            f"  a change of the tolerance needs about {rounds_needed(one.rounds, found.tolerance_ratio)} rounds"
+        )
+    lines += [f"  {what}: {left or 'none'} → {right or 'none'}" for what, left, right in one.differences]
+    return "\n".join(hung(lines))

@@ -1,0 +1,76 @@
+"""`nearpeak doctor`: what works here, what does not, and what would change that."""
+
+import json as jsonlib
+import sys
+
+import typer
+
+from nearpeak.cli.shared import options as shared
+
+PACKAGES = {
+    "torch": ("torch", "capturing PyTorch models, measuring on this CPU"),
+    "transformers": ("hf", "named models and Hugging Face configurations"),
+    "onnx": ("onnx", "capturing ONNX files"),
+    "onnxruntime": ("onnxruntime", "the runner of that name"),
+    "duckdb": ("tables", "Parquet tables"),
+}
+
+
+def doctor(json: bool = shared.JSON) -> None:
+    """Say what works here: Python, packages, device files, the roofs of this CPU."""
+    checks = [*_packages(), *_catalogue(), _roofs()]
+    if json or not shared.on_terminal():
+        sys.stdout.write(jsonlib.dumps([dict(zip(("ok", "what", "say"), one, strict=True)) for one in checks]) + "\n")
+        return
+    for ok, what, say in checks:
+        sys.stdout.write(f"{'ok     ' if ok else 'absent '} {what:14} {say}\n")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(doctor)
+
+
+def _packages() -> list[tuple[bool, str, str]]:
+    found = [(True, "python", sys.version.split()[0]), (True, "nearpeak", _version("nearpeak") or "from source")]
+    for name, (extra, use) in PACKAGES.items():
+        installed = _version(name)
+        found.append((installed is not None, name, installed or f"{use}: install nearpeak[{extra}]"))
+    return found
+
+
+def _catalogue() -> list[tuple[bool, str, str]]:
+    """Load every operator and device file, so that a broken one shows here."""
+    from nearpeak.errors import NearpeakError
+    from nearpeak.ops import OPS
+    from nearpeak.targets import TARGETS, target_of
+
+    found = []
+    for what, names, load in (("operators", OPS.names(), OPS.__getitem__), ("targets", TARGETS.names(), target_of)):
+        broken = []
+        for name in names:
+            try:
+                load(name)
+            except NearpeakError as error:
+                broken.append(str(error))
+        found.append((not broken, what, "; ".join(broken) or f"{len(names)} load"))
+    return found
+
+
+def _roofs() -> tuple[bool, str, str]:
+    from nearpeak.errors import NearpeakError
+    from nearpeak.targets import CPU, target_of
+
+    try:
+        return True, "cpu roofs", target_of(CPU).title
+    except NearpeakError as error:
+        return False, "cpu roofs", str(error)
+
+
+def _version(name: str) -> str | None:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,1 @@
+"""Options, arguments and output shared by commands."""

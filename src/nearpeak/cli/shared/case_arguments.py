@@ -1,0 +1,129 @@
+"""Cases as commands take them: words, a suite, a table of cases, or a saved workload."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nearpeak.base.folders import refuse_folder
+from nearpeak.cli.shared.case_syntax import case_of, value_of
+from nearpeak.errors import SpecError
+
+if TYPE_CHECKING:
+    from nearpeak.core.answers.suite import Suite
+    from nearpeak.core.work.case import Case
+
+TABLES = (".csv", ".jsonl", ".parquet")
+
+
+def cases_of(words: list[str], command: str) -> "list[Case]":
+    """Return the cases of OP AXIS=EXTENT…, of a suite, or of a file: a table, JSON lines, a saved workload, results.
+
+    Of a suite, file or ready-made, those that are run; digests and counts are checked as it is read.
+
+    Raises:
+        SpecError: the words are neither, or the file holds no cases.
+    """
+    if not words:
+        given = {"compare": "compare torch_cpu numpy"}.get(command, command)
+        raise SpecError(f"{command}: no case; e.g. nearpeak {given} gemm m=256 n=256 k=256 dtype=fp32, or a file")
+    listed = listed_cases(words, command)
+    return [case_of(words, command)] if listed is None else listed
+
+
+def listed_cases(words: list[str], command: str) -> "list[Case] | None":
+    """Return the cases of a suite or a file, as `cases_of` does; none where the words are those of one case.
+
+    Raises:
+        SpecError: words beside a file, or a file without cases.
+    """
+    suite = suite_of_words(words)
+    if suite is not None:
+        return [one.case for one in suite.chosen]
+    path = Path(words[0])
+    if path.suffix != ".json" and path.suffix.lower() not in TABLES:
+        return None
+    if len(words) > 1:
+        raise SpecError(
+            f"{command}: {words[1]!r} stands after the file {path}; give words of a case or a file, not both"
+        )
+    refuse_folder(path)
+    if not path.is_file():
+        raise SpecError(f"{path}: not found")
+    found = _workload(path) if path.suffix == ".json" else _table(path)
+    if not found:
+        raise SpecError(f"{path}: holds no cases")
+    return list(dict.fromkeys(found))
+
+
+def table_of(words: list[str] | None) -> Path | None:
+    """Return the table that a single word names by its suffix, in capitals or not; none where it names something else.
+
+    >>> table_of(["cases.CSV"]), table_of(["gemm", "m=1"])
+    (PosixPath('cases.CSV'), None)
+    """
+    return Path(words[0]) if words and len(words) == 1 and Path(words[0]).suffix.lower() in TABLES else None
+
+
+def suite_of_words(words: list[str]) -> "Suite | None":
+    """Return the suite that a single word names, a file or a ready-made one; none where it names something else."""
+    from nearpeak.suites.suite_names import names_suite, read_suite
+
+    return read_suite(words[0]) if len(words) == 1 and names_suite(words[0]) else None
+
+
+def _workload(path: Path) -> "list[Case]":
+    from nearpeak.api.questions import capture
+
+    return [call.case for call in capture(path).calls if call.case is not None]
+
+
+def _table(path: Path) -> "list[Case]":
+    from nearpeak.frontends.files.case_tables import read_columns
+
+    if path.suffix.lower() == ".jsonl" and (found := _lines(path)):
+        return found
+    columns = read_columns(path)
+    if "op" not in columns:
+        raise SpecError(f"{path}: has no column op; a table of cases has op, dtype and the operator's axes")
+    plain: dict[str, Any] = {name: (c.tolist() if hasattr(c, "tolist") else list(c)) for name, c in columns.items()}
+    rows = zip(*plain.values(), strict=True)
+    return [_case(dict(zip(plain, row, strict=True)), f"{path}: row {number}") for number, row in enumerate(rows, 1)]
+
+
+def _lines(path: Path) -> "list[Case]":
+    """Return the cases of JSON lines whose objects hold them as `case`: results, suites."""
+    from nearpeak.frontends.files.case_tables import parse_jsonl
+
+    records = parse_jsonl(path.read_text(encoding="utf-8"), str(path))
+    return [_case(one["case"], f"{path}: a line") for one in records if isinstance(one.get("case"), dict)]
+
+
+def _case(row: dict[str, Any], where: str) -> "Case":
+    """Return the case of a row; columns that its operator does not have are provenance and left out."""
+    from nearpeak.ops import OPS
+    from nearpeak.ops.shared.tables.case_table import check_named, unused
+    from nearpeak.ops.shared.tables.cells import is_blank
+
+    check_named(row.get("op"), f"{where}: op ")
+    hint, filled = "", {name: value for name, value in row.items() if not is_blank(value)}
+    try:
+        operator = OPS[str(row["op"])]
+        phase = str(row.get("phase") or "forward")
+        operator.rule(phase)
+        signature = operator.signatures[phase]
+        hint = unused(signature, filled)
+        lying = {name: value for name, value in filled.items() if name.endswith((".layout", ".offset"))}
+        cells = {name: value for name, value in filled.items() if name in signature.names()} | lying
+        given = {name: _given(value, name in signature.axes or name in lying) for name, value in cells.items()}
+        return operator.case(phase, **given)
+    except (SpecError, KeyError) as error:
+        raise SpecError(f"{where}: {error}{hint}") from None
+
+
+def _given(value: Any, may_be_whole: bool) -> Any:
+    """Return a cell as its operator takes it: programs that know floats alone write extents as 4096.0."""
+    from nearpeak.ops.shared.tables.cells import whole
+
+    # A column of CSV in which some rows are empty, as their operator has no such axis, comes as text.
+    plain = value_of(value) if isinstance(value, str) else value
+    number = whole(value) if may_be_whole else None
+    return plain if number is None else number

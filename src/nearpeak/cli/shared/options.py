@@ -1,0 +1,137 @@
+"""Options and small pieces that several commands share."""
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from nearpeak.core.answers.bound import Policy
+from nearpeak.core.work.target import Target
+from nearpeak.errors import SpecError
+
+TARGET = typer.Option(
+    [], "--target", "-t", help="Device, partition (h100_sxm:1g.10gb), cpu, or a TOML file. Repeatable."
+)
+ONE_TARGET = typer.Option(
+    [], "--target", "-t", help="One device: a name, partition (h100_sxm:1g.10gb), cpu, or a TOML file."
+)
+EDITS = typer.Option([], "--set", help='What-if edit of every target, e.g. dram.bandwidth="8 TB/s". Repeatable.')
+POLICY = typer.Option("strict", "--policy", help="Units that may form products: strict, tf32 or hard.")
+ALGORITHM = typer.Option("classical", "--algorithm", help="How products are formed: classical, or any (Winograd, …).")
+NO_CREDIT = typer.Option(False, "--no-output-credit", help="Charge outputs that could stay in the last cache.")
+JSON = typer.Option(False, "--json", help="Print JSON, also on a terminal.")
+TEXT = typer.Option(False, "--text", help="Print text for people, also in a pipe.")
+
+
+class Listing(TyperGroup):
+    """A command of commands whose help shows what each does whole, in as many lines as that takes."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands with the first sentence of each."""
+        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [(name, one.get_short_help_str(limit=400)) for name, one in found if one is not None and not one.hidden]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def group_of(text: str) -> typer.Typer:
+    """Return an empty command of commands that `text` describes."""
+    return typer.Typer(cls=Listing, help=text, no_args_is_help=True, rich_markup_mode=None)
+
+
+def targets_of(names: list[str], edits: list[str]) -> list[Target]:
+    """Return the targets of the options; at least one is needed."""
+    from nearpeak.targets import target_of
+
+    if not names:
+        raise SpecError("--target: is missing; e.g. --target h200_sxm ('nearpeak show targets' lists all)")
+    return [target_of(name, edits) for name in names]
+
+
+def policy_of(policy: str, algorithm: str, no_credit: bool) -> Policy:
+    """Return the bound policy of the options."""
+    return Policy(dtype=policy, algorithm=algorithm, output_credit=not no_credit)
+
+
+def bytes_of(text: str) -> int:
+    """Return the bytes of `--memory`."""
+    from nearpeak.units import parse_count
+
+    try:
+        return parse_count(text, "B")
+    except SpecError as error:
+        raise SpecError(f"--memory: {error}") from None
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file that appears whole or not at all, and say so; a device such as /dev/null is written to."""
+    sys.stderr.write(f"wrote {write_quietly(path, text)}\n")
+
+
+def write_quietly(path: Path, text: str) -> Path:
+    """Write a file that appears whole or not at all, and return where it is."""
+    from nearpeak.base.folders import whole_file
+
+    with whole_file(path) as part:
+        part.write_text(text, encoding="utf-8")
+    return path.resolve() if path.is_symlink() else path
+
+
+def text_of(path: Path) -> str:
+    """Return what a text file holds."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+
+
+def on_terminal() -> bool:
+    """Say whether people read the output."""
+    return sys.stdout.isatty()
+
+
+def as_json(*, json: bool, text: bool) -> bool:
+    """Say whether to print JSON: as asked for, else where no person reads.
+
+    >>> as_json(json=True, text=True)
+    Traceback (most recent call last):
+    nearpeak.errors.SpecError: --json and --text: exclude each other; give one
+    """
+    if json and text:
+        raise SpecError("--json and --text: exclude each other; give one")
+    return json or not (text or on_terminal())
+
+
+def check_writable(path: Path | None) -> None:
+    """Refuse a path that cannot become a file, before any work is done for it."""
+    if path is None or (path.exists() and not path.is_file() and not path.is_dir()):  # a device is written to
+        return
+    if not path.resolve().parent.is_dir():
+        raise SpecError(f"{path}: its folder does not exist")
+    if path.is_dir():
+        raise SpecError(f"{path}: is a folder; name a file")
+    if not os.access(path.resolve().parent, os.W_OK):
+        raise SpecError(f"{path}: its folder may not be written to")
+
+
+def coloured() -> bool:
+    """Say whether the terminal shows colours and the user wants them (https://no-color.org)."""
+    return on_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+@contextmanager
+def progress(title: str) -> Iterator[None]:
+    """Show on a terminal that something long is under way."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.markup import escape
+
+    with Console(stderr=True).status(escape(title)):
+        yield

@@ -1,0 +1,1 @@
+"""Commands for a team: store, history, gates, farm, dashboard."""

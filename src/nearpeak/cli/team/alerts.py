@@ -1,0 +1,260 @@
+"""`nearpeak alerts`: what people were told of, and what became of it; nothing of it is ever deleted."""
+
+import getpass
+import json as jsonlib
+import sys
+import time
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+import typer
+
+from nearpeak.cli.shared import options as shared
+from nearpeak.cli.team.store import STORE
+from nearpeak.errors import NotFoundError, SpecError
+from nearpeak.units import parse_share, time_text
+
+ALERT = typer.Argument(metavar="ALERT", help="Number of the alert.")
+_FIELDS = ("operator", "device", "runner", "branch", "owner", "case")
+ACTOR = typer.Option("", "--by", help="Who does it; the user of this process by default.")
+NOTE = typer.Option("", "--note", help="Why, in one line.")
+
+
+def list_(
+    store: str | None = STORE,
+    all_: bool = typer.Option(False, "--all", help="Also those that are closed, or put off until a day to come."),
+    json: bool = shared.JSON,
+) -> None:
+    """List alerts, the most urgent first; how many are put off until a day to come is said on standard error."""
+    from nearpeak.reports.history.alerts import alerts_text
+    from nearpeak.store import open_store
+    from nearpeak.store.store_check import place_of
+
+    with open_store(place_of(store)) as opened:
+        found = opened.findings.alerts(is_open=not all_)
+    now_ns = time.time_ns()
+    due = tuple(one for one in found if all_ or (one.snoozed_until_ns or 0) <= now_ns)
+    if json or not shared.on_terminal():
+        for one in due:
+            sys.stdout.write(f"{jsonlib.dumps(asdict(one))}\n")
+    else:
+        rows = [(one.id, one.status, one.assignee, _due(one.due_ns, now_ns) + one.title) for one in due]
+        sys.stdout.write(alerts_text(rows))
+    if later := sorted(one.snoozed_until_ns or 0 for one in found if one not in due):
+        when = f"{'until' if len(later) == 1 else 'the first until'} {time_text(later[0])[:10]}"
+        sys.stderr.write(f"{len(later)} put off, {when}; --all lists them too\n")
+
+
+def show(alert: int = ALERT, store: str | None = STORE, json: bool = shared.JSON) -> None:
+    """Show one alert with every step of its life."""
+    from nearpeak.reports.history.alerts import events_text
+    from nearpeak.store import open_store
+    from nearpeak.store.store_check import place_of
+
+    with open_store(place_of(store)) as opened:
+        found = next((one for one in opened.findings.alerts() if one.id == alert), None)
+        if found is None:
+            raise NotFoundError(f"alert {alert}: is not in the store; 'nearpeak alerts list --all' lists what is")
+        events = opened.findings.events(alert)
+        blamed = opened.investigations.attributions(alert)
+    if json or not shared.on_terminal():
+        record = asdict(found) | {
+            "events": [asdict(one) for one in events],
+            "attributions": [asdict(one) for one in blamed],
+        }
+        sys.stdout.write(f"{jsonlib.dumps(record)}\n")
+        return
+    head = [
+        f"alert {found.id}: {found.title}",
+        f"{found.rev_lo[:10]} → {found.rev_hi[:10]}, {len(found.members)} changes",
+    ]
+    told = {
+        "who": found.assignee, "due": _day(found.due_ns), "put off until": _day(found.snoozed_until_ns),
+        "tracker": found.tracker_url,
+    }  # fmt: skip
+    head += [f"  {name}: {value}" for name, value in told.items() if value]
+    head += [f"  {one.axis}: {one.what}" for one in blamed]
+    rows = [(time_text(one.at_ns), one.actor, one.from_status, one.to_status, one.note) for one in events]
+    sys.stdout.write(events_text(head, rows))
+
+
+def move(
+    alert: int = ALERT,
+    status: str = typer.Argument(metavar="STATUS", help="acknowledged, fixing, fixed, expected, wontfix, …."),
+    note: str = NOTE,
+    actor: str = ACTOR,
+    store: str | None = STORE,
+) -> None:
+    """Take an alert to another state; a state that does not follow the present one is refused, with those that do."""
+    from nearpeak.store import open_store
+    from nearpeak.store.store_check import place_of
+
+    with open_store(place_of(store)) as opened:
+        opened.findings.move_alert(alert, status, actor=_actor(actor), note=_one_line(note))
+
+
+def assign(
+    alert: int = ALERT,
+    to: str = typer.Argument(metavar="WHO", help="Who looks after it."),
+    tracker: str = typer.Option("", "--tracker", help="Address of the issue in which it is followed."),
+    due: str = typer.Option("", "--due", help="Day by which it should be done, as 2026-12-24."),
+    priority: int | None = typer.Option(None, "--priority", min=1, max=9, help="1, the most urgent, to 9; 3 at first."),
+    actor: str = ACTOR,
+    store: str | None = STORE,
+) -> None:
+    """Say who looks after an alert, until when, how urgent it is, and where it is followed."""
+    from nearpeak.store import open_store
+    from nearpeak.store.store_check import place_of
+
+    due_ns = _day_ns(due, "--due") if due else None
+    with open_store(place_of(store)) as opened:
+        opened.findings.assign_alert(
+            alert, actor=_actor(actor), assignee=_one_line(to), tracker_url=_one_line(tracker) or None, due_ns=due_ns,
+            priority=priority,
+        )  # fmt: skip
+
+
+def snooze(
+    alert: int = ALERT,
+    until: str = typer.Option(..., "--until", help="Day from which it is listed again, as 2026-12-24."),
+    actor: str = ACTOR,
+    store: str | None = STORE,
+) -> None:
+    """Put an alert off: until that day it is not listed; its state stays."""
+    from nearpeak.store import open_store
+    from nearpeak.store.store_check import place_of
+
+    until_ns = _day_ns(until, "--until")
+    if until_ns <= time.time_ns():
+        raise SpecError(f"--until {until!r}: is over already; name a day to come")
+    with open_store(place_of(store)) as opened:
+        opened.findings.assign_alert(alert, actor=_actor(actor), snoozed_until_ns=until_ns)
+
+
+def note(
+    alert: int = ALERT,
+    text: str = typer.Argument(metavar="TEXT", help="What is to be remembered, in one line."),
+    actor: str = ACTOR,
+    store: str | None = STORE,
+) -> None:
+    """Add a note to an alert; its state stays."""
+    from nearpeak.store import open_store
+    from nearpeak.store.store_check import place_of
+
+    if not text.strip():
+        raise SpecError("note: is empty; write one line")
+    with open_store(place_of(store)) as opened:
+        opened.findings.note_alert(alert, _one_line(text), actor=_actor(actor))
+
+
+SELECT = typer.Option(
+    [], "--select", help="Series by pattern: operator=, device=, runner=, branch=, owner= or case=. Repeatable."
+)
+
+
+def suppress(
+    reason: str = typer.Argument(metavar="REASON", help="Why nobody is to be told."),
+    days: int = typer.Option(..., "--days", min=1, max=365, help="For how long."),
+    select: list[str] = SELECT,
+    actor: str = ACTOR,
+    store: str | None = STORE,
+) -> None:
+    """Tell nobody of some series for a while; a reason and an end are needed."""
+    from nearpeak.core.history.alert_group import Suppression
+    from nearpeak.store import open_store
+    from nearpeak.store.store_check import place_of
+
+    selector = _selector(select)
+    if not selector:
+        raise SpecError("--select: is missing; to suppress everything for a while, name it: --select case='*'")
+    until_ns = time.time_ns() + days * 86_400 * 10**9
+    with open_store(place_of(store)) as opened:
+        opened.policies.suppress(
+            Suppression(selector=selector, until_ns=until_ns, reason=_one_line(reason), author=_actor(actor))
+        )
+
+
+def expect(
+    commit: str = typer.Argument(metavar="COMMIT", help="Whole name of the commit that makes the change."),
+    least: str = typer.Option(..., "--from", help="Least change that is as expected, e.g. 2%, or -10% for faster."),
+    most: str = typer.Option(..., "--to", help="Largest change that is as expected."),
+    select: list[str] = SELECT,
+    actor: str = ACTOR,
+    store: str | None = STORE,
+) -> None:
+    """Declare a change: alerts of this commit whose changes all lie within the range become `expected`."""
+    from nearpeak.core.history.alert_group import Expectation
+    from nearpeak.store import open_store
+    from nearpeak.store.store_check import place_of
+
+    if len(commit) < 40:
+        raise SpecError(f"commit {commit!r}: is no whole name of a commit, 40 letters; see 'git rev-parse'")
+    low, high = _change(least, "--from"), _change(most, "--to")
+    with open_store(place_of(store)) as opened:
+        opened.policies.expect(
+            Expectation(sha=commit, selector=_selector(select), low_ratio=low, high_ratio=high, author=_actor(actor))
+        )
+
+
+def _selector(words: list[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for word in words:
+        name, sign, pattern = word.partition("=")
+        if name not in _FIELDS or not sign or not pattern or name in found:
+            raise SpecError(f"--select {word!r}: is not NAME=PATTERN, each once; names are {', '.join(_FIELDS)}")
+        found[name] = pattern
+    return found
+
+
+def _change(text: str, option: str) -> float:
+    """Return a signed change in per cent as a ratio.
+
+    >>> _change("-10%", "--from"), _change("2 %", "--to")
+    (-0.1, 0.02)
+    """
+    sign = -1 if text.startswith("-") else 1
+    return 0.0 if text.strip(" +-%") == "0" else sign * parse_share(text.lstrip("+-"), option)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    group = shared.group_of("Alerts: what people were told of, and what became of it.")
+    group.command("list")(list_)
+    for command in (show, move, assign, snooze, note, suppress, expect):
+        group.command()(command)
+    app.add_typer(group, name="alerts")
+
+
+def _actor(given: str) -> str:
+    if given:
+        return _one_line(given)
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        raise SpecError("--by: is missing, and this process has no user name; say who does it") from None
+
+
+def _one_line(text: str) -> str:
+    if not text.isprintable():
+        raise SpecError(f"{text!r}: is not one line of text")
+    return text
+
+
+def _day_ns(text: str, option: str) -> int:
+    """Return the beginning of a day, UTC, since 1970.
+
+    >>> _day_ns("1970-01-02", "--due") // 10**9
+    86400
+    """
+    try:
+        return int(datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()) * 10**9
+    except (ValueError, OverflowError):
+        raise SpecError(f"{option} {text!r}: is no day, as 2026-12-24") from None
+
+
+def _day(at_ns: int | None) -> str:
+    return "" if at_ns is None else time_text(at_ns)[:10]
+
+
+def _due(due_ns: int | None, now_ns: int) -> str:
+    return "" if due_ns is None else f"{'overdue' if due_ns < now_ns else 'due'} {_day(due_ns)}: "

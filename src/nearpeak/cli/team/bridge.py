@@ -1,0 +1,42 @@
+"""`nearpeak bridge`: joins two series where their key changed, by a commit that was measured under both."""
+
+import json as jsonlib
+import sys
+from dataclasses import asdict
+
+import typer
+
+from nearpeak.cli.shared import options as shared
+from nearpeak.cli.team.store import STORE
+
+
+def bridge(
+    old: int = typer.Argument(metavar="OLD", help="Number of the series under the old key."),
+    new: int = typer.Argument(metavar="NEW", help="Number of the series under the new key."),
+    store: str | None = STORE,
+    json: bool = shared.JSON,
+) -> None:
+    """Say what a new key did to a series, and read its history on under that key from then on.
+
+    A tracked component, another timer or another policy begins a new series. Measure one commit under both keys, at
+    least twice each and best in turns: the verdict on these launches is put down to what differs in the key, never to a
+    commit. history, regressions and gate then read the older values as they would be under the new key. A bridge that
+    is inconclusive is kept, and joins nothing.
+    """
+    from nearpeak.history.series_bridges import bridged
+    from nearpeak.history.series_tracks import series_numbered
+    from nearpeak.reports.history.tracks import bridge_lines
+    from nearpeak.store import open_store
+    from nearpeak.store.store_check import place_of
+
+    with open_store(place_of(store)) as opened:
+        found = bridged(opened, series_numbered(opened, old), series_numbered(opened, new))
+    if json or not shared.on_terminal():
+        sys.stdout.write(f"{jsonlib.dumps(asdict(found))}\n")
+        return
+    sys.stdout.write("".join(f"{line}\n" for line in bridge_lines(found)))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(bridge)

@@ -1,0 +1,50 @@
+"""`nearpeak history`: series of a store over commits, with their changes."""
+
+import json as jsonlib
+import sys
+from dataclasses import asdict
+
+import typer
+
+from nearpeak.cli.shared import options as shared
+from nearpeak.cli.team.store import STORE
+
+WORDS = typer.Argument(None, metavar="SERIES | CASE", help="Number of a series, or words of its case; all by default.")
+DEVICE = typer.Option("", "--device", help="Only series of this device, as its driver names it.")
+BRANCH = typer.Option("", "--branch", help="Only series of this branch.")
+METRIC = typer.Option("", "--metric", help="Only series of this metric, e.g. time.")
+
+
+def history(
+    words: list[str] = WORDS,
+    store: str | None = STORE,
+    device: str = DEVICE,
+    branch: str = BRANCH,
+    metric: str = METRIC,
+    json: bool = shared.JSON,
+) -> None:
+    """Show how measurements developed over commits: a list of series, or one with its changes.
+
+    A value is the median over the launches of a commit. Changes of the level are found in spite of drift, spikes and
+    changing clocks; ▲ is a confirmed change, △ a suspect.
+    """
+    from nearpeak.history.series_tracks import series_named, track_of
+    from nearpeak.reports.history.tracks import detail_text, list_text
+    from nearpeak.store import open_store
+    from nearpeak.store.store_check import place_of
+
+    with open_store(place_of(store)) as opened:
+        found = series_named(opened, words or [], device=device, branch=branch, metric=metric)
+        with shared.progress(f"searching {len(found)} series"):
+            tracks = [track_of(opened, one.id) for one in found]
+    if json or not shared.on_terminal():
+        for one in tracks:
+            sys.stdout.write(f"{jsonlib.dumps(asdict(one))}\n")
+        return
+    tracks.sort(key=lambda one: (one.series.device, one.series.testbed.name, one.series.branch, one.series.label))
+    sys.stdout.write(detail_text(tracks[0]) if len(tracks) == 1 else list_text(tracks))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(history)

@@ -1,0 +1,97 @@
+"""`nearpeak regressions`: what got worse in a store, since when, and what may be behind it."""
+
+import json as jsonlib
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from nearpeak.cli.run.measure import seconds_of
+from nearpeak.cli.shared import options as shared
+from nearpeak.cli.team.history import BRANCH, DEVICE, METRIC, WORDS
+from nearpeak.cli.team.store import STORE
+from nearpeak.errors import SpecError
+
+if TYPE_CHECKING:
+    from nearpeak.core.history.track import Regressed
+    from nearpeak.store import Store
+
+
+def regressions(
+    words: list[str] = WORDS,
+    store: str | None = STORE,
+    device: str = DEVICE,
+    branch: str = BRANCH,
+    metric: str = METRIC,
+    better: bool = typer.Option(False, "--better", help="Improvements instead of regressions."),
+    suspects: bool = typer.Option(False, "--suspects", help="Also changes that are not confirmed yet."),
+    save: bool = typer.Option(False, "--save", help="Keep what is found in the store, and open an alert per group."),
+    confirm: str = typer.Option("", "--confirm", help="Measure new alerts again by this command; implies --save."),
+    build: str = typer.Option("", "--build", help="--confirm: command that builds a checked-out commit, once each."),
+    repository: Path = typer.Option(Path(), "--repository", help="--confirm: git repository of the commits."),
+    limit: str = typer.Option("600 s", "--limit", help="--confirm: longest time of one command."),
+    json: bool = shared.JSON,
+) -> None:
+    """Search all series for changes of their level, and show those that got worse, newest first.
+
+    Changes that began together are one group. Beside it stands what may be behind: a clock that moved, components of
+    the software stack that changed, a device that alone shows it, the commit. Series that 'nearpeak alerts suppress'
+    names are left out.
+
+    --confirm checks out the last good and the first bad commit beside each other and runs the command in both in turns
+    A B B A, each a new process; its last line is a time as '1.25 ms', or the lines of nearpeak measure --json. After 3,
+    5 or 10 rounds the verdict is kept, and the alert becomes active, invalid-noise, infra (gone at equal clocks), or is
+    new again.
+    """
+    from nearpeak.history.regression_groups import regressed, saved, told
+    from nearpeak.history.series_tracks import series_named, track_of
+    from nearpeak.reports.history.regressions import regressions_text
+    from nearpeak.store import open_store
+    from nearpeak.store.store_check import place_of
+
+    with open_store(place_of(store)) as opened:
+        found = series_named(opened, words or [], device=device, branch=branch, metric=metric)
+        with shared.progress(f"searching {len(found)} series"):
+            tracks = [track_of(opened, one.id) for one in found]
+        groups = told(opened, regressed(tracks, better=better, suspects=suspects))
+        if build and not confirm:
+            raise SpecError("--build: is for --confirm, which says what to run; add it")
+        if save or confirm:
+            groups = saved(opened, tracks, groups)
+        if confirm:
+            limit_s = seconds_of(limit, "--limit")
+            groups = _confirmed(opened, groups, repository, run=confirm, build=build, limit_s=limit_s)
+    if json or not shared.on_terminal():
+        for one in groups:
+            sys.stdout.write(f"{jsonlib.dumps(asdict(one))}\n")
+        return
+    sys.stdout.write(regressions_text(groups, tracks, len(found)))
+
+
+def _confirmed(
+    store: "Store", groups: "tuple[Regressed, ...]", repository: Path, *, run: str, build: str, limit_s: float
+) -> "tuple[Regressed, ...]":
+    """Measure groups whose alert is new again, say what came of it, and return all groups as they stand."""
+    from nearpeak.history.revision_builds import Workshop, checked
+    from nearpeak.history.suspect_confirmation import confirmed, rounds_in
+
+    waiting = [one for one in groups if one.status == "new"]
+    for one in waiting:
+        for sha in (one.changes[0][1].safe_good_sha, one.changes[0][1].safe_bad_sha):
+            checked(repository, sha)
+    done = {}
+    with Workshop(repository, run, build, limit_s=limit_s) as workshop:
+        for one in waiting:
+            found = confirmed(store, one, rounds_in(workshop, repository))
+            done[one.alert_id] = found.group
+            ratio, verdict = found.found.judgement.time_ratio, found.found.judgement.verdict
+            said = f"{verdict}, {(ratio - 1) * 100:+.1f} % in {found.launch_count} launches"
+            sys.stderr.write(f"alert {one.alert_id}: {said}\n")
+    return tuple(done.get(one.alert_id, one) for one in groups)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command()(regressions)

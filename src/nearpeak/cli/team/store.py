@@ -1,0 +1,259 @@
+"""`nearpeak store`: the history of measurements: what is in it, what goes in and out, and how it is kept whole."""
+
+import json as jsonlib
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from nearpeak.cli.shared import options as shared
+from nearpeak.cli.shared.push_option import PUSH, check_push, pushed
+from nearpeak.errors import SpecError
+
+if TYPE_CHECKING:
+    from nearpeak.core.history.stored_run import Pairs, Revision
+
+STORE = typer.Option(
+    None, "--store", help="File, or postgresql+psycopg://user@host/name; by default what NEARPEAK_STORE names."
+)
+
+
+def import_(
+    files: list[Path] = typer.Argument(metavar="FILE…", help="Result files; plain or gzip."),
+    store: str | None = STORE,
+    form: str | None = typer.Option(None, "--format", help="Format; recognised by content where it is not given."),
+    repository: Path | None = typer.Option(
+        None, "--repository", help="Folder of the git repository that was measured."
+    ),
+    commit: str | None = typer.Option(
+        None, "--commit", help="Commit that was measured; HEAD of --repository by default."
+    ),
+    branch: str = typer.Option("main", "--branch", help="Branch whose history the results belong to."),
+    device: str | None = typer.Option(None, "--device", help="Device, where the file does not name it."),
+    host: str = typer.Option("", "--host", help="Name of the machine."),
+    component: list[str] = typer.Option([], "--component", help="Software that took part: NAME=VERSION. Repeatable."),
+    track: list[str] = typer.Option(
+        [], "--track", help="Component whose version belongs to the identity of the series: NAME=VERSION. Repeatable."
+    ),
+    trigger: str = typer.Option("import", "--trigger", help="Why it ran: nightly, pr, manual, rerun, …."),
+    again: bool = typer.Option(False, "--again", help="Import a file that is in the store already once more."),
+    details: bool = typer.Option(False, "--details", help="List every field of a file that the store does not keep."),
+    push: str | None = PUSH,
+    json: bool = shared.JSON,
+) -> None:
+    """Bring result files into the store, which is made where there is none.
+
+    All files are read before any is written: where one is refused, nothing of any is. Then all runs of a file are
+    written, or none of them. A file that is in the store already changes nothing, whatever its name. What a format
+    states that the store has no place for is counted, and listed with --details.
+    """
+    from nearpeak.core.history.stored_run import Device
+    from nearpeak.store import open_store
+    from nearpeak.store.importers import Given, file_bytes, file_digest, runs_of_file
+    from nearpeak.store.store_check import place_of
+
+    check_push(push)
+    revision = revision_of(repository, commit)
+    stack, tracked = _pairs(component, "--component"), _pairs(track, "--track")
+    place, read = place_of(store), []
+    whose = None if device is None else Device(name=device, host=host)
+    for file in files:
+        data = file_bytes(file)
+        given = Given(
+            name=file.name, digest=file_digest(data), revision=revision, branch=branch, device=whose, host=host,
+            stack=stack, track=tracked, trigger=trigger, written_ns=file.stat().st_mtime_ns, folder=file.parent,
+        )  # fmt: skip
+        read.append((file, runs_of_file(data, given, form)))
+    with open_store(place, create=True) as opened:
+        for file, records in read:
+            for record, done in zip(records, opened.ingest_all(records, again=again), strict=True):
+                row = {"file": str(file), "run": done.uid, "new": done.new, "measurements": len(record.samples)}
+                text = jsonlib.dumps(row | {"lost": list(record.source.lost)})
+                words = f"{file}: " + (f"{len(record.samples)} measurements" if done.new else "is in the store already")
+                sys.stdout.write(f"{text if json or not shared.on_terminal() else words}\n")
+                if done.new and record.source.lost:
+                    sys.stderr.write(_not_kept(str(file), record.source.lost, details=details))
+    pushed([record for _, records in read for record in records], push)
+
+
+def _not_kept(file: str, lost: tuple[str, ...], *, details: bool) -> str:
+    """Return what is said of fields that have no place in the store."""
+    if details:
+        return "".join([f"{file}: not kept:\n", *(f"  {one}\n" for one in lost)])
+    from nearpeak.reports.figure_text import shortened
+
+    fields = "1 field is" if len(lost) == 1 else f"{len(lost)} fields are"
+    return f"{file}: {fields} not kept, such as {shortened(lost[0], 30)}; --details lists them\n"
+
+
+def info(store: str | None = STORE, json: bool = shared.JSON) -> None:
+    """Show what a store holds: schema, runs, series, measurements, size."""
+    from nearpeak.store import open_store
+    from nearpeak.store.store_check import place_of
+
+    with open_store(place_of(store)) as opened:
+        found = opened.info()
+    if json or not shared.on_terminal():
+        sys.stdout.write(f"{jsonlib.dumps(found)}\n")
+        return
+    for name, value in found.items():
+        sys.stdout.write(f"{name.replace('_', ' '):<14} {value}\n")
+
+
+def export(
+    folder: Path = typer.Argument(help="Folder to write; it must not be there."),
+    store: str | None = STORE,
+    form: str | None = typer.Option(None, "--format", help="parquet, or csv; Parquet where duckdb is installed."),
+) -> None:
+    """Write all tables, and every sample as a row, for analysis elsewhere, with a manifest of counts and checksums."""
+    from nearpeak.store import open_store
+    from nearpeak.store.store_check import place_of
+    from nearpeak.store.table_export import export as write
+
+    with open_store(place_of(store)) as opened:
+        found = write(opened, folder, form=form)
+    samples, tables = found.rows_count["sample"], len(found.rows_count) - 1
+    sys.stderr.write(f"wrote {samples} samples and {tables} tables, {found.size_bytes} bytes, to {found.folder}\n")
+
+
+def check(
+    store: str | None = STORE,
+    repository: Path | None = typer.Option(
+        None, "--repository", help="Folder of a git repository: order all of its runs again by where commits stand now."
+    ),
+) -> None:
+    """Look at every page, reference and sample; exit code 1 when something is wrong.
+
+    Measurements whose samples are damaged are marked; 'nearpeak store salvage' copies what can still be read.
+    """
+    from nearpeak.store import open_store
+    from nearpeak.store.maintenance import check as faults_of
+    from nearpeak.store.store_check import place_of
+
+    with open_store(place_of(store)) as opened:
+        if repository is not None:
+            from nearpeak.store.git_commits import git_history
+            from nearpeak.store.store_merge import replace_positions
+
+            sys.stderr.write(f"{replace_positions(opened, git_history(repository))} commits stand elsewhere now\n")
+        faults = list(faults_of(opened.engine, opened.name))
+    sys.stdout.write("".join(f"{fault}\n" for fault in faults) or "nothing is wrong\n")
+    raise typer.Exit(1 if faults else 0)
+
+
+def upgrade(store: str | None = STORE) -> None:
+    """Bring a store to the schema of this nearpeak; a copy is saved beside it first."""
+    from nearpeak.store.maintenance import upgrade as upgraded
+    from nearpeak.store.store_check import place_of
+
+    before, after, copy = upgraded(place_of(store))
+    sys.stderr.write(f"schema {before} → {after}; copy: {copy}\n" if before != after else f"schema {after} already\n")
+
+
+def backup(
+    target: Path = typer.Argument(help="File to write; it must not be there."),
+    store: str | None = STORE,
+) -> None:
+    """Copy a store file as it is at one moment, while others may write to it."""
+    from nearpeak.store.maintenance import backup as copied
+    from nearpeak.store.store_check import place_of
+
+    sys.stderr.write(f"wrote {copied(place_of(store), target)}\n")
+
+
+def salvage(
+    target: Path = typer.Argument(help="New store to write; it must not be there."),
+    store: str | None = STORE,
+) -> None:
+    """Copy what can still be read of a damaged store file into a new store; name what is lost."""
+    from nearpeak.store.maintenance import salvage as saved
+    from nearpeak.store.store_check import place_of
+
+    count, lost = saved(place_of(store), target)
+    for words in lost:
+        sys.stderr.write(f"lost: {words}\n")
+    sys.stderr.write(f"{target}: {count} runs saved, {len(lost)} lost\n")
+    raise typer.Exit(1 if lost else 0)
+
+
+def merge(
+    sources: list[str] = typer.Argument(metavar="STORE…", help="Stores whose runs are copied; they are not changed."),
+    store: str | None = STORE,
+) -> None:
+    """Copy the runs of other stores, and what was found in them, into --store; runs of both must agree."""
+    from nearpeak.store import open_store
+    from nearpeak.store.store_check import place_of
+    from nearpeak.store.store_merge import merge as merged
+
+    with open_store(place_of(store), create=True) as target:
+        for place in sources:
+            with open_store(place) as source:
+                sys.stderr.write(f"{source.name}: {merged(source, target)} new runs\n")
+
+
+def push(
+    address: str = typer.Argument(metavar="URL", help="Dashboard that takes them; its token is in NEARPEAK_TOKEN."),
+    store: str | None = STORE,
+    runs: list[int] = typer.Option([], "--run", help="Only this run, by its number. Repeatable; all by default."),
+) -> None:
+    """Send the runs of a store to a dashboard; what is there already is left as it is, so that it can be repeated."""
+    from nearpeak.store import open_store
+    from nearpeak.store.run_replay import records_of
+    from nearpeak.store.store_check import place_of
+
+    check_push(address)
+    with open_store(place_of(store)) as opened:
+        pushed(records_of(opened, runs or None), address)
+
+
+def retain(
+    archive: Path = typer.Argument(help="Folder that the samples are archived in; it must not be there."),
+    store: str | None = STORE,
+    days: float = typer.Option(90.0, "--days", min=0.0, help="Age of a run from which its samples may go."),
+    apply: bool = typer.Option(False, "--apply", help="Archive and remove them; without, only say what would be."),
+) -> None:
+    """Archive old samples and remove them, once the archive has been read back; summaries stay for ever.
+
+    Samples within twenty commits of a change point, of open alerts and of baselines are kept.
+    """
+    from nearpeak.store import open_store
+    from nearpeak.store.retention import plan
+    from nearpeak.store.retention import retain as archived
+    from nearpeak.store.store_check import place_of
+
+    with open_store(place_of(store)) as opened:
+        found = plan(opened, days)
+        if apply:
+            found = archived(opened, found, archive)
+    words = "removed" if found.archive else "could be removed (--apply does)"
+    text = f"{len(found.runs)} runs, {found.sets_count} sets of samples, {found.data_bytes} bytes {words}"
+    sys.stdout.write(f"{text}; {found.kept_count} old runs are kept\n")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    group = shared.group_of("The history of measurements: import, export, check, upgrade, back up.")
+    group.command("import")(import_)
+    for command in (info, export, check, upgrade, backup, salvage, merge, push, retain):
+        group.command()(command)
+    app.add_typer(group, name="store")
+
+
+def revision_of(repository: Path | None, commit: str | None) -> "Revision | None":
+    """Return the commit that the options name, as the repository has it."""
+    from nearpeak.store.git_commits import git_revision
+
+    if repository is None and commit is not None:
+        raise SpecError("--commit: needs --repository, which says where in the history it stands")
+    return None if repository is None else git_revision(repository, commit or "HEAD")
+
+
+def _pairs(words: list[str], option: str) -> "Pairs":
+    found: dict[str, str] = {}
+    for word in words:
+        name, sign, version = word.partition("=")
+        if not sign or not name or name in found:
+            raise SpecError(f"{option} {word!r}: is not NAME=VERSION, or is given twice; e.g. torch=2.9.0")
+        found[name] = version
+    return tuple(sorted(found.items()))

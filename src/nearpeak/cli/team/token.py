@@ -1,0 +1,76 @@
+"""`nearpeak token`: who may write through the dashboard."""
+
+import json as jsonlib
+import sys
+import time
+from dataclasses import asdict
+
+import typer
+
+from nearpeak.cli.shared import options as shared
+from nearpeak.cli.team.store import STORE
+from nearpeak.units import time_text
+
+
+def add(
+    name: str = typer.Argument(metavar="NAME", help="Whose it is, or what for; shown beside everything it does."),
+    scope: str = typer.Option(
+        "submit", "--scope", help="read; submit: also results and alerts; admin: also see tokens and audit log."
+    ),
+    days: float = typer.Option(90.0, "--days", min=0.001, help="After so many days it ends."),
+    store: str | None = STORE,
+) -> None:
+    """Make a token and print it, this once: the store keeps a hash of it."""
+    from nearpeak.store import open_store
+    from nearpeak.store.store_check import place_of
+
+    with open_store(place_of(store)) as opened:
+        text = opened.access.add_token(name, scope, days=days)
+    sys.stdout.write(f"{text}\n")
+    sys.stderr.write(
+        f"{name} may {scope} for {days:g} days; keep it where only its holder reads, e.g. in NEARPEAK_TOKEN\n"
+    )
+
+
+def list_(store: str | None = STORE, json: bool = shared.JSON) -> None:
+    """List tokens: whose, what they may do, until when."""
+    from nearpeak.reports.figure_text import shortened
+    from nearpeak.store import open_store
+    from nearpeak.store.store_check import place_of
+
+    with open_store(place_of(store)) as opened:
+        found = opened.access.tokens()
+    now_ns = time.time_ns()
+    if json or not shared.on_terminal():
+        for one in found:
+            sys.stdout.write(f"{jsonlib.dumps(asdict(one) | {'holds': one.holds(now_ns)})}\n")
+        return
+    if found:
+        sys.stdout.write(f"{'token':>5}  {'scope':<7} {'state':<17} name\n")
+    for one in found:
+        until = time_text(one.expires_ns)[:10]
+        state = f"until {until}" if one.holds(now_ns) else "ended" if one.revoked_ns is None else "taken back"
+        sys.stdout.write(f"{one.id:>5}  {one.scope:<7} {state:<17} {shortened(one.name, 47)}\n")
+    if not found:
+        sys.stdout.write("no tokens: nobody may write through the dashboard\n")
+
+
+def revoke(
+    token: int = typer.Argument(metavar="NUMBER", help="Its number in 'nearpeak token list'."),
+    store: str | None = STORE,
+) -> None:
+    """Take a token back at once."""
+    from nearpeak.store import open_store
+    from nearpeak.store.store_check import place_of
+
+    with open_store(place_of(store)) as opened:
+        opened.access.revoke(token)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    group = shared.group_of("Tokens: who may write through the dashboard.")
+    group.command()(add)
+    group.command("list")(list_)
+    group.command()(revoke)
+    app.add_typer(group, name="token")

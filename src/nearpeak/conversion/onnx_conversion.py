@@ -1,0 +1,371 @@
+"""Which nodes of an ONNX model ONNX Runtime takes, in which pieces, and what the borders between them cost."""
+
+import json
+import math
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nearpeak.conversion.converted_parts import Conversion
+from nearpeak.conversion.onnx_pieces import feeds_of, in_pieces, inferred, pieces_of
+from nearpeak.core.runs.measurement import Fallback
+from nearpeak.errors import SpecError
+from nearpeak.measurement.machine.compile_breaks import Counted, breaks, library_kernels, of_products, taken
+from nearpeak.measurement.machine.onnx_session import assignments, runtime_or_refusal, session_of
+
+REPEATS = 5
+"""Runs of which the shortest counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Node:
+    """One node of the graph."""
+
+    key: str
+    """Its name, or type and position among those of its type."""
+    kind: str
+    """Operator type, with its domain where that is not the standard's."""
+    proto: Any
+    """What the file says."""
+
+
+def onnx_conversion(
+    path: Path, flop: Mapping[str, int], without: tuple[str, ...] = (), least_count: int = 1
+) -> Conversion:
+    """Return what ONNX Runtime takes of the model at `path`; executed in this process.
+
+    Args:
+        flop: arithmetic of each node by key, where a rule knows it.
+        without: operator types that are left out, as if they did not convert.
+        least_count: nodes that a piece must have to be converted; smaller ones are left out.
+
+    Raises:
+        MissingExtraError: ONNX Runtime is absent.
+        SpecError: the model has no node of a type that is to be left out.
+    """
+    import onnx
+
+    runtime = runtime_or_refusal("coverage --runner onnxruntime")
+    model = inferred(onnx, onnx.load(str(path)))
+    nodes = _nodes(model)
+    kinds = {node.kind for node in nodes}
+    if unknown := [name for name in without if name not in kinds]:
+        raise SpecError(f"{path}: has no node of type {unknown[0]!r} to leave out; it has {', '.join(sorted(kinds))}")
+    session, whole_reason = _tried(runtime, path)
+    refused = {} if session is not None else _refused(runtime, onnx, model, nodes)
+    if session is None and not refused:  # every node runs alone, and together they do not
+        refused = {node.key: whole_reason for node in nodes}
+    else:
+        refused |= {} if session is None else _elsewhere(session, nodes)
+    unable = frozenset(refused)
+    refused = {node.key: "left out on request" for node in nodes if node.kind in without} | refused
+    refused |= _too_small(nodes, refused, least_count)
+    crossing = list(_crossing(model, nodes, refused).values())
+    known = [size for size in crossing if size is not None]
+    sizes = known if len(known) == len(crossing) else None
+    timed_s = None if session is None else _whole_s(session)
+    shares = {} if session is None else _time_shares(runtime, path)
+    pieces_s, error = _pieces_s(runtime, onnx, model, _groups(nodes, refused), unable, session)
+    total = sum(flop.values())
+    ledger = tuple(
+        Fallback(
+            node=f"{node.kind} {node.key}", ran_on="nothing", reason=refused[node.key], flop=flop.get(node.key, 0),
+            flop_ratio=flop[node.key] / total if total and node.key in flop else None,
+            time_ratio=shares.get(node.key),
+        )
+        for node in nodes if node.key in refused
+    )  # fmt: skip
+    return Conversion(
+        model=path.name, runner="onnxruntime", node_count=len(nodes), converted_count=len(nodes) - len(refused),
+        fragment_count=sum((converted for converted, _ in _groups(nodes, refused))), boundary_count=len(crossing),
+        boundary_bytes=None if sizes is None else sum(sizes), boundary_s=None if sizes is None else _copied_s(sizes),
+        converted_s=timed_s, unconverted_s=None, ledger=ledger, pieces_s=pieces_s, pieces_error_ratio=error,
+        placed=tuple(sorted(Counter(placed for placed, _, _ in assignments(session)).items())) if session else (),
+    )  # fmt: skip
+
+
+def _nodes(model: Any) -> tuple[_Node, ...]:
+    counts: dict[str, int] = {}
+    found = []
+    for proto in model.graph.node:
+        position = counts[proto.op_type] = counts.get(proto.op_type, -1) + 1
+        kind = proto.op_type if proto.domain in ("", "ai.onnx") else f"{proto.domain}.{proto.op_type}"
+        found.append(_Node(key=proto.name or f"{proto.op_type}[{position}]", kind=kind, proto=proto))
+    return tuple(found)
+
+
+def _tried(runtime: Any, model: bytes | Path) -> tuple[Any, str]:
+    """Return a session of the model, or none and why."""
+    try:
+        return session_of(runtime, model, 1), ""
+    except Exception as error:  # the runtime's classes of errors are made while it is imported
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        text = lines[0] if lines else type(error).__name__
+        return None, text.split("failed:", 1)[-1].strip()[:200]
+
+
+def _refused(runtime: Any, onnx: Any, model: Any, nodes: Sequence[_Node]) -> dict[str, str]:
+    """Return why each node has no kernel, by key: each is tried alone, once for nodes that are alike."""
+    known = {item.name: item for item in (*model.graph.value_info, *model.graph.input, *model.graph.output)}
+    stored = {item.name: item for item in model.graph.initializer}
+    tried: dict[bytes, str] = {}
+    found = {}
+    for node in nodes:
+        alone = _alone(onnx, model, node.proto, (known, stored))
+        if alone not in tried:
+            tried[alone] = _tried(runtime, alone)[1]
+        if tried[alone]:
+            found[node.key] = tried[alone]
+    return found
+
+
+def _alone(onnx: Any, model: Any, proto: Any, context: tuple[Mapping[str, Any], Mapping[str, Any]]) -> bytes:
+    """Return a model of one node whose tensors are called by position, so that equal nodes give equal bytes."""
+    known, stored = context
+    node = onnx.NodeProto()
+    node.CopyFrom(proto)
+    node.name = ""
+    names = {name: f"t{number}" for number, name in enumerate(dict.fromkeys((*proto.input, *proto.output))) if name}
+    inputs, initializers, outputs = [], [], []
+    for name in dict.fromkeys(name for name in proto.input if name):
+        if name in stored:
+            one = onnx.TensorProto()
+            one.CopyFrom(stored[name])
+            one.name = names[name]
+            initializers.append(one)
+        elif name in known:
+            inputs.append(_renamed(onnx, known[name], names[name]))
+    for name in (name for name in proto.output if name):
+        empty = onnx.ValueInfoProto(name=names[name])
+        outputs.append(_renamed(onnx, known[name], names[name]) if name in known else empty)
+    node.input[:] = [names.get(name, "") for name in proto.input]
+    node.output[:] = [names.get(name, "") for name in proto.output]
+    graph = onnx.helper.make_graph([node], "alone", inputs, outputs, initializers)
+    made = onnx.helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
+    text: bytes = made.SerializeToString()
+    return text
+
+
+def _renamed(onnx: Any, item: Any, name: str) -> Any:
+    copy = onnx.ValueInfoProto()
+    copy.CopyFrom(item)
+    copy.name = name
+    return copy
+
+
+def _elsewhere(session: Any, nodes: Sequence[_Node]) -> dict[str, str]:
+    """Return the nodes that the first provider left to another one, with that one's name."""
+    first = session.get_providers()[0]
+    placed = {name: provider for provider, _, name in assignments(session)}
+    return {
+        node.key: f"left to {placed[node.key]}" for node in nodes if placed.get(node.key, first) != first
+    }  # fmt: skip
+
+
+def _too_small(nodes: Sequence[_Node], refused: Mapping[str, str], least_count: int) -> dict[str, str]:
+    """Return the converted nodes whose piece has fewer than `least_count`, with the reason."""
+    groups = [group for converted, group in _groups(nodes, refused) if converted and len(group) < least_count]
+    return {
+        node.key: f"its piece has {len(group)} of at least {least_count} nodes" for group in groups for node in group
+    }
+
+
+def _groups(nodes: Sequence[_Node], refused: Mapping[str, str]) -> list[tuple[bool, list[_Node]]]:
+    """Return the pieces into which the nodes fall, no piece waiting for one that waits for it.
+
+    Nodes of one piece are connected and lie equally many borders below the inputs.
+    """
+    depth: dict[str, tuple[int, bool]] = {}
+    piece: dict[str, int] = {}
+    parents: list[int] = []
+
+    def root(number: int) -> int:
+        while parents[number] != number:
+            number = parents[number]
+        return number
+
+    for node in nodes:
+        own = node.key not in refused
+        sources = [name for name in node.proto.input if name in depth]
+        level = max((depth[name][0] + (depth[name][1] != own) for name in sources), default=0)
+        number = len(parents)
+        parents.append(number)
+        for name in sources:
+            if depth[name] == (level, own):
+                parents[root(piece[name])] = root(number)
+        for name in node.proto.output:
+            depth[name], piece[name] = (level, own), number
+    found: dict[int, tuple[bool, list[_Node]]] = {}
+    for number, node in enumerate(nodes):
+        found.setdefault(root(number), (node.key not in refused, []))[1].append(node)
+    return list(found.values())
+
+
+def _pieces_s(
+    runtime: Any, onnx: Any, model: Any, groups: Sequence[tuple[bool, Sequence[_Node]]], unable: frozenset[str],
+    whole: Any,
+) -> tuple[float | None, float | None]:  # fmt: skip
+    """Return the time of running all pieces one after the other, and the largest relative error against the whole.
+
+    What has no kernel cannot run at all: then it is the time of the converted pieces, each on ones, and no error.
+    """
+    pieces = [one for one in pieces_of(onnx, model, groups) if not unable.intersection(one.keys)]
+    sessions = [(one, _tried(runtime, one.model)[0]) for one in pieces]
+    if not sessions or any(session is None for _, session in sessions):
+        return None, None
+    try:
+        if unable or whole is None:
+            fed = [(session, feeds_of(session)) for one, session in sessions if one.converted]
+            ready = [(session, feeds) for session, feeds in fed if feeds is not None]
+            return (
+                (_best_s(lambda: [session.run(None, feeds) for session, feeds in ready]), None)
+                if ready
+                else (None, None)
+            )
+        feeds = feeds_of(whole)
+        if feeds is None:
+            return None, None
+        run, names = in_pieces(sessions, feeds), [item.name for item in whole.get_outputs()]
+        apart, together = run(), whole.run(names, feeds)
+        return _best_s(run), max(
+            (_error(apart[name], wanted) for name, wanted in zip(names, together, strict=True)), default=0.0
+        )
+    except Exception:  # open extents that do not go together
+        return None, None
+
+
+def _error(got: Any, wanted: Any) -> float:
+    """Return the largest difference over the largest magnitude."""
+    wanted = np.asarray(wanted, np.float64)
+    largest = float(np.abs(wanted).max(initial=0.0))
+    difference = float(np.abs(np.asarray(got, np.float64) - wanted).max(initial=0.0))
+    return difference / largest if largest else difference
+
+
+def _time_shares(runtime: Any, path: Path) -> dict[str, float]:
+    """Return the share of each node by name in the time of one run, by the runtime's own profile."""
+    with tempfile.TemporaryDirectory() as folder:
+        session = session_of(runtime, path, 1, profile=str(Path(folder) / "profile"))
+        feeds = feeds_of(session)
+        try:
+            for _ in range(REPEATS if feeds is not None else 0):
+                session.run(None, feeds)
+        except Exception:  # open extents that do not go together
+            return {}
+        events = json.loads(Path(session.end_profiling()).read_text())
+    times: Counter[str] = Counter()
+    for event in events:
+        if event.get("cat") == "Node" and event["name"].endswith("_kernel_time"):
+            times[event["name"].removesuffix("_kernel_time")] += event["dur"]
+    total = sum(times.values())
+    return {name: taken / total for name, taken in times.items()} if total else {}
+
+
+def _crossing(model: Any, nodes: Sequence[_Node], refused: Mapping[str, str]) -> dict[str, int | None]:
+    """Return the bytes of each tensor that one side makes and the other reads; none where its shape is not known."""
+    sizes = {item.name: _bytes(item) for item in (*model.graph.value_info, *model.graph.output)}
+    makers = {name: node.key in refused for node in nodes for name in node.proto.output}
+    return {
+        name: sizes.get(name)
+        for node in nodes for name in node.proto.input
+        if name in makers and makers[name] != (node.key in refused)
+    }  # fmt: skip
+
+
+def _bytes(item: Any) -> int | None:
+    """Return the bytes of a tensor; none where the model leaves its format or an extent open."""
+    import onnx
+
+    kind = item.type.tensor_type
+    extents = [int(one.dim_value) if one.HasField("dim_value") else None for one in kind.shape.dim]
+    if not kind.elem_type or not kind.HasField("shape") or None in extents:
+        return None
+    element = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)).itemsize
+    return math.prod(one for one in extents if one is not None) * int(element)
+
+
+def _whole_s(session: Any) -> float | None:
+    """Return the time of one run of the whole model; none where an input's shape or format is left open."""
+    feeds = feeds_of(session)
+    if feeds is None:
+        return None
+    try:
+        return _best_s(lambda: session.run(None, feeds))
+    except Exception:  # open extents that do not go together
+        return None
+
+
+def _copied_s(sizes: Sequence[int]) -> float:
+    """Return the time of copying arrays of these sizes once each."""
+    pairs = [(np.ones(size, np.uint8), np.zeros(size, np.uint8)) for size in sizes]
+
+    def copied() -> None:
+        for source, target in pairs:
+            np.copyto(target, source)
+
+    return _best_s(copied) if pairs else 0.0
+
+
+def _best_s(run: Any) -> float:
+    best_s = float("inf")
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        run()
+        best_s = min(best_s, time.perf_counter() - start)
+    return best_s
+
+
+def torch_conversion(path: Path, counted: Counted = of_products) -> Conversion:
+    """Return which of a problem file's calls torch.compile takes into graphs; executed in this process.
+
+    Arithmetic is counted in all graphs together and in a run without them; the rest ran outside of them. What compiled
+    graphs call in libraries stands in the ledger too.
+
+    Args:
+        counted: how arithmetic is counted; PyTorch's own counter knows products alone.
+
+    Raises:
+        SpecError: the file lacks a part of the convention.
+    """
+    import torch
+
+    model, inputs = problem_of(path)
+    found = taken(torch, model, inputs, {}, counted)
+    with torch.no_grad():
+        unconverted_s = _best_s(lambda: model(*inputs))
+        compiled = torch.compile(model, dynamic=False)
+        kernels = library_kernels(torch, compiled, inputs, {}, found, counted)
+        converted_s = _best_s(lambda: compiled(*inputs))
+    node_count = found.op_count + len(found.breaks)
+    return Conversion(
+        model=path.name, runner="torch_compile", node_count=node_count, converted_count=found.op_count,
+        fragment_count=found.graph_count, boundary_count=max(0, found.graph_count - 1),
+        boundary_bytes=None if found.graph_count > 1 else 0, boundary_s=None, converted_s=converted_s,
+        unconverted_s=unconverted_s, ledger=(*breaks(found), *kernels),
+    )  # fmt: skip
+
+
+def problem_of(path: Path) -> tuple[Any, tuple[Any, ...]]:
+    """Return the model of a problem file, in evaluation mode, and its inputs."""
+    import importlib.util
+
+    specification = importlib.util.spec_from_file_location("nearpeak_problem", path)
+    if specification is None or specification.loader is None:
+        raise SpecError(f"{path}: no Python file")
+    module = importlib.util.module_from_spec(specification)
+    try:
+        specification.loader.exec_module(module)
+    except SyntaxError as error:
+        raise SpecError(f"{path}: is not Python: {error}") from None
+    for part in ("Model", "get_inputs"):
+        if not hasattr(module, part):
+            raise SpecError(f"{path}: it has no {part}; a problem file defines class Model and get_inputs()")
+    arguments: Any = getattr(module, "get_init_inputs", list)()
+    model = module.Model(**arguments) if isinstance(arguments, dict) else module.Model(*arguments)
+    return model.eval(), tuple(module.get_inputs())

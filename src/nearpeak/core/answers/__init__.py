@@ -1,0 +1,1 @@
+"""Values that answer a question: bounds, predictions, simulations, analyses, suites."""

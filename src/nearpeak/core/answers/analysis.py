@@ -1,0 +1,234 @@
+"""What the report shows: a workload beside the least time of its parts on each target, all numbers worked out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from nearpeak.core.answers.bound import Policy, Rewritten
+from nearpeak.core.answers.proof import Proof
+from nearpeak.core.answers.step_prediction import CallPrediction, StepPrediction
+from nearpeak.core.runs.below_bound_finding import BelowBound
+from nearpeak.core.work.case import Case
+
+SCHEMA_VERSION = 4
+# 1: first version; documented in docs/reference/report_json.md.
+# 2: proofs, bounds at the worst values, measurements below their bound.
+# 3: the family of each case's operator, expected times.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseRow:
+    """One distinct case of the workload."""
+
+    case: Case
+    """What is computed."""
+    label: str
+    """The case in one line."""
+    family: str
+    """Family of its operator, one of core.family.FAMILIES."""
+    phase: str
+    """Step phase in which it runs: forward, backward or optimizer."""
+    module: str
+    """Pattern of the modules that call it, layer numbers as `*`."""
+    source: str
+    """File and line of the first call."""
+    call_count: int
+    """Calls per step."""
+    matrix_flop: int
+    """FLOP of one call that matrix units can do."""
+    total_flop: int
+    """All FLOP of one call."""
+    read_bytes: int
+    """Distinct bytes one call reads."""
+    write_bytes: int
+    """Distinct bytes one call writes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseTime:
+    """One case on one target; times are of one call."""
+
+    bound_s: float
+    """Time nothing can beat, inputs cold."""
+    limiter: str
+    """Term that sets the bound."""
+    terms_s: Mapping[str, float]
+    """Time by term."""
+    measured_s: float | None = None
+    """Shortest run on this machine; none when not measured."""
+    unmeasured: str = ""
+    """Why a run that was asked for gave no time, its outcome first; empty where it gave one or none was asked for."""
+    high_s: float | None = None
+    """Bound for the values (indices, masks, routers) that cost most; none where values do not matter."""
+    prediction: CallPrediction | None = None
+    """What good software is expected to reach; none where no form answers."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """A part of the step on one target: an operator, a phase or a module."""
+
+    name: str
+    """Operator, phase or module pattern."""
+    call_count: int
+    """Calls in it."""
+    time_s: float
+    """Sum of its calls' bounds."""
+    share_ratio: float
+    """Its time over the sum over all calls."""
+    limiter_s: Mapping[str, float]
+    """Its time by the term that limits each call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opportunity:
+    """Something worth trying, with the most that it can gain."""
+
+    kind: str
+    """`fusion`, `precision`, `launch`, `memory` or `constants`."""
+    title: str
+    """What to do, in one sentence."""
+    where: str
+    """Modules or operators concerned."""
+    gain_s: float
+    """Most that it can take off the sum of bounds."""
+    evidence: str
+    """The figures behind it, in one sentence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """Whether the step fits into the memory of a target."""
+
+    fits: bool | None
+    """None when the capacity is not documented."""
+    capacity_bytes: int | None
+    """Memory of the target."""
+    largest_batch_count: int | None
+    """Largest batch whose step fits, activations taken as proportional; none when unknown, 0 when not even one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryUse:
+    """Least device memory of the step, storage by storage, as captured."""
+
+    weight_bytes: int
+    """Parameters and buffers."""
+    gradient_bytes: int
+    """Gradients of parameters."""
+    state_bytes: int
+    """Optimizer state."""
+    kv_cache_bytes: int
+    """Keys and values kept from earlier tokens."""
+    input_bytes: int
+    """Inputs of the step."""
+    activation_peak_bytes: int
+    """Most that intermediate results hold at one time."""
+    peak_bytes: int
+    """Most that everything holds at one time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetAnalysis:
+    """The workload on one target."""
+
+    target: str
+    """Target name."""
+    title: str
+    """Target for people."""
+    measured_roofs: bool
+    """True when the roofs were measured on this machine."""
+    matrix_unit: str
+    """Fastest permitted unit for the workload's main format."""
+    matrix_flop_per_s: float
+    """Its rate at the highest permitted clock."""
+    dram_bytes_per_s: float
+    """Memory bandwidth."""
+    bound_s: float
+    """Least time of the whole step in any number of kernels, fused or not (proved)."""
+    limiter: str
+    """Term that sets it."""
+    terms_s: Mapping[str, float]
+    """Terms of the whole step."""
+    chained_s: float
+    """Least time with one kernel per operator, caches warm from the kernel before (proved for that class)."""
+    unfused_s: float
+    """Sum over operators of each one's own bound, inputs cold (model: a warm cache can beat it)."""
+    launch_floor_s: float | None
+    """Launches times the least time of a kernel; beside the bounds, never in them."""
+    times: tuple[CaseTime, ...]
+    """One entry per row of the analysis."""
+    by_phase: tuple[Share, ...]
+    """Parts by phase of the step."""
+    by_operator: tuple[Share, ...]
+    """Parts by operator, largest first."""
+    by_module: tuple[Share, ...]
+    """Parts by module pattern, largest first."""
+    opportunities: tuple[Opportunity, ...]
+    """Largest gain first; gains overlap and must not be added."""
+    fit: Fit
+    """Whether the step fits."""
+    assumptions: tuple[str, ...]
+    """Identifiers of what the proved terms rest on."""
+    unverified: tuple[str, ...] = ()
+    """Entries of the device file that were derived or read second-hand."""
+    proof: Proof | None = None
+    """The bound of the whole step with every figure that it follows from."""
+    below_bound: tuple[BelowBound, ...] = ()
+    """Cases measured below their bound, each with its evidence; none is ever clamped."""
+    as_written_s: float | None = None
+    """Bound of the step as written, where rewriting it algebraically lowers the bound; none elsewhere."""
+    rewrites: tuple[Rewritten, ...] = ()
+    """What was rewritten, largest gain first."""
+    prediction: StepPrediction | None = None
+    """What good software is expected to reach, call by call; none where no call can be predicted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Analysis:
+    """A workload on one or more targets."""
+
+    name: str
+    """Workload."""
+    step: str
+    """`forward`, `decode`, `train` or `sweep`."""
+    batch_count: int | None
+    """Batch size of the step; none when the source does not say, as for problem files."""
+    dtype: str
+    """Format of most of the matrix work."""
+    origin: Mapping[str, str]
+    """Where the workload came from, whose dimensions it uses."""
+    capture_assumptions: tuple[str, ...]
+    """What capture assumed, in sentences."""
+    policy: Policy
+    """What the bounds let a program do."""
+    rows: tuple[CaseRow, ...]
+    """Distinct cases, largest work first."""
+    call_count: int
+    """Calls of the step that launch a kernel."""
+    covered_count: int
+    """Calls that a rule covers."""
+    uncovered: Mapping[str, int]
+    """Calls without a rule, by name."""
+    skipped_count: int
+    """Views and metadata, which launch no kernel."""
+    matrix_flop: int
+    """FLOP of the step that matrix units can do; what is dead or only repeated is left out."""
+    total_flop: int
+    """All FLOP of the step, without what is dead or only repeated."""
+    fused_bytes: int
+    """Bytes that any program of the step must read or write, before the cache credit."""
+    unfused_bytes: int
+    """Sum over operators of bytes read and written."""
+    parameter_count: int | None
+    """Parameters of the model, tied ones once; none when the source does not say."""
+    memory: MemoryUse | None
+    """Memory use; none for a list of unrelated cases."""
+    targets: tuple[TargetAnalysis, ...]
+    """One entry per target."""
+    created: str = ""
+    """Versions of nearpeak and of the packages that captured it."""
+
+    @property
+    def complete(self) -> bool:
+        """True when a rule covers every call; if not, every total is a lower estimate (≥)."""
+        return self.covered_count == self.call_count

@@ -1,0 +1,140 @@
+"""How much longer measured work takes than it must: gaps, what to try about them, and where evidence is missing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nearpeak.core.answers.analysis import Opportunity
+from nearpeak.core.work.case import Case
+
+PROVEN, THEORETICAL = "proven", "theoretical"
+"""Another runner reaches the time; only the bound says that it could be reached."""
+MEASURED, ESTIMATED = "measured", "estimated"
+"""A gain that a measurement shows; one that follows from bounds and counts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alternative:
+    """The work of a row done in another way on the same device: what its bound is, and what it took."""
+
+    kind: str
+    """Name of the rule that asks for it: `precision`, `padding`, `batching`, …."""
+    label: str
+    """What is different, in a few words."""
+    bound_s: float | None = None
+    """Bound of one run; none where no rule or figure covers it."""
+    measured_s: float | None = None
+    """Time of one run; none where it was not measured."""
+    work_ratio: float = 1.0
+    """Works of the row that one run does: 4 for a batch four times as large."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedCase:
+    """A case with what it took, what it must take, and what else is known of it on its device."""
+
+    case: Case
+    """What ran."""
+    label: str
+    """The case in one line."""
+    target: str
+    """Device."""
+    runner: str
+    """What ran it."""
+    call_count: int
+    """Calls per step of the model, or 1 for a case on its own."""
+    measured_s: float
+    """Time of one call."""
+    bound_s: float | None
+    """Time nothing can beat; none where no rule or figure covers the case."""
+    limiter: str = ""
+    """Term that sets the bound."""
+    terms_s: Mapping[str, float] = field(default_factory=dict)
+    """Bound of one call by term."""
+    best_known_s: float | None = None
+    """Shortest time that another runner reached; none where no other ran it."""
+    best_known_by: str = ""
+    """That runner."""
+    module: str = ""
+    """Pattern of the modules that call it; empty where the source does not say."""
+    model: str = ""
+    """Workload that it belongs to."""
+    team: str = ""
+    """Who owns it."""
+    matrix_flop: int = 0
+    """FLOP of one call that matrix units can do."""
+    moved_bytes: int = 0
+    """Bytes that one call reads and writes."""
+    host_s: float | None = None
+    """Wall time of one call where `measured_s` is the device's; none where it was not taken."""
+    launch_floor_s: float | None = None
+    """Least time of one kernel on the device."""
+    sm_count: int | None = None
+    """Multiprocessors of the device."""
+    alternatives: tuple[Alternative, ...] = ()
+    """The same work in other ways."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """What a case could save: calls × (measured − max(bound, best known))."""
+
+    timed: TimedCase
+    """The case and all that is known of it."""
+    kind: str
+    """`proven` or `theoretical`."""
+    gain_s: float
+    """The gap of all calls."""
+    proven_s: float
+    """The part of it that another runner reaches; 0 where none is faster."""
+    theoretical_s: float | None
+    """calls × (measured − bound); none without a bound."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GapGroup:
+    """Gaps that share a kernel, a module, a model or a team."""
+
+    name: str
+    """What they share; empty where their source does not say."""
+    case_count: int
+    """Cases in it."""
+    gain_s: float
+    """Sum of their gaps."""
+    proven_s: float
+    """Sum of the parts that other runners reach."""
+    measured_s: float
+    """Sum of what all their calls take."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Abstention:
+    """A rule that says nothing of some rows, because evidence is missing."""
+
+    kind: str
+    """The rule; `gap` where not even the gap can be stated."""
+    where: str
+    """Case that it says nothing about."""
+    reason: str
+    """What is missing, and what would supply it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """Something to try about a gap."""
+
+    opportunity: Opportunity
+    """What to do, where, with the most that it gains and its evidence."""
+    basis: str
+    """`measured` or `estimated`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranking:
+    """What is worth doing next."""
+
+    gaps: tuple[Gap, ...]
+    """Largest first."""
+    advice: tuple[Advice, ...]
+    """What to try, largest gain first; gains overlap and must not be added."""
+    abstentions: tuple[Abstention, ...]
+    """What cannot be said, and why."""

@@ -1,0 +1,178 @@
+"""A prediction: the time that good software is expected to reach, term by term, with an interval and its grounds."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from nearpeak.core.answers.expected_energy import ExpectedEnergy
+
+ROUNDING_RATIO = 1e-12
+"""Share of a time below which a part is what differences of others leave over."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coefficient:
+    """One fitted scalar of a form."""
+
+    name: str
+    """What it is; the suffix is the unit."""
+    value: float
+    """Value used."""
+    low_value: float
+    """Least value that the fit may choose."""
+    high_value: float
+    """Largest value that the fit may choose."""
+    identified: bool
+    """False where the data did not pin the value down: it sits at a bound, or hardly matters to the fit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Correction:
+    """What libraries' choices of kernels add to a form: small trees whose leaves add up, bounded when they are used."""
+
+    columns: tuple[str, ...] = field(repr=False)
+    """Names of what the trees look at, see `predict._correction.columns_of`."""
+    edges: tuple[tuple[float, ...], ...] = field(repr=False)
+    """Ends of the ranges of each column, ascending, in the unit of the column."""
+    splits: bytes = field(repr=False)
+    """Column and border that each level of each tree asks about: whether the value is above it."""
+    leaves: bytes = field(repr=False)
+    """Signed bytes, the leaves of one tree after those of another: thousandths of a logarithm, halved."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """The scalars of one form on one device and format, and where they come from."""
+
+    name: str
+    """Coefficient file and group, e.g. `h100_sxm gemm.bf16`."""
+    coefficients: tuple[Coefficient, ...] = field(repr=False)
+    """The scalars, in the order of the form."""
+    low_ratio: Mapping[str, float]
+    """Measured over predicted by regime: the low end of the 90 % interval."""
+    high_ratio: Mapping[str, float]
+    """Measured over predicted by regime: the high end of the 90 % interval."""
+    row_count: int
+    """Measurements behind the scalars."""
+    source: str
+    """Provenance of the measurements."""
+    version: str
+    """Version of the form that the scalars belong to."""
+    distance_count: int = 0
+    """Steps from the data: 0 this device, 1 its architecture or another format, 2 its maker's devices, 3 another's."""
+    is_borrowed: bool = False
+    """Whether the measurements are of other operators, whose form and scalars stand in for this one."""
+    differing: tuple[str, ...] = ()
+    """Figures by which the target is not the shipped device of its name, which is the one that was measured."""
+    correction: Correction | None = None
+    """Fitted on top of the scalars; none without."""
+    scale: Correction | None = None
+    """Trees that tell which cases are less sure: they multiply the logarithms of both ends; none: all alike."""
+    apart_ratio: tuple[float, float] = (1.0, 1.0)
+    """By what measurements of another source are faster and slower; added to both ends in squares of logarithms."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WaterfallTerm:
+    """A named part of a predicted time."""
+
+    name: str
+    """What the time goes to."""
+    time_s: float
+    """Time of this part."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grounds:
+    """What the predictions of many cases have in common: everything but their figures."""
+
+    calibration: Calibration
+    """Scalars used, with their provenance."""
+    part_names: tuple[str, ...]
+    """Name of each part of a time."""
+    algorithm: str = "classical"
+    """Algorithms that the bound admits, as in `Policy`: `any` where libraries use such as Winograd's."""
+    notes: tuple[str, ...] = ()
+    """What was assumed where a case leaves it open, a sentence each."""
+    drawn: Callable[[tuple[float, ...], tuple[float, float, float]], ExpectedEnergy] | None = field(
+        default=None, compare=False, repr=False
+    )
+    """Gives the energy by what keeps units busy, a time and both ends of its interval; none where no document states
+    the power limit of the device.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """The expected time of one case, what it consists of, and how far to trust it."""
+
+    time_s: float
+    """Expected time; never below `bound_s`."""
+    low_s: float
+    """Low end of the 90 % interval."""
+    high_s: float
+    """High end of the 90 % interval."""
+    bound_s: float
+    """Time that no algorithm of the kind `algorithm` can beat."""
+    regime: str
+    """Kind of case, by which the interval was measured: `launch`, `dram`, `l2`, `tensor`."""
+    parts_s: tuple[float, ...]
+    """Parts that add up to `time_s`, named in `grounds`; those that are nothing included."""
+    busy: tuple[float, ...]
+    """What keeps units busy, from which energy follows, see `predict._activity`; empty where that is unknown."""
+    grounds: Grounds
+    """What it stands on."""
+
+    @property
+    def terms(self) -> tuple[WaterfallTerm, ...]:
+        """Parts of the time, without those that are nothing but what rounding leaves of others."""
+        each, least_s = zip(self.grounds.part_names, self.parts_s, strict=True), ROUNDING_RATIO * self.time_s
+        kept = tuple(WaterfallTerm(name=name, time_s=part_s) for name, part_s in each if abs(part_s) > least_s)
+        return kept or (WaterfallTerm(name=self.limiter, time_s=self.time_s),)
+
+    @property
+    def limiter(self) -> str:
+        """Name of the largest part."""
+        return self.grounds.part_names[self.parts_s.index(max(self.parts_s))]
+
+    @property
+    def energy(self) -> ExpectedEnergy | None:
+        """Expected energy; none where no document states the power limit of the device."""
+        drawn = self.grounds.drawn
+        return None if drawn is None else drawn(self.busy, (self.time_s, self.low_s, self.high_s))
+
+    @property
+    def calibration(self) -> Calibration:
+        """Scalars used, with their provenance."""
+        return self.grounds.calibration
+
+    @property
+    def algorithm(self) -> str:
+        """Algorithms that the bound admits: `classical`, or `any` where libraries use such as Winograd's."""
+        return self.grounds.algorithm
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was assumed where the case leaves it open, a sentence each."""
+        return self.grounds.notes
+
+    @property
+    def energy_j(self) -> float | None:
+        """Expected energy, the board's idle power included; none where it is unknown."""
+        energy = self.energy
+        return None if energy is None else energy.energy_j
+
+    @property
+    def power_w(self) -> float | None:
+        """Expected average power; none where it is unknown."""
+        energy = self.energy
+        return None if energy is None else energy.power_w
+
+    @property
+    def distance_count(self) -> int:
+        """Steps from the data: 0 this device, 1 its architecture, 2 devices of its maker, 3 those of another maker."""
+        return self.grounds.calibration.distance_count
+
+    @property
+    def waterfall_s(self) -> Mapping[str, float]:
+        """Time by part."""
+        return {term.name: term.time_s for term in self.terms}

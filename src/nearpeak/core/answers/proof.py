@@ -1,0 +1,75 @@
+"""A bound's proof as plain data: every term with the figures that it follows from, so that others can check it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nearpeak.core.answers.bound import Interval, Policy, Rewritten
+
+ENGINE_VERSION = 1
+# 1: terms of nearpeak.core.answers.bound.TERMS; raised whenever a term's expression changes its meaning.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantity:
+    """One figure of a term."""
+
+    name: str
+    """Name in the expression; its suffix is the unit."""
+    value: float
+    """The figure."""
+    origin: str
+    """`rule` (counted from the case), `datasheet`, `derived`, `measured` or `definition`."""
+    source: str
+    """Document, unit or rule behind it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProvedTerm:
+    """One term with everything that its time follows from."""
+
+    name: str
+    """Resource: one of nearpeak.core.answers.bound.TERMS."""
+    status: str
+    """`proved`, or `model`; only proved terms set the bound."""
+    time_s: float
+    """Time of this term alone."""
+    formula: str
+    """How the time follows, for people."""
+    expression: str
+    """The same over the quantities: + - * / and max, sqrt, log2."""
+    quantities: tuple[Quantity, ...]
+    """What the expression names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """What a bound claims and everything that the claim rests on."""
+
+    subject: str
+    """Digest of the case, or name of the workload."""
+    target: str
+    """Target name."""
+    bound_s: float
+    """Time nothing can beat."""
+    limiter: str
+    """Term that sets it."""
+    summed: bool
+    """True for a list of cases: the bound is the sum of their own bounds, and at least the largest proved term."""
+    terms: tuple[ProvedTerm, ...]
+    """All terms."""
+    policy: Policy
+    """What the bound lets a program do."""
+    assumptions: tuple[str, ...]
+    """Identifiers of what the proved terms rest on."""
+    uncovered: Mapping[str, int] = field(default_factory=dict)
+    """Calls without a rule, by name; with any, the bound is a lower estimate."""
+    interval: Interval | None = None
+    """Ends of the bound where it depends on values that are not given."""
+    as_written_s: float | None = None
+    """Bound of the step as written, where rewriting it algebraically lowers the bound; none elsewhere."""
+    rewrites: tuple[Rewritten, ...] = ()
+    """What was rewritten: the figures of the terms are those of the rewritten step."""
+    engine: str = ""
+    """Version of nearpeak."""
+    version: int = ENGINE_VERSION
+    """Version of the terms."""

@@ -1,0 +1,1 @@
+"""Values of a history: series, level changes, alerts, gates, bisections."""

@@ -1,0 +1,1 @@
+"""Values of what ran: measurements, telemetry, energy, validation records."""

@@ -1,0 +1,440 @@
+"""A measurement: every sample of one case, how, where and by what it was taken; what a runner must be able to do."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Any, Protocol
+
+from nearpeak.base.canonical_json import digest
+from nearpeak.core.answers.suite import Why
+from nearpeak.core.records.record_codec import Codec
+from nearpeak.core.runs.estimate import Estimate, estimate_of, quantile
+from nearpeak.core.runs.telemetry import Span, Telemetry
+from nearpeak.core.runs.validation import Validation
+from nearpeak.core.work.case import Case
+from nearpeak.errors import MeasureError
+
+
+class Outcome(StrEnum):
+    """How the measurement of one case ended; every requested case gets one."""
+
+    CONVERGED = "converged"
+    """The interval of the median is as narrow as was asked."""
+    BUDGET = "budget"
+    """Time was up first; the interval says how well the median is known."""
+    THROTTLED = "throttled"
+    """The clock fell, or was not the one that was asked for."""
+    SUSPECT_FAST = "suspect_fast"
+    """The timers contradict each other: work may have run where they do not look."""
+    BELOW_BOUND = "below_bound"
+    """Faster than its bound: kept out of rankings until the cause is known."""
+    INCORRECT = "incorrect"
+    """The result is wrong, so that it has no time."""
+    UNSUPPORTED = "unsupported"
+    """The runner says that it cannot run the case, and why."""
+    FAILED = "failed"
+    """Running the case raised an error."""
+    CRASH = "crash"
+    """Running the case ended its process."""
+    TIMEOUT = "timeout"
+    """Running the case did not end within its limit."""
+    OOM = "oom"
+    """Running the case took more memory than it may."""
+    INFRA = "infra"
+    """The device was not to be had or was lost: not the fault of the case."""
+
+
+LOW_SHARE = 0.05
+"""Share of the samples below the centre of CPU times."""
+TIMED = frozenset({Outcome.CONVERGED, Outcome.BUDGET})
+"""Outcomes whose samples may be compared and ranked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """How long and how to sample one case."""
+
+    budget_s: float = 0.3
+    """Time for samples, warm-up and the emptying of caches: CPU time on a host, wall time on a device."""
+    limit_s: float = 120.0
+    """Wall time after which the case is given up, everything included."""
+    least_count: int = 5
+    """Samples taken even when the budget is spent before."""
+    precision_ratio: float = 0.005
+    """Half-width of the median's 95 % interval over the median at which sampling stops."""
+    cache: str = "cold"
+    """`cold`: inputs come from memory at every call; `hot`: as the call before left them."""
+    thread_count: int = 1
+    """Threads that the case may use."""
+    memory_bytes: int = 8 << 30
+    """Memory that the process of the case may add; ignored where a device driver maps more addresses than that."""
+    flush_bytes: int = 96 * 2**20
+    """Bytes read between cold calls on a CPU."""
+    validate: bool = True
+    """Whether results are checked before they are timed, where a contract for them is at hand."""
+    recorded: bool = True
+    """Whether a device is asked for its own records of one call, which costs a second or so in each process."""
+
+    @property
+    def swept_bytes(self) -> int:
+        """Bytes that a host's timer reads before each call: none where caches stay as the call before left them."""
+        return self.flush_bytes if self.cache == "cold" else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """How samples were taken: two measurements that differ here are never compared silently."""
+
+    timer: str
+    """What reads the time: `perf_counter`, `cuda_events`, …."""
+    mode: str
+    """What is timed: `host`, `device` or `graph`."""
+    cache: str
+    """`cold` or `hot`."""
+    flush: str
+    """How caches were emptied: `read_sweep`, `rotate` or `none`."""
+    process: str
+    """Whose child ran it: `forked` from a warmed parent, `fresh`, or `caller` where nothing was isolated."""
+    thread_count: int
+    """Threads that the case could use."""
+    clock_policy: str
+    """`free`, `locked@…`, or `unknown` where the machine does not say."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """What was true of machine and software."""
+
+    device: str
+    """Device as its driver names it."""
+    device_uuid: str = ""
+    """Identity of the unit; empty where it has none."""
+    driver: str = ""
+    """Version of the device's driver."""
+    runtime: str = ""
+    """Version of the device's runtime, e.g. CUDA 12.8."""
+    system: str = ""
+    """Operating system and its version."""
+    python: str = ""
+    """Version of the interpreter."""
+    packages: tuple[tuple[str, str], ...] = ()
+    """Versions of the packages that took part."""
+    settings: tuple[tuple[str, str], ...] = ()
+    """Governor, power limit, persistence and the like, as found."""
+
+    def __post_init__(self) -> None:
+        """Order packages and settings by name: what is read again from an object of JSON is equal."""
+        for name in ("packages", "settings"):
+            object.__setattr__(self, name, tuple(sorted(getattr(self, name))))
+
+    @cached_property
+    def digest(self) -> str:
+        """Identity of all of it, 16 hexadecimal characters.
+
+        >>> Environment(device="a").digest == Environment(device="b").digest
+        False
+        """
+        return digest(self.record())[:16]
+
+    def record(self) -> dict[str, Any]:
+        """Return it as plain data."""
+        record: dict[str, Any] = ENVIRONMENTS.plain(self)
+        return record
+
+
+ENVIRONMENTS = Codec(pairs_as_objects=True)
+"""How environments are written and read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fallback:
+    """A part of the case or model that did not run where it was meant to: one line of the ledger."""
+
+    node: str
+    """Node, operator or function."""
+    ran_on: str
+    """What ran it instead."""
+    reason: str
+    """Why."""
+    flop: int = 0
+    """Its arithmetic."""
+    flop_ratio: float | None = None
+    """Its share of all arithmetic; none where that is unknown."""
+    time_ratio: float | None = None
+    """Its share of the measured time; none where that is unknown."""
+    chosen: bool = False
+    """Whether the runner preferred it to its own: a library's kernel is no fallback, and still not its code."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """All samples of one case; centres and ratios are derived from them."""
+
+    case: Case
+    """What ran."""
+    target: str
+    """Where it ran."""
+    runner: str
+    """What ran it, with its argument."""
+    samples_s: tuple[float, ...]
+    """Time of one call, sample by sample in order: on the device where it has a clock, else wall time."""
+    cpu_samples_s: tuple[float, ...] = ()
+    """Thread-CPU time of one call beside each sample, or that of the process where there are several threads."""
+    host_samples_s: tuple[float, ...] = ()
+    """Wall time beside each sample where `samples_s` is the device's."""
+    warmup_s: tuple[float, ...] = ()
+    """Samples before the times settled."""
+    call_count: int = 1
+    """Calls per sample, over which its time is divided."""
+    timer_s: float = 0.0
+    """Resolution of the timer."""
+    outcome: Outcome = Outcome.BUDGET
+    """How it ended."""
+    note: str = ""
+    """Why there are no samples, or what is to be known of them."""
+    details: str = ""
+    """Last lines of what an exception said, or of what its process printed, where there are no samples."""
+    method: Method | None = None
+    """How samples were taken; none for recorded ones that do not say."""
+    environment: Environment | None = None
+    """Machine and software."""
+    phases_s: Mapping[str, float] = field(default_factory=dict)
+    """Time of `build` and `plan`, once each, apart from the runs."""
+    clock_probes_s: tuple[float, ...] = ()
+    """Time of one fixed piece of work on the same core or device before and after the samples."""
+    activity_s: float | None = None
+    """Time that the device was busy during one call by its own records (CUPTI); none where there are none."""
+    launch: int = 1
+    """Which fresh process of those that repeat the case this is."""
+    algorithm: str = ""
+    """What the runner chose, as it calls it."""
+    ledger: tuple[Fallback, ...] = ()
+    """What did not run where it was meant to."""
+    validation: Validation | None = None
+    """What the contract on results found; none where it was not asked."""
+    why: tuple[Why, ...] = ()
+    """Reasons for the case with their counts, where it was run for a suite."""
+    spans_ns: tuple[Span, ...] = ()
+    """When it was prepared, checked, warmed up and sampled, on the monotonic clock of the machine."""
+    telemetry: Telemetry | None = None
+    """What sensors said meanwhile; none where none was asked."""
+
+    @property
+    def has_times(self) -> bool:
+        """Whether there are samples, and each is a time: files may hold what a wrong clock has said."""
+        return bool(self.samples_s) and all(0 < one < math.inf for one in self.samples_s)
+
+    @property
+    def best_s(self) -> float:
+        """Shortest sample: how near the machine came to its peak, which other load on it can only lengthen.
+
+        Raises:
+            MeasureError: there are none.
+        """
+        return min(self._some(self.samples_s))
+
+    @property
+    def cpu_low_s(self) -> float:
+        """CPU time of one call below which a twentieth of the samples lie: the centre that other load changes least.
+
+        Load lengthens most samples, by caches that another process has filled and by a core that is shared; a few are
+        far too short where the host of a virtual machine accounts time late. Beside two busy loops the least sample of
+        a product scattered by 10 % between launches, this by 2 % (figures: cpu_timing).
+
+        Raises:
+            MeasureError: there are none.
+        """
+        return quantile(sorted(self._some(self.cpu_samples_s)), LOW_SHARE)
+
+    def estimate(self) -> Estimate:
+        """Return median and interval of the time of one call.
+
+        Raises:
+            MeasureError: there are no samples.
+        """
+        return estimate_of(self._some(self.samples_s))
+
+    def _some(self, samples_s: tuple[float, ...]) -> tuple[float, ...]:
+        if not samples_s:
+            raise MeasureError(f"{self.case.label()} on {self.target}: no samples: {self.note or self.outcome}")
+        return samples_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunnerAbilities:
+    """What a runner can do, declared so that it can be asked before anything runs."""
+
+    devices: tuple[str, ...]
+    """Kinds of device: `cpu`, `cuda`, `recorded`."""
+    phases: tuple[str, ...] = ("forward", "backward")
+    """Phases of an operator."""
+    dtypes: frozenset[str] | None = None
+    """Number formats; none means whatever its framework has."""
+    ops: frozenset[str] | None = None
+    """Operators; none means all."""
+    needs: tuple[str, ...] = ()
+    """Packages without which it is refused."""
+    preload: tuple[str, ...] = ()
+    """Modules that take long to import: a warmed process imports them before it forks."""
+    argument: str = ""
+    """What stands after the colon of `name:argument`; empty when nothing may."""
+    converts: bool = False
+    """Whether cases are converted for it, so that parts may stay behind: it keeps a ledger of them."""
+    modes: tuple[str, ...] = ("cold", "hot")
+    """Cache states that it can time."""
+    places: bool = False
+    """Whether inputs may lie otherwise than dense from an aligned address."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A case that is ready to run."""
+
+    runs: tuple[Callable[[], object], ...]
+    """One call of the case for each independent set of inputs; no allocation of its own, no waiting."""
+    outputs: Callable[[object], Mapping[str, Any]]
+    """From what a run returned: outputs by name as NumPy arrays; formats that NumPy lacks are widened to float32."""
+    algorithm: str = ""
+    """What was chosen, as the runner calls it."""
+    ledger: tuple[Fallback, ...] = ()
+    """What does not run where it was meant to."""
+    upstream: tuple[Mapping[str, Any], ...] = ()
+    """Of gradients: what came from above, by set of inputs, as arrays called `grad_<output>`."""
+    phases_s: Mapping[str, float] = field(default_factory=dict)
+    """Time of `build` and `plan`."""
+    refresh: Callable[[int, str, int], None] | None = None
+    """Takes over one element of the inputs that has changed in its array: set, input, position in the flat array; none
+    where what runs has copies that stay as they were."""
+    close: Callable[[], None] | None = None
+    """Frees what it holds."""
+
+
+class Runner(Protocol):
+    """Something that can time a case."""
+
+    name: str
+    target: str
+    abilities: RunnerAbilities
+
+    def measure(self, case: Case) -> Measurement:
+        """Return the measurement of `case`; a case that cannot run becomes one without samples."""
+        ...
+
+
+class Backend(Protocol):
+    """Something that can run a case and leaves the timing to nearpeak; most runners are one, and inherit it."""
+
+    name: str
+    target: str
+    abilities: RunnerAbilities
+    is_reference: bool = False
+    """Whether others are compared with what it computes, so that nothing checks it."""
+
+    def refusal(self, case: Case) -> str:
+        """Return why `case` cannot run here; empty when it can."""
+        ...
+
+    def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
+        """Return `case` ready to run on each of the sets of `inputs`, NumPy arrays by name."""
+        ...
+
+    def implementation(self, case: Case) -> Callable[..., Mapping[str, Any]] | None:
+        """Return how `case` is computed: (inputs by name, **arguments) → outputs by name; none where nothing is given.
+
+        Unless a backend says so itself, on tensors, it is what it prepares, on arrays, so that what is checked is what
+        is timed; of gradients it is none then.
+        """
+        if case.phase != "forward":
+            return None
+
+        def call(arrays: Mapping[str, Any], **_: Any) -> Mapping[str, Any]:
+            prepared = self.prepare(case, (arrays,))
+            try:
+                return prepared.outputs(prepared.runs[0]())
+            finally:
+                if prepared.close is not None:
+                    prepared.close()
+
+        call.arrays = "numpy"  # type: ignore[attr-defined]  # how the contract is told what a function takes
+        call.__qualname__ = self.name
+        return call
+
+    def timer(self) -> "Timer":
+        """Return the clock of the device."""
+        ...
+
+    def environment(self) -> Environment:
+        """Return machine and software."""
+        ...
+
+
+class Timer(Protocol):
+    """A clock that times calls; `measurement.timing.clocks.HostDefaults` has all but how to read it and to flush."""
+
+    name: str
+    mode: str
+    resolution_s: float
+    flush_policy: str
+    """How caches are emptied before cold calls: `read_sweep`, `program`."""
+    late_floor_s: float
+    """How long it takes to wait for all streams of a device that does nothing."""
+    records_activity: bool
+    """Whether the device can be asked for its own records of a call."""
+
+    def read(self, run: Callable[[], object], call_count: int) -> "Reading":
+        """Return the times of `call_count` calls in a row."""
+        ...
+
+    def flush(self) -> None:
+        """Empty the caches, outside what is timed."""
+        ...
+
+    def set_count(self, case: Case) -> int:
+        """Return how many independent sets of inputs take turns."""
+        ...
+
+    def most_calls(self) -> int:
+        """Return how many calls can be queued up; of more, the launches on the host would be timed."""
+        ...
+
+    def clock_probe_s(self) -> float:
+        """Return the time of one fixed piece of work: it is long when the clock is low."""
+        ...
+
+    def clock_policy(self) -> str:
+        """Return `free`, `locked@…`, or `unknown` where nothing says it."""
+        ...
+
+    def activity(self, run: Callable[[], object]) -> "Activity | None":
+        """Return what the device itself records of one call; none where it may not."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """Times of some calls in a row, all of them together."""
+
+    time_s: float
+    """The device's time, or wall time where it has no clock."""
+    cpu_s: float
+    """CPU time of the calling thread, or of the process."""
+    host_s: float
+    """Wall time from the first call until the last is done."""
+    result: Any = None
+    """What the last call returned."""
+    late_s: float = 0.0
+    """Time for which the device went on after the end was recorded: on streams that the timer does not look at."""
+    cycles_s: float = 0.0
+    """Time that a fixed number of the device's clock cycles took just before; 0 where that is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """What a device was seen to do during one call, by its own records instead of by events."""
+
+    busy_s: float
+    """Time in which at least one kernel, copy or fill ran, on whatever stream."""
+    kernels: tuple[str, ...]
+    """Their names, in order of first appearance."""

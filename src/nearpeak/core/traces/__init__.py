@@ -1,0 +1,1 @@
+"""Values of profiler traces: events, timelines, findings."""

@@ -1,0 +1,103 @@
+"""The calls of a step that differ, with how often each runs: thousands of calls are a few hundred different ones."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from nearpeak.base.identity_key import Same
+from nearpeak.core.work.case import Case
+from nearpeak.core.work.workload import Call, Use
+
+_NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
+MODULE_DEPTH = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistinctCall:
+    """Calls of one case that are alike but for the layer that they stand in."""
+
+    case: Case
+    """What they compute."""
+    phase: str
+    """Phase of the step."""
+    module: str
+    """Pattern of the paths of their modules."""
+    read_bytes: int | None
+    """Distinct bytes that each reads of storages; none where it names none."""
+    write_bytes: int | None
+    """The same of what it writes."""
+    source: str
+    """Where the first of them came from."""
+    call_count: int
+    """How often they run together."""
+
+
+def distinct_calls(calls: tuple[Call, ...]) -> tuple[DistinctCall, ...]:
+    """Return the calls with a case that differ, in the order in which the first of each stands.
+
+    They are counted once; captures do that with the step that they return.
+    """
+    return _counted(Same(calls))
+
+
+@lru_cache(maxsize=8)
+def _counted(same: "Same[tuple[Call, ...]]") -> tuple[DistinctCall, ...]:
+    counts: dict[tuple[int, str, str, int | None, int | None], int] = {}
+    first: dict[tuple[int, str, str, int | None, int | None], tuple[Case, str]] = {}
+    for call in same.held:
+        if call.case is None:
+            continue
+        reads, writes = touched_bytes(call.reads), touched_bytes(call.writes)
+        key = (id(call.case), call.phase, module_pattern(call.module), reads, writes)
+        counts[key] = counts.get(key, 0) + call.call_count
+        first.setdefault(key, (call.case, call.source))
+    return tuple(
+        DistinctCall(
+            case=case, phase=key[1], module=key[2], read_bytes=key[3], write_bytes=key[4], source=source,
+            call_count=counts[key],
+        )
+        for key, (case, source) in first.items()
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=1 << 14)
+def module_pattern(path: str) -> str:
+    """Return a module path with layer numbers as `*`, so that equal layers fall together.
+
+    >>> module_pattern("model.layers.17.mlp.gate_proj")
+    'model.layers.*.mlp.gate_proj'
+    """
+    return ".".join(_NUMBER.sub("*", path).split(".")[:MODULE_DEPTH]) or "(top level)"
+
+
+def touched_bytes(uses: Sequence[Use]) -> int | None:
+    """Return the distinct bytes that the uses of one call touch; none where there are none."""
+    if not uses:
+        return None
+    if len(uses) == 1:
+        return uses[0].bytes
+    if len({use.buffer for use in uses}) == len(uses):
+        return sum([use.bytes for use in uses])
+    storages: dict[int, list[Use]] = {}
+    for use in uses:
+        storages.setdefault(use.buffer, []).append(use)
+    return sum(union_bytes(own) for own in storages.values())
+
+
+def union_bytes(uses: Iterable[Use]) -> int:
+    """Return the bytes of one storage that are surely touched: dense views by their union, others by the largest.
+
+    >>> spans = ((0, 4), (2, 6))
+    >>> union_bytes([Use(buffer=0, bytes=4, start_bytes=start, stop_bytes=stop) for start, stop in spans])
+    6
+    """
+    uses = list(uses)
+    if len(uses) == 1:
+        return uses[0].bytes
+    dense = sorted({(u.start_bytes, u.stop_bytes) for u in uses if u.bytes == u.stop_bytes - u.start_bytes})
+    covered, reached = 0, -1
+    for start, stop in dense:
+        covered += max(0, stop - max(start, reached))
+        reached = max(reached, stop)
+    return max([covered, *(use.bytes for use in uses)])

@@ -1,0 +1,93 @@
+"""Batches of small jobs on a slot of a host's cores: forked from a warmed process, halved where one ends it."""
+
+import json
+import time
+from collections.abc import Callable, Sequence
+
+from nearpeak.base.isolation import Ending, call_isolated
+from nearpeak.errors import MeasureError
+from nearpeak.farm.job_process import answer
+from nearpeak.farm.jobs import LeasedJob, Outcome, text_of
+from nearpeak.farm.kinds import KINDS
+from nearpeak.farm.process_watchdog import environment_for
+from nearpeak.measurement.isolated_measurement import thread_variables
+
+ENOUGH_S = 60.0
+"""Time after which a process gives the answers that it has; what is left goes to another one."""
+
+
+def answers(jobs: list[tuple[str, str]], enough_s: float) -> str:
+    """Return the text of each job's result, its time and whether it failed, as JSON; runs in a process of its own.
+
+    Args:
+        enough_s: after so long the jobs that are left are left: the answers so far are kept.
+    """
+    found, until_s = list[tuple[str, float, bool]](), time.perf_counter() + enough_s
+    for kind, payload in jobs:
+        begun_s = time.perf_counter()
+        if found and begun_s > until_s:
+            break
+        told = answer(kind, json.loads(payload))
+        failed = "result" not in told
+        text = text_of({"outcome": "failed", **told} if failed else told["result"])
+        found.append((text, time.perf_counter() - begun_s, failed))
+    return json.dumps(found)
+
+
+def run_on_slot(slot: str, jobs: Sequence[LeasedJob], is_stopped: Callable[[], bool] = lambda: False) -> list[Outcome]:
+    """Return the outcome of each job.
+
+    A process takes as many jobs as it does in a minute, so that each job has the whole of its own limit; the memory is
+    that of the first job of each kind. A job that ends its process takes the others with it, so that they are halved
+    until only that job is left.
+
+    Args:
+        is_stopped: says that the lease is lost, between two processes.
+
+    Raises:
+        MeasureError: the lease was lost.
+    """
+    found: list[Outcome] = []
+    parts = [jobs]
+    while parts:
+        if is_stopped():
+            raise MeasureError("the lease was lost while it ran")
+        part = parts.pop()
+        begun_s, (limit_s, ending) = time.monotonic(), _called(slot, part)
+        if ending.verdict == "result":
+            told = json.loads(ending.value)
+            found += [Outcome(text=text, time_s=time_s, failed=failed) for text, time_s, failed in told]
+            parts += [part[len(told) :]] if len(told) < len(part) else []
+        elif len(part) == 1:
+            found.append(_failure(ending, time.monotonic() - begun_s, limit_s))
+        else:
+            parts += [part[len(part) // 2 :], part[: len(part) // 2]]
+    return found
+
+
+def _called(slot: str, jobs: Sequence[LeasedJob]) -> tuple[float, Ending]:
+    """Return the longest time that one of the jobs may take, and how a process that runs them ended."""
+    first = {one.kind: one.payload for one in reversed(jobs)}
+    kinds = [KINDS[name] for name in first]
+    limit_s = max(kind.limit_s(first[kind.name]) for kind in kinds)
+    memory = [kind.memory_bytes(first[kind.name]) for kind in kinds]
+    preload = dict.fromkeys(name for kind in kinds for name in kind.preload)
+    return limit_s, call_isolated(
+        "nearpeak.farm.core_slots:answers",
+        {"jobs": [(one.kind, one.text) for one in jobs], "enough_s": ENOUGH_S},
+        timeout_s=limit_s if len(jobs) == 1 else ENOUGH_S + limit_s,
+        memory_bytes=None if None in memory else max(one for one in memory if one is not None),
+        preload=(*preload, __name__),
+        # Each slot has a warmed process of its own: the name of the slot tells them apart.
+        variables=environment_for(slot, {**thread_variables(1), "NEARPEAK_FARM_SLOT": slot}),
+        inherits=False,
+    )
+
+
+def _failure(ending: Ending, time_s: float, limit_s: float) -> Outcome:
+    why = {
+        "timeout": f"it did not end within {limit_s:g} s",
+        "died": f"it ended its process ({ending.signal_name or ending.value})",
+    }.get(ending.verdict, f"{ending.verdict}: {ending.value}")
+    kind = "timeout" if ending.verdict == "timeout" else "crash"
+    return Outcome(text=text_of({"outcome": kind, "message": why}), time_s=time_s, failed=True)

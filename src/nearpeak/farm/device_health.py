@@ -1,0 +1,235 @@
+"""The state of a device and its host before and after a batch: what forbids measuring, and what changed meanwhile."""
+
+import math
+import os
+import platform
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from nearpeak.errors import UnfitError
+from nearpeak.farm.jobs import Device
+from nearpeak.farm.process_watchdog import environment_for, watched
+
+PROBE_S = 60.0
+"""Time that a healthy device needs at most to answer."""
+GPUS = ("GPU-", "MIG-")
+"""How names of GPUs and of their slices begin."""
+_MIB = 1 << 20
+
+
+class DeadDeviceError(UnfitError):
+    """The device does not answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Beyond what a device or host is not measured on."""
+
+    offset_s: float = 2.0
+    """Difference between this host's clock and the database's."""
+    load_ratio: float = math.inf
+    """Load of the host over its cores, averaged over a minute; by default it is recorded, not limited."""
+    temperature_celsius: float = 85.0
+    """Temperature of the device."""
+    free_bytes: int = 0
+    """Memory of the device that must be free."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """What was found."""
+
+    offset_s: float
+    """This host's clock minus the database's."""
+    load_ratio: float
+    """Load of the host over its cores."""
+    foreign_pids: tuple[int, ...] = ()
+    """Processes of others on the device."""
+    temperature_celsius: float | None = None
+    """Temperature of the device; none where it does not say."""
+    free_bytes: int | None = None
+    """Free memory of the device; none where it does not say."""
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """What must not change between the arms of a comparison: driver, limits, layout, errors of the memory."""
+
+    def record(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return asdict(self)
+
+
+def look(device: Device, database_ns: int) -> Health:
+    """Return the state of a device of this host.
+
+    Raises:
+        DeadDeviceError: the device does not answer.
+    """
+    offset_s = (time.time_ns() - database_ns) / 1e9
+    load_ratio = os.getloadavg()[0] / (os.cpu_count() or 1)
+    if device.name.startswith(GPUS):
+        return _gpu(device.name, offset_s, load_ratio)
+    facts = {"kernel": platform.release(), "governor": _governor()}
+    return Health(offset_s=offset_s, load_ratio=load_ratio, facts=facts)
+
+
+def refusals(found: Health, limits: Limits, before: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Return why this device cannot be measured on now; empty where it can.
+
+    Args:
+        before: facts of the comparison's last round: both arms must meet the same device.
+
+    >>> refusals(Health(offset_s=0.0, load_ratio=0.1, foreign_pids=(7,)), Limits())
+    ('processes of others are on the device: 7',)
+    """
+    said = []
+    if found.foreign_pids:
+        said.append(f"processes of others are on the device: {', '.join(map(str, found.foreign_pids[:5]))}")
+    if abs(found.offset_s) > limits.offset_s:
+        said.append(f"the host's clock is {found.offset_s:+.1f} s from the database's; at most {limits.offset_s:g} s")
+    if found.load_ratio > limits.load_ratio:
+        said.append(f"the host's load is {found.load_ratio:.2f} per core; at most {limits.load_ratio:g}")
+    heat = found.temperature_celsius
+    if heat is not None and heat > limits.temperature_celsius:
+        said.append(f"the device is {heat:.0f} degrees Celsius warm; at most {limits.temperature_celsius:g}")
+    if found.free_bytes is not None and found.free_bytes < limits.free_bytes:
+        said.append(f"{found.free_bytes // _MIB} MiB are free on the device; {limits.free_bytes // _MIB} are needed")
+    said += [f"{name} is {new}, was {old} before" for name, old, new in _differences(before or {}, found.facts)]
+    return tuple(said)
+
+
+def changes(before: Health, after: Health, limits: Limits) -> tuple[str, ...]:
+    """Return what changed while a batch ran, which flags it: a fact, a process of others, heat beyond the limit."""
+    return refusals(after, limits, before.facts)
+
+
+def _differences(left: Mapping[str, str], right: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    return [
+        (name, left.get(name, "absent"), right.get(name, "absent"))
+        for name in sorted(left)
+        if left.get(name) != right.get(name)
+    ]
+
+
+def probe(device: Device) -> bool:
+    """Say whether a device still answers a process of its own, after a job on it failed.
+
+    A GPU is asked through NVML; where PyTorch is there, the process also computes on it. Nothing of other devices is
+    asked but that a process still starts.
+    """
+    words = [sys.executable, "-P", "-m", "nearpeak.farm.device_health", device.name]
+    found = watched(words, environment=environment_for(device.name), limit_s=PROBE_S)
+    return found.verdict == "ended" and found.code == 0
+
+
+def answer(device: Device) -> None:
+    """Ask a device, and compute on it where it is a GPU and PyTorch is there; raises where either fails."""
+    look(device, time.time_ns())
+    if not device.name.startswith(GPUS):
+        return
+    try:
+        import torch
+    except ImportError:
+        return
+    if torch.version.cuda and int(torch.ones(8, device="cuda").sum().item()) != 8:
+        raise DeadDeviceError(f"{device.name}: computes wrongly")
+
+
+def gpu_list() -> list[tuple[str, str, str]]:
+    """Return UUID, model and parent board of each GPU or slice that the driver lists; empty without a driver."""
+    from nearpeak.measurement.telemetry.nvml_library import devices, library
+    from nearpeak.measurement.telemetry.sources import Unavailable
+
+    try:
+        nvml = library()
+        boards = devices(nvml)
+    except Unavailable:
+        return []
+    found = []
+    for one in boards:
+        slices = _slices(nvml, one.handle)
+        found += [(uuid, one.title, one.uuid) for uuid in slices] or [(one.uuid, one.title, "")]
+    return found
+
+
+def why_no_gpu() -> str:
+    """Return why the driver lists no GPU, in a few words."""
+    from nearpeak.measurement.telemetry.nvml_library import devices, library
+    from nearpeak.measurement.telemetry.sources import Unavailable
+
+    try:
+        devices(library())
+    except Unavailable as error:
+        return str(error)
+    return "the driver lists none"
+
+
+def _slices(nvml: Any, handle: Any) -> list[str]:
+    """Return the slices of a board; none where it is whole."""
+    found: list[str] = []
+    try:
+        if nvml.nvmlDeviceGetMigMode(handle)[0] != nvml.NVML_DEVICE_MIG_ENABLE:
+            return found
+        for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+            try:
+                found.append(str(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index))))
+            except nvml.NVMLError:
+                continue
+    except nvml.NVMLError:
+        return []
+    return found
+
+
+def _gpu(uuid: str, offset_s: float, load_ratio: float) -> Health:
+    from nearpeak.measurement.telemetry.nvml_library import library
+    from nearpeak.measurement.telemetry.sources import Unavailable
+
+    try:
+        nvml = library()
+    except Unavailable as error:
+        raise DeadDeviceError(f"{uuid}: {error}") from None
+    try:
+        handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
+        memory = nvml.nvmlDeviceGetMemoryInfo(handle)
+        pids = tuple(sorted({one.pid for one in nvml.nvmlDeviceGetComputeRunningProcesses(handle)}))
+    except nvml.NVMLError as error:
+        raise DeadDeviceError(f"{uuid}: does not answer: {error}") from None
+    heat = _said(nvml, lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
+    return Health(
+        offset_s=offset_s, load_ratio=load_ratio, foreign_pids=pids, free_bytes=int(memory.free),
+        temperature_celsius=None if heat == "unknown" else float(heat), facts={"device": uuid, **_facts(nvml, handle)},
+    )  # fmt: skip
+
+
+def _facts(nvml: Any, handle: Any) -> dict[str, str]:
+    asked = {
+        "driver": nvml.nvmlSystemGetDriverVersion,
+        "power limit mW": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle),
+        "MIG": lambda: nvml.nvmlDeviceGetMigMode(handle)[0],
+        "compute mode": lambda: nvml.nvmlDeviceGetComputeMode(handle),
+        "persistence": lambda: nvml.nvmlDeviceGetPersistenceMode(handle),
+        "ECC errors": lambda: nvml.nvmlDeviceGetTotalEccErrors(handle, 1, 0),
+        "remapped rows": lambda: tuple(nvml.nvmlDeviceGetRemappedRows(handle)[:2]),
+        "applications clock MHz": lambda: nvml.nvmlDeviceGetApplicationsClock(handle, nvml.NVML_CLOCK_SM),
+    }
+    return {name: _said(nvml, call) for name, call in asked.items()}
+
+
+def _said(nvml: Any, call: Any) -> str:
+    """Return an answer of the driver in words, `unknown` where it refuses: that is a fact which may change too."""
+    try:
+        value = call()
+    except nvml.NVMLError:
+        return "unknown"
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _governor() -> str:
+    from nearpeak.base.machine import cpu_settings
+
+    return dict(cpu_settings()).get("governor", "unknown")
+
+
+if __name__ == "__main__":
+    answer(Device(name=sys.argv[1]))

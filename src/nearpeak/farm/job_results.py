@@ -1,0 +1,77 @@
+"""Results of many jobs: whole as they were accepted, or as rows of a table, one for each job."""
+
+import json
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Select, select
+
+from nearpeak.errors import NotFoundError
+from nearpeak.farm.farm_status import whole_result
+from nearpeak.farm.job_queue import JOB, RESULT
+from nearpeak.store import Store
+from nearpeak.store.page_queries import in_parts
+from nearpeak.store.sql_dialect import reading
+
+
+def results(store: Store, *, kind: str = "", uids: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """Return the accepted results of jobs with what was asked, in the order in which they were submitted.
+
+    Args:
+        kind: only those of this kind; empty for all.
+        uids: only these jobs, in this order; those that have no result yet are left out.
+
+    Raises:
+        NotFoundError: a job is not in the queue.
+        StoreError: a result was changed on disk.
+    """
+    asked = select(JOB.c.uid, JOB.c.kind, JOB.c.state, JOB.c.payload, RESULT.c.result, RESULT.c.crc32, RESULT.c.time_s)
+    asked = asked.outerjoin_from(JOB, RESULT, RESULT.c.job_id == JOB.c.id).order_by(JOB.c.id)
+    asked = asked.where(JOB.c.kind == kind) if kind else asked
+    with reading(store.engine, store.name) as connection:
+        rows = list(_rows(connection, asked, uids))
+    if uids is not None and (missing := set(uids) - {row.uid for row in rows}) and not kind:
+        raise NotFoundError(f"job {min(missing)}: is not in the queue; 'nearpeak farm status --jobs' lists what is")
+    places = {uid: place for place, uid in enumerate(uids or ())}
+    rows.sort(key=lambda row: places.get(row.uid, 0))
+    return [_told(row) for row in rows if row.result is not None]
+
+
+def _rows(connection: Any, asked: Select[Any], uids: Sequence[str] | None) -> Iterator[Any]:
+    if uids is None:
+        yield from connection.execute(asked)
+        return
+    for part in in_parts(list(uids)):
+        yield from connection.execute(asked.where(JOB.c.uid.in_(part)))
+
+
+def _told(row: Any) -> dict[str, Any]:
+    result = whole_result(row.uid, row.result, row.crc32)
+    return {"job": row.uid, "kind": row.kind, "state": row.state, "payload": json.loads(row.payload),
+            "time_s": row.time_s, "result": result}  # fmt: skip
+
+
+def row_of(one: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a result as a row of a table: the case's axes beside what is asked of it and what was found.
+
+    Lists and objects have no place in a table; the samples of a measurement become their median.
+
+    >>> row_of({"job": "1", "kind": "predict", "state": "done", "time_s": 0.1, "result": {"time_s": 2e-6},
+    ...         "payload": {"case": {"op": "gemm", "m": 8}, "target": "h100_sxm"}})
+    {'job': '1', 'kind': 'predict', 'state': 'done', 'op': 'gemm', 'm': 8, 'target': 'h100_sxm', 'time_s': 2e-06}
+    """
+    found = {name: one[name] for name in ("job", "kind", "state")}
+    payload = dict(one["payload"])
+    case = payload.pop("case", None)
+    result = dict(one["result"])
+    measured = result.pop("measurement", None)
+    if isinstance(measured, dict):
+        samples = measured.get("samples_s") or []
+        found |= {"outcome": measured.get("outcome"), "note": measured.get("note")}
+        result |= {"time_s": statistics.median(samples) if samples else None}
+    if "words" in payload:
+        payload["words"] = " ".join(map(str, payload["words"]))
+    for part in (case if isinstance(case, dict) else {}, payload, result):
+        found |= {name: value for name, value in part.items() if not isinstance(value, (list, dict))}
+    return found

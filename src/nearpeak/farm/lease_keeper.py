@@ -1,0 +1,69 @@
+"""Keeps a lease alive while its batch runs, and knows when it is lost, also where the database cannot be reached."""
+
+import math
+import threading
+from types import TracebackType
+
+from nearpeak.errors import NearpeakError
+from nearpeak.farm.jobs import Lease
+from nearpeak.farm.leases import renew, steady_s
+from nearpeak.store import Store
+
+MARGIN_S = 10.0
+"""Longest time before a lease may have expired at which its holder stops; a sixth of a shorter life."""
+
+
+class Keeper:
+    """Renews a lease every quarter of its life until it is closed."""
+
+    def __init__(self, store: Store, lease: Lease, longest_s: float = math.inf) -> None:
+        """Begin to renew.
+
+        Args:
+            longest_s: time after which the lease is let go: who holds it hangs, in a driver as it may be, and its batch
+                must not wait for ever.
+        """
+        self._store, self._lease, self._until_s = store, lease, lease.began_s + longest_s
+        self._margin_s = min(MARGIN_S, lease.ttl_s / 6)
+        self._renewed_s = lease.began_s
+        self._lost, self._closed = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._keep, daemon=True, name=f"lease of {lease.device.name}")
+        self._thread.start()
+
+    def __enter__(self) -> "Keeper":
+        """Return the keeper."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop renewing."""
+        self._closed.set()
+        self._thread.join()
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the lease is lost, or may be by now: then nothing may go on on the device.
+
+        The holder's own steady clock decides, from before its last renewal was asked for, so that a paused process
+        knows as soon as it goes on.
+        """
+        return self._lost.is_set() or steady_s() > self._renewed_s + self._lease.ttl_s - self._margin_s
+
+    def _keep(self) -> None:
+        wait_s = usual_s = self._lease.ttl_s / 4
+        while not self._closed.wait(wait_s):
+            asked_s = steady_s()
+            if asked_s > self._until_s:
+                self._lost.set()
+                return
+            try:
+                if not renew(self._store, self._lease):
+                    self._lost.set()
+                    return
+            except (
+                NearpeakError
+            ):  # until the margin is reached it is tried again, soon: waiting for a lock took its time
+                wait_s = usual_s / 8
+                continue
+            self._renewed_s, wait_s = asked_s, usual_s

@@ -1,0 +1,63 @@
+"""Queued jobs that no device of the farm can take, and which device they wait for: a wrong name waits for ever."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import func, select
+
+from nearpeak.farm.device_registry import DeviceState, devices
+from nearpeak.farm.job_queue import BATCH, JOB
+from nearpeak.farm.jobs import BatchRequest
+from nearpeak.store import Store
+from nearpeak.store.sql_dialect import reading
+
+
+def stranded(store: Store) -> list[dict[str, object]]:
+    """Return how many queued jobs wait for a device that is not there, or not in service, and for which.
+
+    None while the farm has no devices at all.
+    """
+    if not (known := devices(store)):
+        return []
+    asked = (
+        select(BATCH.c.pool, BATCH.c.device, BATCH.c.model, func.count().label("job_count"))
+        .join_from(BATCH, JOB, JOB.c.job_batch_id == BATCH.c.id)
+        .where(BATCH.c.state == "queued")
+        .group_by(BATCH.c.pool, BATCH.c.device, BATCH.c.model)
+        .order_by(BATCH.c.pool, BATCH.c.device, BATCH.c.model)
+    )
+    with reading(store.engine, store.name) as connection:
+        rows = connection.execute(asked).all()
+    found = []
+    for row in rows:
+        fit = fitting(known, row.pool, row.device, row.model)
+        if not any(one.service == "open" for one in fit):
+            found.append({"job_count": int(row.job_count), "wanted": wanted(row.pool, row.device, row.model),
+                          "is_known": bool(fit)})  # fmt: skip
+    return found
+
+
+def untaken(store: Store, requests: Sequence[BatchRequest]) -> list[str]:
+    """Return in words which devices requests name that the farm does not have; none while it has no devices at all."""
+    known = devices(store)
+    asked = {(one.pool, one.device, one.model) for one in requests if one.device or one.model}
+    return sorted(wanted(*one) for one in asked if not fitting(known, *one)) if known else []
+
+
+def fitting(known: Sequence[DeviceState], pool: str, device: str, model: str) -> list[DeviceState]:
+    """Return the devices that will do, in whatever service they are."""
+    return [
+        one for one in known
+        if one.device.pool == pool and device in ("", one.device.name) and model in ("", one.device.model)
+    ]  # fmt: skip
+
+
+def wanted(pool: str, device: str = "", model: str = "") -> str:
+    """Return in words what a batch asks for.
+
+    >>> wanted("slot"), wanted("device"), wanted("device", "cpu@a"), wanted("device", model="NVIDIA H200")
+    ('a slot', 'a device', "device 'cpu@a'", "a device of model 'NVIDIA H200'")
+    """
+    if pool == "slot":
+        return "a slot"
+    of = f" of model {model!r}" if model else ""
+    return f"device {device!r}{of}" if device else f"a device{of}"

@@ -1,0 +1,77 @@
+"""Turns whatever a model raises into one line: which file, which stage, what, and the line of the user's file."""
+
+import re
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from nearpeak.errors import CaptureError, NearpeakError
+from nearpeak.frontends.torch.call_attribution import shown_path
+from nearpeak.frontends.torch.storages import NESTED
+
+_OWN = str(Path(__file__).parents[1])
+_VALUE_ERRORS = ("DataDependentOutputException", "DynamicOutputShapeException", "GuardOnDataDependentSymNode")
+_SPARSE = re.compile(r"storage of Sparse\w*Impl")
+_NESTED = re.compile(r"_nested_tensor|NestedTensor|NestedInt")
+_NO_MEMORY = (
+    "can't allocate memory", "Cannot allocate memory", "not enough memory", "error return without exception set",
+)  # fmt: skip
+
+
+@contextmanager
+def stage(subject: str, what: str, file: Path | None = None) -> Iterator[None]:
+    """Name the stage in the error that the block may raise.
+
+    Args:
+        subject: model or file, as the user knows it.
+        what: what was running, e.g. `forward`.
+        file: the user's file, whose line is named where it took part.
+    """
+    try:
+        yield
+    except NearpeakError:
+        raise
+    except Exception as error:
+        raise CaptureError(failure(subject, what, error, file)) from error
+
+
+def failure(subject: str, what: str, error: BaseException, file: Path | None = None) -> str:
+    """Return the one-line message for `error`."""
+    line = _line(error, file)
+    at = f" ({line})" if line else ""
+    if type(error).__name__ in _VALUE_ERRORS:
+        operator = _first_line(error).split(",")[0]
+        return (
+            f"{subject}: {what} decides something from the values of a tensor ({operator}){at}; capture knows shapes, "
+            "not values: make the decision from a shape or a constant, or let extents be guessed (guess_sizes)"
+        )
+    if isinstance(error, MemoryError) or any(sign in str(error) for sign in _NO_MEMORY):
+        return f"{subject}: {what} ran out of memory{at}; give more with --memory"
+    if isinstance(error, NotImplementedError) and _SPARSE.search(str(error)):
+        return f"{subject}: {what} uses a sparse tensor{at}; capture knows dense ones: pass indices and values apart"
+    if _NESTED.search(str(error)):
+        return f"{subject}: {what} uses a nested tensor{at}; {NESTED}"
+    text = _first_line(error)
+    return f"{subject}: {what} raised {type(error).__name__}{': ' + text if text else ''}{at}"
+
+
+def _first_line(error: BaseException) -> str:
+    """Return the first line of the message that says something, shortened."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    text = lines[0] if lines else ""
+    return text if len(text) <= 300 else text[:299] + "…"
+
+
+def _line(error: BaseException, file: Path | None) -> str:
+    """Return the innermost line of the user's file, or of any file outside PyTorch and nearpeak."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f"{Path(error.filename).name}:{error.lineno}"
+    found = ""
+    for frame in traceback.extract_tb(error.__traceback__):
+        if file is not None and Path(frame.filename) == file:
+            found = f"{file.name}:{frame.lineno}"
+        elif file is None and not frame.filename.startswith((_OWN, "<")):
+            shown = shown_path(frame.filename)
+            found = f"{shown}:{frame.lineno}" if shown and not shown.startswith("torch/") else found
+    return found

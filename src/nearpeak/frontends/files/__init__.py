@@ -1,0 +1,1 @@
+"""Frontends for files of cases: operator logs, sweeps, tables, kernel definitions, saved workloads."""

@@ -1,0 +1,153 @@
+"""Captures a definition file of flashinfer-bench or SOL-ExecBench: its reference, on a workload's extents."""
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from nearpeak.core.work.capture_options import CaptureOptions
+from nearpeak.core.work.dtype import dtype_of
+from nearpeak.core.work.workload import Workload
+from nearpeak.errors import CaptureError, SpecError
+from nearpeak.exchange.kernel_definition import FORMATS, Definition, TensorSpec, parse_definition
+from nearpeak.exchange.workload_lines import WorkloadLine, check_inputs, parse_workload
+from nearpeak.frontends.failure_message import stage
+from nearpeak.frontends.known_values.data_dependent_sizes import CONSTANT_ELEMENTS
+from nearpeak.frontends.torch.module_capture import capture_torch, torch_dtype
+
+_MODULE = "nearpeak_definition"
+_PACKED = "float4_e2m1fn_x2"
+
+
+def capture_definition(
+    path: str | Path, options: CaptureOptions = CaptureOptions(), *, line: Mapping[str, Any] | None = None
+) -> Workload:
+    """Return the workload of a definition's reference; its code runs in this process, so prefer `capture_isolated`.
+
+    Args:
+        path: definition file (JSON).
+        options: holds the extents of the `var` axes; those of `line` where it is given.
+        line: the workload, as its line states it; without it every input is random, and scalars are assumed.
+
+    Raises:
+        SpecError: the file or an axis is wrong, or a scalar of the workload has no value.
+        CaptureError: the reference raised.
+    """
+    file = Path(path).resolve()
+    definition = parse_definition(file.read_text(encoding="utf-8"), str(path))
+    workload = None if line is None else parse_workload(line, f"{path}: workload")
+    if workload is not None:
+        check_inputs(workload, definition, f"{path}: workload {workload.uuid}")
+    where = str(path) if workload is None else f"{path}: workload {workload.uuid}"
+    extents = definition.resolved(options.axes if workload is None else workload.axes, where)
+    loaded: list[ModuleType] = []
+
+    def build() -> Callable[..., Any]:
+        with stage(where, "reading the reference", file):
+            loaded.append(_loaded(definition))
+        run: Callable[..., Any] = loaded[0].run
+        return run
+
+    def inputs() -> tuple[Any, Any]:
+        with stage(where, "making the inputs", file):
+            return _inputs(definition, extents, workload, loaded[0], file.parent, where), {}
+
+    name = " ".join(
+        (definition.name, *(f"{axis}={extents[axis]}" for axis in extents if definition.axes[axis]["type"] == "var"))
+    )
+    scalars = {one: _assumed(spec) for one, spec in definition.inputs.items() if spec.shape is None}
+    notes = [f"no workload is given: {one} = {value} is assumed" for one, value in scalars.items() if not workload]
+    origin = {"definition": definition.name, **({"workload": workload.uuid} if workload else {})}
+    try:
+        return capture_torch(
+            build, inputs, name=name, origin=origin, folder=file.parent,
+            assumptions=notes,
+        )  # fmt: skip
+    finally:
+        sys.modules.pop(_MODULE, None)
+
+
+def _loaded(definition: Definition) -> ModuleType:
+    module = ModuleType(_MODULE)
+    sys.modules[_MODULE] = module  # dataclasses and inspect look it up
+    exec(compile(definition.reference, f"{definition.name}.reference.py", "exec"), module.__dict__)
+    return module
+
+
+def _inputs(
+    definition: Definition, axes: Mapping[str, int], line: WorkloadLine | None, module: ModuleType, folder: Path,
+    where: str,
+) -> tuple[Any, ...]:  # fmt: skip
+    """Return the arguments of `run`: tensors without memory, scalars with the workload's values."""
+    rows = _rows(definition) if line is None else line.inputs
+    custom = _custom(definition, axes, rows, module, where)
+    found = []
+    for name, spec in definition.inputs.items():
+        if spec.shape is not None:
+            values = _file_values(rows[name], folder)
+            found.append(_empty(spec, axes, where) if values is None else values)
+        elif rows[name]["type"] == "scalar":
+            found.append(rows[name]["value"])
+        elif name in custom:
+            found.append(custom[name])
+        else:
+            raise SpecError(f"{where}: input {name!r} is a scalar; its workload must state a value or be custom")
+    return tuple(found)
+
+
+def _rows(definition: Definition) -> dict[str, Mapping[str, Any]]:
+    """Return how inputs are made where no workload says so."""
+    scalars = {name: {"type": "scalar", "value": _assumed(spec)} for name, spec in definition.inputs.items()}
+    return {
+        name: scalars[name] if spec.shape is None else {"type": "random"} for name, spec in definition.inputs.items()
+    }
+
+
+def _assumed(spec: TensorSpec) -> bool | int | float:
+    kind = dtype_of(FORMATS[spec.dtype]).kind
+    return False if kind == "bool" else 0.5 if kind == "float" else 1
+
+
+def _custom(
+    definition: Definition, axes: Mapping[str, int], rows: Mapping[str, Any], module: ModuleType, where: str
+) -> Mapping[str, Any]:
+    """Return what the definition's own entry point makes, where a scalar depends on it."""
+    scalars = [name for name, spec in definition.inputs.items() if spec.shape is None]
+    if not any(rows[name]["type"] == "custom" for name in scalars):
+        return {}
+    make = getattr(module, definition.entry_point, None)
+    if make is None:
+        raise CaptureError(f"{where}: custom_inputs_entrypoint {definition.entry_point!r} is not in the reference")
+    made: Mapping[str, Any] = make(dict(axes), "cpu")
+    return made
+
+
+def _empty(spec: TensorSpec, axes: Mapping[str, int], where: str) -> Any:
+    import torch
+
+    if spec.dtype == _PACKED:
+        return torch.empty(spec.extents(axes), dtype=torch.float4_e2m1fn_x2)
+    if FORMATS[spec.dtype] == "fp4":
+        raise SpecError(f"{where}: PyTorch has no unpacked {spec.dtype}; write {_PACKED} with half the last extent")
+    return torch.empty(spec.extents(axes), dtype=torch_dtype(FORMATS[spec.dtype]))
+
+
+def _file_values(row: Mapping[str, Any], folder: Path) -> Any:
+    """Return a small tensor of whole numbers with its values (offsets, page tables); none where they do not matter."""
+    if row["type"] != "safetensors" or not (folder / row["path"]).is_file():
+        return None
+    try:
+        from safetensors import safe_open
+    except ImportError:
+        return None
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+    with unset_fake_temporarily(), safe_open(str(folder / row["path"]), framework="pt") as file:
+        part = file.get_slice(row["tensor_key"])
+        elements = 1
+        for extent in part.get_shape():
+            elements *= extent
+        if part.get_dtype() not in ("I64", "I32", "BOOL") or elements > CONSTANT_ELEMENTS:
+            return None
+        return part[:]

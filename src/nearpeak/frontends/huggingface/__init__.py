@@ -1,0 +1,1 @@
+"""Frontend for Hugging Face models: published dimensions and input recipes."""

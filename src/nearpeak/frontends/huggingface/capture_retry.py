@@ -1,0 +1,61 @@
+"""Tries a capture again with what its error says may be wrong: for model types that nobody has looked at by hand."""
+
+import time
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from nearpeak.errors import CaptureError, MissingExtraError
+from nearpeak.frontends.huggingface.repairs import UNCHANGED, Trial
+
+T = TypeVar("T")
+_Failure = CaptureError | MissingExtraError
+BUDGET_S = 12.0
+"""CPU time after which no further change is tried."""
+_STAGES = ("building the model", "making the inputs", "forward", "backward", "optimizer")
+
+
+def first_that_runs(run: Callable[[Trial], T], repairs: Callable[[str, Trial], Iterator[Trial]]) -> T:
+    """Return what the first trial gives that does not fail.
+
+    A change of the configuration that leads to an error not met before, at no earlier stage, is mended further; a
+    layout of the inputs runs or was a wrong guess. When nothing helps, the error is that of the model as it is.
+
+    Raises:
+        CaptureError: no change helped.
+        MissingExtraError: a package is absent, and nothing can stand in for it.
+    """
+    ends_s = time.process_time() + BUDGET_S
+    seen = set[str]()
+
+    def mended(trial: Trial, error: _Failure) -> T | None:
+        seen.add(str(error))
+        for candidate in repairs(str(error), trial):
+            if time.process_time() > ends_s:
+                return None
+            found = _failed(run, candidate)
+            if not isinstance(found, _Failure):
+                return found
+            is_new = str(found) not in seen and _stage(found) >= _stage(error)
+            further = mended(candidate, found) if is_new and candidate.hints == trial.hints else None
+            if further is not None:
+                return further
+        return None
+
+    first = _failed(run, UNCHANGED)
+    if not isinstance(first, _Failure):
+        return first
+    found = mended(UNCHANGED, first)
+    if found is None:
+        raise first
+    return found
+
+
+def _failed(run: Callable[[Trial], T], trial: Trial) -> T | _Failure:
+    try:
+        return run(trial)
+    except (CaptureError, MissingExtraError) as error:
+        return error
+
+
+def _stage(error: Exception) -> int:
+    return next((index for index, stage in enumerate(_STAGES) if stage in str(error)), -1)

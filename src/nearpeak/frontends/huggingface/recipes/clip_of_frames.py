@@ -1,0 +1,16 @@
+"""Videos that a model takes under the name of images: frames of pixels."""
+
+from nearpeak.frontends.huggingface.input_request import Ask, Recipe
+from nearpeak.frontends.huggingface.recipes.image import channels, size
+from nearpeak.frontends.huggingface.recipes.video import frame_count
+
+
+def pixel_values(ask: Ask) -> object:
+    """Return (batch, frames, colours, height, width)."""
+    return ask.floats(ask.batch, max(2, frame_count(ask)), channels(ask), *size(ask))
+
+
+RECIPE = Recipe(
+    gives={"pixel_values": pixel_values},
+    model_types=frozenset({"videomae", "timesformer", "vivit", "xclip", "instructblipvideo", "tvp"}),
+)

@@ -1,0 +1,1 @@
+"""Values of tensors that a program itself decides: masks, zeros, sizes."""

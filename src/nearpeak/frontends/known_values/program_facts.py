@@ -1,0 +1,222 @@
+"""What the program alone decides about elements of operands: hidden scores, zeros, conditions that always hold."""
+
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nearpeak.core.work.workload import Known, Pattern
+from nearpeak.frontends.known_values.live_masks import HIDDEN, one_thread
+from nearpeak.frontends.known_values.tensor_origins import Origins
+from nearpeak.frontends.known_values.tensor_pieces import (
+    Given,
+    Made,
+    Origin,
+    Part,
+    Patched,
+    Result,
+    TooLargeError,
+    repeats,
+)
+from nearpeak.frontends.known_values.value_spans import high_of, low_of
+
+LARGEST_ELEMENTS = 2**26
+"""Distinct elements of one tensor beyond which nothing is said of any."""
+_MOST_ELEMENTS = 2**27
+"""Distinct elements looked at in one capture: two or three seconds."""
+_BLOCK_ELEMENTS = 2**16
+_FACTORS = ("zero", "no_product")
+_ASKED: Mapping[str, tuple[tuple[str, str], ...]] = {
+    **dict.fromkeys(("_softmax", "_safe_softmax", "exp", "exp2", "sigmoid", "amax", "max", "logsumexp", "argmax"),
+                    (("self", "hidden"),)),
+    **dict.fromkeys(("mm", "bmm"), tuple((name, says) for name in ("self", "mat2") for says in _FACTORS)),
+    "addmm": tuple((name, says) for name in ("mat1", "mat2") for says in _FACTORS),
+    "baddbmm": tuple((name, says) for name in ("batch1", "batch2") for says in _FACTORS),
+    "mv": tuple((name, says) for name in ("self", "vec") for says in _FACTORS),
+    "mul": (("self", "zero"), ("other", "zero")),
+    "masked_fill": (("mask", "true"),),
+    "where": (("condition", "true"), ("condition", "false")),
+}  # fmt: skip
+"""By operator: what is asked about which of its arguments."""
+
+
+class _Question(NamedTuple):
+    """What is asked about one operand of one call."""
+
+    call: int
+    """Position of the call."""
+    tensor: int
+    """Position among the call's tensors."""
+    says: str
+    """One of SAYINGS."""
+    part: Part
+    """How its values came about."""
+
+
+class _Alike:
+    """Numbers origins: two that were made in the same way of the same known values are one, as those of layers are."""
+
+    def __init__(self) -> None:
+        self._of_object: dict[int, int] = {}
+        self._of_kind: dict[Any, int] = {}
+
+    def number(self, origin: Origin) -> int:
+        """Return the number; what data decide are alike as far as any questions go."""
+        found = self._of_object.get(id(origin))
+        if found is None:
+            try:
+                key = self._key(origin)
+            except RecursionError:  # a tensor written piece by piece in thousands of steps is like no other
+                key = id(origin)
+            found = self._of_object[id(origin)] = self._of_kind.setdefault(key, len(self._of_kind))
+        return found
+
+    def _key(self, origin: Origin) -> Any:
+        if isinstance(origin, Given):
+            return "given", id(origin.real)
+        if isinstance(origin, Result):
+            return origin._replace(args=self._plain(origin.args), kwargs=self._plain(sorted(origin.kwargs.items())))
+        if isinstance(origin, Patched):
+            return "patched", self._plain(origin.before), self.number(origin.after)
+        return type(origin), origin
+
+    def _plain(self, value: Any) -> Any:
+        """Return arguments with numbers in place of origins."""
+        if isinstance(value, Part):
+            return (Part, self.number(value.origin), *value[1:])
+        if isinstance(value, (list, tuple)):
+            return tuple(self._plain(item) for item in value)
+        return (type(value), value)  # 1 and True are not alike
+
+
+class Facts:
+    """Collects operands of which something may be known, and looks at each of them once when the step has ended."""
+
+    def __init__(self, origins: Origins) -> None:
+        self._origins = origins
+        self._questions: list[_Question] = []
+        self._large = 0
+
+    def asks(self, packet: str) -> bool:
+        """Say whether anything is asked about an operator."""
+        return packet in _ASKED or packet.removesuffix("_") in _ASKED
+
+    def note(self, packet: str, call: int, tensors: Sequence[tuple[str, Any]]) -> None:
+        """Remember what is to be asked about a call.
+
+        Args:
+            tensors: argument names and tensors in the order of the call's form, none in place of what it overwrites.
+        """
+        for name, says in _ASKED.get(packet) or _ASKED[packet.removesuffix("_")]:
+            for position, (own, tensor) in enumerate(tensors):
+                part = self._origins.of(tensor) if own == name and tensor is not None else None
+                if part is not None and prod(part.shape) > 1:
+                    self._questions.append(_Question(call, position, says, part))
+
+    def answers(self) -> tuple[tuple[Known, ...], tuple[Pattern, ...]]:
+        """Return what is known, and the sets of elements that this names."""
+        import torch
+        from torch.utils._python_dispatch import _disable_current_modes
+
+        numbers: dict[Pattern, int] = {}
+        alike = _Alike()
+        answered: dict[Any, Pattern | None] = {}
+        known, left = [], _MOST_ELEMENTS
+        with _disable_current_modes(), torch.no_grad(), one_thread():
+            for call, tensor, says, part in self._questions:
+                key = (alike.number(part.origin), *part[1:], says)
+                if key not in answered:
+                    size = prod(_kept(part))
+                    small = size <= min(left, LARGEST_ELEMENTS)
+                    answered[key] = self._pattern(part, says) if small else None
+                    self._large += not small
+                    left -= size if small else 0
+                found = answered[key]
+                if found is not None:
+                    known.append(Known(call, tensor, says, numbers.setdefault(found, len(numbers))))
+        return tuple(known), tuple(numbers)
+
+    def assumptions(self) -> tuple[str, ...]:
+        """Return what was too large to look at, in a sentence."""
+        return (f"{self._large} known operands are too large to look at: all of them counts",) if self._large else ()
+
+    def _pattern(self, part: Part, says: str) -> Pattern | None:
+        """Return the elements of which that is known; none where there are none."""
+        if says == "no_product" and part.origin.mixed:
+            return None
+        try:
+            said = _said(part, says)
+        except (TooLargeError, RecursionError):
+            self._large += 1
+            return None
+        return Pattern(said.shape, zlib.compress(np.packbits(said).tobytes(), 1)) if said.any() else None
+
+
+def _kept(part: Part) -> list[int]:
+    """Return the extents of a view, 1 along dimensions in which it repeats itself."""
+    return [1 if repeats(part, axis) else extent for axis, extent in enumerate(part.shape)]
+
+
+def _said(part: Part, says: str) -> Any:
+    """Return for each distinct element of a view whether the saying holds of it."""
+    kept, made = _kept(part), Made()
+    if says == "no_product":
+        return _plain(part.block([0] * len(kept), kept, made))
+    said = np.zeros(kept, dtype=bool)
+    for starts, sizes in _blocks(kept):
+        place = tuple(slice(start, start + size) for start, size in zip(starts, sizes, strict=True))
+        said[place] = _SAID[says](part.block(starts, sizes, made))
+    return said
+
+
+def _blocks(shape: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
+    """Return starts and sizes of pieces of a tensor, of no more than _BLOCK_ELEMENTS where one row allows it."""
+    axis, inner = len(shape) - 1, 1
+    while axis > 0 and inner * shape[axis] <= _BLOCK_ELEMENTS:
+        inner *= shape[axis]
+        axis -= 1
+    step = max(1, _BLOCK_ELEMENTS // inner)
+    for outer in product(*(range(extent) for extent in shape[:axis])):
+        for first in range(0, shape[axis], step):
+            starts = [*outer, first, *[0] * (len(shape) - axis - 1)]
+            yield starts, [*[1] * axis, min(step, shape[axis] - first), *shape[axis + 1 :]]
+
+
+def _hidden(block: Any) -> Any:
+    import torch
+
+    high = high_of(block)
+    if not high.dtype.is_floating_point:
+        return np.zeros(tuple(high.shape), dtype=bool)
+    return (high <= max(HIDDEN, torch.finfo(high.dtype).min / 2)).numpy()
+
+
+_SAID: Mapping[str, Callable[[Any], Any]] = {
+    "hidden": _hidden,
+    "zero": lambda block: ((low_of(block) == 0) & (high_of(block) == 0)).numpy(),
+    "true": lambda block: (low_of(block) != 0).numpy(),
+    "false": lambda block: (high_of(block) == 0).numpy(),
+}
+"""What each saying means for a piece whose elements lie between two ends."""
+
+
+def _plain(values: Any) -> Any:
+    """Return whether no element takes a product: along one dimension each line is a run of one number, then zeros.
+
+    Sums over such runs are differences of running sums, each multiplied once at most: identities, permutations,
+    what picks rows, means over windows or over all tokens so far.
+    """
+    numbers = values.double().numpy()
+    return np.full(numbers.shape, any(_one_run(numbers, axis) for axis in (-1, -2)[: numbers.ndim]))
+
+
+def _one_run(numbers: Any, axis: int) -> bool:
+    """Say whether all that differs from zero is alike and without a gap along one dimension."""
+    numbers = np.moveaxis(numbers, axis, -1)
+    full = numbers != 0
+    begins = full[..., 0].astype(int) + (full[..., 1:] & ~full[..., :-1]).sum(axis=-1)
+    least, most = np.where(full, numbers, np.inf).min(axis=-1), np.where(full, numbers, -np.inf).max(axis=-1)
+    return bool((begins <= 1).all() and ((least == most) | (begins == 0)).all())

@@ -1,0 +1,357 @@
+"""Reads an ONNX file as shapes: input dimensions fixed, shape arithmetic folded, weights never loaded."""
+
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nearpeak.base.registry import unknown_name
+from nearpeak.core.work.tensor import Tensor
+from nearpeak.core.work.workload import LARGEST_TENSOR_BYTES
+from nearpeak.errors import CaptureError, MissingExtraError, SpecError
+from nearpeak.frontends.onnx.contrib_shapes import describe_contrib
+from nearpeak.frontends.onnx.loop_expansion import written_out
+
+Shapes = Mapping[str, tuple[int, ...]]
+
+LARGEST_FOLDED_COUNT = 1024
+"""Elements up to which the value of a constant is kept: enough for shapes, indices and axes."""
+_BATCHLESS_NAMES = ("seq", "len", "time", "frame", "height", "width")
+
+_DTYPES = {
+    1: "fp32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "fp16",
+    11: "fp64", 12: "uint32", 13: "uint64", 14: "complex64", 15: "complex128", 16: "bf16", 17: "fp8_e4m3",
+    18: "fp8_e4m3fnuz", 19: "fp8_e5m2", 20: "fp8_e5m2fnuz", 21: "uint4", 22: "int4", 23: "fp4_e2m1",
+    24: "fp8_e8m0", 25: "uint2", 26: "int2",
+}  # fmt: skip
+"""Canonical formats by number of onnx.TensorProto.DataType; formats without a row are not modelled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnnxGraph:
+    """A graph with everything known that can be known without running it."""
+
+    nodes: tuple[Any, ...]
+    """Nodes that remain after folding, in order."""
+    tensors: Mapping[str, Tensor]
+    """Tensors of known shape and format by name."""
+    values: Mapping[str, Any]
+    """NumPy values of small constants by name."""
+    initializers: frozenset[str]
+    """Names of stored tensors."""
+    inputs: tuple[str, ...]
+    """Names of the inputs that a caller passes."""
+    outputs: tuple[str, ...]
+    """Names of the outputs."""
+    opset_count: int
+    """Version of the standard operator set."""
+    versions: Mapping[str, str] = field(default_factory=dict)
+    """Producer, operator set and package version, for the origin."""
+    folded: Mapping[str, int] = field(default_factory=dict)
+    """Nodes of shape arithmetic that were computed here, by operator type."""
+
+
+def load_graph(path: Path, shapes: Shapes, batch: int | None, known: Container[str] = ()) -> OnnxGraph:
+    """Return the graph stored at `path` with its inputs fixed to `shapes` and `batch`.
+
+    Args:
+        known: operator types that stay whole; of the others those that the standard defines by simpler ones are
+            replaced by these.
+
+    Raises:
+        SpecError: the file is missing, or an input dimension is contradicted or left open.
+        CaptureError: the file is not a sound ONNX model.
+    """
+    onnx = imported_onnx()
+    model = _loaded(onnx, path)
+    describe_contrib(onnx)
+    before = [item.SerializeToString() for item in model.graph.input]
+    inputs = _fix_inputs(model.graph, shapes, batch)
+    if before != [item.SerializeToString() for item in model.graph.input]:
+        _shed_shapes(model.graph)
+    _shed_weights(model, onnx, path)
+    model = _spelled_out(onnx, model, known)
+    folded: dict[str, int] = {}
+    values: dict[str, Any] = {}
+    while True:
+        inferred = _inferred(onnx, model, path)
+        tensors = _tensors(inferred)
+        if not _fold(onnx, model, tensors, values, folded):
+            break
+    return OnnxGraph(
+        nodes=tuple(model.graph.node), tensors=tensors, values=values, inputs=inputs, folded=folded,
+        initializers=frozenset(item.name for item in model.graph.initializer if item.name not in values)
+        | frozenset(item.values.name for item in model.graph.sparse_initializer),
+        outputs=tuple(item.name for item in model.graph.output),
+        opset_count=_opset(model),
+        versions={"producer": f"{model.producer_name} {model.producer_version}".strip(), "onnx": onnx.__version__,
+                  "opset": str(_opset(model))},
+    )  # fmt: skip
+
+
+def imported_onnx() -> Any:
+    """Return the onnx package; without it the error names the extra."""
+    try:
+        import onnx
+        import onnx.inliner
+        import onnx.reference
+    except ImportError as error:
+        raise MissingExtraError(
+            f"onnx: not installed ({error}); install it with: pip install 'nearpeak[onnx]'"
+        ) from None
+    return onnx
+
+
+def _loaded(onnx: Any, path: Path) -> Any:
+    if not path.is_file():
+        raise SpecError(f"{path}: no such file; give the path of an .onnx file")
+    try:
+        model = onnx.load(str(path), load_external_data=False)
+    except Exception as error:  # the protobuf package in use decides which exception it is
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise CaptureError(f"{path}: not an ONNX model, or cut short ({reason}); export it again") from None
+    if not model.graph.node:
+        raise CaptureError(f"{path}: holds no node, so it is not an ONNX model or it is empty; export it again")
+    if not model.opset_import:
+        raise CaptureError(f"{path}: states no operator set, so it is not an ONNX model; export it again")
+    return onnx.inliner.inline_local_functions(model) if model.functions else model
+
+
+def _spelled_out(onnx: Any, model: Any, known: Container[str]) -> Any:
+    """Return the model with operators that are not `known` replaced by the standard's own definitions of them."""
+    opset, stated = _opset(model), {item.name for item in (*model.graph.input, *model.graph.value_info)}
+    for item in model.graph.initializer:
+        if item.name not in stated:  # definitions that depend on types look for them here
+            model.graph.value_info.append(onnx.helper.make_tensor_value_info(item.name, item.data_type, item.dims))
+    done: set[str] = set()
+    while True:
+        names = {node.op_type for node in model.graph.node if node.domain in ("", "ai.onnx")} - done
+        schemas = [onnx.defs.get_schema(n, opset) for n in sorted(names) if n not in known and onnx.defs.has(n, opset)]
+        defined = {s.name: s for s in schemas if s.has_function or s.has_context_dependent_function}
+        if not defined:
+            return model
+        done.update(defined)
+        for node in model.graph.node:
+            _write_defaults(node, defined.get(node.op_type))
+        chosen = [("", name) for name in defined]
+        try:
+            model = onnx.inliner.inline_selected_functions(model, chosen, inline_schema_functions=True)
+        except RuntimeError:  # a definition that depends on a type which nothing states: the node stays as it is
+            continue
+
+
+def _write_defaults(node: Any, schema: Any) -> None:
+    """Write the attributes that the node leaves at the standard's default; definitions look only at the node."""
+    stated = {item.name for item in node.attribute}
+    for name, attribute in sorted(schema.attributes.items()) if schema else ():
+        if name not in stated and attribute.default_value.type:
+            node.attribute.append(attribute.default_value)
+
+
+def _opset(model: Any) -> int:
+    return max((int(item.version) for item in model.opset_import if item.domain in ("", "ai.onnx")), default=0)
+
+
+def _fix_inputs(graph: Any, shapes: Shapes, batch: int | None) -> tuple[str, ...]:
+    """Write the extents of every input into the graph and return the names of the inputs."""
+    stored = {item.name for item in graph.initializer}
+    inputs = [item for item in graph.input if item.name not in stored and item.type.HasField("tensor_type")]
+    names = tuple(item.name for item in inputs)
+    others = tuple(item.name for item in graph.input if item.name not in {*stored, *names})
+    for name in shapes:
+        if name not in names:
+            raise SpecError(f"--input-shape: {unknown_name('input', name, names)}")
+    symbols: dict[str, int] = {}
+    for item in inputs:
+        if item.name in shapes:
+            _write_shape(item, shapes[item.name], symbols)
+    first = [_fill_shape(item, batch, symbols) for item in inputs]
+    if batch is not None and batch not in first:
+        raise SpecError(f"--batch {batch}: the file fixes input {names[0]!r} to {first[0]}; leave the option out")
+    return names + others
+
+
+def _write_shape(item: Any, shape: Sequence[int], symbols: dict[str, int]) -> None:
+    """Write a given shape, refusing one that contradicts the file; note what its symbols stand for."""
+    shape_proto = item.type.tensor_type.shape
+    dims = shape_proto.dim if item.type.tensor_type.HasField("shape") else [shape_proto.dim.add() for _ in shape]
+    where = f"--input-shape {item.name}={','.join(map(str, shape))}"
+    if len(dims) != len(shape):
+        raise SpecError(f"{where}: has {len(shape)} dimensions; the file's input has {len(dims)}")
+    for position, (dim, extent) in enumerate(zip(dims, shape, strict=True)):
+        if extent < 1:
+            raise SpecError(f"{where}: dimension {position} is {extent}; give at least 1")
+        if dim.dim_value > 0 and dim.dim_value != extent:
+            raise SpecError(f"{where}: dimension {position} is {extent}, but the file fixes it to {dim.dim_value}")
+        if dim.dim_param:
+            symbols.setdefault(dim.dim_param, extent)
+        dim.dim_value = extent
+
+
+def _fill_shape(item: Any, batch: int | None, symbols: dict[str, int]) -> int:
+    """Write what is still open, known symbols and the batch in first place; return the first extent."""
+    if not item.type.tensor_type.HasField("shape"):
+        raise SpecError(f"input {item.name!r}: its shape is not stated in the file; give --input-shape {item.name}=…")
+    dims = item.type.tensor_type.shape.dim
+    for position, dim in enumerate(dims):
+        if dim.dim_value > 0:
+            continue
+        symbol = dim.dim_param
+        is_batch = position == 0 and not any(part in symbol.lower() for part in _BATCHLESS_NAMES)
+        if symbol not in symbols and not is_batch:
+            example = ",".join(str(d.dim_value) if d.dim_value > 0 else (d.dim_param or "N") for d in dims)
+            called = f" ({symbol})" if symbol else ""
+            raise SpecError(
+                f"input {item.name!r}: dimension {position}{called} is open in the file; "
+                f"give every dimension with --input-shape {item.name}={example}"
+            )
+        dim.dim_value = symbols.setdefault(symbol, batch or 1) if symbol else batch or 1
+    return int(dims[0].dim_value) if dims else 1
+
+
+def _shed_shapes(graph: Any) -> None:
+    """Drop the shapes that held before the inputs were fixed."""
+    del graph.value_info[:]
+    for item in graph.output:
+        if item.type.HasField("tensor_type"):
+            item.type.tensor_type.ClearField("shape")
+
+
+def _shed_weights(model: Any, onnx: Any, path: Path) -> None:
+    """Drop the contents of large weights; load small constants that stand in a file beside."""
+    graph = model.graph
+    model.ir_version = max(model.ir_version, 4)  # before 4, inference ignores constants that are not inputs as well
+    for domain in sorted({node.domain for node in graph.node} - {item.domain for item in model.opset_import}):
+        model.opset_import.add(domain=domain, version=1)  # inference refuses a domain that the file forgot to state
+    for item in graph.initializer:
+        count = _count(item.dims)
+        if count > LARGEST_FOLDED_COUNT and item.data_location != onnx.TensorProto.EXTERNAL:
+            for name in ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data"):
+                item.ClearField(name)
+            item.data_location = onnx.TensorProto.EXTERNAL
+        elif count <= LARGEST_FOLDED_COUNT and item.data_location == onnx.TensorProto.EXTERNAL:
+            _load_beside(onnx, item, path)
+
+
+def _load_beside(onnx: Any, item: Any, path: Path) -> None:
+    try:
+        onnx.external_data_helper.load_external_data_for_tensor(item, str(path.parent))
+    except Exception as error:  # missing, too short or outside the folder: the package has one type for each
+        reason = str(error).splitlines()[0]
+        raise CaptureError(
+            f"{path}: constant {item.name!r} stands in a file beside it that cannot be read ({reason}); "
+            f"keep the model's data files next to it"
+        ) from None
+    item.data_location = onnx.TensorProto.DEFAULT
+
+
+def _count(dims: Sequence[int]) -> int:
+    count = 1
+    for dim in dims:
+        count *= int(dim)
+    return count
+
+
+def _inferred(onnx: Any, model: Any, path: Path) -> Any:
+    try:
+        return onnx.shape_inference.infer_shapes(model, data_prop=True)
+    except Exception as error:  # InferenceError, or what the C++ side throws on a malformed graph
+        reason = " ".join(str(error).split())[:200]
+        raise CaptureError(f"{path}: shapes cannot be inferred ({reason}); check the input shapes") from None
+
+
+def _tensors(model: Any) -> dict[str, Tensor]:
+    """Return all tensors of known shape and known format."""
+    graph = model.graph
+    found = {item.name: (item.data_type, tuple(int(dim) for dim in item.dims)) for item in graph.initializer}
+    for item in (*graph.input, *graph.value_info, *graph.output):
+        tensor = item.type.tensor_type
+        stated = item.type.HasField("tensor_type") and tensor.HasField("shape") and item.name not in found
+        if stated and all(dim.HasField("dim_value") and dim.dim_value >= 0 for dim in tensor.shape.dim):
+            found[item.name] = (tensor.elem_type, tuple(int(dim.dim_value) for dim in tensor.shape.dim))
+    tensors = {
+        name: Tensor(shape=shape, dtype=_DTYPES[number]) for name, (number, shape) in found.items() if number in _DTYPES
+    }
+    for name, known in tensors.items():
+        if known.bytes > LARGEST_TENSOR_BYTES:
+            shown = "×".join(map(str, known.shape))
+            raise SpecError(
+                f"tensor {name!r}: {shown} {known.dtype} is over 2^50 bytes; check --input-shape and --batch"
+            )
+    return tensors
+
+
+def _fold(onnx: Any, model: Any, tensors: Mapping[str, Tensor], values: dict[str, Any], folded: dict[str, int]) -> bool:
+    """Compute nodes of small known inputs, turn their outputs into constants; say whether any was found."""
+    for item in model.graph.initializer:
+        if item.name not in values and _count(item.dims) <= LARGEST_FOLDED_COUNT:
+            values[item.name] = onnx.numpy_helper.to_array(item)
+    kept = []
+    nodes = [part for node in model.graph.node for part in _decided(onnx, model, node, values, tensors)]
+    found = len(nodes) != len(model.graph.node)
+    for node in nodes:
+        results = _folded_outputs(onnx, node, tensors, values, _opset(model))
+        if results is None:
+            kept.append(node)
+            continue
+        found = True
+        folded[node.op_type] = folded.get(node.op_type, 0) + 1
+        for name, value in results.items():
+            values[name] = value
+            model.graph.initializer.append(onnx.numpy_helper.from_array(value, name))
+    del model.graph.node[:]
+    model.graph.node.extend(kept)
+    return found
+
+
+def _decided(onnx: Any, model: Any, node: Any, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> list[Any]:
+    """Return the nodes of the branch that a known condition chooses, or of a loop of known trips; else the node."""
+    graph = model.graph
+    if node.op_type in ("Loop", "Scan"):
+        return written_out(onnx, graph, node, values, tensors, _opset(model))
+    if node.op_type != "If" or node.input[0] not in values:
+        return [node]
+    wanted = "then_branch" if values[node.input[0]].item() else "else_branch"
+    branch = next(item.g for item in node.attribute if item.name == wanted)
+    graph.initializer.extend(branch.initializer)
+    names = zip(branch.output, node.output, strict=True)
+    return [*branch.node, *(onnx.helper.make_node("Identity", [inner.name], [outer]) for inner, outer in names)]
+
+
+def _folded_outputs(
+    onnx: Any, node: Any, tensors: Mapping[str, Tensor], values: Mapping[str, Any], opset: int
+) -> dict[str, Any] | None:
+    """Return the small outputs of a node that depends on nothing but known values or a known shape."""
+    import numpy as np
+
+    if node.domain not in ("", "ai.onnx") or any(attribute.HasField("g") for attribute in node.attribute):
+        return None
+    if node.op_type in ("Shape", "Size") and node.input[0] in tensors:
+        limits = {item.name: int(item.i) for item in node.attribute}
+        extents = tensors[node.input[0]].shape[limits.get("start") : limits.get("end")]
+        shape = np.array(extents, dtype=np.int64)
+        return {node.output[0]: shape if node.op_type == "Shape" else np.array(shape.prod(), dtype=np.int64)}
+    large = any(name in tensors and tensors[name].elements > LARGEST_FOLDED_COUNT for name in node.output)
+    random = node.op_type.startswith("Random") or node.op_type in ("Bernoulli", "Multinomial", "Dropout")
+    if large or random or any(name and name not in values for name in node.input):
+        return None
+    return _computed(onnx, node, values, opset)
+
+
+def _computed(onnx: Any, node: Any, values: Mapping[str, Any], opset: int) -> dict[str, Any] | None:
+    import numpy as np
+
+    helper, inputs = onnx.helper, [name for name in dict.fromkeys(node.input) if name]
+    infos = [helper.make_tensor_value_info(name, onnx.TensorProto.UNDEFINED, None) for name in inputs]
+    outs = [helper.make_tensor_value_info(name, onnx.TensorProto.UNDEFINED, None) for name in node.output if name]
+    graph = helper.make_graph([node], "fold", infos, outs)
+    small = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    try:
+        with np.errstate(all="ignore"):
+            results = onnx.reference.ReferenceEvaluator(small).run(None, {name: values[name] for name in inputs})
+    except Exception:  # an operator that the reference lacks stays an ordinary node
+        return None
+    named = dict(zip((name for name in node.output if name), results, strict=True))
+    usable = all(isinstance(value, (np.ndarray, np.generic)) and value.size <= LARGEST_FOLDED_COUNT
+                 for value in named.values())  # fmt: skip
+    return {name: np.asarray(value) for name, value in named.items()} if usable else None

@@ -1,0 +1,1 @@
+"""Frontend for PyTorch modules, captured on fake tensors."""

@@ -1,0 +1,266 @@
+"""Operators as a profiler recorded them, with shapes and formats, run once without memory: the cases that they are."""
+
+import ast
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from nearpeak.core.work.workload import Call
+from nearpeak.frontends.torch.fake_tensors import require_torch
+from nearpeak.frontends.torch.module_capture import _world
+
+_FORMATS = {
+    "float": "float32", "double": "float64", "c10::Half": "float16", "c10::BFloat16": "bfloat16", "half": "float16",
+    "long int": "int64", "long": "int64", "int": "int32", "short int": "int16", "short": "int16", "bool": "bool",
+    "signed char": "int8", "unsigned char": "uint8", "c10::Float8_e4m3fn": "float8_e4m3fn",
+    "c10::Float8_e5m2": "float8_e5m2", "c10::complex<float>": "complex64", "c10::complex<double>": "complex128",
+}  # fmt: skip
+"""PyTorch's formats by the names of C++ that its profiler prints."""
+_LISTS = ("TensorList", "GenericList")
+
+
+class Recorded(NamedTuple):
+    """One operator as recorded; each list has one entry per argument of its schema."""
+
+    name: str
+    shapes: tuple[Any, ...]
+    dtypes: tuple[Any, ...]
+    strides: tuple[Any, ...] = ()
+    concrete: tuple[Any, ...] = ()
+
+
+def recorded_calls(rows: Sequence[Recorded]) -> list[tuple[Call, ...] | str]:
+    """Return for each operator the calls that it dispatches, or why it cannot be run.
+
+    An operator that launches nothing (a view) gives no calls. Arguments that a profiler leaves out, such as optional
+    ones, take their defaults; nothing of a shape is guessed.
+
+    Raises:
+        MissingExtraError: PyTorch is not installed.
+    """
+    require_torch()
+    if not rows:
+        return []
+    with _world(None) as world:
+        return [_calls(world, row) for row in rows]
+
+
+class Described(NamedTuple):
+    """A tensor of which only its form was kept."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: Any
+
+
+def run_and_recorded(run: Callable[[], Any]) -> list[tuple[str, tuple[Call, ...]]]:
+    """Call `run`, and return every operator that PyTorch really ran in it, with the calls that it dispatches.
+
+    What a rule does not cover, or cannot be run again on shapes alone, has no calls; what was compiled into kernels
+    of its own is no operator any more.
+
+    Raises:
+        MissingExtraError: PyTorch is not installed.
+    """
+    require_torch()
+    rows = _executed(run)
+    with _world(None) as world:
+        return [
+            (str(func.overloadpacket.__name__), _replayed(world, func, args, kwargs)) for func, args, kwargs in rows
+        ]
+
+
+def _executed(run: Callable[[], Any]) -> list[tuple[Any, Any, Any]]:
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_map
+
+    rows = []
+
+    class Mode(TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = kwargs or {}
+            rows.append((func, tree_map(_described, args), tree_map(_described, kwargs)))
+            return func(*args, **kwargs)
+
+    with Mode():
+        run()
+    return rows
+
+
+def _described(value: Any) -> Any:
+    if not hasattr(value, "storage_offset"):
+        return value
+    return Described(shape=tuple(value.shape), strides=tuple(value.stride()), dtype=value.dtype)
+
+
+def _replayed(world: Any, func: Any, args: Any, kwargs: Any) -> tuple[Call, ...]:
+    """Return the calls of an operator that ran, run again without memory; what wrote into a tensor returns it."""
+    import torch
+    from torch.utils._pytree import tree_map
+
+    def made(value: Any) -> Any:
+        if not isinstance(value, Described):
+            return value
+        return torch.empty_strided(value.shape, value.strides, dtype=value.dtype)
+
+    def described(value: Any) -> bool:
+        return isinstance(value, Described)
+
+    builder, recorder = world.recorder.builder, world.recorder
+    if "out" in kwargs and hasattr(func.overloadpacket, "default"):
+        func, kwargs = func.overloadpacket.default, {name: one for name, one in kwargs.items() if name != "out"}
+    first = len(builder.calls)
+    try:
+        given = tree_map(made, (args, kwargs), is_leaf=described)
+        recorder.recording = True
+        with torch.no_grad():
+            func(*given[0], **given[1])
+    except Exception:  # PyTorch raises whatever it likes; such an operator is not counted
+        del builder.calls[first:]
+    finally:
+        recorder.recording = False
+        found = tuple(builder.calls[first:])
+        del builder.calls[first:]
+    return found
+
+
+def format_of(name: str) -> str | None:
+    """Return PyTorch's name of the format that its profiler calls `name`; none where it is no tensor's.
+
+    >>> format_of("c10::BFloat16"), format_of("Scalar")
+    ('bfloat16', None)
+    """
+    return _FORMATS.get(name)
+
+
+def _calls(world: Any, row: Recorded) -> tuple[Call, ...] | str:
+    import torch
+
+    builder, recorder = world.recorder.builder, world.recorder
+    packet = _packet(torch, row.name)
+    if packet is None:
+        return f"{row.name} is no operator of this PyTorch"
+    first = len(builder.calls)
+    recorder.phase = "backward" if "backward" in row.name else "forward"
+    try:
+        arguments = _arguments(torch, row)
+        recorder.recording = True
+        with torch.no_grad():
+            _run(packet, arguments)
+    except Exception as error:  # PyTorch raises whatever it likes; the record is at fault
+        said = str(error).splitlines()[0][:90] if str(error) else type(error).__name__
+        return f"{row.name} cannot be run as recorded: {said}"
+    finally:
+        recorder.recording = False
+        made = tuple(builder.calls[first:])
+        del builder.calls[first:]
+    return made
+
+
+def _packet(torch: Any, name: str) -> Any:
+    space, _, operator = name.partition("::")
+    if space not in ("aten", "torchvision") or not operator or operator in ("from_file", "save", "_print"):
+        return None
+    return getattr(getattr(torch.ops, space), operator, None)
+
+
+def _run(packet: Any, arguments: list[Any]) -> None:
+    """Call an operator; arguments at the end that were not recorded are left to their defaults."""
+    given = list(arguments)
+    while True:
+        try:
+            _resolved(packet, given)(*given)
+        except (RuntimeError, TypeError):
+            if given and given[-1] is None:
+                given.pop()
+                continue
+            _run_by_schema(packet, arguments)
+        return
+
+
+def _resolved(packet: Any, given: list[Any]) -> Any:
+    """Return what to call: never an overload that takes a list where a tensor is given, which would be gone through.
+
+    Raises:
+        TypeError: no overload is left.
+    """
+    import torch
+
+    tensors = {place for place, value in enumerate(given) if isinstance(value, torch.Tensor)}
+    named = [getattr(packet, name) for name in packet.overloads()]
+    fitting = [one for one in named if not _takes_list(one, tensors)]
+    if len(fitting) == len(named):
+        return packet
+    for one in fitting:
+        required = sum(not each.has_default_value() and not each.kwarg_only for each in one._schema.arguments)
+        if required <= len(given) <= len(one._schema.arguments):
+            return one
+    raise TypeError("no overload takes what was recorded")
+
+
+def _takes_list(overload: Any, places: set[int]) -> bool:
+    """Say whether an argument at one of the places is a list."""
+    schema = overload._schema.arguments
+    return any(str(one.type).startswith("List[") for place, one in enumerate(schema) if place in places)
+
+
+def _run_by_schema(packet: Any, arguments: list[Any]) -> None:
+    """Call the first overload that takes the arguments in the order of its schema, keyword-only ones by name."""
+    failure: Exception | None = None
+    for name in packet.overloads():
+        overload = getattr(packet, name)
+        schema = overload._schema.arguments
+        tensors = {place for place, value in enumerate(arguments) if hasattr(value, "storage_offset")}
+        if name.endswith("out") or len(schema) < len(arguments) or _takes_list(overload, tensors):
+            continue
+        pairs = list(zip(schema, arguments, strict=False))
+        try:
+            overload(
+                *(value for one, value in pairs if not one.kwarg_only),
+                **{one.name: value for one, value in pairs if one.kwarg_only and value is not None},
+            )
+        except (RuntimeError, TypeError, NotImplementedError) as error:
+            failure = failure or error
+            continue
+        return
+    raise failure or TypeError("no overload takes what was recorded")
+
+
+def _arguments(torch: Any, row: Recorded) -> list[Any]:
+    found = []
+    for index, kind in enumerate(row.dtypes):
+        shape = row.shapes[index] if index < len(row.shapes) else ()
+        strides = row.strides[index] if index < len(row.strides) else ()
+        concrete = row.concrete[index] if index < len(row.concrete) else ""
+        found.append(_argument(torch, kind, shape, strides, concrete))
+    return found
+
+
+def _argument(torch: Any, kind: Any, shape: Any, strides: Any, concrete: Any) -> Any:
+    if isinstance(kind, (list, tuple)):
+        return [_argument(torch, one, shape[i] if i < len(shape) else (), (), "") for i, one in enumerate(kind)]
+    if kind in _LISTS and shape and isinstance(shape[0], (list, tuple)):
+        return [_tensor(torch, "float", one, ()) for one in shape]
+    if kind in _FORMATS:
+        return _tensor(torch, kind, shape, strides)
+    return _value(concrete)
+
+
+def _tensor(torch: Any, kind: str, shape: Any, strides: Any) -> Any:
+    dtype = getattr(torch, _FORMATS[kind])
+    extents = [int(one) for one in shape]
+    if any(one < 0 or one > 1 << 40 for one in extents):
+        raise ValueError(f"extents {extents} are no shape")
+    if strides and len(strides) == len(extents):
+        return torch.empty_strided(extents, [int(one) for one in strides], dtype=dtype)
+    return torch.empty(extents, dtype=dtype)
+
+
+def _value(concrete: Any) -> Any:
+    """Return what a text of the profiler says; none where it says nothing that is a literal."""
+    text = str(concrete).strip()
+    if not text:
+        return None
+    try:
+        return ast.literal_eval(text.replace("true", "True").replace("false", "False"))
+    except (ValueError, SyntaxError):
+        return None

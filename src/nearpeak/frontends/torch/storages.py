@@ -1,0 +1,114 @@
+"""Numbers the storages behind tensors and remembers what each one holds."""
+
+from typing import Any
+
+from nearpeak.core.work.dtype import dtype_of
+from nearpeak.core.work.tensor import Layout, Tensor
+from nearpeak.core.work.workload import Use
+from nearpeak.errors import CaptureError
+from nearpeak.frontends.torch.process_groups import group_text
+from nearpeak.frontends.torch.workload_builder import WorkloadBuilder
+
+
+class Storages:
+    """The storages seen so far, keyed by the storage itself and kept alive, since freed identities are reused."""
+
+    def __init__(self, builder: WorkloadBuilder) -> None:
+        self._builder = builder
+        self._numbers: dict[int, int] = {}
+        self._alive: list[Any] = []
+        self._formats: dict[Any, str] = {}
+        self._uses: dict[tuple[Layout, int | None], tuple[int, int, int]] = {}
+
+    def known(self, tensor: Any) -> bool:
+        """Say whether the storage of `tensor` was seen before."""
+        return _storage(tensor)._cdata in self._numbers
+
+    def number(self, tensor: Any, kind: str, name: str = "") -> int:
+        """Return the number of the storage behind `tensor`; a new one is of `kind`."""
+        storage = _storage(tensor)
+        key = storage._cdata
+        found = self._numbers.get(key)
+        if found is None:
+            found = self._numbers[key] = self._builder.add_buffer(int(storage.nbytes()), kind, name)
+            self._alive.append(storage)
+        return found
+
+    def label(self, tensor: Any, kind: str, name: str = "", over: tuple[str, ...] = ()) -> None:
+        """Say what the storage holds; a known one changes only if its kind is among `over`."""
+        tensor = getattr(tensor, "_local_tensor", tensor)  # of a tensor shared out over ranks, the own part
+        known = self.known(tensor)
+        number = self.number(tensor, kind, name)
+        if known and self._builder.buffers[number].kind in over:
+            self._builder.relabel(number, kind, name)
+
+    def keep(self, tensor: Any) -> None:
+        """Say that the step returns `tensor`, which may be a part of its storage."""
+        tensor = getattr(tensor, "_local_tensor", tensor)
+        number = self.number(tensor, "output")
+        self._builder.returned.append((number, self.layout(tensor, 0)))
+        if self.kind(number) == "output":
+            self._builder.keep(number, described(self.layout(tensor, 0), number).bytes)
+
+    def note_value(self, tensor: Any, number: int) -> None:
+        """Remember the value of a number that the source wrote down as a tensor."""
+        known = getattr(tensor, "constant", None)
+        if known is not None and tensor.numel() == 1 and not tensor.is_complex():
+            self._builder.note_value(number, float(known))
+
+    def kind(self, number: int) -> str:
+        """Return what a storage holds."""
+        return self._builder.buffers[number].kind
+
+    def layout(self, tensor: Any, alias: int) -> Layout:
+        """Return shape, strides, format and offset of `tensor`."""
+        return Layout(tuple(tensor.shape), tensor.stride(), self._format(tensor.dtype), tensor.storage_offset(), alias)
+
+    def use(self, layout: Layout, number: int, touched_bytes: int | None) -> Use:
+        """Return what a call touches of the storage `number`."""
+        key = (layout, touched_bytes)
+        found = self._uses.get(key)
+        if found is None:
+            tensor = described(layout, number)
+            size = tensor.bytes if touched_bytes is None else min(touched_bytes, tensor.bytes)
+            found = self._uses[key] = (size, *tensor.span_bytes)
+        return Use(buffer=number, bytes=found[0], start_bytes=found[1], stop_bytes=found[2])
+
+    def plain(self, value: Any) -> Any:
+        """Return a format, device, layout or other option of PyTorch as text; symbolic numbers as numbers."""
+        if hasattr(value, "is_floating_point"):
+            return self._format(value)
+        if hasattr(value, "node"):
+            return int(value)
+        return (
+            group_text(value) or str(value).removeprefix("torch.")
+            if type(value).__name__ != "Generator"
+            else "generator"
+        )
+
+    def _format(self, dtype: Any) -> str:
+        name = self._formats.get(dtype)
+        if name is None:
+            name = self._formats[dtype] = dtype_of(str(dtype).removeprefix("torch.")).name
+        return name
+
+
+NESTED = "capture knows dense ones: pad the rows, or call torch.nn.attention.varlen with their offsets"
+"""What to do instead of a tensor whose rows differ in length."""
+
+
+def _storage(tensor: Any) -> Any:
+    if tensor.is_nested:
+        raise CaptureError(f"a tensor is nested ({tensor.layout}); {NESTED}")
+    try:
+        return tensor.untyped_storage()
+    except NotImplementedError:
+        raise CaptureError(
+            f"an input or weight is a sparse tensor ({tensor.layout}); capture knows dense ones: pass indices and "
+            "values apart"
+        ) from None
+
+
+def described(layout: Layout, number: int) -> Tensor:
+    """Return the tensor value of `layout` in the storage `number`."""
+    return Tensor(shape=layout.shape, dtype=layout.dtype, strides=layout.strides, buffer=number, offset=layout.offset)

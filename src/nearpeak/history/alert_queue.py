@@ -1,0 +1,201 @@
+"""The queue of alerts, held in memory: which of tens of thousands come first is told without weighing all again."""
+
+import math
+import threading
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from nearpeak.core.history.alert import CLOSED, STATUSES
+from nearpeak.errors import SpecError
+from nearpeak.store import Store
+from nearpeak.store.page_queries import in_parts
+from nearpeak.store.rows.list_rows import AlertEffects, AlertKey
+
+SORTS = ("gap", "age", "owner")
+"""Orders: the largest gap first, the oldest first, by who looks after them."""
+SHOWN = ("open", "closed", "all", *STATUSES)
+"""Which alerts a queue is of."""
+LOOKED_BACK = 64
+"""Newest events whose alerts are read anew each time: PostgreSQL may show an event after one with a greater number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which alerts are wanted, and in which order."""
+
+    shown: str = "open"
+    """`open`, `closed`, `all`, or a state."""
+    sort: str = "gap"
+    """`gap`, `age` or `owner`."""
+    words: tuple[str, ...] = ()
+    """Each is held by the title, the first bad commit or the name of who looks after it, in any case."""
+    owner: str = ""
+    """Who looks after the alert, or after one of its series; empty for all."""
+    at_ns: int | None = None
+    """Time at which snoozed ones are left out; none where they are not."""
+
+    def __post_init__(self) -> None:
+        """Refuse what is not known."""
+        for name, value, known in (("shown", self.shown, SHOWN), ("sort", self.sort, SORTS)):
+            if value not in known:
+                raise SpecError(f"{name} {value!r}: is not known; there are {', '.join(known)}")
+
+
+class Standing(NamedTuple):
+    """What an alert is ordered by."""
+
+    gap_s: float
+    """Seconds by which its cases got longer, added up; 0 where that is not known."""
+    worst_ratio: float
+    """Logarithm of its largest change; −1 without changes."""
+    owners: tuple[str, ...]
+    """Who looks after its series."""
+
+
+NOTHING = Standing(gap_s=0.0, worst_ratio=-1.0, owners=())
+"""Standing of an alert without changes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """All alerts of a store at one moment."""
+
+    keys: Mapping[int, AlertKey]
+    """What is known of each, by number."""
+    standings: Mapping[int, Standing]
+    """What each that has changes is ordered by."""
+
+    def wanted(self, asked: Wanted) -> list[int]:
+        """Return the alerts that are wanted, in order."""
+        places: npt.NDArray[np.int64] = getattr(self, f"_by_{asked.sort}")
+        fits = np.ones(len(places), dtype=bool)
+        if asked.shown != "all":
+            states = [CLOSED, frozenset(STATUSES) - CLOSED][asked.shown == "open"]
+            states = states if asked.shown in ("open", "closed") else frozenset({asked.shown})
+            fits &= np.isin(self._states, [STATUSES.index(one) for one in states])
+        if asked.at_ns is not None:
+            fits &= self._snoozed_ns <= asked.at_ns
+        for word in asked.words:
+            lowered = word.lower()
+            fits &= np.fromiter((lowered in text for text in self._texts), bool, len(places))
+        if asked.owner:
+            fits &= np.isin(self._ids, self._owned(asked.owner))
+        return list(self._ids[places[fits[places]]].tolist())
+
+    @cached_property
+    def _by_gap(self) -> npt.NDArray[np.int64]:
+        return np.lexsort((self._ids, -self._worst, -self._gaps_s))
+
+    @cached_property
+    def _by_age(self) -> npt.NDArray[np.int64]:
+        return np.lexsort((self._ids, np.array([one.created_ns for one in self.keys.values()], dtype=np.int64)))
+
+    @cached_property
+    def _by_owner(self) -> npt.NDArray[np.int64]:
+        names = [one.assignee for one in self.keys.values()]
+        rank = {name: place for place, name in enumerate(sorted(set(names), key=lambda name: (not name, name)))}
+        ranks = np.array([rank[name] for name in names], dtype=np.int64)
+        return np.lexsort((self._ids, -self._worst, -self._gaps_s, ranks))
+
+    def _owned(self, owner: str) -> list[int]:
+        mine = {one for one, key in self.keys.items() if key.assignee == owner}
+        return [*mine, *(one for one, standing in self.standings.items() if owner in standing.owners)]
+
+    @cached_property
+    def _ids(self) -> npt.NDArray[np.int64]:
+        return np.fromiter(self.keys, np.int64, len(self.keys))
+
+    @cached_property
+    def _states(self) -> npt.NDArray[np.int64]:
+        known = {one: place for place, one in enumerate(STATUSES)}
+        return np.fromiter((known[one.status] for one in self.keys.values()), np.int64, len(self.keys))
+
+    @cached_property
+    def _snoozed_ns(self) -> npt.NDArray[np.int64]:
+        return np.fromiter((one.snoozed_until_ns or 0 for one in self.keys.values()), np.int64, len(self.keys))
+
+    @cached_property
+    def _texts(self) -> list[str]:
+        return [f"{one.title}\n{one.rev_hi}\n{one.assignee}".lower() for one in self.keys.values()]
+
+    @cached_property
+    def _gaps_s(self) -> npt.NDArray[np.float64]:
+        return np.array([self.standings.get(one, NOTHING).gap_s for one in self.keys], dtype=np.float64)
+
+    @cached_property
+    def _worst(self) -> npt.NDArray[np.float64]:
+        return np.array([self.standings.get(one, NOTHING).worst_ratio for one in self.keys], dtype=np.float64)
+
+
+class Queue:
+    """The alerts of a store; what happens to one of them shows at once, newer values of series when it is made anew."""
+
+    def __init__(self, store: Store) -> None:
+        """Read all alerts, and what each weighs."""
+        self._store, self._lock = store, threading.Lock()
+        self._event = store.browsing.newest_event()  # before the rest: what comes in meanwhile is read again
+        keys = {one.id: one for one in store.browsing.alert_keys()}
+        self._now = Columns(keys=keys, standings=standings_of(store.browsing.alert_effects()))
+
+    def wanted(self, asked: Wanted) -> list[int]:
+        """Return the alerts that are wanted now, in order."""
+        with self._lock:
+            self._now = self._brought_up(self._now)
+            now = self._now
+        return now.wanted(asked)
+
+    def _brought_up(self, old: Columns) -> Columns:
+        look = self._store.browsing
+        before, self._event = self._event, look.newest_event()
+        read = look.alert_keys(since_event=max(0, before - LOOKED_BACK))
+        changed = {one.id: one for one in read if old.keys.get(one.id) != one}
+        if not changed:
+            return old
+        new = [one for one in changed if one not in old.keys]
+        standings = dict(old.standings)
+        for part in in_parts(new):
+            standings |= standings_of(look.alert_effects(part))
+        return Columns(keys={**old.keys, **changed}, standings=standings)
+
+
+def standings_of(found: AlertEffects) -> dict[int, Standing]:
+    """Return what each alert is ordered by.
+
+    >>> rows = AlertEffects(alerts=(1, 1), series=(7, 8), effect_ratios=(math.log(1.25), -0.5),
+    ...                     known={7: (5e-6, "kernels"), 8: (None, "")})
+    >>> found = standings_of(rows)[1]
+    >>> round(found.gap_s * 1e6, 9), found.worst_ratio, found.owners
+    (1.0, 0.5, ('kernels',))
+    """
+    gaps_s: dict[int, float] = defaultdict(float)
+    worst: dict[int, float] = defaultdict(float)
+    owners: dict[int, set[str]] = defaultdict(set)
+    for alert, series, effect in zip(found.alerts, found.series, found.effect_ratios, strict=True):
+        value, owner = found.known[series]
+        if value is not None:
+            gaps_s[alert] += max(0.0, -value * math.expm1(-effect))
+        worst[alert] = max(worst[alert], abs(effect))
+        if owner:
+            owners[alert].add(owner)
+    return {
+        one: Standing(gap_s=gaps_s.get(one, 0.0), worst_ratio=ratio, owners=tuple(sorted(owners.get(one, ()))))
+        for one, ratio in worst.items()
+    }
+
+
+def place_in(order: Sequence[int], alert: int) -> tuple[int | None, int | None]:
+    """Return the alerts before and after one in an order.
+
+    >>> place_in([5, 3, 9], 3), place_in([5, 3, 9], 9), place_in([5], 1)
+    ((5, 9), (3, None), (None, None))
+    """
+    if alert not in order:
+        return None, None
+    place = order.index(alert)
+    return order[place - 1] if place else None, order[place + 1] if place + 1 < len(order) else None

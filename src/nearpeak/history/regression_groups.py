@@ -1,0 +1,221 @@
+"""What got worse in a store: changes of its series, those that began together as one, and what may be behind."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from nearpeak.core.history.alert import CLOSED
+from nearpeak.core.history.alert_group import Candidate
+from nearpeak.core.history.level_change import ChangePoint
+from nearpeak.core.history.stored_run import Series
+from nearpeak.core.history.track import Regressed, Track, TrackChange, TrackPoint
+from nearpeak.judgement.alert_rules import declared, grouped, matches
+from nearpeak.judgement.change_causes import co_moved
+from nearpeak.judgement.change_points import DETECTOR, VERSION
+from nearpeak.store import Detector, Store, StoredChange
+from nearpeak.store.rows.investigation_rows import AXES, Attribution
+
+CLOCK_SHARE_RATIO = 0.5
+"""Part of a change from which the clock is named as its cause."""
+Pair = tuple[Series, TrackChange]
+
+
+def regressed(tracks: Sequence[Track], *, better: bool = False, suspects: bool = False) -> tuple[Regressed, ...]:
+    """Return the changes of `tracks` in groups that began together, newest first; episodes of the clock come last.
+
+    Args:
+        better: improvements instead of regressions.
+        suspects: also those that are not confirmed.
+    """
+    places = {_name(one): place for place, one in enumerate(_ordered(tracks))}
+    pairs: dict[str, Pair] = {}
+    where: dict[str, int] = {}
+    ranges: dict[str, tuple[int, ...]] = {}
+    for track in tracks:
+        for change in track.changes:
+            if change.worse != better and (suspects or change.tier == "confirmed"):
+                name = f"{track.series.id} {change.index}"
+                pairs[name], where[name] = (track.series, change), places[_name(track.points[change.index])]
+                ranges[name] = tuple(
+                    places.get(sha, where[name]) for sha in (change.safe_good_sha, change.safe_bad_sha)
+                )
+    groups = sorted(
+        grouped([_candidate(name, *pair, where[name], ranges[name]) for name, pair in pairs.items()]),
+        key=lambda group: -where[group.members[0][0].series],
+    )
+    found = [_group([pairs[one.series] for one, _ in group.members], tracks) for group in groups]
+    return tuple(sorted(found, key=lambda one: one.by_clock))
+
+
+def _name(point: TrackPoint) -> str:
+    """Return what stands for a point in all series: its commit, or its time where it is of none."""
+    return point.sha or str(point.order_key)
+
+
+def _candidate(name: str, series: Series, one: TrackChange, place: int, ends: tuple[int, ...]) -> Candidate:
+    """Return a change as grouping takes it: where it may lie among all commits, and what its series belongs to.
+
+    Changes with which other components changed cannot have one cause, so that these are part of every axis.
+    """
+    components = "+".join([*sorted(component for component, _, _ in one.stack), *(["clock"] if one.by_clock else [])])
+    point = ChangePoint(
+        index=place, low_index=min(place, ends[0] + 1), high_index=max(place, ends[1]),
+        tier=one.tier, probability_ratio=one.probability_ratio, time_ratio=one.value_ratio, low_ratio=one.low_ratio,
+        high_ratio=one.high_ratio, before_count=1, after_count=1,
+    )  # fmt: skip
+    axes = {axis: f"{value} {components}" for axis, value in axes_of(series).items() if axis != "runner"}
+    return Candidate(series=name, point=point, axes=axes, gap_s=abs(math.log(one.value_ratio)))
+
+
+def axes_of(series: Series) -> dict[str, str]:
+    """Return what a series belongs to."""
+    return {
+        "operator": str(series.parameters.get("op", series.workload)), "device": series.device,
+        "runner": series.testbed.name,
+    }  # fmt: skip
+
+
+def fields_of(series: Series) -> dict[str, str]:
+    """Return what declarations and suppressions select series by."""
+    return {**axes_of(series), "branch": series.branch, "owner": series.owner, "case": series.label}
+
+
+def _ordered(tracks: Sequence[Track]) -> list[TrackPoint]:
+    found = {_name(point): point for track in tracks for point in track.points}
+    return sorted(found.values(), key=lambda one: one.order_key)
+
+
+def _group(part: list[Pair], tracks: Sequence[Track]) -> Regressed:
+    (good, bad), _ = Counter((one.good_sha, one.bad_sha) for _, one in part).most_common(1)[0]
+    subject = next((one.subject for _, one in part if one.bad_sha == bad), "")
+    return Regressed(
+        good_sha=good, bad_sha=bad, subject=subject, changes=tuple(part), suspects=tuple(_suspects(part, tracks))
+    )
+
+
+def _suspects(part: Sequence[Pair], tracks: Sequence[Track]) -> Iterable[tuple[str, str]]:
+    """Yield what may be behind a group, likeliest first: the clock, components that changed, the device, the commit."""
+    if all(_mostly_clock(one) for _, one in part):
+        ratios = sorted(one.clock_ratio or 1.0 for _, one in part)
+        yield "clock", f"{(ratios[len(ratios) // 2] - 1) * 100:+.1f} %"
+    stacks = Counter(row for _, one in part for row in one.stack)
+    for (name, before, after), count in stacks.most_common():
+        if count == len(part):
+            yield "component", f"{name} {before or 'none'} → {after or 'none'}"
+    alone = list(_alone(part, tracks))
+    yield from alone
+    told = {axis for axis, _ in alone}
+    axes = {str(one.series.id): axes_of(one.series) for one in tracks}
+    for one in co_moved(axes, {str(series.id) for series, _ in part}):
+        if one.axis not in told:
+            yield one.axis, one.text
+            told.add(one.axis)
+    if not stacks and not all(one.by_clock for _, one in part):
+        yield "commit", part[0][1].subject or part[0][1].bad_sha[:10]
+
+
+def _mostly_clock(one: TrackChange) -> bool:
+    """Say whether the clock moved the other way by as much as explains the change, or most of it."""
+    if one.by_clock or one.clock_ratio is None:
+        return one.by_clock
+    return -math.log(one.clock_ratio) / math.log(one.value_ratio) >= CLOCK_SHARE_RATIO
+
+
+def _alone(part: Sequence[Pair], tracks: Sequence[Track]) -> Iterable[tuple[str, str]]:
+    """Yield the device or runner that alone shows what series of the same cases elsewhere do not show."""
+    cases = {series.case for series, _ in part}
+    same = [one.series for one in tracks if one.series.case in cases]
+    for axis in ("device", "runner"):
+        shown, known = {axes_of(series)[axis] for series, _ in part}, {axes_of(one)[axis] for one in same}
+        if len(shown) == 1 and len(known) > 1:
+            yield axis, f"only on {shown.pop()}"
+
+
+def saved(store: Store, tracks: Sequence[Track], groups: Sequence[Regressed]) -> tuple[Regressed, ...]:
+    """Keep the changes in the store, open an alert for each group that none follows yet, and return groups with alerts.
+
+    Changes that are not found any more are marked as retracted; an alert is never opened twice for a change. Episodes
+    of the clock and what is over open none; an alert that turns out to be one is closed as `infra` or `went-away`.
+    """
+    numbers: dict[tuple[int, int], int] = {}
+    for track in tracks:
+        rows = [_stored(track, one) for one in track.changes]
+        detector = Detector(name=DETECTOR, version=str(VERSION))
+        for done in store.findings.record_changes(track.series.id, detector, rows):
+            numbers[done.series, done.order_key] = done.id
+    points = {track.series.id: track.points for track in tracks}
+    return tuple(_followed(store, one, numbers, points) for one in groups)
+
+
+def _stored(track: Track, one: TrackChange) -> StoredChange:
+    return StoredChange(
+        series=track.series.id, order_key=track.points[one.index].order_key, rev_lo=one.good_sha, rev_hi=one.bad_sha,
+        effect_ratio=math.log(one.value_ratio), low_ratio=math.log(one.low_ratio), high_ratio=math.log(one.high_ratio),
+        score_ratio=one.probability_ratio, tier=one.tier, before_count=one.index,
+        after_count=len(track.points) - one.index,
+        evidence={
+            "stack": [list(row) for row in one.stack], "clock_ratio": one.clock_ratio, "by_clock": one.by_clock,
+            "over": one.over,
+        },
+    )  # fmt: skip
+
+
+def _followed(
+    store: Store, group: Regressed, numbers: dict[tuple[int, int], int], points: dict[int, tuple[TrackPoint, ...]]
+) -> Regressed:
+    ids = [numbers[series.id, points[series.id][one.index].order_key] for series, one in group.changes]
+    known = {member: alert for alert in store.findings.alerts() for member, _ in alert.members}
+    alert = next((known[one] for one in ids if one in known), None)
+    roles = {one: "primary" if place == 0 else "related" for place, one in enumerate(ids)}
+    if alert is not None:
+        store.findings.add_members(alert.id, dict.fromkeys(ids, "related"))
+        return _closed(store, replace(group, alert_id=alert.id, status=alert.status))
+    if group.by_clock or group.over:
+        return group
+    title = f"{len(ids)} series worse by up to {(worst(group) - 1) * 100:.1f} %: {group.subject or group.bad_sha[:10]}"
+    number = store.findings.open_alert(title, roles, rev_lo=group.good_sha, rev_hi=group.bad_sha)
+    for axis, what in group.suspects:
+        if axis in AXES:
+            store.investigations.record_attribution(Attribution(alert=number, axis=axis, what=what, method="diff"))
+    declarations = store.policies.expectations()
+    meant = all(
+        declared(fields_of(series), one.bad_sha, one.value_ratio, declarations) for series, one in group.changes
+    )
+    group = replace(group, alert_id=number, status="new")
+    return _moved(store, group, "expected", "all of its changes were declared") if meant else group
+
+
+def _closed(store: Store, group: Regressed) -> Regressed:
+    """Close an open alert of an episode of the clock, or of what is over."""
+    if group.status in CLOSED:
+        return group
+    if group.by_clock:
+        return _moved(store, group, "infra", "gone at equal clocks")
+    return _moved(store, group, "went-away", "the old level is back") if group.over else group
+
+
+def _moved(store: Store, group: Regressed, status: str, note: str) -> Regressed:
+    store.findings.move_alert(group.alert_id, status, actor="nearpeak", note=note)
+    return replace(group, status=status)
+
+
+def told(store: Store, groups: Sequence[Regressed]) -> tuple[Regressed, ...]:
+    """Return the groups without series that are suppressed now; a group of which none is left is left out."""
+    silent = store.policies.suppressions()
+    kept = (
+        replace(group, changes=left)
+        for group in groups
+        if (
+            left := tuple(
+                pair for pair in group.changes if not any(matches(one.selector, fields_of(pair[0])) for one in silent)
+            )
+        )
+    )
+    return tuple(kept)
+
+
+def worst(group: Regressed) -> float:
+    """Return the largest change of a group, as new over old or, of a metric where more is better, old over new."""
+    ratio = group.changes[0][1].value_ratio
+    return max(ratio, 1 / ratio)

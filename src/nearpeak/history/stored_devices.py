@@ -1,0 +1,45 @@
+"""From stored series back to cases, devices and their bounds: what a store keeps as text becomes values again."""
+
+from functools import cache
+from typing import Any
+
+from nearpeak.core.history.stored_run import Series
+from nearpeak.core.work.case import Case
+from nearpeak.core.work.target import Target
+from nearpeak.errors import NearpeakError, NotModelledError, SpecError
+
+
+def case_of_series(series: Series) -> Case:
+    """Return the case of a series.
+
+    Raises:
+        NotModelledError: it is a benchmark of another tool, or an operator that this nearpeak does not have.
+    """
+    from nearpeak.ops import OPS
+
+    arguments: dict[str, Any] = dict(series.parameters)
+    op, phase = arguments.pop("op", None), arguments.pop("phase", None)
+    if not isinstance(op, str) or not isinstance(phase, str) or op not in OPS:
+        raise NotModelledError(f"{series.label}: is no case of an operator, so that it has no bound")
+    try:
+        found = OPS[op].case(phase, **arguments)
+    except SpecError as error:
+        raise NotModelledError(f"{series.label}: is no case any more: {error}") from None
+    if found.digest != series.case:
+        raise NotModelledError(f"{series.label}: is not the case that its digest states")
+    return found
+
+
+@cache
+def target_of_device(device: str) -> Target | None:
+    """Return the device file of a device by the name that its driver gives; none where there is none."""
+    from nearpeak.base.machine import cpu_name
+    from nearpeak.targets import CPU, TARGETS, target_of
+    from nearpeak.targets.device_names import target_of_gpu
+
+    if device not in TARGETS and device != cpu_name():
+        return target_of_gpu(device)
+    try:
+        return target_of(device if device in TARGETS else CPU)
+    except NearpeakError:
+        return None

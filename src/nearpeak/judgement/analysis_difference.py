@@ -1,0 +1,191 @@
+"""Compare two analyses: figure by figure, target by target, case by case; swapping them mirrors every verdict."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from nearpeak.core.answers.analysis import Analysis, TargetAnalysis
+from nearpeak.core.answers.analysis_comparison import (
+    BETTER,
+    NOT_COMPARABLE,
+    SAME,
+    WORSE,
+    CaseComparison,
+    Change,
+    Comparison,
+    TargetComparison,
+)
+
+SAME_RATIO = 1e-9
+"""Relative difference up to which two figures are the same: bounds have no noise, only rounding."""
+_TIMES = ("bound_s", "chained_s", "unfused_s", "launch_floor_s")
+_WORK = {"matrix_flop": "FLOP", "total_flop": "FLOP", "fused_bytes": "B", "unfused_bytes": "B"}
+_MEMORY = ("weight_bytes", "activation_peak_bytes", "peak_bytes")
+_Entry = tuple[str, float, int]
+"""Label, time of all calls and calls of one case on one target."""
+_NOTHING: _Entry = ("", 0.0, 0)
+
+
+def compare(baseline: Analysis, candidate: Analysis) -> Comparison:
+    """Return how `candidate` differs from `baseline`; less time, work and memory is better.
+
+    Steps of another kind, batch or coverage, bounds under another policy and targets with other roofs are not
+    comparable; the reason is said. Cases that both have are comparable even where the steps are not.
+    """
+    reason = _step_reason(baseline, candidate)
+    pairs = _pairs([one.target for one in baseline.targets], [one.target for one in candidate.targets])
+    return Comparison(
+        baseline=baseline.name,
+        candidate=candidate.name,
+        reason=reason,
+        changes=() if reason else tuple(_work_changes(baseline, candidate)),
+        targets=tuple(_target(pair, baseline, candidate, reason) for pair in pairs),
+    )
+
+
+def verdict(baseline: float, candidate: float) -> str:
+    """Return whether the candidate needs less, more or the same.
+
+    >>> verdict(2.0, 1.0), verdict(1.0, 2.0), verdict(1.0, 1.0)
+    ('better', 'worse', 'same')
+    """
+    if math.isclose(baseline, candidate, rel_tol=SAME_RATIO):
+        return SAME
+    return BETTER if candidate < baseline else WORSE
+
+
+def _change(quantity: str, unit: str, baseline: float, candidate: float) -> Change:
+    return Change(quantity=quantity, pair=(unit, baseline, candidate), verdict=verdict(baseline, candidate))
+
+
+def _step_reason(baseline: Analysis, candidate: Analysis) -> str:
+    """Return why the steps as wholes are not comparable."""
+    if baseline.step != candidate.step:
+        return f"other step: {baseline.step} against {candidate.step}"
+    if baseline.batch_count != candidate.batch_count:
+        return f"other batch: {baseline.batch_count} against {candidate.batch_count}"
+    if dict(baseline.uncovered) != dict(candidate.uncovered):
+        left, right = (a.call_count - a.covered_count for a in (baseline, candidate))
+        return f"other coverage: {left} calls without a rule against {right}"
+    return ""
+
+
+def _target_reason(baseline: Analysis, candidate: Analysis, left: TargetAnalysis, right: TargetAnalysis) -> str:
+    """Return why bounds on one target are not comparable, of steps and cases alike."""
+    if baseline.policy != candidate.policy:
+        return f"other policy: {_policy(baseline)} against {_policy(candidate)}"
+    if left.target != right.target:  # a what-if edit: that the roofs differ is the question
+        return ""
+    for name in ("matrix_flop_per_s", "dram_bytes_per_s"):
+        rates = (getattr(left, name), getattr(right, name))
+        # Where the main formats differ, so do the units; that is a change of the workload, not of the target.
+        if left.matrix_unit == right.matrix_unit and not math.isclose(*rates, rel_tol=SAME_RATIO):
+            return f"other target: {name} {rates[0]:.6g} against {rates[1]:.6g}"
+    return ""
+
+
+def _policy(analysis: Analysis) -> str:
+    policy = analysis.policy
+    outputs = "output credit" if policy.output_credit else "no output credit"
+    return f"{policy.dtype}, {outputs}, {'cold' if policy.cold_inputs else 'warm'} inputs"
+
+
+def _work_changes(baseline: Analysis, candidate: Analysis) -> Iterable[Change]:
+    for name, unit in _WORK.items():
+        yield _change(name, unit, getattr(baseline, name), getattr(candidate, name))
+    if baseline.memory is not None and candidate.memory is not None:
+        for name in _MEMORY:
+            yield _change(name, "B", getattr(baseline.memory, name), getattr(candidate.memory, name))
+
+
+def _pairs(left: list[str], right: list[str]) -> list[tuple[str, str]]:
+    """Return which targets to compare: those of one name, then a device with its what-if edit (after a plus).
+
+    >>> _pairs(["t4", "l4"], ["l4", 't4+dram.bandwidth="1 TB/s"'])
+    [('t4', 't4+dram.bandwidth="1 TB/s"'), ('l4', 'l4')]
+    """
+    rest = [name for name in right if name not in left]
+    found = []
+    for name in left:
+        edited = [one for one in rest if one.partition("+")[0] == name.partition("+")[0]]
+        other = name if name in right or len(edited) != 1 else edited[0]
+        rest = [one for one in rest if one != other]
+        found.append((name, other))
+    return found + [(name, name) for name in rest]
+
+
+def _target(pair: tuple[str, str], baseline: Analysis, candidate: Analysis, step_reason: str) -> TargetComparison:
+    left, right = (
+        next((one for one in analysis.targets if one.target == name), None)
+        for analysis, name in zip((baseline, candidate), pair, strict=True)
+    )
+    name = pair[0] if pair[0] == pair[1] else f"{pair[0]} → {pair[1]}"
+    if left is None or right is None:
+        reason = f"only in the {'baseline' if right is None else 'candidate'}"
+        return TargetComparison(target=name, verdict=NOT_COMPARABLE, reason=reason, changes=(), cases=())
+    target_reason = _target_reason(baseline, candidate, left, right)
+    reason = target_reason or step_reason
+    changes = () if reason else tuple(_time_changes(left, right))
+    return TargetComparison(
+        target=name,
+        verdict=NOT_COMPARABLE if reason else changes[0].verdict,
+        reason=reason,
+        changes=changes,
+        cases=()
+        if target_reason
+        else _doubted(_cases(_entries(baseline, left), _entries(candidate, right)), left, right),
+    )
+
+
+def _time_changes(left: TargetAnalysis, right: TargetAnalysis) -> Iterable[Change]:
+    for name in _TIMES:
+        pair = (getattr(left, name), getattr(right, name))
+        if None not in pair:
+            yield _change(name, "s", *pair)
+
+
+def _entries(analysis: Analysis, target: TargetAnalysis) -> Mapping[str, _Entry]:
+    """Return the cases by digest; one that several modules call is added up."""
+    found: dict[str, _Entry] = {}
+    for row, time in zip(analysis.rows, target.times, strict=True):
+        _, total_s, calls = found.get(row.case.digest, ("", 0.0, 0))
+        found[row.case.digest] = (row.label, total_s + time.bound_s * row.call_count, calls + row.call_count)
+    return found
+
+
+def _cases(left: Mapping[str, _Entry], right: Mapping[str, _Entry]) -> tuple[CaseComparison, ...]:
+    digests = sorted({*left, *right})
+    moved = {digest: abs(right.get(digest, _NOTHING)[1] - left.get(digest, _NOTHING)[1]) for digest in digests}
+    ordered = sorted(digests, key=lambda digest: (-moved[digest], digest))
+    return tuple(_case(digest, left.get(digest), right.get(digest)) for digest in ordered)
+
+
+def _doubted(
+    cases: tuple[CaseComparison, ...], left: TargetAnalysis, right: TargetAnalysis
+) -> tuple[CaseComparison, ...]:
+    """Take back the verdict on cases that a measurement has beaten: their bounds are wrong until the cause is known."""
+    beaten = {
+        one.digest: f"{name} measured it at {one.measured_s:.6g} s, below its bound of {one.bound_s:.6g} s"
+        for name, target in (("candidate", right), ("baseline", left))
+        for one in target.below_bound
+        if one.cause == "open"
+    }
+    return tuple(
+        replace(one, verdict=NOT_COMPARABLE, reason="; ".join(filter(None, (one.reason, beaten[one.digest]))))
+        if one.digest in beaten
+        else one
+        for one in cases
+    )
+
+
+def _case(digest: str, left: _Entry | None, right: _Entry | None) -> CaseComparison:
+    label = (left or right or _NOTHING)[0]
+    (_, left_s, left_calls), (_, right_s, right_calls) = left or _NOTHING, right or _NOTHING
+    total = _change("total_s", "s", left_s, right_s)
+    changes = (_change("call_count", "", left_calls, right_calls), total)
+    if left is None or right is None:
+        reason = f"only in the {'baseline' if right is None else 'candidate'}"
+        apart = tuple(replace(change, verdict=NOT_COMPARABLE) for change in changes)
+        return CaseComparison(label=label, digest=digest, verdict=NOT_COMPARABLE, reason=reason, changes=apart)
+    one_call = _change("bound_s", "s", left_s / left_calls, right_s / right_calls)
+    return CaseComparison(label=label, digest=digest, verdict=total.verdict, reason="", changes=(one_call, *changes))

@@ -1,0 +1,111 @@
+"""Finds the commits at which the level of a series changes, in spite of drift, spikes, two-state clocks and memory."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nearpeak.core.history.level_change import (
+    CONFIRMED,
+    LEAST_VALUES,
+    NOT_FINITE,
+    NOT_POSITIVE,
+    SEARCHED,
+    SUSPECT,
+    TOO_SHORT,
+    ChangePoint,
+    Detection,
+)
+from nearpeak.judgement.level_search import searched
+from nearpeak.judgement.slope_test import without_slopes
+
+DETECTOR, VERSION = "levels", 1
+"""Name and version of the detector, stored beside what it finds."""
+WINDOW_VALUES = 500
+"""Newest values that are looked at."""
+CONFIRMED_RATIO, SUSPECT_RATIO = 0.5, 0.1
+"""Chance of a change within REACH values from which it is confirmed, or suspected."""
+FLOOR_RATIO = 0.005
+"""Smaller changes are not told."""
+REACH = 5
+"""Values on each side over which the chance of one change is summed."""
+_NORMAL_99 = 2.5758
+
+
+def changes(values: Sequence[float] | NDArray[np.float64]) -> Detection:
+    """Return the changes of the level of one series, one value for each commit in the order of commits.
+
+    The values are explained by a level that stays, drifts or jumps, by a second state that comes and goes, and by
+    skewed noise with memory and spikes; the noise is chosen by likelihood, and the chance of a jump at each value is
+    that given all values. Bad values give an outcome, never a change. Indices count in `values`, of which the last 500
+    are searched.
+
+    Shapes: `values` [commits], positive: logarithms are compared.
+
+    Source: the forward-backward recursions, Rabiner 1989, Proc. IEEE 77(2), section III.
+
+    >>> jumped = [100.0, 100.2, 99.9, 100.1] * 10 + [104.9, 105.1, 105.2, 105.0] * 10
+    >>> [(one.index, one.tier, round(one.time_ratio, 2)) for one in changes(jumped).points]
+    [(40, 'confirmed', 1.05)]
+    >>> changes([1.0, 2.0]).outcome
+    'too-short'
+    """
+    y = np.asarray(values, dtype=np.float64)
+    if y.size < LEAST_VALUES:
+        return Detection(outcome=TOO_SHORT)
+    if not np.all(np.isfinite(y)):
+        return Detection(outcome=NOT_FINITE)
+    if not np.all(y > 0):
+        return Detection(outcome=NOT_POSITIVE)
+    skipped = max(0, y.size - WINDOW_VALUES)
+    x = np.log(y[skipped:])
+    found = np.zeros((x.size, 3))
+    searched(x, found)
+    return Detection(outcome=SEARCHED, points=_points(x, found, skipped))
+
+
+def _points(x: NDArray[np.float64], found: NDArray[np.float64], skipped: int) -> tuple[ChangePoint, ...]:
+    """Return the changes in order, with the values between them."""
+    taken = {one[0]: one for one in _taken(found)}
+    steps = without_slopes(x, list(taken))
+    edges = [0, *steps, x.size]
+    return tuple(
+        _point(found, taken[one], skipped, (one - edges[i], edges[i + 2] - one)) for i, one in enumerate(steps)
+    )
+
+
+def _taken(found: NDArray[np.float64]) -> list[tuple[int, int, int, float]]:
+    """Return place, its range and chance of every change, the surest first."""
+    left = np.where(np.abs(found[:, 1]) >= math.log1p(FLOOR_RATIO), found[:, 0], 0.0)
+    taken: list[tuple[int, int, int, float]] = []
+    while True:
+        sums = np.convolve(left, np.ones(2 * REACH + 1), "same")
+        middle = int(np.argmax(sums))
+        if sums[middle] < SUSPECT_RATIO:
+            return taken
+        place = _place(left, middle)
+        taken.append((*place, float(sums[middle])))
+        left[max(0, middle - REACH) : middle + REACH + 1] = 0.0
+        left[max(0, place[0] - REACH) : place[0] + REACH + 1] = 0.0
+
+
+def _place(left: NDArray[np.float64], middle: int) -> tuple[int, int, int]:
+    """Return the median, the 5 % and the 95 % quantile of where the change near `middle` is."""
+    start = max(0, middle - REACH)
+    share = np.cumsum(left[start : middle + REACH + 1])
+    median, low, high = (start + int(np.searchsorted(share, part * share[-1])) for part in (0.5, 0.05, 0.95))
+    return median, low, high
+
+
+def _point(
+    found: NDArray[np.float64], place: tuple[int, int, int, float], skipped: int, counts: tuple[int, int]
+) -> ChangePoint:
+    index, low, high, chance = place
+    effect, reach = float(found[index, 1]), _NORMAL_99 * math.sqrt(max(0.0, float(found[index, 2])))
+    return ChangePoint(
+        index=skipped + index, low_index=skipped + low, high_index=skipped + high,
+        tier=CONFIRMED if chance >= CONFIRMED_RATIO else SUSPECT, probability_ratio=min(1.0, chance),
+        time_ratio=math.exp(effect), low_ratio=math.exp(effect - reach), high_ratio=math.exp(effect + reach),
+        before_count=counts[0], after_count=counts[1],
+    )  # fmt: skip

@@ -1,0 +1,185 @@
+"""Which noise a series has: the grid of levels, the tables of densities, the search for what explains the values."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from nearpeak.base.compilation import compiled_sums
+from nearpeak.judgement.level_filter import FINE, Floats, Motion, Tables, Units, forward, jumps
+
+HAZARD_RATIO = 1 / 200
+"""Chance of a change at one value, before the values are seen."""
+LEAST_SPREAD = 5e-4
+"""Noise below this part of the value is none of a change's business; it keeps the grid finite on equal values."""
+SCALES = np.array([0.6, 0.8, 1.0, 1.3])
+SKEWS = np.array([1.0, 1.6, 2.4])
+CARRIED = np.array([0.0, 0.3, 0.6])
+DRIFTS = np.array([0.003, 0.03, 0.15])
+RATES = np.array([[0.06, 0.12], [0.12, 0.06], [0.12, 0.12]])
+"""Chances that the state comes on and goes off; slower ones would be changes of the level."""
+GAP_COST = 8.0
+"""What a second state must gain in log likelihood; fitted, with the threshold, on seeds that are not quoted."""
+GAP_HOPE = 8.0
+"""How far behind a second state may lie before its noise is searched too."""
+SLOPE_COST = 3.0
+FAR_RATIO = 0.02
+"""Share of values that lie far off and say nothing."""
+MOST_BINS = 400
+MARGIN_BINS = 40
+"""Values further off the grid than this are taken as lying at this distance."""
+SCALE, SKEW, CARRY, DRIFT, GAP, RATE = 0, 1, 2, 3, 4, 5
+_CHOICES = np.array([SCALES.size, SKEWS.size, CARRIED.size, DRIFTS.size, 0, len(RATES)])
+_FIRST = np.array([2, 1, 0, 1, 0, 0])
+
+
+class Grid(NamedTuple):
+    """A series in units of a grid of levels."""
+
+    units: Units
+    bins: int
+    width: float
+    """Distance of neighbouring bins in the values' own scale."""
+    spread: float
+    """Rough spread of the noise in units."""
+    slope: float
+    """Steady change from value to value that was taken out."""
+
+
+@compiled_sums
+def grid_of(x: Floats, slope: float) -> Grid:
+    """Return the series on a grid of half its rough spread; spikes do not widen it."""
+    z = x - slope * np.arange(x.size)
+    rough = max(1.4826 * np.median(np.abs(np.diff(z))) / math.sqrt(2.0), LEAST_SPREAD)
+    calm = np.empty(z.size)
+    for i in range(z.size):
+        calm[i] = np.median(z[max(0, i - 2) : i + 3])
+    least = calm.min() - 3 * rough
+    width = max(rough / 2, (calm.max() + 3 * rough - least) / MOST_BINS)
+    bins = math.ceil((calm.max() + 3 * rough - least) / width) + 1
+    units = np.empty(z.size, np.int64)
+    for i in range(z.size):
+        place = round((z[i] - least) / width * FINE)
+        units[i] = min(max(place, -MARGIN_BINS * FINE), (bins + MARGIN_BINS) * FINE)
+    # A level lies up to half a bin beside the middle of its own.
+    return Grid(units, bins, width, math.hypot(rough, width / 4) / width * FINE, slope)
+
+
+@compiled_sums
+def _density(scale: float, skew: float, far: float, half: int) -> Floats:
+    """Return Student's density with 5 degrees of freedom, wider on its right by `skew`, and a few far values."""
+    left, right = scale / math.sqrt(skew), scale * math.sqrt(skew)
+    table = np.empty(2 * half + 1)
+    for i in range(2 * half + 1):
+        q = 1 + ((i - half) / (right if i > half else left)) ** 2 / 5
+        table[i] = 1 / (q * q * q)
+    table *= (1 - FAR_RATIO) / table.sum()
+    for i in range(2 * half + 1):
+        table[i] += FAR_RATIO / (1 + ((i - half) / far) ** 2) / (math.pi * far)
+    return table
+
+
+@compiled_sums
+def tables_of(choice: Units, grid: Grid) -> Tables:
+    """Return the tables of one choice of noise; what is carried fades for far values, as spikes leave no trace."""
+    half = 2 * FINE * (grid.bins + 2 * MARGIN_BINS) + 64
+    scale, skew, carry = grid.spread * SCALES[choice[SCALE]], SKEWS[choice[SKEW]], CARRIED[choice[CARRY]]
+    wide = scale / math.sqrt(1 - carry * carry)
+    carried = np.zeros(2 * half + 1, np.int64)
+    if carry > 0:
+        for i in range(2 * half + 1):
+            trust = min(1.0, max(0.0, 2 - abs(i - half) / (5 * wide)))
+            carried[i] = round(carry * (i - half) * trust)
+    far = 30 * grid.spread
+    return Tables(_density(scale, skew, far, half), _density(wide, skew, far, half), carried, half)
+
+
+@compiled_sums
+def motion_of(choice: Units) -> Motion:
+    """Return how level and state move under one choice."""
+    up, down = RATES[choice[RATE]]
+    return Motion(choice[GAP], up, down, DRIFTS[choice[DRIFT]], HAZARD_RATIO)
+
+
+@compiled_sums
+def evidence(choice: Units, grid: Grid) -> float:
+    """Return the log likelihood of the values under one choice."""
+    return forward(grid.units, grid.bins, tables_of(choice, grid), motion_of(choice), np.empty((0, 2, 1)))
+
+
+@compiled_sums
+def _descended(choice: Units, best: float, parts: tuple[int, ...], grid: Grid) -> float:
+    """Set each of `parts` in turn to what explains the values best; return the log likelihood."""
+    for part in parts:
+        kept = choice[part]
+        for other in range(_CHOICES[part]):
+            if other == choice[part]:
+                continue
+            tried = choice.copy()
+            tried[part] = other
+            value = evidence(tried, grid)
+            if value > best:
+                best, kept = value, other
+        choice[part] = kept
+    return best
+
+
+@compiled_sums
+def _best_gap(choice: Units, grid: Grid) -> float:
+    """Set the gap between two states that explains the values best; return the log likelihood."""
+    best, kept, gap = -np.inf, 0, 3
+    while gap < min(grid.bins, 60):
+        choice[GAP] = gap
+        value = evidence(choice, grid)
+        if value > best:
+            best, kept = value, gap
+        gap += 1 + gap // 6
+    for gap in (kept - 1, kept + 1):
+        choice[GAP] = gap
+        value = evidence(choice, grid)
+        if value > best:
+            best, kept = value, gap
+    choice[GAP] = kept
+    return best
+
+
+@compiled_sums
+def _grid_with_slope(x: Floats) -> Grid:
+    """Return the grid without a steady slope, or with the usual one where that explains much more."""
+    lag = min(10, x.size // 2)
+    slope = np.median((x[lag:] - x[:-lag]) / lag)
+    plain = grid_of(x, 0.0)
+    if abs(slope) * x.size * FINE < 6 * grid_spread(plain):
+        return plain
+    sloped = grid_of(x, slope)
+    gain = evidence(_FIRST, sloped) - evidence(_FIRST, plain) - x.size * math.log(sloped.width / plain.width)
+    return sloped if gain > SLOPE_COST else plain
+
+
+@compiled_sums
+def grid_spread(grid: Grid) -> float:
+    """Return the rough spread times the units of a bin, in the values' own scale."""
+    return grid.spread * grid.width
+
+
+@compiled_sums
+def searched(x: Floats, found: Floats) -> None:
+    """Fill the chance, mean and variance of jumps, given the noise that explains the values best.
+
+    Shapes: `x` [values] logarithms (or values of a linear scale over their size), `found` [values, 3].
+    """
+    grid = _grid_with_slope(x)
+    one = _FIRST.copy()
+    best = _descended(one, evidence(one, grid), (CARRY, DRIFT, SCALE, SKEW, CARRY, DRIFT), grid)
+    two = one.copy()
+    two[CARRY], two[DRIFT] = 0, min(one[DRIFT], 1)
+    value = _best_gap(two, grid) if grid.bins > 4 else -np.inf
+    if value > best - GAP_HOPE:
+        value = _descended(two, value, (SCALE, DRIFT, RATE, CARRY, SKEW), grid)
+    choice = two if value - GAP_COST > best else one
+    filtered = np.empty((x.size, 2, grid.bins))
+    tables, motion = tables_of(choice, grid), motion_of(choice)
+    forward(grid.units, grid.bins, tables, motion, filtered)
+    jumps(grid.units, grid.bins, tables, motion, filtered, found)
+    found[:, 1] *= grid.width
+    found[:, 2] *= grid.width**2

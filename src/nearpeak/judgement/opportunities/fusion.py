@@ -1,0 +1,48 @@
+"""Fusion: kernels of one module that only move data become one, so that what is between them stays on chip."""
+
+from collections.abc import Sequence
+
+from nearpeak.core.answers.gap import Abstention, Advice, Gap
+from nearpeak.judgement.advice import abstention, advice
+from nearpeak.units import show
+
+KIND = "fusion"
+
+
+def look(gaps: Sequence[Gap]) -> tuple[list[Advice], list[Abstention]]:
+    """Gather, per module, the memory-limited kernels without products.
+
+    The fused kernel is taken to last as long as the longest of them does now, as it reads and writes no less than
+    that one: an estimate, not a bound.
+    """
+    groups: dict[tuple[str, ...], list[Gap]] = {}
+    missing = []
+    for gap in gaps:
+        row = gap.timed
+        if row.matrix_flop or row.limiter != "dram":
+            continue
+        if not row.module:
+            missing.append(abstention(KIND, gap, "its module is not known; rank a captured workload to see neighbours"))
+            continue
+        groups.setdefault((row.model, row.module, row.case.phase, row.target, row.runner), []).append(gap)
+    found = [_fused(module, part) for (_, module, *_), part in groups.items() if len(part) > 1]
+    missing += [
+        abstention(KIND, part[0], f"no other kernel of {module} is limited by memory alone")
+        for (_, module, *_), part in groups.items()
+        if len(part) == 1
+    ]
+    return found, missing
+
+
+def _fused(module: str, part: list[Gap]) -> Advice:
+    times = [one.timed.measured_s * one.timed.call_count for one in part]
+    names = ", ".join(sorted({one.timed.case.op for one in part})[:4])
+    size = sum(one.timed.moved_bytes * one.timed.call_count for one in part)
+    return advice(
+        KIND,
+        f"Fuse {names} of {module}",
+        module,
+        sum(times) - max(times),
+        f"{len(part)} kernels limited by memory take {show(sum(times), 's')}, the longest of them"
+        f" {show(max(times), 's')}; together they move {show(size, 'B')}",
+    )

@@ -1,0 +1,38 @@
+"""Layout: kernels that only reorder data between others go away when their neighbours agree on an order."""
+
+from collections.abc import Sequence
+
+from nearpeak.core.answers.gap import MEASURED, Abstention, Advice, Gap
+from nearpeak.judgement.advice import abstention, advice
+from nearpeak.units import show
+
+KIND = "layout"
+REORDERING = ("copy", "transpose", "permute", "contiguous", "layout")
+"""Operators that change nothing but where elements lie."""
+
+
+def look(gaps: Sequence[Gap]) -> tuple[list[Advice], list[Abstention]]:
+    """Gather copies per module; their whole measured time is what agreeing on a layout saves."""
+    groups: dict[tuple[str, str, str], list[Gap]] = {}
+    missing = []
+    for gap in gaps:
+        row = gap.timed
+        if row.case.op not in REORDERING or _converts(gap):
+            continue
+        if not row.module:
+            missing.append(abstention(KIND, gap, "what it stands between is not known; rank a captured workload"))
+            continue
+        groups.setdefault((row.module, row.target, row.runner), []).append(gap)
+    return [_kept(module, part) for (module, _, _), part in groups.items()], missing
+
+
+def _converts(gap: Gap) -> bool:
+    """Say whether the copy also changes the number format, which no layout makes unnecessary."""
+    return len({name for _, name in gap.timed.case.dtypes}) > 1
+
+
+def _kept(module: str, part: list[Gap]) -> Advice:
+    total_s = sum(one.timed.measured_s * one.timed.call_count for one in part)
+    count = sum(one.timed.call_count for one in part)
+    title = f"Keep one layout through {module}, so that nothing is reordered"
+    return advice(KIND, title, module, total_s, f"{count} calls only move elements, {show(total_s, 's')}", MEASURED)

@@ -1,0 +1,113 @@
+"""Whether a slowdown is there to stay: excursions of one run, and states that come and go, are no commit's fault."""
+
+import statistics
+from collections.abc import Iterator, Sequence
+
+from nearpeak.core.history.newest_value import Confirmation
+
+LEVEL_VALUES = 5
+"""Values before an excursion whose median is the level that it leaves."""
+LONGEST_VALUES = 12
+"""What lasts longer and comes back was a change and its repair, no excursion."""
+ALIKE_RATIO = 0.75
+"""Part of a slowdown that an earlier excursion must reach to count as alike."""
+STAY_RATIO = 0.5
+"""Part of an excursion that its later values must keep."""
+SEVERAL = 2
+"""Runs, or commits in a row, that bear a slowdown out where excursions are of one run."""
+FAR_RATIO = 1.5
+"""A slowdown this many times as large as the largest excursion among MANY_VALUES is none."""
+MANY_VALUES = 1000
+Span = tuple[int, int]
+
+
+def excursions(values: Sequence[float], size: float) -> tuple[Span, ...]:
+    """Return from where to where each excursion of at least `size` lasted, up or down, that went away by itself.
+
+    Shapes: `values` [commits], logarithms.
+
+    >>> excursions([0.0] * 6 + [0.05] + [0.0] * 6 + [0.04, 0.05] + [0.0] * 3, 0.04)
+    ((6, 7), (13, 15))
+    >>> excursions([0.0] * 6 + [0.05] * 20, 0.05)
+    ()
+    """
+    return tuple(sorted({*_upwards(values, size), *_upwards([-one for one in values], size)}))
+
+
+def _upwards(values: Sequence[float], size: float) -> Iterator[Span]:
+    quiet: list[float] = []
+    place = 0
+    while place < len(values):
+        level = statistics.median(quiet[-LEVEL_VALUES:]) if len(quiet) >= 2 else None
+        if level is None or values[place] - level < size:
+            quiet.append(values[place])
+            place += 1
+            continue
+        stop = place + 1
+        while stop < len(values) and values[stop] - level >= STAY_RATIO * size:
+            stop += 1
+        if stop == len(values) or stop - place > LONGEST_VALUES:
+            quiet = []  # another level, or what is judged now
+        else:
+            yield place, stop
+        place = stop
+
+
+def largest_excursion(values: Sequence[float]) -> float:
+    """Return how far a value strayed at most from the commits before it and from those after it, whichever is less.
+
+    >>> round(largest_excursion([0.0, 0.0, 0.0, 0.05, 0.0, 0.0, 0.3, 0.3, 0.3]), 2)
+    0.05
+    """
+    found = 0.0
+    for place in range(3, len(values) - 2):
+        sides = (values[place - 3 : place], values[place + 1 : place + 4])
+        found = max(found, min(abs(values[place] - statistics.median(side)) for side in sides))
+    return found
+
+
+def confirmation(
+    limit: float, runs: Sequence[float], beside: tuple[Sequence[float], Sequence[float]], history: Sequence[float],
+    many_runs: Sequence[bool], far: float | None,
+) -> Confirmation:  # fmt: skip
+    """Return whether more than one run bears a slowdown out.
+
+    Several commits in a row do, where each is beyond the limit, and no earlier excursion of their size lasted half as
+    long; but not where such excursions of more than one commit came more than once. Several runs of the commit itself
+    do, the median among them, where no such excursion lasted, or was seen by several runs: it was the machine's for
+    longer than a run, and so may be this one. What is half as large again as any excursion of a thousand values does.
+
+    Args:
+        limit: logarithm beyond which a value is slower than the baseline, which stands at 0 here and below.
+        runs: logarithm of the value of each run of the judged commit.
+        beside: logarithms of the commits before, the nearest last, and after it, the nearest first.
+        history: logarithms of the commits before the judged one.
+        many_runs: whether each of them was measured by several runs.
+        far: the largest excursion of the store; none where it has too few values to tell.
+    """
+    effect = max(limit, statistics.median(runs))
+    group = [effect, *(one for side in (beside[0][::-1], beside[1]) for one in _beyond(side, limit))]
+    spans = excursions(history, ALIKE_RATIO * min(group))
+    longest = max((stop - start for start, stop in spans), default=0)
+    returning = sum(stop - start > 1 for start, stop in spans) > 1
+    if len(group) >= max(SEVERAL, 2 * longest if longest > 1 else 0) and not returning:
+        return Confirmation(confirmed=True, text=f"at {len(group)} commits in a row")
+    shown = [one for one in runs if one >= limit]
+    spans = excursions(history, ALIKE_RATIO * min((effect, *shown)))
+    passing = all(stop - start == 1 and not many_runs[start] for start, stop in spans)
+    if passing and len(shown) >= SEVERAL and 2 * len(shown) > len(runs):
+        return Confirmation(confirmed=True, text=f"in {len(shown)} of {len(runs)} runs")
+    if far is not None and effect >= FAR_RATIO * far:
+        return Confirmation(confirmed=True, text="larger than anything that went away by itself")
+    if passing:
+        said = "its runs disagree" if len(runs) >= SEVERAL else "one run alone shows it"
+        return Confirmation(confirmed=False, text=f"{said}: measure this revision again")
+    return Confirmation(confirmed=False, text="as much came and went by itself before: measure both revisions in turns")
+
+
+def _beyond(values: Sequence[float], limit: float) -> Iterator[float]:
+    """Yield the values next to a slowdown that show it too."""
+    for one in values:
+        if not one >= limit:
+            return
+        yield one

@@ -1,0 +1,1 @@
+"""Checks of cases too large for full validation."""

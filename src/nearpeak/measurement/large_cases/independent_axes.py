@@ -1,0 +1,260 @@
+"""Axes along which the results of a case follow from their own inputs alone, as small cases of its kind show."""
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from nearpeak.case_tensors.random_inputs import drawn, forward_arguments, size_bytes
+from nearpeak.core.work.case import Case
+from nearpeak.ops import OPS, work_of
+
+SMALL = (6, 8)
+"""Extents at which it is tried whether results along an axis follow from their own inputs alone."""
+LEAST_SHARED = 4
+"""Extent of an axis from which it is cut together with one that is a multiple as long."""
+MOST_BYTES, MOST_FLOP = 2**24, 5 * 10**8
+"""Tensors and arithmetic of a sample: the reference is evaluated some fifteen times for its bounds."""
+MORE = 4
+"""Times as much that a sample may take before fewer than LEAST_COUNT positions are taken."""
+SLOWER = 16
+"""Times as long that references take which are no plain products: windows that slide, roots, exponentials."""
+Dimensions = tuple[tuple[str, int, int], ...]
+"""By name: a dimension, and how many of its positions belong to one of the axis."""
+Arrays = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Free:
+    """An axis along which each result follows from the inputs at the same position."""
+
+    axes: tuple[str, ...]
+    """The axis, and one that has to be as long as it, or a multiple: queries of several heads share keys."""
+    each_count: tuple[int, ...]
+    """Positions along each of them that belong to one of the first."""
+    inputs: Dimensions
+    """Inputs and their dimensions that lie along it."""
+    outputs: Dimensions
+    """Outputs and theirs."""
+
+
+def is_large(case: Case, allowed: float = 1) -> bool:
+    """Say whether a sample takes more than `allowed` times what it should."""
+    products = OPS[case.op].numerics.kind == "contraction" and "kw" not in dict(case.axes)
+    most = allowed if products else allowed / SLOWER
+    return size_bytes(case) > most * MOST_BYTES or sum(work_of(case).flop.values()) > most * MOST_FLOP
+
+
+def resized(case: Case, extents: Mapping[str, int]) -> Case:
+    """Return the case with other extents, whose inputs lie densely."""
+    return replace(case, axes=tuple((name, extents.get(name, extent)) for name, extent in case.axes), memory=())
+
+
+@lru_cache(maxsize=64)
+def free_axes(case: Case, output: str = "") -> tuple[Free, ...]:
+    """Return the axes along which results follow from their own inputs alone, as small cases of the kind show it.
+
+    Args:
+        output: of a gradient, the one that is meant: others are sums along its axes.
+
+    >>> from nearpeak.ops import case
+    >>> [free.axes for free in free_axes(case("softmax", rows=4096, columns=4096, dtype="fp32"))]
+    [('rows',)]
+    """
+    asked = _small_answer(case, output)
+    if asked is None:
+        return ()
+    small, joined, inputs, outputs = asked
+    found = (_free(small, axes, (1,) * len(axes), inputs, outputs, output) for axes in joined)
+    alone = tuple(one for one in found if one is not None)
+    return (*alone, *_shared(case, small, alone, output))
+
+
+def _small_answer(case: Case, output: str) -> tuple[Case, list[tuple[str, ...]], Arrays, Arrays] | None:
+    """Return a small case of the kind, axes that go together, its inputs and results; none where there is no answer."""
+    small, joined = _shrunk(case)
+    if OPS[case.op].draws or is_large(small, MORE):
+        return None
+    try:
+        inputs = _given(small)
+        return small, joined, inputs, _computed(small, inputs, output)
+    except Exception:  # extents that do not fit each other raise whatever a reference raises
+        return None
+
+
+def _shared(case: Case, small: Case, alone: tuple[Free, ...], output: str) -> Iterator[Free]:
+    """Give axes that are free with another one, a multiple as long: of grouped queries, a key head with its heads."""
+    taken = {axis for free in alone for axis in free.axes}
+    for first, length in case.axes:
+        for other, longer in case.axes:
+            times = longer // max(length, 1)
+            if taken & {first, other} or length < LEAST_SHARED or times == 1 or longer != times * length:
+                continue
+            sizes = ({first: size, other: size * times} for size in (min(length, one) for one in SMALL))
+            cut = next((one for one in (resized(small, size) for size in sizes) if _fits(one)), None)
+            free = None if cut is None else _free_pair(cut, (first, other), (1, times), output)
+            if free is not None:
+                taken |= {first, other}
+                yield free
+
+
+def _free_pair(small: Case, axes: tuple[str, ...], times: tuple[int, ...], output: str) -> Free | None:
+    if is_large(small, MORE):
+        return None
+    try:
+        inputs = _given(small)
+        return _free(small, axes, times, inputs, _computed(small, inputs, output), output)
+    except Exception:  # extents that do not fit each other raise whatever a reference raises
+        return None
+
+
+@lru_cache(maxsize=64)
+def added_axes(case: Case, output: str) -> tuple[Free, ...]:
+    """Return the axes along which a gradient is the sum of what parts of its inputs give, as small cases show it.
+
+    >>> from nearpeak.ops import case
+    >>> gradient = case("layer_norm", "backward", rows=4096, hidden=4096, dtype="fp32")
+    >>> [free.axes for free in added_axes(gradient, "grad_weight")], added_axes(gradient, "grad_input")
+    ([('rows',)], ())
+    """
+    asked = _small_answer(case, output)
+    if asked is None:
+        return ()
+    small, joined, inputs, whole = asked
+    found = (_added(small, axes, inputs, whole, output) for axes in joined)
+    return tuple(one for one in found if one is not None)
+
+
+def _added(small: Case, axes: tuple[str, ...], inputs: Arrays, whole: Arrays, output: str) -> Free | None:
+    """Return the dimensions of inputs along the axes; none where two halves do not add up to the result."""
+    extent, ones = dict(small.axes)[axes[0]], (1,) * len(axes)
+    half = resized(small, dict.fromkeys(axes, extent // 2))
+    try:
+        shapes = {name: np.shape(array) for name, array in _given(half).items()}
+        along = _along(inputs, shapes, extent, ones)
+        sides = (np.arange(extent // 2), np.arange(extent // 2, extent))
+        first, last = (_computed(half, taken_at(inputs, along, side), output)[output] for side in sides)
+    except Exception:  # positions that lie in what was cut off, extents that do not fit
+        return None
+    adds_up = first.shape == whole[output].shape and np.allclose(first + last, whole[output], 1e-9, 1e-12)
+    return Free(axes=axes, each_count=ones, inputs=along, outputs=()) if adds_up else None
+
+
+def _shrunk(case: Case) -> tuple[Case, list[tuple[str, ...]]]:
+    """Return a small case of the kind, and the axes that were cut for it: some have to be as long as another."""
+    small = resized(case, {})
+    joined: list[tuple[str, ...]] = []
+    for axis, extent in case.axes:
+        if extent <= max(SMALL) or any(axis in axes for axes in joined):
+            continue
+        equal = [other for other, length in case.axes if length == extent and other != axis]
+        for axes in ((axis,), *((axis, other) for other in equal)):
+            cut = next((one for size in SMALL if _fits(one := resized(small, dict.fromkeys(axes, size)))), None)
+            if cut is not None:
+                small = cut
+                joined.append(axes)
+                break
+    return small, joined
+
+
+def _fits(case: Case) -> bool:
+    try:
+        OPS[case.op].inputs(**forward_arguments(case))
+        work_of(case)
+    except Exception:  # rules raise where extents do not fit each other
+        return False
+    return True
+
+
+def _given(case: Case) -> dict[str, Any]:
+    """Return inputs of a small case, and of a gradient what comes from above."""
+    arrays = {name: np.asarray(array) for name, array in drawn(case)[0].items()}
+    if case.phase == "forward":
+        return arrays
+    generator = np.random.default_rng(random.Random(case.digest).getrandbits(64))
+    return arrays | {name: generator.standard_normal(shape) for name, shape in _above(case, arrays).items()}
+
+
+def _above(case: Case, arrays: Arrays) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of what comes from above: those of float results."""
+    outputs = _computed(OPS[case.op].forward_case(case), arrays)
+    return {f"grad_{name}": one.shape for name, one in outputs.items() if one.dtype.kind == "f"}
+
+
+def _computed(case: Case, arrays: Arrays, output: str = "") -> dict[str, Any]:
+    """Return the results in float64, or the gradient that is meant."""
+    wide = {name: one.astype(np.float64) if one.dtype.kind == "f" else one.copy() for name, one in arrays.items()}
+    with np.errstate(all="ignore"):
+        if case.phase != "forward":
+            return {output: np.asarray(_gradients(case, wide)[output])}
+        return {name: np.asarray(y) for name, y in OPS[case.op].expected(wide, **forward_arguments(case)).items()}
+
+
+def _gradients(case: Case, arrays: Arrays) -> dict[str, Any]:
+    from nearpeak.validation.oracle.autograd_gradients import gradients_in_fp64
+    from nearpeak.validation.oracle.expected_results import arguments_of
+    from nearpeak.validation.oracle.float64_oracle import Question
+
+    forward = OPS[case.op].forward_case(case)
+    arguments = arguments_of(forward)
+    tensors = {name: arrays[name] for name in OPS[case.op].inputs(**arguments)}
+    asked = Question(case=forward, arguments=arguments, tensors=tensors, expected={}, distribution="small")
+    return gradients_in_fp64(asked, arrays)
+
+
+def _free(
+    small: Case, axes: tuple[str, ...], times: tuple[int, ...], inputs: Arrays, outputs: Arrays, output: str
+) -> Free | None:
+    """Return the dimensions along the axes; none where part of the inputs does not give that part of the results."""
+    extent = dict(small.axes)[axes[0]]
+    half = resized(small, {axis: extent // 2 * one for axis, one in zip(axes, times, strict=True)})
+    there: Dimensions = ()
+    try:
+        shapes = {name: spec.shape for name, spec in OPS[small.op].inputs(**forward_arguments(half)).items()}
+        shapes |= {name: np.shape(array) for name, array in _given(half).items() if name not in shapes}
+        along = _along(inputs, shapes, extent, times)
+        for chosen in (np.arange(1, extent, 2), np.array([0, *range(extent - extent // 2 + 1, extent)])):
+            parts = _computed(half, taken_at(inputs, along, chosen), output)
+            there = _along(outputs, {name: np.shape(one) for name, one in parts.items()}, extent, times)
+            wanted = taken_at(outputs, there, chosen)
+            if not there or not all(np.allclose(parts[n], wanted[n], 1e-9, 1e-12, equal_nan=True) for n in outputs):
+                return None
+    except Exception:  # positions that lie in what was cut off, extents that do not fit
+        return None
+    return Free(axes=axes, each_count=times, inputs=along, outputs=there)
+
+
+def _along(arrays: Arrays, shapes: Mapping[str, tuple[int, ...]], extent: int, times: tuple[int, ...]) -> Dimensions:
+    """Return the dimensions that are half as long in `shapes`.
+
+    Raises:
+        ValueError: some have become another length.
+    """
+    found = []
+    for name, array in arrays.items():
+        for dimension, (whole, part) in enumerate(zip(np.shape(array), shapes[name], strict=True)):
+            each = next((one for one in times if (whole, part) == (extent * one, extent // 2 * one)), 0)
+            if whole != part and not each:
+                raise ValueError(f"{name}: dimension {dimension} is {part} where half of {whole} was asked for")
+            found += [(name, dimension, each)] if whole != part else []
+    return tuple(found)
+
+
+def taken_at(arrays: Arrays, along: Dimensions, chosen: Any) -> dict[str, Any]:
+    """Return the arrays at the positions that were chosen along some dimensions."""
+    found = dict(arrays)
+    for name, dimension, times in along:
+        found[name] = np.take(found[name], spread(chosen, times), axis=dimension)
+    return found
+
+
+def spread(chosen: Any, times: int) -> Any:
+    """Return the positions along an axis `times` as long that belong to the chosen ones.
+
+    >>> spread(np.array([0, 3]), 2).tolist()
+    [0, 1, 6, 7]
+    """
+    return (np.asarray(chosen)[:, None] * times + np.arange(times)).ravel()

@@ -1,0 +1,149 @@
+"""Gradients that are sums over all rows, of cases too large for the contract: added up in float64, part by part."""
+
+import random
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nearpeak.case_tensors.random_inputs import forward_arguments
+from nearpeak.core.runs.validation import CheckResult
+from nearpeak.core.work.case import Case
+from nearpeak.errors import MeasureError, NotModelledError
+from nearpeak.measurement.large_cases.independent_axes import (
+    MORE,
+    Arrays,
+    Free,
+    added_axes,
+    is_large,
+    resized,
+    taken_at,
+)
+from nearpeak.measurement.large_cases.timed_output_check import usual
+from nearpeak.ops import OPS
+
+if TYPE_CHECKING:
+    from nearpeak.validation.oracle.expected_results import Expected
+
+MOST_TIMES = 512
+"""Times as much as a sample should take that all parts may: a sample is evaluated some fifteen times, a part once."""
+
+
+def added_up(case: Case, inputs: Arrays, upstream: Arrays, name: str, got: Any) -> tuple[CheckResult | None, str]:
+    """Return the comparison of one gradient with the sum of its parts in float64, and of what; none where it is none.
+
+    How far a right result may be off is known of a part that is drawn with a seed: as far for each of them.
+    """
+    from nearpeak.validation.comparison.output_comparison import comparable, compared
+    from nearpeak.validation.comparison.torch_baseline import as_good
+    from nearpeak.validation.oracle.gradient_oracle import gradients_expected
+
+    free = next((one for one in added_axes(case, name) if len(_parts(case, one)) > 1), None)
+    if free is None or is_large(case, MOST_TIMES):
+        return None, ""
+    parts, given = _parts(case, free), {**inputs, **upstream}
+    cases = [resized(case, dict.fromkeys(free.axes, len(part))) for part in parts]
+    cut = [taken_at(given, free.inputs, part) for part in parts]
+    drawn = random.Random(case.digest + name).randrange(len(parts))
+    try:
+        total = sum(_values(one, arrays, name) for one, arrays in zip(cases, cut, strict=True))
+        part = gradients_expected(*_answered(cases[drawn], cut[drawn]), (name,))[name]
+        expected = {name: _of_all(part, total, len(parts))}
+    except (MeasureError, NotModelledError):
+        return None, ""
+    wide = {name: np.asarray(got).astype(np.float64)}
+    if not comparable(wide, expected):
+        reason = f"a timed call gives {name}{list(np.shape(got))}, not {list(np.shape(total))}"
+        return CheckResult(check="V11", status="SHAPE_FAIL", reason=reason), ""
+    said = f"the sum over all {dict(case.axes)[free.axes[0]]} {free.axes[0]} in {len(parts)} parts"
+    result = compared("V11", wide, expected, "a timed call")
+    return (as_good(result, usual(*_posed(case, given)), expected) if result.failed else result), said
+
+
+def _parts(case: Case, free: Free) -> list[Any]:
+    """Return the positions of each part, so few that its bound is quick to know; none where one position is too many.
+
+    >>> from nearpeak.ops import case
+    >>> gradient = case("layer_norm", "backward", rows=4096, hidden=1024, dtype="fp32")
+    >>> [len(part) for part in _parts(gradient, added_axes(gradient, "grad_weight")[0])][:3]
+    [256, 256, 256]
+    """
+    extent = dict(case.axes)[free.axes[0]]
+    count = 1
+    while count <= extent and is_large(resized(case, dict.fromkeys(free.axes, -(-extent // count))), MORE):
+        count *= 2
+    return np.array_split(np.arange(extent), count) if count <= extent else []
+
+
+def _posed(case: Case, given: Arrays) -> tuple[Any, dict[str, Any]]:
+    """Return the question that a case is, without results, and what comes from above."""
+    import torch
+
+    from nearpeak.ops.shared.torch_names import torch_format
+    from nearpeak.validation import forward_case
+    from nearpeak.validation.oracle.float64_oracle import Question, declared_formats
+
+    forward, arguments = forward_case(case), forward_arguments(case)
+    formats = {name: torch_format(spec.dtype) for name, spec in OPS[case.op].inputs(**arguments).items()}
+    above = {f"grad_{name}": dtype for name, dtype in declared_formats(forward).items() if f"grad_{name}" in given}
+    tensors, gradients = (
+        {name: torch.as_tensor(np.asarray(given[name])).to(dtype) for name, dtype in some.items()}
+        for some in (formats, above)
+    )
+    asked = Question(case=forward, arguments=arguments, tensors=tensors, expected={}, distribution="timed")
+    return asked, gradients
+
+
+def _answered(case: Case, given: Arrays) -> tuple[Any, dict[str, Any]]:
+    """Return the same with results, which are not rounded and have no bounds."""
+    from nearpeak.validation.oracle.float64_oracle import bare_question
+    from nearpeak.validation.oracle.gradient_oracle import unrounded
+
+    asked, above = _posed(case, given)
+    return unrounded(bare_question(asked.case, asked.tensors, "timed"), 0), above
+
+
+def _values(case: Case, given: Arrays, name: str) -> Any:
+    """Return one gradient of a part in float64."""
+    from nearpeak.validation.oracle.format_limits import widened
+    from nearpeak.validation.oracle.gradient_oracle import derivation
+    from nearpeak.validation.oracle.sensitivity import evaluated
+
+    found = _without_results(case, given).get(name)
+    if found is not None:
+        return found
+    derived = derivation(*_answered(case, given), {})
+    arrays = {key: widened(tensor) for key, tensor in derived.tensors.items()}
+    return evaluated(derived.reference, arrays, case.label())[name]
+
+
+def _without_results(case: Case, given: Arrays) -> Arrays:
+    """Return the gradients by a closed form that does not ask for results, which are as much work; empty of others."""
+    from nearpeak.validation.oracle.format_limits import widened
+    from nearpeak.validation.oracle.gradient_oracle import backward_arguments
+
+    closed, (asked, above) = OPS[case.op].backward_reference, _posed(case, given)
+    if closed is None:
+        return {}
+    arrays = {key: widened(tensor) for key, tensor in {**asked.tensors, **above}.items()}
+    try:
+        return closed(arrays, **backward_arguments(asked))
+    except (KeyError, NotModelledError):
+        return {}
+
+
+def _of_all(part: "Expected", total: Any, count: int) -> "Expected":
+    """Return what is expected of the sum of so many parts: rounded once, with the errors of each on the way.
+
+    Errors of parts add up as their values do: as the root of the count where signs differ.
+    """
+    from nearpeak.ops.shared.torch_names import torch_format
+    from nearpeak.validation.oracle.format_limits import HALF_STEP, UNIT_ROUNDOFF, rounded
+
+    growth = float(np.linalg.norm(total) / max(float(np.linalg.norm(part.values)), 1e-300))
+    inner = np.full(np.shape(total), max(growth, np.sqrt(count)) * float(np.max(part.inner, initial=0.0)))
+    bound = inner + UNIT_ROUNDOFF[part.dtype] * np.abs(total) + HALF_STEP[part.dtype]
+    near = rounded(total, torch_format(part.dtype))
+    return replace(
+        part, values=total, rounded=near, bound=bound, spread=bound, floor=bound, inner=inner, once=False, ends=()
+    )

@@ -1,0 +1,1 @@
+"""The machine under measurement: devices, locks, roofs, software environment."""

@@ -1,0 +1,311 @@
+"""What the GPU runners share: the device, its clock by events, cold inputs, environment and clock policy."""
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from nearpeak.base.machine import versions
+from nearpeak.case_tensors.random_inputs import size_bytes
+from nearpeak.case_tensors.torch_tensors import torch_or_refusal
+from nearpeak.core.runs.measurement import Activity, Backend, Environment, Reading, RunnerAbilities, Timer, Timing
+from nearpeak.core.work.case import Case
+from nearpeak.errors import MeasureError
+from nearpeak.measurement.machine.environment import cpu_environment
+from nearpeak.measurement.timing.clocks import HostDefaults, clock_probe_s
+
+EVENT_RESOLUTION_S = 0.5e-6
+"""Resolution of the time between two events: about half a microsecond (CUDA Runtime API, cudaEventElapsedTime)."""
+MEMORY_SHARE_RATIO = 0.8
+"""Share of the free memory that a case's tensors may take."""
+MOST_SETS = 64
+"""Sets of inputs that are rotated at most; with more the flush takes over."""
+FLUSH_CACHES = 2
+"""Times the last cache that is read, or that the sets take together."""
+PROBE_COUNT = 5
+"""Readings of the clock of which the shortest counts."""
+SPIN_CYCLES = 200_000
+"""Clock cycles for which the device spins at least before a batch, so that its launches queue up: about 0.1 ms."""
+MOST_SPIN_CYCLES = 10_000_000
+"""Cycles for which it spins at most: about 5 ms, as a call that waits for the device would ask for more and more."""
+CYCLES_PER_S = 2e9
+"""Clock by which the time of launches becomes cycles; one that is slower spins longer, which does no harm."""
+LAUNCH_S = 1e-5
+"""Time to launch one call as long as none was launched."""
+MOST_QUEUED = 1000
+"""Calls in a row at most: a stream takes 1024 launches before it makes the host wait."""
+LAUNCH_MARGIN_RATIO = 1.5
+"""How much longer than the launches of a batch the device spins."""
+ACTIVITY_CALLS = 3
+"""Calls whose activity is recorded, of which the shortest counts: the first one finds a clock that has gone down."""
+
+
+def cuda_or_refusal(name: str) -> Any:
+    """Return PyTorch with a usable GPU.
+
+    Raises:
+        MeasureError: there is none.
+    """
+    torch = torch_or_refusal(f"runner {name}")
+    if not torch.cuda.is_available():
+        built = torch.version.cuda or torch.version.hip
+        why = "PyTorch sees none" if built else f"PyTorch {torch.__version__} is built without GPU support"
+        raise MeasureError(f"runner {name}: needs a GPU; {why}")
+    _keep_formats(torch)
+    return torch
+
+
+def _keep_formats(torch: Any) -> None:
+    """Let products of fp32 be products of fp32: convolutions would take tf32 unless told otherwise.
+
+    The bound of an fp32 case is that of fp32 units, and the contract is that of fp32's rounding.
+    """
+    for backend in (torch.backends.cuda.matmul, torch.backends.cudnn):
+        backend.allow_tf32 = False
+    for name in ("allow_bf16_reduced_precision_reduction", "allow_fp16_reduced_precision_reduction"):
+        setattr(torch.backends.cuda.matmul, name, False)  # parts of split sums would be rounded to 16 bits
+
+
+class OnFirstGpu(Backend):
+    """What is alike in runners of the first GPU: who they are, what fits, whose clock counts."""
+
+    name = ""
+    target = "gpu"
+    abilities = RunnerAbilities(devices=("cuda",), needs=("torch",), preload=("torch",), places=True)
+    graph = False
+    """Whether what is timed is the replay of a graph."""
+
+    def __init__(self, argument: str, timing: Timing) -> None:
+        """Refuse without a GPU."""
+        del argument
+        self._torch, self._timing = cuda_or_refusal(self.name), timing
+        self.target = target_name()
+
+    def refusal(self, case: Case) -> str:
+        """Return that the tensors do not fit; empty when they do."""
+        return refusal(self._torch, case)
+
+    def timer(self) -> Timer:
+        """Return the device's clock."""
+        return EventTimer(self._torch, cold=self._timing.cache == "cold", graph=self.graph)
+
+    def environment(self) -> Environment:
+        """Return the GPU, its driver and PyTorch."""
+        return environment(self._torch)
+
+
+class EventTimer(HostDefaults):
+    """Time between two events of the current stream, and beside it the host's until all streams are done."""
+
+    mode = "device"
+    resolution_s = EVENT_RESOLUTION_S
+    records_activity = True
+
+    def __init__(self, torch: Any, *, cold: bool, graph: bool = False) -> None:
+        """Keep how caches are emptied: by inputs in turn, and by reading more than the last cache holds."""
+        self._torch, self._cold = torch, cold
+        self.name = "hip_events" if torch.version.hip else "cuda_events"
+        self.mode = "graph" if graph else "device"
+        self._before, self._start, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(3))
+        cached = int(getattr(torch.cuda.get_device_properties(0), "L2_cache_size", 0)) or 64 * 2**20
+        self._swept_bytes = FLUSH_CACHES * cached
+        self._swept = torch.rand(self._swept_bytes // 4, device="cuda") if cold else None
+        self._sink = torch.empty((), device="cuda")
+        self._launch_s = LAUNCH_S
+        self.late_floor_s = 0.0
+
+    def set_count(self, case: Case) -> int:
+        """Return how many independent sets of inputs together exceed the last cache; one where that is not asked."""
+        if not self._cold:
+            return 1
+        return max(1, min(MOST_SETS, -(-self._swept_bytes // max(1, size_bytes(case)))))
+
+    def clock_policy(self) -> str:
+        """Return the policy of the device's clock as its driver says it."""
+        return clock_policy(self._torch)
+
+    def read(self, run: Callable[[], object], call_count: int) -> Reading:
+        """Return the device's time of `call_count` calls in a row.
+
+        The device spins meanwhile the launches are queued, so that neither a gap before the first kernel nor the host
+        is timed; how long it spins for the same number of cycles says what its clock was.
+        """
+        torch = self._torch
+        torch.cuda.synchronize()
+        cpu_start, start = time.thread_time_ns(), time.perf_counter_ns()
+        cycles = self._spin_cycles(call_count) if hasattr(torch.cuda, "_sleep") else 0
+        self._before.record()
+        if cycles:
+            torch.cuda._sleep(cycles)
+        self._start.record()
+        begun, result = time.perf_counter_ns(), None
+        for _ in range(call_count):
+            result = run()
+        queued = time.perf_counter_ns()
+        self._end.record()
+        self._end.synchronize()
+        recorded = time.perf_counter_ns()
+        torch.cuda.synchronize()  # of every stream: work beside the recorded one must not go unseen
+        end, cpu_end = time.perf_counter_ns(), time.thread_time_ns()
+        if call_count:
+            self._launch_s = (queued - begun) / 1e9 / call_count
+        spun_s = self._before.elapsed_time(self._start) / 1e3 if cycles else 0.0
+        return Reading(
+            time_s=self._start.elapsed_time(self._end) / 1e3, cpu_s=(cpu_end - cpu_start) / 1e9,
+            host_s=(end - start) / 1e9, result=result, late_s=(end - recorded) / 1e9,
+            cycles_s=spun_s * SPIN_CYCLES / cycles if cycles else 0.0,
+        )  # fmt: skip
+
+    def most_calls(self) -> int:
+        """Return how many calls can be queued while the device spins for as long as it may."""
+        return max(1, min(MOST_QUEUED, int(MOST_SPIN_CYCLES / (LAUNCH_MARGIN_RATIO * self._launch_s * CYCLES_PER_S))))
+
+    def _spin_cycles(self, call_count: int) -> int:
+        """Return for how long to spin, so that a batch is queued before its first kernel begins."""
+        wanted = LAUNCH_MARGIN_RATIO * call_count * self._launch_s * CYCLES_PER_S
+        return int(min(max(SPIN_CYCLES, wanted), MOST_SPIN_CYCLES))
+
+    def clock_probe_s(self) -> float:
+        """Return the shortest time of some cycles of the device's clock: it is long when the clock is low."""
+        found = [self.read(lambda: None, 0) for _ in range(PROBE_COUNT)]
+        self.late_floor_s = max(self.late_floor_s, statistics.median(one.late_s for one in found))
+        return min(one.cycles_s for one in found) or clock_probe_s()
+
+    def activity(self, run: Callable[[], object]) -> Activity | None:
+        """Return what the device itself records of one call, through CUPTI or its like; none where it may not."""
+        torch = self._torch
+        try:
+            run()
+            torch.cuda.synchronize()
+            with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+                for _ in range(ACTIVITY_CALLS):
+                    run()
+                    torch.cuda.synchronize()
+            seen = [
+                (one.time_range.start / 1e6, one.time_range.end / 1e6, one.name) for one in profile.events()
+                if "CUDA" in str(one.device_type) and not getattr(one, "is_user_annotation", False)
+            ]  # fmt: skip
+        except Exception:  # no such library, no permission, another at work: the samples are there all the same
+            return None
+        return activity_of(seen, ACTIVITY_CALLS)
+
+    def flush(self) -> None:
+        """Read more than the last cache holds; written lines would be written back while the case is timed."""
+        if self._swept is not None:
+            self._torch.amax(self._swept, out=self._sink)
+
+
+def activity_of(seen: Sequence[tuple[float, float, str]], call_count: int) -> Activity | None:
+    """Return the shortest of some equal calls by the spans that the device recorded of all; none without a span.
+
+    Calls that did not all do the same are not told apart: each then counts for its share of the whole.
+
+    >>> activity_of([(5.0, 6.0, "add"), (0.0, 2.0, "add")], 2)
+    Activity(busy_s=1.0, kernels=('add',))
+    >>> activity_of([(0.0, 2.0, "add"), (5.0, 6.0, "add"), (6.0, 7.0, "copy")], 2).busy_s
+    2.0
+    """
+    spans = sorted(seen)
+    if not spans:
+        return None
+    size, rest = divmod(len(spans), call_count)
+    parts = [spans] if rest else [spans[first : first + size] for first in range(0, len(spans), size)]
+    shortest = min(busy_s([span[:2] for span in part]) for part in parts) / (call_count if rest else 1)
+    return Activity(busy_s=shortest, kernels=tuple(dict.fromkeys(name for _, _, name in spans)))
+
+
+def busy_s(spans: Sequence[tuple[float, float]]) -> float:
+    """Return the time that at least one of the spans, in the order of their starts, covers.
+
+    >>> busy_s([(0.0, 2.0), (1.0, 3.0), (5.0, 6.0)])
+    4.0
+    """
+    total = reached = 0.0
+    for number, (start, end) in enumerate(spans):
+        reached = start if number == 0 else max(reached, start)
+        total += max(0.0, end - reached)
+        reached = max(reached, end)
+    return total
+
+
+def refusal(torch: Any, case: Case) -> str:
+    """Return that the tensors of `case` do not fit; empty when they do."""
+    free_bytes, _ = torch.cuda.mem_get_info()
+    if size_bytes(case) <= MEMORY_SHARE_RATIO * free_bytes:
+        return ""
+    return f"its tensors take {size_bytes(case) / 2**30:.1f} GiB of {free_bytes / 2**30:.1f} GiB that are free"
+
+
+def target_name() -> str:
+    """Return the device file of the first GPU, or `gpu` where none is known by its name."""
+    from nearpeak.targets.device_names import known_target
+
+    try:
+        import torch
+
+        name = torch.cuda.get_device_name(0) if torch.cuda.is_available() else ""
+    except (ImportError, RuntimeError):
+        name = ""
+    return known_target(name)
+
+
+def environment(torch: Any) -> Environment:
+    """Return the first GPU with its driver, and the software of this process."""
+    host, name = cpu_environment("torch", "numpy"), torch.cuda.get_device_name(0)
+    properties = torch.cuda.get_device_properties(0)
+    runtime = f"ROCm {torch.version.hip}" if torch.version.hip else f"CUDA {torch.version.cuda}"
+    said = driver_facts(device_id(torch))
+    return Environment(
+        device=name, device_uuid=str(getattr(properties, "uuid", "")), driver=said.get("driver_version", ""),
+        runtime=runtime, system=host.system, python=host.python, packages=host.packages + versions("triton"),
+        settings=(("host", host.device), *sorted(item for item in said.items() if item[0] != "driver_version")),
+    )  # fmt: skip
+
+
+def device_id(torch: Any) -> str:
+    """Return what the driver's program calls the first GPU of this process, which need not be its own first one."""
+    uuid = str(getattr(torch.cuda.get_device_properties(0), "uuid", ""))
+    return f"GPU-{uuid.removeprefix('GPU-')}" if uuid else "0"
+
+
+_FACTS = ("driver_version", "power.limit", "persistence_mode", "mig.mode.current", "ecc.mode.current",
+          "clocks.applications.graphics", "clocks.max.graphics", "vbios_version")  # fmt: skip
+
+
+@cache
+def driver_facts(device: str = "0") -> Mapping[str, str]:
+    """Return what the driver says that does not change while a case runs; empty where it has no such program.
+
+    A driver refuses the whole question for one field that it does not know: then each is asked for on its own.
+    """
+    whole = _asked(_FACTS, device)
+    found = whole if whole is not None else [(_asked((name,), device) or [""])[0] for name in _FACTS]
+    if not any(found) and device != "0":  # a part of a device, or a machine that hides identities
+        return driver_facts("0")
+    return {name: value for name, value in zip(_FACTS, found, strict=False) if value and value[0] != "["}
+
+
+def _asked(fields: tuple[str, ...], device: str) -> list[str] | None:
+    """Return the driver's answers, of which `[N/A]` and the like stand for none; none where it refuses."""
+    import shutil
+    import subprocess
+
+    if shutil.which("nvidia-smi") is None:
+        return [""] * len(fields)
+    command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits", f"--id={device}"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
+    except (OSError, subprocess.TimeoutExpired):
+        return [""] * len(fields)
+    lines = done.stdout.strip().splitlines()
+    return [value.strip() for value in lines[0].split(",")] if done.returncode == 0 and lines else None
+
+
+def clock_policy(torch: Any) -> str:
+    """Return `applications@… MHz` where that clock is set below the highest, `free` where it is the highest."""
+    said = driver_facts(device_id(torch))
+    chosen, highest = said.get("clocks.applications.graphics", ""), said.get("clocks.max.graphics", "")
+    if not chosen.isdigit() or not highest.isdigit():
+        return "unknown"
+    return "free" if chosen == highest else f"applications@{chosen} MHz"

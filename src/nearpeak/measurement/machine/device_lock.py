@@ -1,0 +1,76 @@
+"""One measurement at a time on a device: a lock file per device that dies with its holder."""
+
+import fcntl
+import hashlib
+import os
+import re
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from nearpeak.core.runs.measurement import Environment
+from nearpeak.errors import UnfitError
+
+WAIT_S = 300.0
+"""Longest wait for a device that another measurement holds."""
+_POLL_S = 0.01
+
+
+def lock_path(environment: Environment) -> Path:
+    """Return the lock file of the device, the same for all users of the machine.
+
+    >>> lock_path(Environment(device="NVIDIA T4", device_uuid="GPU-1")).name
+    'nearpeak-GPU-1.lock'
+    """
+    identity = (
+        environment.device_uuid or f"{environment.device} {hashlib.sha256(environment.device.encode()).hexdigest()[:8]}"
+    )
+    return Path(tempfile.gettempdir()) / f"nearpeak-{re.sub(r'[^A-Za-z0-9.-]+', '-', identity)}.lock"
+
+
+@contextmanager
+def device_lock(environment: Environment, wait_s: float = WAIT_S) -> Iterator[None]:
+    """Hold the device while the block runs.
+
+    Raises:
+        UnfitError: another measurement holds it for longer than `wait_s`.
+    """
+    path = lock_path(environment)
+    file = opened(path)
+    try:
+        _wait(file, path, time.monotonic() + wait_s)
+        yield
+    finally:
+        os.close(file)
+
+
+def opened(path: Path) -> int:
+    """Return the lock file, open and made if need be; a link that somebody else placed there is not followed.
+
+    Everybody may lock it, which takes no right to write: in a shared folder a file is its maker's alone, whatever its
+    mode says.
+    """
+    how = os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | how, 0o644)
+    except FileExistsError:
+        try:
+            return os.open(path, os.O_RDWR | how)
+        except PermissionError:
+            return os.open(path, os.O_RDONLY | how)
+    os.fchmod(file, 0o644)  # the umask may have hidden it from others
+    return file
+
+
+def _wait(file: int, path: Path, deadline_s: float) -> None:
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline_s:
+                raise UnfitError(f"{path}: the device is held by another measurement; wait for it to end") from None
+            time.sleep(_POLL_S)
+        else:
+            return

@@ -1,0 +1,115 @@
+"""Result files in the formats of other tools: Parquet with all samples, JSON as pytest-benchmark writes it."""
+
+import json
+import statistics
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from nearpeak.base.folders import whole_file
+from nearpeak.core.runs.measurement import Measurement
+from nearpeak.errors import MissingExtraError, SpecError
+from nearpeak.exchange.measurement_lines import measurement_record
+from nearpeak.exchange.telemetry_lines import energy_by_domain
+from nearpeak.ops import label_of
+
+
+def write_parquet(path: Path, measurements: Sequence[Measurement]) -> None:
+    """Write one row per measurement, samples as lists; case, method and environment as JSON text.
+
+    Raises:
+        MissingExtraError: duckdb is absent.
+        SpecError: there is nothing to write.
+    """
+    check_parquet(path)
+    import duckdb
+
+    if not measurements:
+        raise SpecError(f"{path}: there are no results to write")
+    names = tuple(_flat(measurements[0]))
+    kinds = ", ".join(f'"{name}" {_KINDS.get(name, "VARCHAR")}' for name in names)
+    with duckdb.connect(":memory:") as connection:
+        connection.execute(f"CREATE TABLE results ({kinds})")
+        rows = [tuple(_flat(one).values()) for one in measurements]
+        connection.executemany(f"INSERT INTO results VALUES ({', '.join('?' * len(names))})", rows)
+        with whole_file(path) as part:
+            connection.execute(f"COPY results TO '{str(part).replace(chr(39), chr(39) * 2)}' (FORMAT PARQUET)")
+
+
+def check_parquet(path: Path) -> None:
+    """Refuse to write Parquet where its package is absent.
+
+    Raises:
+        MissingExtraError: duckdb is absent.
+    """
+    try:
+        import duckdb  # noqa: F401  # whether it is there is the question
+    except ImportError:
+        raise MissingExtraError(f"{path}: Parquet needs duckdb; install nearpeak[tables]") from None
+
+
+_LISTS = ("samples_s", "cpu_samples_s", "host_samples_s", "warmup_s", "clock_probes_s")
+_KINDS = {"call_count": "BIGINT", "timer_s": "DOUBLE", "median_s": "DOUBLE", **dict.fromkeys(_LISTS, "DOUBLE[]")}
+
+
+def _flat(one: Measurement) -> dict[str, Any]:
+    record = measurement_record(one, "")
+    record.pop("key")
+    record |= {
+        "op": one.case.op, "label": label_of(one.case), "median_s": one.estimate().centre_s if one.has_times else None,
+        "environment": one.environment.record() if one.environment else None,
+        "energy_j": energy_by_domain(one.telemetry),
+    }  # fmt: skip
+    return {
+        name: json.dumps(value)
+        if isinstance(value, dict) or (isinstance(value, list) and name not in _LISTS)
+        else value
+        for name, value in record.items()
+    }
+
+
+def write_pytest_benchmark(path: Path, measurements: Iterable[Measurement]) -> None:
+    """Write the JSON that pytest-benchmark writes with `--benchmark-json`; cases without samples are left out."""
+    found = [one for one in measurements if one.has_times]
+    environment = next((one.environment for one in found if one.environment), None)
+    document = {
+        "machine_info": {
+            "node": "", "machine": environment.system if environment else "",
+            "python_version": environment.python if environment else "",
+            "cpu": {"brand_raw": environment.device if environment else ""},
+        },
+        "commit_info": {}, "benchmarks": [_benchmark(one) for one in found],
+        "datetime": datetime.now(tz=UTC).isoformat(), "version": "5.1.0",
+    }  # fmt: skip
+    with whole_file(path) as part:
+        part.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def _benchmark(one: Measurement) -> dict[str, Any]:
+    return {
+        "group": one.case.op, "name": label_of(one.case), "fullname": f"{one.runner}::{label_of(one.case)}",
+        "params": {name: value for name, value in one.case.record().items() if name != "op"}, "param": None,
+        "extra_info": {"case_digest": one.case.digest, "runner": one.runner, "target": one.target,
+                       "outcome": one.outcome.value},
+        "options": {"disable_gc": True, "timer": one.method.timer if one.method else "", "warmup": True},
+        "stats": _stats(one),
+    }  # fmt: skip
+
+
+def _stats(one: Measurement) -> dict[str, Any]:
+    """Return the statistics under the names that pytest-benchmark's own tables look up."""
+    times, estimate = sorted(one.samples_s), one.estimate()
+    low, high = estimate.quartiles_s
+    mean, count = statistics.fmean(times), len(times)
+    spread = statistics.stdev(times) if count > 1 else 0.0
+    fence = 1.5 * (high - low)  # Tukey's: what lies further from the quartiles is an outlier
+    inside = [time_s for time_s in times if low - fence <= time_s <= high + fence]
+    beyond = {"stddev": sum(abs(time_s - mean) > spread for time_s in times), "iqr": count - len(inside)}
+    return {
+        "min": times[0], "max": times[-1], "mean": mean, "median": estimate.centre_s, "stddev": spread,
+        "rounds": count, "iterations": one.call_count, "q1": low, "q3": high, "iqr": high - low,
+        "ld15iqr": inside[0], "hd15iqr": inside[-1], "stddev_outliers": beyond["stddev"],
+        "iqr_outliers": beyond["iqr"], "outliers": f"{beyond['stddev']};{beyond['iqr']}", "ops": 1 / mean,
+        "total": sum(times), "data": list(one.samples_s),
+    }  # fmt: skip

@@ -1,0 +1,145 @@
+"""Result files: one line per measurement, on disk before the next case starts, read again to go on after a stop."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from nearpeak.base.canonical_json import canonical_json
+from nearpeak.core.runs.measurement import Measurement
+from nearpeak.errors import SpecError
+from nearpeak.exchange.measurement_lines import environment_record, measurement_record, parse_results
+
+_HEADS = (b'{"algorithm":', b'{"device":')
+"""How lines begin: what was cut off begins so, and nothing else is removed from a file."""
+
+
+class ResultFile:
+    """A result file that this process alone writes."""
+
+    def __init__(self, file: int, path: Path) -> None:
+        """Read what `file` holds; a last line that was cut off is removed, as its case will run again."""
+        self.path, self._file = path, file
+        text = _whole(file)
+        kept = text.rfind(b"\n") + 1
+        self._environments, found = parse_results(text[:kept].decode("utf-8", "replace"), str(path))
+        cut_off = text[kept:]
+        if not any(head.startswith(cut_off[: len(head)]) for head in _HEADS):
+            raise SpecError(f"{path}: is no result file; it ends with {cut_off.decode('utf-8', 'replace')[:40]!r}")
+        if cut_off:
+            os.ftruncate(file, kept)
+        os.lseek(file, 0, os.SEEK_END)
+        self.keys = set(found)
+
+    def append(self, measurement: Measurement, key: str) -> None:
+        """Write one measurement; when this returns, it is on disk.
+
+        Raises:
+            SpecError: the file already holds it, or cannot be written; what it held it still holds.
+        """
+        if key in self.keys:
+            raise SpecError(f"{self.path}: already holds {measurement.case.label()} by {measurement.runner}")
+        lines = []
+        environment = measurement.environment
+        if environment is not None and environment.digest not in self._environments:
+            lines.append(canonical_json(environment_record(environment)))
+            self._environments[environment.digest] = environment
+        lines.append(canonical_json(measurement_record(measurement, key)))
+        append_whole(self._file, ("\n".join(lines) + "\n").encode(), self.path)
+        self.keys.add(key)
+
+
+@contextmanager
+def result_file(path: Path) -> Iterator[ResultFile]:
+    """Hold `path` as a result file.
+
+    Raises:
+        SpecError: another process writes it, or it is no result file.
+    """
+    with held_file(path) as file:
+        yield ResultFile(file, path)
+
+
+def append_whole(file: int, data: bytes, path: Path) -> None:
+    """Add to the end of a file that is held, all of `data` or nothing; when this returns, it is on disk.
+
+    Raises:
+        SpecError: it cannot be written.
+    """
+    end = os.lseek(file, 0, os.SEEK_END)
+    try:
+        _write_all(file, data)
+        os.fsync(file)
+    except OSError as error:
+        os.ftruncate(file, end)
+        raise SpecError(
+            f"{path}: cannot be written: {error.strerror}; it holds what ran until now, "
+            "and the same command goes on from there"
+        ) from None
+
+
+@contextmanager
+def held_file(path: Path) -> Iterator[int]:
+    """Hold a file that this process alone writes; a new one is gone again where the block fails with nothing in it.
+
+    Raises:
+        SpecError: another process writes it, or it is no file.
+    """
+    new = not path.exists()
+    if not new and not path.is_file():  # a device may never end
+        raise SpecError(f"{path}: is no file that can be read again; name one")
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        _lock(file, path)
+        if new:
+            _sync_folder(path.resolve().parent)
+        try:
+            yield file
+        except BaseException:
+            if new and not os.fstat(file).st_size:
+                path.unlink(missing_ok=True)
+            raise
+    finally:
+        os.close(file)
+
+
+def _lock(file: int, path: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_held = os.fstat(file).st_nlink > 0  # whoever made it may have removed it since it was opened here
+    except BlockingIOError:
+        is_held = False
+    if not is_held:
+        raise SpecError(f"{path}: another process writes it; name another file")
+
+
+def read_results(path: Path) -> tuple[Measurement, ...]:
+    """Return the measurements of a result file, in order; a last line that is still being written is left out.
+
+    Raises:
+        SpecError: it is no result file.
+    """
+    text = path.read_text(encoding="utf-8", errors="replace")
+    return tuple(parse_results(text[: text.rfind("\n") + 1], str(path))[1].values())
+
+
+def _whole(file: int) -> bytes:
+    parts = []
+    while part := os.read(file, 1 << 20):
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _write_all(file: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(file, data) :]
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the file's name last as well as its content."""
+    file = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

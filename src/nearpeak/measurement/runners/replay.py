@@ -1,0 +1,56 @@
+"""Says recorded samples again, `replay:FILE`: for judging and reporting where nothing can run."""
+
+from functools import cache
+from pathlib import Path
+
+from nearpeak.core.runs.measurement import Measurement, Outcome, RunnerAbilities, Timing
+from nearpeak.core.work.case import Case
+from nearpeak.errors import SpecError
+from nearpeak.measurement.result_file import read_results
+
+
+class Replay:
+    """The measurements of a result file."""
+
+    name = "replay"
+    target = "recorded"
+    abilities = RunnerAbilities(devices=("recorded",), argument="results.jsonl")
+
+    def __init__(self, argument: str, timing: Timing) -> None:
+        """Read the file."""
+        path = Path(argument)
+        if not path.is_file():
+            raise SpecError(f"replay: {argument}: not found; name a result file")
+        self._file, self._cache, self._known = argument, timing.cache, _by_case(path.resolve())
+
+    def measure(self, case: Case) -> Measurement:
+        """Return what was recorded last of `case` with caches as asked for; what was not recorded is unsupported.
+
+        A record that does not say how caches were, as of a runner that only says times, stands for both.
+        """
+        known = self._known.get(case.digest, ())
+        found = [one for one in known if one.method is None or one.method.cache == self._cache]
+        if found:
+            return found[-1]
+        states = " and ".join(dict.fromkeys(one.method.cache for one in known if one.method is not None))
+        other = f"it with --cache {states} alone, not {self._cache}"
+        note = f"{self._file} holds {other if known else 'no result of it'}"
+        return Measurement(
+            case=case,
+            target=self.target,
+            runner=f"replay:{self._file}",
+            samples_s=(),
+            outcome=Outcome.UNSUPPORTED,
+            note=note,
+        )
+
+
+@cache
+def _by_case(path: Path) -> dict[str, tuple[Measurement, ...]]:
+    found: dict[str, tuple[Measurement, ...]] = {}
+    for one in read_results(path):
+        found[one.case.digest] = (*found.get(one.case.digest, ()), one)
+    return found
+
+
+RUNNER = Replay

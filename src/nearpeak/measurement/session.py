@@ -1,0 +1,96 @@
+"""A run over many cases: each in a process of its own, each result kept before the next case starts."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from nearpeak.core.runs.measurement import Measurement, Outcome, Timing
+from nearpeak.core.work.case import Case
+from nearpeak.exchange.measurement_lines import key_of
+from nearpeak.measurement.isolated_measurement import measure_fresh, measure_isolated
+from nearpeak.measurement.result_file import ResultFile, result_file
+from nearpeak.measurement.runners import RUNNERS, runner_of
+from nearpeak.measurement.telemetry.sensor_session import sampled_beside
+from nearpeak.measurement.timed_runner import RECORDING
+
+Take = Callable[[Case, str, Timing], Measurement]
+Judge = Callable[[Measurement], Measurement]
+
+
+def run_cases(
+    cases: Iterable[Case], runner: str, timing: Timing, out: Path | None = None, *, fresh: bool = False,
+    judge: Judge = lambda found: found, launch_count: int = 1, telemetry_hz: float | None = None,
+) -> Iterator[Measurement]:  # fmt: skip
+    """Yield the measurement of each case, once it is stored in `out`; what `out` holds already does not run again.
+
+    Args:
+        fresh: start a process per case instead of forking a warmed one.
+        judge: what is to be said of a measurement before it is stored.
+        launch_count: fresh processes that measure each case, in as many rounds over all cases: what repeats a
+            measurement is the process, as samples of one share its memory layout.
+        telemetry_hz: readings per second of a sampler beside the cases; none starts no sampler.
+    """
+    anew = fresh or launch_count > 1
+    each = tuple(dict.fromkeys(cases))
+    wanted = [(case, launch) for launch in range(1, launch_count + 1) for case in each]
+    with sampled_beside(telemetry_hz) as beside:
+        take = _take(runner, lambda found: judge(beside(found)), fresh=anew)
+        if out is None:
+            for case, launch in wanted:
+                yield _numbered(take(case, runner, timing), launch)
+            return
+        with result_file(out) as file:
+            yield from _stored(wanted, runner, timing, (file, take, "fresh" if anew else "forked"))
+
+
+def _stored(
+    wanted: Iterable[tuple[Case, int]], runner: str, timing: Timing, how: tuple[ResultFile, Take, str]
+) -> Iterator[Measurement]:
+    file, take, process = how
+    method = {"cache": timing.cache, "thread_count": timing.thread_count, "process": process}
+    for case, launch in wanted:
+        key = key_of(case, runner, method if launch == 1 else {**method, "launch": launch})
+        if key in file.keys:
+            continue
+        found = _numbered(take(case, runner, timing), launch)
+        file.append(found, key)
+        yield found
+
+
+def _numbered(found: Measurement, launch: int) -> Measurement:
+    return found if launch == 1 else dataclasses.replace(found, launch=launch)
+
+
+def _take(runner: str, judge: Judge, *, fresh: bool) -> Take:
+    """Return how to measure a case: in a process of its own where something runs, here where times are only said."""
+    made = RUNNERS[runner.partition(":")[0]]
+    isolated: Take = _spared(measure_fresh if fresh else measure_isolated)
+
+    def take(case: Case, runner: str, timing: Timing) -> Measurement:
+        return judge(isolated(case, runner, timing))
+
+    def ask(case: Case, runner: str, timing: Timing) -> Measurement:
+        return judge(runner_of(runner, timing).measure(case))
+
+    return take if hasattr(made, "prepare") else ask
+
+
+def _spared(isolated: Take) -> Take:
+    """Return how to measure a case whose process may crash because the device's own records are asked for.
+
+    Such records come from a driver's library, after the samples. A case that crashed there is measured again without
+    them, and no later one is asked for them; one that crashes before is a crash.
+    """
+    crashed = ""
+
+    def take(case: Case, runner: str, timing: Timing) -> Measurement:
+        nonlocal crashed
+        asked = dataclasses.replace(timing, recorded=timing.recorded and not crashed)
+        found = isolated(case, runner, asked)
+        if found.outcome == Outcome.CRASH and RECORDING in found.details:
+            again = isolated(case, runner, dataclasses.replace(timing, recorded=False))
+            crashed, found = (found.note, again) if again.samples_s else ("", found)
+        said = f"without the device's own records, which crash here ({crashed})" if crashed and found.samples_s else ""
+        return dataclasses.replace(found, note="; ".join(filter(None, (found.note, said)))) if said else found
+
+    return take

@@ -1,0 +1,68 @@
+"""A sampler beside a run of cases: each measurement gets what sensors said while it was taken."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from nearpeak.core.runs.measurement import TIMED, Measurement, Outcome
+from nearpeak.core.runs.telemetry import Telemetry
+
+Beside = Callable[[Measurement], Measurement]
+_HELD_DOWN = frozenset(
+    {
+        "hardware slowdown",
+        "software thermal slowdown",
+        "hardware thermal slowdown",
+        "hardware power brake",
+        "processor hot",
+        "socket hot",
+        "voltage regulator hot",
+        "memory hot",
+    }
+)
+"""Reasons that make a device slower than it is; a power cap is how it runs, and is said beside the result."""
+
+
+@contextmanager
+def sampled_beside(rate_hz: float | None) -> Iterator[Beside]:
+    """Give what adds telemetry to a measurement that has just been taken; nothing is added without a rate.
+
+    Raises:
+        MeasureError: the sampler does not start.
+    """
+    if rate_hz is None:
+        yield lambda found: found
+        return
+    from nearpeak.measurement.telemetry.sampler_client import Sampler
+
+    with Sampler(rate_hz) as sampler:
+        since_ns = time.monotonic_ns()
+
+        def beside(found: Measurement) -> Measurement:
+            nonlocal since_ns
+            begin_ns = found.spans_ns[0][1] if found.spans_ns else since_ns
+            end_ns = found.spans_ns[-1][2] if found.spans_ns else time.monotonic_ns()
+            telemetry = sampler.window(begin_ns, end_ns, found.spans_ns)
+            since_ns = time.monotonic_ns()
+            sampler.forget(begin_ns)
+            return with_telemetry(found, telemetry)
+
+        yield beside
+
+
+def with_telemetry(found: Measurement, telemetry: Telemetry) -> Measurement:
+    """Return `found` with `telemetry`; as throttled where a device says that it held its clock down for heat or faults.
+
+    >>> from nearpeak.core.work.case import Case
+    >>> case = Case(op="fill", phase="forward", axes=(), dtypes=())
+    >>> one = Measurement(case=case, target="gpu", runner="null", samples_s=(1.0,))
+    >>> with_telemetry(one, Telemetry(begin_ns=0, end_ns=1, wall_ns=0, streams=())).outcome.value
+    'budget'
+    """
+    found = dataclasses.replace(found, telemetry=telemetry)
+    reasons = {name for _, names in telemetry.flags("samples") for name in names} & _HELD_DOWN
+    if not reasons or found.outcome not in TIMED:
+        return found
+    note = f"the device held its clock down: {', '.join(sorted(reasons))}"
+    return dataclasses.replace(found, outcome=Outcome.THROTTLED, note=note)

@@ -1,0 +1,65 @@
+"""What can be read beside the work: one file per source, found by its name."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from nearpeak.base.registry import Registry
+from nearpeak.core.runs.telemetry import Channel
+
+__all__ = ["SOURCES", "Source", "Unavailable", "known", "opened"]
+
+
+class Unavailable(Exception):  # noqa: N818  # no error but an answer: this machine has no such sensor
+    """Why a source has nothing to read here."""
+
+
+class Source(Protocol):
+    """Sensors that are read together."""
+
+    name: str
+    """Stem of its file."""
+    most_hz: float
+    """Highest rate at which reading says more than the readings before."""
+    channels: tuple[Channel, ...]
+    """What a reading holds, in order; a sensor that cannot be read stands here too, and its status says why."""
+
+    def read(self) -> Sequence[float]:
+        """Return one value per channel, NaN where there is none."""
+        ...
+
+    def close(self) -> None:
+        """Give back what it holds."""
+        ...
+
+
+SOURCES: Registry[Callable[[Path], Source]] = Registry.of_modules(
+    "SOURCE", kind="telemetry source", package=__name__, file=__file__, group="nearpeak.telemetry"
+)
+"""All sources by name; each is called with the folder that stands for `/`, and raises Unavailable."""
+
+
+def known(names: Sequence[str]) -> list[str]:
+    """Return `names`, or those of all sources where there are none.
+
+    Raises:
+        UnknownNameError: one is no source.
+    """
+    for name in names:
+        SOURCES[name]
+    return list(dict.fromkeys(names)) or list(SOURCES)
+
+
+def opened(names: Sequence[str], root: str) -> tuple[list[Source], list[tuple[str, str]]]:
+    """Return the sources that this machine has, and why it has not the others."""
+    found, missing = [], []
+    for name in names:
+        try:
+            source = SOURCES[name](Path(root))
+        except Unavailable as why:
+            missing.append((name, str(why)))
+        except Exception as error:  # a broken driver of one vendor must not cost the readings of the others
+            missing.append((name, f"{type(error).__name__}: {error}".splitlines()[0]))
+        else:
+            found.append(source)
+    return found, missing

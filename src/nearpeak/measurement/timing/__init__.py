@@ -1,0 +1,1 @@
+"""Timing: clocks, warm-up, samples, interleaved rounds."""

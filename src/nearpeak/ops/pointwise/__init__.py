@@ -1,0 +1,1 @@
+"""Element-wise operators, conversions and random numbers."""

@@ -1,0 +1,1 @@
+"""Reductions, pooling and selection."""

@@ -1,0 +1,88 @@
+"""The largest elements of each row in order, or all of them: topk and sort."""
+
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.work.dtype import DType
+from nearpeak.core.work.tensor import Tensor
+from nearpeak.core.work.work import Work
+from nearpeak.ops.shared.arithmetic import INDEX
+from nearpeak.ops.shared.call_operands import along
+from nearpeak.ops.shared.definition.array_arithmetic import unless_empty
+from nearpeak.ops.shared.definition.axis_checks import required_at_most
+from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator
+from nearpeak.ops.shared.definition.tolerance import Numerics
+
+
+def topk(rows: int, columns: int, dtype: DType, k: int | None = None) -> Work:
+    """Return the least work of the k largest of each row in descending order, with their positions as int64.
+
+    Counts: bytes only; comparisons are not charged, as how many are needed depends on the data.
+
+    Args:
+        k: all columns unless given, which is a sort.
+
+    Source: definition.
+
+    >>> topk(2, 8, DType(name="fp32", bits_count=32), k=2).write_bytes
+    48
+    """
+    kept = columns if k is None else k
+    required_at_most("topk", {"columns": columns}, k=kept)
+    written = rows * kept
+    read = unless_empty(written, rows * columns)
+    return Work(read_bytes=dtype.bytes(read), write_bytes=dtype.bytes(written) + INDEX.bytes(written))
+
+
+def _inputs(rows: int, columns: int, dtype: str, **_: Any) -> dict[str, Tensor]:
+    return {"x": Tensor(shape=(rows, columns), dtype=dtype)}
+
+
+def _reference(arrays: dict[str, Any], k: int, **_: Any) -> dict[str, Any]:
+    index = np.argsort(-arrays["x"], axis=-1, kind="stable")[:, :k]
+    return {"values": np.take_along_axis(arrays["x"], index, axis=-1), "indices": index}
+
+
+def _torch_call(tensors: dict[str, Any], columns: int, k: int, **_: Any) -> dict[str, Any]:
+    import torch
+
+    x = tensors["x"]
+    values, indices = torch.sort(x, -1, descending=True) if k == columns else torch.topk(x, k, -1)
+    return {"values": values, "indices": indices}
+
+
+def _at_positions(tensors: dict[str, Any], **_: Any) -> dict[str, Any]:
+    return {"values": tensors["x"].gather(-1, tensors["indices"])}
+
+
+def _from_aten(site: AtenSite) -> Match:
+    """Match topk and sort."""
+    x = site.args["self"]
+    rows, columns = along(x, site.args["dim"])
+    k = site.args.get("k")
+    return Match(arguments={"rows": rows, "columns": columns, "k": columns if k is None else k, "dtype": x.dtype})
+
+
+def _from_onnx(site: OnnxSite) -> Match:
+    """Match TopK."""
+    x, out = site.inputs[0], site.outputs[0]
+    assert x is not None
+    rows, columns = along(x, site.attributes.get("axis", -1))
+    k = out.elements // rows if rows else 0
+    return Match(arguments={"rows": rows, "columns": columns, "k": k, "dtype": x.dtype})
+
+
+OPERATOR = Operator(
+    forward=topk,
+    family="reduction",
+    source="definition",
+    numerics=Numerics(kind="exact", special="unspecified", picks={"indices": "x"}, rounds=("close", "deep")),
+    inputs=_inputs,
+    reference=_reference,
+    torch_call=_torch_call,
+    at_positions=_at_positions,
+    same={"k": "columns"},
+    aten=dict.fromkeys(("aten.topk.default", "aten.sort.default", "aten.sort.stable"), _from_aten),
+    onnx={"TopK": _from_onnx},
+)

@@ -1,0 +1,1 @@
+"""What an operator file is made of: rules of work, references, tolerances."""

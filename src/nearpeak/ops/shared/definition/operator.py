@@ -1,0 +1,329 @@
+"""What an operator file defines: rules of work, references, how frameworks call it, numerics contract."""
+
+import difflib
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from nearpeak.core.work.case import Case
+from nearpeak.core.work.dtype import DType, dtype_of
+from nearpeak.core.work.family import FAMILIES
+from nearpeak.core.work.scheme import Scheme
+from nearpeak.core.work.tensor import Tensor
+from nearpeak.core.work.work import Work
+from nearpeak.errors import NotModelledError, SpecError, shown
+from nearpeak.ops.shared.definition.array_arithmetic import minimum
+from nearpeak.ops.shared.definition.axis_checks import choice_of
+from nearpeak.ops.shared.definition.memory_layout import memory_of
+from nearpeak.ops.shared.definition.tolerance import Numerics
+
+Value = int | str | bool
+Arrays = Mapping[str, Any]
+"""Named NumPy arrays or torch tensors."""
+Explicit = tuple[dict[str, Any], Mapping[str, tuple[str, Callable[[Any], Any]]]]
+IGNORED = -100
+"""Target of rows that do not count: the default of torch.nn.functional.cross_entropy and nll_loss."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AtenSite:
+    """One dispatched ATen call: arguments by schema name with defaults written out."""
+
+    name: str
+    """Overload, e.g. `aten.addmm.default`."""
+    args: Mapping[str, Any]
+    """Tensor, list of Tensor, scalar or none, by argument name."""
+    outputs: tuple[Tensor, ...]
+    """Tensors returned, in order; those that are none are left out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnnxSite:
+    """One ONNX node with known shapes."""
+
+    name: str
+    """Operator type, e.g. `Conv`."""
+    inputs: tuple[Tensor | None, ...]
+    """Inputs in order; none where an optional one is left out."""
+    outputs: tuple[Tensor, ...]
+    """Outputs in order."""
+    attributes: Mapping[str, Any]
+    """Attributes as Python values."""
+    constants: Mapping[int, tuple[Any, ...]] = field(default_factory=dict)
+    """Values of small constant inputs by position, flattened."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Match:
+    """A framework's call, said as a case of the operator."""
+
+    arguments: Mapping[str, Value]
+    """Axes, dtypes and attributes of the rule."""
+    phase: str = "forward"
+    """`forward` or `backward` of the operator."""
+    touched_bytes: Mapping[str, int] = field(default_factory=dict)
+    """Distinct bytes read of an input (argument name or ONNX position), or written (`write:name`), if not all."""
+    call_count: int = 1
+    """Kernels of this case that the call stands for."""
+    op: str = ""
+    """Operator of the case; empty for the one whose file claims the call."""
+
+
+Matcher = Callable[[Any], "Match | tuple[Match, ...]"]
+"""Takes an AtenSite or OnnxSite; returns the case, or several when the call stands for several."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operator:
+    """One operator of the catalogue; every operator file ends with one, called OPERATOR."""
+
+    forward: Callable[..., Work]
+    """Rule of work: int parameters are axes, DType ones formats, str and bool ones attributes."""
+    family: str
+    """What reports group it with: one of core.family.FAMILIES."""
+    source: str
+    """Paper, standard or derivation of the rule."""
+    numerics: Numerics
+    """Contract against the references."""
+    inputs: Callable[..., dict[str, Tensor]]
+    """Tensors that the operator reads, from the arguments of the rule."""
+    reference: Callable[..., dict[str, Any]]
+    """(arrays, **arguments) → outputs by name, in float64 NumPy."""
+    torch_call: Callable[..., dict[str, Any]]
+    """(tensors, **arguments) → outputs by name, with PyTorch."""
+    valid: Callable[..., dict[str, Any]] | None = None
+    """(drawn arrays, **arguments) → the inputs that must have a form, in it: offsets in order, lengths that add up."""
+    backward: Callable[..., Work] | None = None
+    """Rule of work of the gradient; none when it has none."""
+    backward_reference: Callable[..., dict[str, Any]] | None = None
+    """(arrays with `grad_<output>`, **arguments) → `grad_<input>` by name, in float64 NumPy."""
+    aten: Mapping[str, Matcher] = field(default_factory=dict)
+    """ATen overloads that are this operator."""
+    onnx: Mapping[str, Matcher] = field(default_factory=dict)
+    """ONNX operator types that are this operator."""
+    same: Mapping[str, str] = field(default_factory=dict)
+    """Axes that default to the extent of another axis; their parameters are `int | None = None`."""
+    schemes: bool = False
+    """Whether `dtype` may name a scheme of quantised products (`fp8_block`, `nvfp4`, …) instead of a format."""
+    data_axes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Axes that stand for values of indices, masks or routers, with axes (or products of axes, as
+    `h*w`) whose smallest extent they cannot pass. At their default they are not known, and the rule takes the least."""
+    degree_count: int = 1
+    """Highest power of one extent in a count; tables use it to tell which rows could overflow 64 bits."""
+    assumptions: tuple[str, ...] = ()
+    """Identifiers of what its work rests on beside what every bound does."""
+    fewest: Mapping[str, Callable[..., int]] = field(default_factory=dict)
+    """By phase, (**arguments of the rule) → multiplications that any bilinear algorithm needs; 0 where not given."""
+    subtracted: Callable[..., dict[str, Any]] | None = None
+    """(arrays, **arguments) → by output, in its units, the size of what is subtracted on the way: rounding a mean."""
+    passed: Callable[..., dict[str, Any]] | None = None
+    """(arrays with `grad_<output>`, **arguments) → by gradient, the size of what cancels, where results hide it."""
+    stored: Callable[..., dict[str, Any]] | None = None
+    """(arrays, store, **arguments) → outputs by name as the reference gives them, where intermediates have a format of
+    their own: each passes through `store(array, format)`, which a correct implementation rounds."""
+    kept: Callable[..., dict[str, Any]] | None = None
+    """(arrays, keep, **arguments) → outputs; an intermediate of their shape may be in their format, `keep(array)`."""
+    edges: Callable[..., Any] | None = None
+    """(**arguments) → numbers at which results jump: `edges` draws float inputs next to them, `jumps` them."""
+    ranked: Callable[..., dict[str, Any]] | None = None
+    """(arrays, **arguments) → values in which outputs are positions, where they are no input but computed."""
+    at_positions: Callable[..., dict[str, Any]] | None = None
+    """(tensors, positions among them, **arguments) → float outputs at these with PyTorch: their gradient is right."""
+    as_right: Callable[..., dict[str, Any]] | None = None
+    """(input tensors, outputs, wanted arrays, **arguments) → outputs, those that are as right called as wanted."""
+    canonical: Callable[..., dict[str, Any]] | None = None
+    """(outputs by name, arrays or tensors, **arguments) → what is compared where several results are as right: factors
+    with their signs chosen, eigenvalues in one order, for columns that complete a basis the projection on them."""
+    explicit: Callable[..., Explicit | None] | None = None
+    """(**arguments) → those of the same results from more inputs; by input, an axis and positions along it → rows."""
+    draws: bool = False
+    """Whether the same call gives another result each time, because it draws random numbers."""
+    listed: Mapping[str, Mapping[str, Mapping[str, Value]]] = field(default_factory=dict)
+    """By choice that has values by the dozen, all of them, each with what it needs: directed cases hold each once."""
+    version: int = 1
+    """Raised when the meaning of a case changes."""
+
+    def __post_init__(self) -> None:
+        """Refuse a family that no report knows."""
+        if self.family not in FAMILIES:
+            raise SpecError(f"{self.name}: family={self.family!r} is not one of {', '.join(FAMILIES)}")
+
+    @property
+    def name(self) -> str:
+        """Name of the operator: that of its rule."""
+        return self.forward.__name__
+
+    @property
+    def summary(self) -> str:
+        """First line of the rule's docstring."""
+        return (inspect.getdoc(self.forward) or "").splitlines()[0]
+
+    @property
+    def description(self) -> str:
+        """The rule's docstring up to its example: shapes, what is counted, axes, sources."""
+        return (inspect.getdoc(self.forward) or "").split(">>>")[0].strip()
+
+    def expected(self, arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
+        """Return the reference's outputs as results are compared: with signs and order chosen, see `canonical`."""
+        found = self.reference(arrays, **arguments)
+        return found if self.canonical is None else self.canonical(found, **arguments)
+
+    @cached_property
+    def signatures(self) -> Mapping[str, "Signature"]:
+        """Signature of each phase."""
+        rules = {"forward": self.forward, "backward": self.backward}
+        return {
+            phase: Signature.of(self.name, rule, self.same, self.schemes)
+            for phase, rule in rules.items()
+            if rule is not None
+        }
+
+    def rule(self, phase: str) -> Callable[..., Work]:
+        """Return the rule of work of `phase`, refused when there is none."""
+        if phase not in ("forward", "backward"):
+            raise SpecError(f"{self.name}: phase {phase!r} is not forward or backward")
+        rule = {"forward": self.forward, "backward": self.backward}.get(phase)
+        if rule is None:
+            raise NotModelledError(f"{self.name}: no rule for phase {phase!r}; it has {', '.join(self.signatures)}")
+        return rule
+
+    def work(self, phase: str, algorithm: str, arguments: Mapping[str, Any]) -> Work:
+        """Return the least work by `classical` algorithms, or by `any` bilinear one: Winograd, Strassen, FFT.
+
+        A multiplication takes the place of one multiply-add; the additions of such an algorithm are not counted.
+        """
+        work = self.rule(phase)(**arguments)
+        if algorithm == "classical":
+            return work
+        fewest = self.fewest[phase](**arguments) if phase in self.fewest else 0
+        flop = {
+            kind: minimum(flop, 2 * fewest) if kind.startswith("matrix.") else flop for kind, flop in work.flop.items()
+        }
+        return replace(work, flop=flop, recompute_flop={})
+
+    def case(self, phase: str = "forward", **arguments: Value) -> Case:
+        """Return the case with defaults written out; wrong names and values are refused by name.
+
+        Arguments with a dot, `NAME.layout` and `NAME.offset`, say how inputs lie in memory.
+        """
+        self.rule(phase)
+        given = {name: value for name, value in arguments.items() if "." in name}
+        if not given:
+            return self.signatures[phase].case(phase, arguments)
+        plain = {name: value for name, value in arguments.items() if name not in given}
+        found = self.signatures[phase].case(phase, plain)
+        return replace(found, memory=memory_of(self.name, self.inputs(**self.forward_arguments(found)), given))
+
+    def forward_case(self, case: Case) -> Case:
+        """Return the forward pass that `case` is, or whose gradient it is; inputs lie in memory as they do there.
+
+        What the gradient's case leaves open stands at its default; what has a gradient is present.
+        """
+        if case.phase == "forward":
+            return case
+        signature = self.signatures["forward"]
+        given: dict[str, Any] = {**dict(case.axes), **dict(case.dtypes), **dict(case.attributes)}
+        present = {name: given[f"grad_{name}"] for name in signature.attributes if f"grad_{name}" in given}
+        known = {name: value for name, value in (present | given).items() if name in signature.names()}
+        return replace(signature.case("forward", known), memory=case.memory)
+
+    def forward_arguments(self, case: Case) -> dict[str, Any]:
+        """Return the arguments of rule, reference and call of the forward pass that `case` belongs to."""
+        whole = self.forward_case(case)
+        return {**dict(whole.axes), **dict(whole.dtypes), **dict(whole.attributes)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signature:
+    """The parameters of a rule, by role."""
+
+    op: str
+    """Operator name."""
+    axes: tuple[str, ...]
+    """Int parameters."""
+    dtypes: tuple[str, ...]
+    """DType parameters; those after the first default to the first unless the rule says otherwise."""
+    attributes: Mapping[str, type]
+    """Str and bool parameters with their type."""
+    defaults: Mapping[str, Value | None]
+    """Defaults, formats by name; a parameter without one is required."""
+    same: Mapping[str, str]
+    """Axes that default to the extent of another axis."""
+    schemes: bool = False
+    """Whether the first format may be a scheme."""
+
+    @staticmethod
+    def of(op: str, rule: Callable[..., Work], same: Mapping[str, str], schemes: bool = False) -> "Signature":
+        """Return the signature of `rule`."""
+        parameters = inspect.signature(rule, eval_str=True).parameters.values()
+        return Signature(
+            op=op,
+            axes=tuple(p.name for p in parameters if p.annotation in (int, int | None)),
+            dtypes=tuple(p.name for p in parameters if p.annotation in (DType, DType | None)),
+            attributes={p.name: p.annotation for p in parameters if p.annotation in (str, bool)},
+            defaults={p.name: _stated(p.default) for p in parameters if p.default is not inspect.Parameter.empty},
+            same=same,
+            schemes=schemes,
+        )
+
+    def names(self) -> tuple[str, ...]:
+        """Return all parameter names."""
+        return (*self.axes, *self.dtypes, *self.attributes)
+
+    def case(self, phase: str, arguments: Mapping[str, Value]) -> Case:
+        """Return the case that `arguments` state."""
+        for name in arguments:
+            if name not in self.names():
+                raise unknown_axis(self.op, name, self.names())
+        axes = tuple((name, self._extent(name, arguments)) for name in self.axes)
+        dtypes = tuple((name, self._format(name, arguments)) for name in self.dtypes)
+        attributes = tuple((name, self._attribute(name, arguments)) for name in self.attributes)
+        return Case(op=self.op, phase=phase, axes=axes, dtypes=dtypes, attributes=attributes)
+
+    def _extent(self, name: str, arguments: Mapping[str, Value]) -> int:
+        value = arguments.get(name, self.defaults.get(name))
+        if value is None and name in self.same:
+            return self._extent(self.same[name], arguments)
+        if value is None:
+            raise SpecError(f"{self.op}: axis {name!r} is missing; give {name}=EXTENT")
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise SpecError(f"{self.op}: {name}={shown(value)} is not a whole number of at least 0")
+        if value >= 2**63:  # tables of cases hold no more
+            raise SpecError(f"{self.op}: {name}={shown(value)} is beyond 2^63 - 1, the most that an axis may be")
+        return value
+
+    def _format(self, name: str, arguments: Mapping[str, Value]) -> str:
+        value = arguments.get(name, self.defaults.get(name)) or arguments.get(self.dtypes[0])
+        if value is None:
+            raise SpecError(f"{self.op}: {name!r} is missing; give {name}=bf16, fp32, …")
+        found = dtype_of(value if isinstance(value, str) else str(value))
+        if found.scheme is None:
+            return found.name
+        return self._of_scheme(name, found, found.scheme, given=name in arguments)
+
+    def _of_scheme(self, name: str, found: DType, scheme: Scheme, *, given: bool) -> str:
+        """Return the format called `name` where the first one is a scheme, which says what the others are."""
+        if not self.schemes:
+            raise SpecError(f"{self.op}: {name}={found.name} is a scheme of quantised products; give a number format")
+        if name == self.dtypes[0]:
+            return found.name
+        if given:
+            raise SpecError(f"{self.op}: {name}={found.name} is a scheme; only {self.dtypes[0]} may be one")
+        return scheme.b.dtype if name == "b_dtype" else scheme.out
+
+    def _attribute(self, name: str, arguments: Mapping[str, Value]) -> str | bool:
+        return choice_of(self.op, name, arguments.get(name, self.defaults.get(name)), self.attributes[name])
+
+
+def _stated(default: Any) -> Value | None:
+    value: Value | None = default.name if isinstance(default, DType) else default
+    return value
+
+
+def unknown_axis(op: str, name: str, known: tuple[str, ...]) -> SpecError:
+    """Return the error for a parameter that the operator does not have."""
+    close = difflib.get_close_matches(name, known, n=2, cutoff=0.4)
+    near = f"did you mean {', '.join(close)}?" if close else ""
+    return SpecError(f"{op}: no axis {name!r}; {near + ' ' if near else ''}it has {', '.join(known)}")

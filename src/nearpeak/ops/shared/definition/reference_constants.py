@@ -1,0 +1,36 @@
+"""Numbers that a reference takes as given: what an implementation must know beside its tensors and arguments."""
+
+from collections.abc import Iterator
+from types import CodeType, FunctionType
+from typing import Any
+
+from nearpeak.ops.shared.definition.operator import Operator
+
+
+def constants_of(operator: Operator) -> dict[str, float | tuple[float, ...]]:
+    """Return the named numbers of an operator's reference, and of what it calls in this package, by name.
+
+    >>> from nearpeak.ops import OPS
+    >>> constants_of(OPS["rms_norm"]), constants_of(OPS["gemm"])
+    ({'EPSILON': 1e-06}, {})
+    """
+    return dict(sorted(_constants(operator.reference, set())))
+
+
+def _constants(function: Any, seen: set[Any]) -> Iterator[tuple[str, float | tuple[float, ...]]]:
+    if not isinstance(function, FunctionType) or function in seen:
+        return
+    seen.add(function)
+    for name in _names(function.__code__):
+        value: Any = function.__globals__.get(name)
+        parts = value if isinstance(value, tuple) else (value,)
+        if name.isupper() and all(isinstance(part, int | float) for part in parts):
+            yield name.removeprefix("_"), value
+        elif getattr(value, "__module__", "").startswith("nearpeak.ops"):
+            yield from _constants(value, seen)
+
+
+def _names(code: CodeType) -> set[str]:
+    """Return the names that code looks up, functions within it included."""
+    inner = (one for one in code.co_consts if isinstance(one, CodeType))
+    return set(code.co_names).union(*map(_names, inner))

@@ -1,0 +1,1 @@
+"""Float64 NumPy references of special functions and decompositions."""

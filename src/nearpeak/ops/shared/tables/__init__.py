@@ -1,0 +1,1 @@
+"""Tables of cases as columns."""

@@ -1,0 +1,1 @@
+"""Mixed precision: expected gain and executed formats."""

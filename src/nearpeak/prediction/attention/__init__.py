@@ -1,0 +1,1 @@
+"""Attention kernel model: shapes, coefficients, transfer between devices."""

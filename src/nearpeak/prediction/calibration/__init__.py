@@ -1,0 +1,1 @@
+"""Coefficients of kernel models: files, fits, audits and intervals."""

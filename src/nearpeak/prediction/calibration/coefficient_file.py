@@ -1,0 +1,96 @@
+"""Writes coefficient files: the groups of one device, as `_calibrations` reads them."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nearpeak.core.answers.prediction import Correction
+from nearpeak.prediction.calibration.fit import Fit
+from nearpeak.prediction.kernel_model import Form
+from nearpeak.prediction.residual_correction import correction_entry
+
+TABLES = ("scalars", "interval", "plain_interval", "correction", "scale")
+"""Tables of an entry, in their order."""
+Ends = Mapping[str, tuple[float, float]]
+"""5th and 95th percentile of measured over predicted by regime."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refined:
+    """What stands on top of the scalars of a group."""
+
+    correction: Correction | None
+    """What libraries' choices add; none where trees do not help."""
+    scale: Correction | None
+    """Which cases are less sure; none where too few rows show it."""
+    ends: Ends
+    """Ends of the interval with both."""
+
+
+def group_entry(
+    form: Form, found: Fit, ends: Ends, row_count: int, source: str, refined: Refined | None = None
+) -> dict[str, Any]:
+    """Return one group as coefficient files hold it.
+
+    Args:
+        ends: of the scalars alone.
+        refined: what stands on top of the scalars, and the ends with it.
+    """
+    return {
+        "version": form.version, "row_count": row_count, "source": source, "unidentified": list(found.unidentified),
+        "scalars": {s.name: float(f"{v:.4g}") for s, v in zip(form.scalars, found.values, strict=True)},
+        **intervals(ends, refined),
+    }  # fmt: skip
+
+
+def intervals(ends: Ends, refined: Refined | None) -> dict[str, Any]:
+    """Return the part of an entry that says how sure it is, with what stands on top of the scalars if there is any."""
+    if refined is None or refined.correction is refined.scale is None:
+        return {"interval": rounded(ends)}
+    trees = {"correction": refined.correction, "scale": refined.scale}
+    return {"interval": rounded(refined.ends), "plain_interval": rounded(ends)} | {
+        name: correction_entry(one) for name, one in trees.items() if one is not None
+    }
+
+
+def rounded(ends: Ends) -> dict[str, list[float]]:
+    """Return ends of intervals as coefficient files hold them.
+
+    >>> rounded({"dram": (0.91234, 1.1)})
+    {'dram': [0.9123, 1.1]}
+    """
+    return {name: [round(low, 4), round(high, 4)] for name, (low, high) in ends.items()}
+
+
+def group_text(name: str, entry: Mapping[str, Any]) -> str:
+    """Return a group as TOML.
+
+    >>> print(group_text("gemm.bf16", {"version": "gemm-1", "scalars": {"launch_s": 2e-06}, "interval": {}}))
+    [groups."gemm.bf16"]
+    version = "gemm-1"
+    [groups."gemm.bf16".scalars]
+    launch_s = 2e-06
+    [groups."gemm.bf16".interval]
+    <BLANKLINE>
+    """
+    tables = [table for table in TABLES if table in entry]
+    lines = [f'[groups."{name}"]']
+    lines += [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in entry.items() if key not in tables]
+    for table in tables:
+        lines.append(f'[groups."{name}".{table}]')
+        lines += [f"{key} = {json.dumps(value)}" for key, value in entry[table].items()]
+    return "\n".join(lines) + "\n"
+
+
+def file_text(groups: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return a coefficient file as TOML, its groups in the order of their names."""
+    return "\n".join(group_text(name, groups[name]) for name in sorted(groups))
+
+
+def groups_of(path: Path) -> dict[str, Any]:
+    """Return the groups of the file at `path`; none where there is no file."""
+    from nearpeak.prediction.calibration.coefficient_store import read_coefficients
+
+    return dict(read_coefficients(path)["groups"]) if path.exists() else {}

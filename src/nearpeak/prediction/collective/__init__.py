@@ -1,0 +1,1 @@
+"""Collective kernel model: protocols and coefficients."""

@@ -1,0 +1,1 @@
+"""Convolution kernel model: shapes, costs and coefficients."""

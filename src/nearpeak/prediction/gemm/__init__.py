@@ -1,0 +1,1 @@
+"""GEMM kernel model: tile search, coefficients, transfer between devices."""

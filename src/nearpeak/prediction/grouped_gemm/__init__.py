@@ -1,0 +1,1 @@
+"""Grouped-GEMM kernel model: shapes, tile search and coefficients."""

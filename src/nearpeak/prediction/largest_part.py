@@ -1,0 +1,37 @@
+"""The compiled search for the largest part of each time."""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from nearpeak.base.compilation import compiled_exactly
+
+_BLOCK = 512
+"""Rows whose largest parts so far stay in a core's first cache."""
+
+
+def largest(parts_s: Any) -> tuple[Any, Any]:
+    """Return the place of the largest part of each row, the first of equal ones, and that part.
+
+    >>> largest(np.array([[1.0, 3.0, 3.0], [2.0, 0.0, 1.0]]))
+    (array([1, 0]), array([3., 2.]))
+    """
+    places, most_s = np.empty(len(parts_s), dtype=np.int64), np.empty(len(parts_s))
+    _search(np.ascontiguousarray(parts_s.T), places, most_s)
+    return places, most_s
+
+
+@partial(compiled_exactly, owned=False)
+def _search(columns: Any, places: Any, most_s: Any) -> None:
+    """Write the place of the largest part of each row, and the part."""
+    for start in range(0, places.shape[0], _BLOCK):
+        end = min(start + _BLOCK, places.shape[0])
+        found, most = places[start:end], most_s[start:end]
+        found[:], most[:] = 0, -np.inf
+        for place in range(columns.shape[0]):
+            column = columns[place, start:end]
+            for row in range(end - start):
+                is_larger = column[row] > most[row]
+                found[row] = place if is_larger else found[row]
+                most[row] = column[row] if is_larger else most[row]

@@ -1,0 +1,179 @@
+"""Attention: decode kernels that split the keys, and prefill kernels that tile the queries."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.work.target import Target
+from nearpeak.errors import NotModelledError
+from nearpeak.prediction.attention.attention_coefficients import SCALARS
+from nearpeak.prediction.attention.attention_shapes import COLUMNS, columns_of, device_figures
+from nearpeak.prediction.attention.attention_transfer import transferred
+from nearpeak.prediction.calibration.related_devices import products_generation, runs_kernels_of
+from nearpeak.prediction.calibration.source_spread import spread_of
+from nearpeak.prediction.kernel_model import CaseColumns, Form, Rows, Setting
+from nearpeak.prediction.scalar_or_column import chosen, in_floats, larger, summed
+
+TERMS = (
+    "decode_launch", "sequences", "combine", "decode_start", "decode_keys", "decode_tail", "dram", "dram_ceiling", "l2",
+    "launch", "tile_start", "tensor", "masked_pairs", "ceiling", "wave_tail", "traffic", "append", "clock",
+)  # fmt: skip
+"""Parts of a predicted time, in the order of the columns that the kernel writes."""
+_ALIKE = {"fp16": "bf16", "fp8_e5m2": "fp8_e4m3"}
+_MEASURED = ("bf16", "fp8_e4m3")
+_WIDTH = 128.0
+"""Width of most heads."""
+
+
+def _groups(_op: str, dtypes: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the formats of products and cache whose scalars may serve, best first."""
+    dtype = _ALIKE.get(dtypes["dtype"], dtypes["dtype"])
+    stored = dtypes.get("kv_dtype") or dtypes["dtype"]
+    stored = _ALIKE.get(stored, stored)
+    if dtype not in _MEASURED:
+        raise NotModelledError(f"predict: no form for attention in {dtype}; bf16, fp16 and fp8 can be predicted")
+    own = dtype if stored == dtype else f"{dtype}_kv_{stored}"
+    return tuple(dict.fromkeys((own, dtype, "bf16")))
+
+
+def _lacks(dtypes: Mapping[str, str], attributes: Mapping[str, str | bool]) -> str:
+    """Return what the kernels that were measured do not do: other formats, masks given as data, dropout."""
+    dtype, mask = _ALIKE.get(dtypes["dtype"], dtypes["dtype"]), attributes.get("mask", "none")
+    if dtype not in _MEASURED:
+        return dtype
+    return "dropout" if attributes.get("dropout") else "" if mask in ("none", "alibi") else f"mask={mask}"
+
+
+_BACKWARD_KERNELS = 3.0
+"""Kernels of the gradients: sums of rows of O * dO, the gradients, dQ from the sums of its parts to its format (Dao
+2023, arXiv:2307.08691, algorithm 2, and its public code).
+"""
+_LAUNCHES = ("launch", "decode_launch")
+
+
+def _kernels(cases: CaseColumns) -> tuple[CaseColumns, ...]:
+    """Return the forward pass, whose kernels gradients are predicted from."""
+    return (cases,) if cases.phase == "forward" else (replace(cases, phase="forward"),)
+
+
+def _rows(target: Target, cases: CaseColumns, scalars: Any, _setting: Setting) -> Rows:
+    """Return the times of attention or of its gradients, sequences of a batch alike.
+
+    Gradients form five products per pair of query and key, three of them as wide as keys and two as values, where the
+    forward pass forms one of each; tiles, exponentials and loads are taken to grow with them, as each product has
+    tiles of its own. Kernels reach no larger share of the rate than forward ones (FlashAttention-2: 63 instead of 73 %
+    of the A100's rate, arXiv:2307.08691, section 4.1). Nothing is appended to a cache.
+    """
+    if cases.phase == "forward":
+        return _forward(target, cases, scalars)
+    parts = np.stack(_of_gradients(cases, _forward(target, _kernels(cases)[0], scalars).parts_s.T), 1)
+    return Rows(time_s=parts.sum(1), parts_s=parts)
+
+
+def _row(target: Target, cases: CaseColumns, scalars: Any, _setting: Setting) -> Rows:
+    """Return the time of one case of attention, or of its gradients."""
+    from nearpeak.prediction.attention import attention_kernel as kernel
+
+    _refuse_lacking(cases)
+    forward = _kernels(cases)[0]
+    fill = kernel.fill_of_one(device_figures(target, cases.dtypes), np.asarray(scalars, dtype=float))
+    *parts_s, time_s = fill(*columns_of(target, forward))
+    if forward is cases:
+        return Rows(time_s=time_s, parts_s=parts_s)
+    parts_s = _of_gradients(cases, parts_s)
+    return Rows(time_s=summed(parts_s), parts_s=parts_s)
+
+
+def _of_gradients(cases: CaseColumns, parts_s: Iterable[Any]) -> list[Any]:
+    """Return the parts of gradients from those of the forward pass, each a column, or a number for one case."""
+    dim = in_floats(cases.axes["dim"])
+    width = in_floats(cases.axes.get("v_dim", dim))
+    more = (3 * dim + 2 * width) / larger(dim + width, 1.0)
+    own = {**dict.fromkeys(_LAUNCHES, _BACKWARD_KERNELS), "append": 0.0}
+    return [part_s * own.get(name, more) for name, part_s in zip(TERMS, parts_s, strict=True)]
+
+
+def _beyond(_target: Target, cases: CaseColumns) -> tuple[Any, Any] | None:
+    """Return by how much gradients may be faster and slower than the forward pass lets expect."""
+    if cases.phase == "forward":
+        return None
+    count = np.broadcast_shapes((1,), *(np.shape(column) for column in cases.axes.values()))
+    faster, slower = spread_of()
+    return np.full(count, faster), np.full(count, slower)
+
+
+def _forward(target: Target, cases: CaseColumns, scalars: Any) -> Rows:
+    """Return the times of the forward pass."""
+    from nearpeak.prediction.attention import attention_kernel as kernel
+
+    _refuse_lacking(cases)
+    given = columns_of(target, cases)
+    if any(isinstance(column, np.ndarray) for column in given):
+        columns = np.stack(np.broadcast_arrays(*(np.atleast_1d(column) for column in given)))
+    else:
+        columns = np.array(given, dtype=np.float64)[:, None]
+    parts, times = np.empty((columns.shape[1], len(TERMS))), np.empty(columns.shape[1])
+    kernel.fill(columns, device_figures(target, cases.dtypes), np.asarray(scalars, dtype=float), parts, times)
+    return Rows(time_s=times, parts_s=parts)
+
+
+def _refuse_lacking(cases: CaseColumns) -> None:
+    if what := _lacks(cases.dtypes, cases.attributes):
+        raise NotModelledError(
+            f"predict: no form for {cases.op} with {what}; windows and causal masks can be predicted"
+        )
+
+
+def _corrected_by(target: Target, cases: CaseColumns, _setting: Setting) -> Mapping[str, Any]:
+    """Return shapes and which kernels run; what is known of wide heads says nothing about decoding latent ones."""
+    known = dict(zip(COLUMNS, columns_of(target, cases), strict=True))
+    latent = (known["dim"] != known["v_dim"]) & (known["decodes"] > 0)
+    usual = {"dim": _WIDTH, "v_dim": _WIDTH, "stored": 2.0 * _WIDTH}
+    return known | {name: chosen(latent, value, known[name]) for name, value in usual.items()}
+
+
+FORM = Form(
+    name="attention",
+    ops=("attention", "paged_attention", "varlen_attention"),
+    version="attention-3",
+    scalars=SCALARS,
+    terms=TERMS,
+    regimes={
+        **dict.fromkeys(("decode_launch", "sequences", "combine"), "decode_launch"),
+        **dict.fromkeys(("decode_start", "decode_keys", "decode_tail"), "decode_blocks"),
+        **dict.fromkeys(("dram", "dram_ceiling", "l2"), "decode_memory"),
+        **dict.fromkeys(("launch", "append", "traffic"), "launch"),
+        **dict.fromkeys(("tile_start", "wave_tail", "masked_pairs"), "tiles"),
+        **dict.fromkeys(("tensor", "ceiling", "clock"), "tensor"),
+    },
+    groups=_groups,
+    is_by_format=True,
+    grids={
+        "attention": {
+            "batch": (1, 8, 64),
+            "heads": (32,),
+            "kv_heads": (4, 32),
+            "q": (1, 512, 4096),
+            "kv": (4096, 32768),
+            "dim": (64, 128),
+            "causal": (True,),
+            "align": ("lower_right",),
+        },
+    },
+    rows=_rows,
+    row=_row,
+    lacks=_lacks,
+    corrected_by=_corrected_by,
+    kernels=_kernels,
+    phases=("forward", "backward"),
+    beyond=_beyond,
+    beyond_note=(
+        "gradients: predicted from the forward pass, which alone was measured, with the products that they form; the "
+        "interval is that of other software"
+    ),
+    kin=runs_kernels_of,
+    size=lambda target, _dtypes: products_generation(target),
+    transfer=transferred,
+)

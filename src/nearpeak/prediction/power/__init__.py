@@ -1,0 +1,1 @@
+"""Power and energy model: unit activity, voltage, board limits."""

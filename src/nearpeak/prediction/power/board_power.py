@@ -1,0 +1,131 @@
+"""Which share of its documented rate a board's power sustains, and how that moves to another board of its kind."""
+
+import math
+
+from nearpeak.core.work.target import Target
+from nearpeak.prediction.power.voltage import clock_drawing, drawn_ratio
+
+_BY_POWER = 0.6
+"""Sustained share of the rate below which kernels set the pace, not power."""
+_MOST = 0.95
+"""Sustained share of the rate that no board limit stands against."""
+_ALIKE = 1e-6
+"""Difference between shares that is of rounding alone."""
+_AT_REST_RATIO, _AT_REST_SM_W = 0.13, 0.283
+"""What a board draws whatever its clock, of its limit, and for each multiprocessor: 32.3 of 250 W and 0.283 W.
+
+Source: AccelWattch (MICRO'21), Quadro GV100; that other boards are alike is an assumption.
+"""
+_LEAST_LEFT_RATIO = 0.1
+"""Share of its limit that a board has left for work at least: it was built for some."""
+_ENERGY = {"pascal": 1.0, "volta": 0.9, "turing": 0.9, "ampere": 0.55, "ada": 0.4, "hopper": 0.35, "blackwell": 0.33}
+"""Energy of a product by generation, against 16 nm: an assumption after published process nodes."""
+
+
+Rate = tuple[float, float]
+"""Reached share of the documented rate, and loss of clock under sustained products."""
+
+
+def repowered(rate: Rate, target: Target, device: Target, units: tuple[str, str]) -> Rate:
+    """Return the rate that `target` has where `device` has the given one.
+
+    Voltage belongs to a clock of the chip, not to a share of what a document quotes: a board that is quoted at a higher
+    clock takes more energy for the same share of its rate. So does a coarser process at the same clock.
+
+    Args:
+        units: that form the products, of the target and of the device.
+
+    Source: dynamic power f V(f)^2 with V linear above a floor (prediction.md, power and clock).
+    """
+    if not is_paced_by_power(rate):
+        return rate
+    boards = (target, units[0]), (device, units[1])
+    top = max(max(one.clock_hz, clock_hz(one, unit)) for one, unit in boards)
+    here, there = (clock_hz(one, unit) / top for one, unit in boards)
+    energy = product_energy(device, units[1], rate, there) * generation_energy(target) / generation_energy(device)
+    share = share_of_rate(headroom(target, units[0]), energy, here)
+    if math.isclose(share, _sustained(rate), rel_tol=_ALIKE):
+        return rate
+    if share <= _sustained(rate):
+        return slowed(rate, share)
+    gain = max(min(share, _MOST) / _sustained(rate), 1.0)
+    loss = 1.0 + rate[1]
+    return rate[0] * max(gain / loss, 1.0), max(loss / gain, 1.0) - 1.0
+
+
+def slowed(rate: Rate, share: float) -> Rate:
+    """Return the rate lowered to a sustained share of the documented one, where it is above.
+
+    >>> slowed((0.8, 0.0), 0.4), slowed((0.8, 0.0), 0.9)
+    ((0.8, 1.0), (0.8, 0.0))
+    """
+    return (rate[0], (1.0 + rate[1]) * _sustained(rate) / share - 1.0) if share < _sustained(rate) else rate
+
+
+def product_energy(device: Target, unit: str, rate: Rate, clock: float = 1.0) -> float:
+    """Return the board's energy per product at the highest clock, if it is power that limits the device; J per FLOP.
+
+    Args:
+        clock: of the documented rate, as a share of the highest.
+    """
+    return headroom(device, unit) * clock / float(drawn_ratio(_sustained(rate) * clock))
+
+
+def _sustained(rate: Rate) -> float:
+    """Return the share of the documented rate that long products reach."""
+    return rate[0] / (1.0 + rate[1])
+
+
+def share_of_rate(board: float, energy: float, clock: float = 1.0) -> float:
+    """Return the share of the documented rate that a board sustains.
+
+    >>> round(share_of_rate(1.0, 1.0), 6), round(share_of_rate(0.25, 1.0), 2), round(share_of_rate(0.25, 1.0, 0.5), 2)
+    (1.0, 0.51, 0.59)
+
+    Args:
+        board: power over the documented rate, J per FLOP.
+        energy: of a product at the highest clock, J per FLOP.
+        clock: of the documented rate, as a share of the highest.
+    """
+    return float(clock_drawing(board * clock / energy)) / clock
+
+
+def is_held(device: Target, unit: str, energy: float) -> bool:
+    """Return whether the power of a board limits products that take `energy`, J per FLOP at the highest clock."""
+    return share_of_rate(headroom(device, unit), energy) < _MOST
+
+
+def is_paced_by_power(rate: Rate) -> bool:
+    """Return whether a sustained rate may tell what power allows: slower kernels set their own pace.
+
+    >>> is_paced_by_power((0.9, 0.2)), is_paced_by_power((0.9, 0.8))
+    (True, False)
+    """
+    return _sustained(rate) >= _BY_POWER
+
+
+def generation_energy(device: Target) -> float:
+    """Return the energy of a product at a clock by generation, against 16 nm; 1 where none is assumed.
+
+    >>> from nearpeak.targets import target_of
+    >>> generation_energy(target_of("l40s")), generation_energy(target_of("rtx_pro_6000"))
+    (0.4, 0.33)
+    """
+    return next((energy for name, energy in _ENERGY.items() if device.architecture.startswith(name)), 1.0)
+
+
+def clock_hz(device: Target, unit: str) -> float:
+    """Return the clock at which the rate of a unit is documented."""
+    return float(device.peaks[unit].clock_hz)
+
+
+def headroom(device: Target, unit: str) -> float:
+    """Return the power of the board, less what it draws at rest, over the documented rate; J per FLOP.
+
+    >>> from nearpeak.targets import target_of
+    >>> round(headroom(target_of("l40s"), "tensor.bf16") * 1e12, 2)
+    0.73
+    """
+    assert device.power_w is not None
+    rest_w = _AT_REST_RATIO * device.power_w + _AT_REST_SM_W * (device.sm_count or 0)
+    return float(max(device.power_w - rest_w, _LEAST_LEFT_RATIO * device.power_w) / device.peaks[unit].flop_per_s)

@@ -1,0 +1,1 @@
+"""Memory-streaming kernel model: traffic parts and coefficients."""

@@ -1,0 +1,99 @@
+"""What streaming through memory takes of each resource: bytes, rows that are read again, vector units, alignment."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from nearpeak.bounds.terms.unit_rates import vector_rate
+from nearpeak.core.work.target import Target
+from nearpeak.prediction.kernel_model import CaseColumns
+from nearpeak.prediction.scalar_or_column import chosen, clipped, larger, smaller
+from nearpeak.prediction.work_columns import WorkColumns
+
+BLOCK_BYTES = 8192
+"""Bytes that one block of threads of an element-wise kernel moves."""
+BLOCKS_PER_SM = 8
+"""Rows that one multiprocessor works on at a time: 2048 threads in blocks of 256."""
+SHARPNESS = 4.0
+"""Power at which rows and arithmetic overlap with memory."""
+_SPECIAL_WEIGHT = {"pow": 4.0, "div": 0.5}
+"""Vector instructions of a special function against those of an exponential: pow is a logarithm of extra precision, a
+product and an exponential; a division is a reciprocal and its correction."""
+_ONE_WARP = ("softmax", "cross_entropy", "nll_loss")
+_REGISTER_ROW_BYTES = 4096
+"""Longest row that one warp of a softmax keeps in registers: 1024 columns of fp32 in PyTorch (SoftMax.cu)."""
+_GATED = ("swiglu", "glu")
+GATHERING = ("embedding", "embedding_bag", "gather")
+"""Operators that compute an address for each element: read and written bytes per clock and multiprocessor are 2.0 on
+the A100, 2.2 on the H100, RTX A6000 and 2.4 on the RTX 3090 (Vidur and LLMServingSim layers), whose memories are 11 to
+13 bytes a clock and multiprocessor on the former, 5 to 6 on the latter."""
+GATHER_RATIO = 0.9
+"""Share of the memory's rate that they could reach, an assumption: none of these was bound by it."""
+_ALIGNED_BYTES = 16
+"""Widest load of one thread."""
+_SM_BYTES_PER_CLOCK = 64
+"""Most that one multiprocessor moves to and from the last cache in a clock, half a line: an assumption. All of them
+together do not need it (an A100 moves 47 bytes for each, NVIDIA A100 whitepaper); few do not fill the memory's pins."""
+
+
+class Resources(NamedTuple):
+    """Times of each resource alone, as columns, or as numbers for one case; those of memory at the rate of its pins."""
+
+    read_s: Any
+    write_s: Any
+    """Without what the cache takes in and writes back later, behind other kernels."""
+    again_s: Any
+    """Rows that the cache lost between two passes over them."""
+    aligned_ratio: Any
+    """Share of the rate of memory that loads of unaligned rows, or of gated functions, reach."""
+    rows_s: Any
+    """Rows on their multiprocessors, at the rate that was measured."""
+    vector_s: Any
+    """Vector instructions, at the rate that was measured."""
+    tensor_s: Any
+    """Products, at the rate that was measured."""
+
+
+def resources(target: Target, cases: CaseColumns, work: WorkColumns, scalar: Mapping[str, float]) -> Resources:
+    """Return what cases take of each resource, from their least work."""
+    reached = _SM_BYTES_PER_CLOCK * target.clock_hz * target.sm_count
+    bandwidth = min(target.dram.bandwidth_bytes_per_s or 1.0, reached)
+    kept = scalar["write_residency_ratio"] * (target.l2.capacity_bytes or 0)
+    unaligned = (work.group_bytes % _ALIGNED_BYTES != 0) & (work.group_count > 0)
+    ratio = chosen(unaligned, scalar["unaligned_ratio"], 1.0)
+    weight = _SPECIAL_WEIGHT.get(str(cases.attributes.get("function", "")), 1.0)
+    vector_flop = work.vector_flop + weight * scalar["special_flop_count"] * work.special_count
+    vector_rate_reached = scalar["vector_ratio"] * vector_rate(target, "fp32")[1]
+    return Resources(
+        read_s=work.read_bytes / bandwidth, write_s=larger(work.write_bytes - kept, 0.0) / bandwidth,
+        again_s=_again_bytes(target, cases, work, scalar) / bandwidth,
+        aligned_ratio=ratio * (scalar["gated_ratio"] if cases.attributes.get("function") in _GATED else 1.0),
+        rows_s=_rows_s(target, cases, work, scalar), vector_s=vector_flop / vector_rate_reached,
+        tensor_s=work.matrix_s / scalar["tensor_ratio"],
+    )  # fmt: skip
+
+
+def _again_bytes(target: Target, cases: CaseColumns, work: WorkColumns, scalar: Mapping[str, float]) -> Any:
+    """Return the bytes of rows that are read again because the cache lost them between two passes over them."""
+    held = smaller(work.group_count, target.sm_count * BLOCKS_PER_SM) * work.group_bytes
+    kept = scalar["row_residency_ratio"] * (target.l2.capacity_bytes or 0)
+    lost = clipped(held / max(kept, 1.0) - 0.5, 0.0, 1.0)
+    lost = chosen(_leaves_registers(cases.op, work.group_bytes), lost, 0.0)
+    return scalar["row_passes_count"] * lost * work.group_count * work.group_bytes
+
+
+def _rows_s(target: Target, cases: CaseColumns, work: WorkColumns, scalar: Mapping[str, float]) -> Any:
+    """Return the time of rows on their multiprocessors: fewer rows than multiprocessors leave some idle.
+
+    What gathers rows computes where each element lies: measured times are of a rate per clock of a multiprocessor.
+    """
+    if cases.op in GATHERING:
+        moved = work.read_bytes + work.write_bytes
+        return moved / (scalar["row_bytes_per_clock"] * target.clock_hz * (target.sm_count or 1))
+    each_s = scalar["row_s"] + work.group_bytes / (scalar["row_bytes_per_clock"] * target.clock_hz)
+    rows_s = larger(work.group_count / target.sm_count, 1.0) * each_s
+    return chosen(_leaves_registers(cases.op, work.group_bytes), rows_s, 0.0)
+
+
+def _leaves_registers(op: str, row_bytes: Any) -> Any:
+    """Return which rows a block of threads works on instead of one warp that holds a whole row."""
+    return row_bytes > (_REGISTER_ROW_BYTES if op in _ONE_WARP else 0)

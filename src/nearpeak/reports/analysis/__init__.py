@@ -1,0 +1,1 @@
+"""Reports of an analysis, one file per format."""

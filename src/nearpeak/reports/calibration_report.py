@@ -1,0 +1,144 @@
+"""Fits and plans of calibration, for people and as JSON."""
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from nearpeak.core.answers.calibration import Design, GroupFit, Residual, SetAside
+from nearpeak.core.work.target import Target
+from nearpeak.reports.figure_text import hung
+from nearpeak.units import counted, show
+
+RESIDUAL_COLUMNS = ("measured_s", "predicted_s", "residual_ratio", "fit_group", "set_aside")
+"""What a fit adds to its table: times, predicted over measured minus 1, the group, and why a row was not used."""
+_WORST = 3
+"""Rows of a group that are named; --residuals has all."""
+
+
+def fit_to_json(
+    target: Target, found: Sequence[GroupFit], set_aside: Sequence[SetAside] = (),
+    refused: Mapping[str, object] = MappingProxyType({}),
+) -> str:  # fmt: skip
+    """Return the fits as one JSON line.
+
+    Args:
+        set_aside: rows of the table that were not used.
+        refused: why kinds of cases were not fitted.
+    """
+    groups = [
+        {
+            "group": one.name, "start": one.start.name, "cases": one.case_count, "error_before": one.before_ratio,
+            "error_fitted": one.fitted_ratio, "error_unseen": one.unseen_ratio, "bias_unseen": one.bias_ratio,
+            "scalars": dict(one.values), "interval": one.entry["interval"],
+            "held": [{"name": h.name, "reason": h.reason, "pinned_by": h.pinned_by} for h in one.held],
+            "worst": [
+                {"row": r.row, "case": r.case.record(), "measured_s": r.measured_s, "predicted_s": r.predicted_s,
+                 "residual_ratio": r.error_ratio}
+                for r in one.worst(_WORST)
+            ],
+        }
+        for one in found
+    ]  # fmt: skip
+    return json.dumps(
+        {
+            "target": target.name, "groups": groups, "set_aside": [dataclasses.asdict(one) for one in set_aside],
+            "not_fitted": {name: str(reason) for name, reason in refused.items()},
+        }
+    )  # fmt: skip
+
+
+def fit_to_terminal(target: Target, found: Sequence[GroupFit]) -> str:
+    """Return the fits as text."""
+    return "\n\n".join(_fit_text(target, one) for one in found)
+
+
+def _fit_text(target: Target, one: GroupFit) -> str:
+    before = {coefficient.name: coefficient.value for coefficient in one.start.coefficients}
+    held = {entry.name for entry in one.held}
+    lines = [
+        f"{one.name} on {target.title} ({target.name}): {one.case_count} cases, started from {one.start.name}",
+        f"  mean error {_percent(one.before_ratio)} before, {_percent(one.fitted_ratio)} on the cases fitted, "
+        f"{_percent(one.unseen_ratio)} (bias {100 * one.bias_ratio:+.1f} %) on cases left out",
+    ]
+    lines += [
+        f"    {name:24} {_value(name, before[name]):>12} -> {_value(name, value):>12}"
+        for name, value in one.values.items()
+        if name not in held or value != before[name]
+    ]
+    for entry in one.held:
+        state = "kept" if one.values[entry.name] == before[entry.name] else "shared"
+        lines += [f"    {entry.name:24} {state}: {entry.reason};", f"    {'':24} pinned down by {entry.pinned_by}"]
+    lines += ["  rows that fit worst (--residuals FILE gives all)", *map(_worst_row, one.worst(_WORST))]
+    return "\n".join(hung(lines))
+
+
+def _worst_row(one: Residual) -> str:
+    axes = " ".join(f"{name}={extent}" for name, extent in _free_axes(one.case.axes))
+    return (
+        f"    row {one.row}: measured {show(one.measured_s, 's')}, predicted {show(one.predicted_s, 's')} "
+        f"({100 * one.error_ratio:+.0f} %), {axes}"
+    )
+
+
+def residual_columns(found: Sequence[GroupFit], unused: Sequence[SetAside], count: int) -> dict[str, list[Any]]:
+    """Return what a fit leaves at each of the `count` rows of its table, as columns; cells of other rows are None.
+
+    Args:
+        unused: rows that were not fitted on.
+    """
+    columns: dict[str, list[Any]] = {name: [None] * count for name in RESIDUAL_COLUMNS}
+    for fit in found:
+        for one in fit.residuals:
+            cells = one.measured_s, one.predicted_s, one.error_ratio, fit.name, None
+            for name, cell in zip(RESIDUAL_COLUMNS, cells, strict=True):
+                columns[name][one.row - 1] = cell
+    for row in unused:
+        columns["set_aside"][row.row - 1] = f"{row.column} {row.text}".strip()
+    return columns
+
+
+def plan_to_json(target: Target, found: Design) -> str:
+    """Return the plan as one JSON line."""
+    points = [
+        {"case": p.case.record(), "predicted_s": p.predicted_s, "pins": p.pins, "error_after": p.error_ratio}
+        for p in found.points
+    ]
+    return json.dumps(
+        {
+            "target": target.name, "start": found.start, "distance_count": found.distance_count,
+            "candidates": found.candidate_count, "error_before": found.before_ratio,
+            "error_after": found.after_ratio, "points": points,
+        }
+    )  # fmt: skip
+
+
+def plan_to_terminal(target: Target, found: Design) -> str:
+    """Return the plan as text."""
+    total = sum(point.predicted_s for point in found.points)
+    lines = [
+        f"{counted(len(found.points), 'case')} to measure on {target.title} ({target.name}), most useful first",
+        f"  error of {found.candidate_count} cases that is due to scalars: {_percent(found.before_ratio)} now,",
+        f"  with those of {found.start}; {_percent(found.after_ratio)} when all are measured",
+        "  (the form's own error comes on top)",
+        f"  one run of each takes {show(total, 's')} together",
+    ]
+    for point in found.points:
+        axes = " ".join(f"{name}={extent}" for name, extent in _free_axes(point.case.axes))
+        lines.append(
+            f"  {axes:24} {show(point.predicted_s, 's'):>9}  then {_percent(point.error_ratio):>6}  pins {point.pins}"
+        )
+    return "\n".join(hung(lines))
+
+
+def _free_axes(axes: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    return [(name, extent) for name, extent in axes if extent > 1 or name in ("m", "n", "k")]
+
+
+def _percent(ratio: float) -> str:
+    return f"{100 * ratio:.1f} %"
+
+
+def _value(name: str, value: Any) -> str:
+    return show(value, "s") if name.endswith("_s") else f"{value:.4g}"

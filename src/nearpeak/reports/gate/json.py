@@ -1,0 +1,16 @@
+"""What a gate says as JSON, with the figures that each line rests on."""
+
+import json
+from dataclasses import asdict
+
+from nearpeak.core.history.gate import GateResult
+
+KIND = "nearpeak gate"
+SCHEMA_VERSION = 1
+# 1: first version; documented in docs/explain/history.md.
+
+
+def render(result: GateResult) -> str:
+    """Return the result as one JSON object."""
+    record = {"kind": KIND, "schema_version": SCHEMA_VERSION, **asdict(result)}
+    return json.dumps(record, allow_nan=False, indent=1) + "\n"

@@ -1,0 +1,35 @@
+"""A search for the change behind a slowdown, for the terminal."""
+
+from collections.abc import Iterator
+
+from nearpeak.core.history.bisection import Bisection
+from nearpeak.core.runs.launch_pairs import LaunchJudgement
+from nearpeak.reports.figure_text import clean, hung
+from nearpeak.reports.history.tracks import percent
+
+WIDTH = 80
+_SAID = {
+    "found": "found", "likely": "likely, but the steps did not suffice to be sure", "not-there": "no single change",
+}  # fmt: skip
+
+
+def bisection_text(ends: LaunchJudgement, found: Bisection | None) -> str:
+    """Return what was found, and by which comparisons."""
+    return "\n".join(hung(_lines(ends, found), WIDTH)) + "\n"
+
+
+def _lines(ends: LaunchJudgement, found: Bisection | None) -> Iterator[str]:
+    judgement = ends.judgement
+    span = f"{percent(judgement.low_ratio)} to {percent(judgement.high_ratio)}"
+    yield f"bad against good: {judgement.verdict}, {percent(judgement.time_ratio)} ({span})"
+    if found is None:
+        yield "nothing to search"
+        return
+    for number, step in enumerate(found.steps, 1):
+        changed = [name for name in step.candidate if step.candidate[name] != step.baseline[name]]
+        what = ", ".join(f"{clean(name)} {clean(step.candidate[name][:12])}" for name in changed)
+        said = "cannot be built or run" if step.time_ratio is None else percent(step.time_ratio)
+        yield f"  step {number}: {what}: {said}"
+    yield f"{_SAID[found.outcome]}, {len(found.steps)} steps"
+    for one in found.culprits:
+        yield f"▲ {clean(one.axis)}: {clean(one.before[:12])} → {clean(one.after[:12])}, {percent(one.time_ratio)}"

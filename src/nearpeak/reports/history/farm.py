@@ -1,0 +1,112 @@
+"""The farm for the terminal: devices, hosts, queue, single jobs."""
+
+import json
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nearpeak.reports.figure_text import clean, hung, shortened
+from nearpeak.units import counted
+
+WIDTH = 80
+
+
+def overview_text(found: Mapping[str, Any]) -> str:
+    """Return devices with what they do, hosts, and how many jobs are in each state."""
+    lines = [f"{'device':<32} {'pool':<6} {'state':<11} {'token':>6} {'left':>6}  noise"]
+    lines += [_device(one) for one in found["devices"]] or ["no devices; 'nearpeak farm up' registers those of a host"]
+    lines += [""] + [
+        f"host {shortened(one['name'], 40)}: {one['executor']}, heard of {one['seen_s']:.0f} s ago"
+        for one in found["hosts"]
+    ]
+    lines += [counted_text(found["jobs"]), _attempts(found["attempts"])]
+    lines += [
+        f"{counted(one['job_count'], 'job')} {'waits' if one['job_count'] == 1 else 'wait'} for "
+        f"{shortened(one['wanted'], 60)}, {'which is out of service' if one['is_known'] else 'which no host ever lent'}"
+        for one in found["stranded"]
+    ]
+    lines += [f"queued work: about {found['queued_s']:.0f} s of device time"] if found["queued_s"] else []
+    lines += budget_lines(found["budgets"], found["asked_s"])
+    return "\n".join(hung(lines, WIDTH)) + "\n"
+
+
+def counted_text(jobs: Mapping[str, int]) -> str:
+    """Return how many jobs are in each state.
+
+    >>> counted_text({"done": 2, "failed": 0})
+    'jobs: 2 done'
+    """
+    return "jobs: " + (", ".join(f"{count} {state}" for state, count in jobs.items() if count) or "none")
+
+
+_OUTCOMES = {
+    "running": "running", "accepted": "accepted", "lost": "lost with its host",
+    "infra": "sent back, host or device unfit", "rejected": "too late to count",
+}  # fmt: skip
+"""What became of an attempt, in words."""
+
+
+def _attempts(attempts: Mapping[str, int]) -> str:
+    """Return what became of attempts: many jobs may share one."""
+    told = ", ".join(f"{attempts[name]} {text}" for name, text in _OUTCOMES.items() if attempts.get(name))
+    return f"attempts (a batch of jobs each): {told or 'none'}"
+
+
+def budget_lines(budgets: Mapping[str, float], asked_s: Mapping[str, float]) -> list[str]:
+    """Return a line for each budget, with what was asked for in the last day.
+
+    >>> budget_lines({"pr": 7200.0}, {"pr": 35.0})
+    ['budget of trigger pr: 7200 s of device time a day, 35 s asked for']
+    """
+    return [
+        f"budget of trigger {clean(name)}: {day_s:.0f} s of device time a day, {asked_s.get(name, 0.0):.0f} s asked for"
+        for name, day_s in sorted(budgets.items())
+    ]
+
+
+def _device(one: Mapping[str, Any]) -> str:
+    busy = "running" if one["batch"] is not None else "away" if one["is_away"] else "free"
+    state = busy if one["service"] == "open" else one["service"]
+    noise = "–" if one["noise_ratio"] is None else f"{one['noise_ratio']:.2%}"
+    left = f"{one['left_s']:.0f} s" if one["batch"] is not None else "–"
+    return f"{shortened(one['name'], 32):<32} {one['pool']:<6} {state:<11} {one['fencing_token']:>6} {left:>6}  {noise}"
+
+
+def jobs_text(rows: Sequence[Mapping[str, Any]], whole_count: int) -> str:
+    """Return a line for each job, and how many there are beside them."""
+    if not rows:
+        return "no jobs\n"
+    lines = [f"{'job':<12} {'kind':<8} {'state':<9} {'tries':>5} {'device':<16} what"]
+    for one in rows:
+        lines.append(
+            f"{one['uid'][:12]:<12} {shortened(one['kind'], 8):<8} {one['state']:<9} {one['attempt_count']:>5} "
+            f"{shortened(one['device'], 16):<16} {shortened(one['what'], 25)}"
+        )
+        if one["note"]:
+            lines.append(f"{'':<12} {shortened(one['note'], WIDTH - 13)}")
+    if whole_count > len(rows):
+        lines.append(f"the newest {len(rows)} of {whole_count}; --limit {whole_count} lists all")
+    return "\n".join(line.rstrip() for line in lines) + "\n"
+
+
+def job_text(one: Mapping[str, Any]) -> str:
+    """Return one job with its attempts and its result."""
+    lines = [f"job {one['uid']}: {one['kind']}, {one['state']}"]
+    batch = dict(one["batch"])
+    told = {"batch": batch.pop("uid", "")}
+    told |= batch if batch.get("comparison") else {name: value for name, value in batch.items() if name != "round"}
+    lines += [f"  {name}: {clean(str(value))}" for name, value in told.items() if value not in ("", None)]
+    lines += [
+        f"  attempt on {clean(tried['device'])}, token {tried['fencing_token']}: "
+        f"{_OUTCOMES.get(tried['outcome'], tried['outcome'])}{': ' + clean(tried['note']) if tried['note'] else ''}"
+        for tried in one["attempts"]
+    ]
+    lines.append(f"  payload: {clean(json.dumps(one['payload']))[:400]}")
+    if one["result"] is not None:
+        lines.append(f"  result: {clean(json.dumps(one['result']))[:400]}")
+    return "\n".join(part for line in lines for part in _folded(line)) + "\n"
+
+
+def _folded(line: str) -> list[str]:
+    """Return a line in parts that fit, words of any length broken: payloads have few spaces."""
+    return textwrap.wrap(line, WIDTH, subsequent_indent="    ", break_on_hyphens=False)

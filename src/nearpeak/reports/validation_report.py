@@ -1,0 +1,61 @@
+"""The record of a validation as text for people and as JSON."""
+
+import json
+from dataclasses import asdict
+
+from nearpeak.core.runs.validation import CheckResult, Validation
+from nearpeak.reports.figure_text import hung
+
+
+def to_json(found: Validation) -> str:
+    """Return the record in one line."""
+    record = {
+        "status": found.status, "implementation": found.implementation, "seed": found.seed,
+        "case": found.case.record(), "digest": found.case.digest, "worst_bound_ratio": found.worst_bound_ratio,
+        "checks": [asdict(result) for result in found.results], "command": found.command,
+        "policy": dict(found.policy), "engine": found.engine,
+    }  # fmt: skip
+    return json.dumps(record, ensure_ascii=False)
+
+
+def to_terminal(label: str, found: Validation) -> str:
+    """Return the verdict, a line for each check, and how to see it again.
+
+    >>> from nearpeak.core.work.case import Case
+    >>> result = CheckResult(check="V1", status="SHAPE_FAIL", reason="y is [2], declared [3]")
+    >>> found = Validation(case=Case(op="gemm", phase="forward", axes=(), dtypes=()), implementation="torch_cpu",
+    ...                    seed=0, results=(result,), command="nearpeak validate gemm")
+    >>> print(to_terminal("gemm", found))
+    gemm by torch_cpu: SHAPE_FAIL
+      V1   SHAPE_FAIL       y is [2], declared [3]
+    again: nearpeak validate gemm
+    """
+    lines = [f"{label} by {found.implementation}: {found.status}", *map(_line, found.results)]
+    return "\n".join((*hung(lines), f"again: {found.command}"))  # whole, so that it can be copied
+
+
+def score_to_json(killed: tuple[str, ...], survived: tuple[str, ...], equivalent: tuple[tuple[str, str], ...]) -> str:
+    """Return the mutants of a case in one line."""
+    applicable = len(killed) + len(survived)
+    record = {
+        "mutation_score": len(killed) / applicable if applicable else None, "mutants": applicable,
+        "survived": survived, "equivalent": dict(equivalent),
+    }  # fmt: skip
+    return json.dumps(record)
+
+
+def score_to_terminal(killed: tuple[str, ...], survived: tuple[str, ...]) -> str:
+    """Return what share of the mutants a case kills, and which pass.
+
+    >>> print(score_to_terminal(("zero kernel", "constant kernel"), ("one element wrong y",)))
+    mutants killed: 2 of 3; not told from right: one element wrong y
+    """
+    missed = f"; not told from right: {', '.join(survived)}" if survived else ""
+    return f"mutants killed: {len(killed)} of {len(killed) + len(survived)}{missed}"
+
+
+def _line(result: CheckResult) -> str:
+    figures = ", ".join(f"{name} {value}" for name, value in result.figures.items())
+    worst = "" if result.worst is None or result.failed else f"worst {result.worst.bound_ratio:.2g} of the bound"
+    said = "; ".join(part for part in (result.reason, worst, figures) if part)
+    return f"  {result.check:4s} {result.status:16s} {said}".rstrip()

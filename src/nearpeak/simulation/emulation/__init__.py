@@ -1,0 +1,1 @@
+"""Emulated number formats and accumulators."""

@@ -1,0 +1,1 @@
+"""The discrete-event engine of the simulator, in integer picoseconds."""

@@ -1,0 +1,90 @@
+"""Why streams waited, and why two of them did not run at the same time."""
+
+from collections.abc import Iterable, Sequence
+
+from nearpeak.core.answers.simulation import HOLDS, Overlap, Run, Span
+from nearpeak.simulation.machine_units import PS_PER_S
+from nearpeak.units import show
+
+_TAKEN = ("rank", "blocks", "threads", "registers", "shared", "cluster", "engine", "turn", "evicted")
+"""Reasons behind which other streams stand."""
+
+
+def reasons(name: str, run: Run) -> tuple[str, ...]:
+    """Return why work of a stream started later than it could, with the time lost, the longest first."""
+    waited: dict[str, int] = {}
+    for span in run.spans:
+        if span.queue == name:
+            for why, lost in span.held_ps.items():
+                text = _text(why, span, run)
+                waited[text] = waited.get(text, 0) + lost
+    order = sorted(waited, key=lambda text: -waited[text])
+    return tuple(f"{text} ({show(waited[text] / PS_PER_S, 's')})" for text in order)
+
+
+def _text(why: str, span: Span, run: Run) -> str:
+    """Return a reason in words, with the streams whose work ran meanwhile."""
+    if why not in _TAKEN:
+        return HOLDS[why]
+    last = span.end_ps if why == "evicted" else span.start_ps
+    names = sorted({
+        one.queue for one in run.spans
+        if one.queue != span.queue and one.start_ps < last and one.end_ps > span.ready_ps
+    })  # fmt: skip
+    if not names:
+        return f"{HOLDS[why]}: its own stream was behind"
+    return f"{HOLDS[why]}: {'blocks' if why not in ('engine', 'turn', 'evicted') else 'work'} of {', '.join(names)} ran"
+
+
+def overlaps(run: Run, names: Sequence[str], *, by_turns: bool = False) -> tuple[Overlap, ...]:
+    """Return for each two streams how long both had work running, and what kept them from more.
+
+    Args:
+        by_turns: whether one of them runs at a time: what is saved meanwhile does not run.
+    """
+    times = {name: _joined(span for span in run.spans if span.queue == name) for name in names}
+    return tuple(
+        _overlap(run, first, second, times[first], times[second], by_turns=by_turns)
+        for place, first in enumerate(names) for second in names[place + 1 :]
+    )  # fmt: skip
+
+
+Times = list[tuple[int, int]]
+
+
+def _joined(spans: Iterable[Span]) -> Times:
+    """Return when any of several spans ran, in order."""
+    found: Times = []
+    for start, end in sorted((span.start_ps, span.end_ps) for span in spans):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found
+
+
+def _overlap(run: Run, first: str, second: str, one: Times, other: Times, *, by_turns: bool) -> Overlap:
+    both = i = j = 0
+    while i < len(one) and j < len(other):
+        both += max(min(one[i][1], other[j][1]) - max(one[i][0], other[j][0]), 0)
+        if one[i][1] <= other[j][1]:
+            i += 1
+        else:
+            j += 1
+    most = min(sum(end - start for start, end in one), sum(end - start for start, end in other))
+    return Overlap(
+        first=first, second=second, both_s=0.0 if by_turns else both / PS_PER_S, most_s=most / PS_PER_S,
+        reason=HOLDS["turn"] if by_turns else "" if both > 0.9 * most else _reason(run, first, second, most - both),
+    )  # fmt: skip
+
+
+def _reason(run: Run, first: str, second: str, apart_ps: int) -> str:
+    """Return what cost two streams most of their common time, where what held them back explains half of it."""
+    lost: dict[str, int] = {}
+    for span in run.spans:
+        if span.queue in (first, second):
+            for why, time in span.held_ps.items():
+                lost[why] = lost.get(why, 0) + time
+    if sum(lost.values()) > 0.5 * apart_ps:
+        return HOLDS[max(lost, key=lambda why: lost[why])]
+    return "they were not there at the same time: one had ended when the other arrived"

@@ -1,0 +1,140 @@
+"""Power of a device that exists, and the energy of what ran on it where no governor counted it."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+
+from nearpeak.core.answers.simulation import Run
+from nearpeak.core.work.target import Target
+from nearpeak.prediction.calibration import coefficient_store
+from nearpeak.simulation.engine.device_work import Copy, Kernel, Node
+from nearpeak.simulation.machine_units import PS_PER_S
+from nearpeak.simulation.power_governor import Power
+from nearpeak.targets import TARGETS, target_of
+
+_FOLDER = Path(coefficient_store.__file__).parents[1] / "coefficients/power"
+_GROUPS = {"fp8": "fp8_tensor", "fp8_block": "fp8_block", "nvfp4": "nvfp4", "mxfp4": "nvfp4", "mxfp8": "fp8_block"}
+"""Measured format whose units' power stands for a format's; bf16 for all others."""
+_SHARPNESS = 8.0
+"""Power at which a board's limit takes over from what its units would draw, as in predictions."""
+WARMING_CELSIUS_PER_W, LEAKAGE_RATIO_PER_CELSIUS = 0.075, 0.004
+"""Warming by each watt and growth of the power at rest with temperature. Assumptions: 700 W at 82 °C in air of 30 °C;
+leakage that doubles within tens of degrees is about a tenth of what a board draws at rest."""
+
+
+def power_of(target: Target, dtype: str = "bf16", *, governs: bool = False) -> Power | None:
+    """Return what a device draws; none where no document states its limit.
+
+    What its units draw was measured of one device, as shares of the limit; energy per operation and per byte of an
+    edited or partitioned device are those of the whole one.
+
+    Args:
+        dtype: format of products, whose energy differs.
+        governs: whether the clock follows from power and heat, instead of being in what was measured of kernels.
+
+    Raises:
+        SpecError: an edited limit leaves nothing above what the device draws at rest.
+
+    >>> power = power_of(target_of("h200_sxm"))
+    >>> power.limit_w, round(power.idle_w)
+    (700.0, 159)
+    """
+    stem = re.split("[:+]", target.name, maxsplit=1)[0]
+    stock = target_of(stem) if stem in TARGETS else target
+    if target.kind != "gpu" or target.power_w is None or stock.power_w is None or not stock.dram.bandwidth_bytes_per_s:
+        return None
+    shares = _shares(stem, _group(dtype))
+    byte_j = shares["memory_ratio"] * stock.power_w / stock.dram.bandwidth_bytes_per_s
+    rest_w = min(stock.power_w, target.power_w) if ":" in target.name else stock.power_w  # power modes rest lower
+    return Power(
+        idle_w=shares["idle_ratio"] * rest_w, busy_w=shares["busy_ratio"] * stock.power_w,
+        limit_w=target.power_w, governs=governs,
+        pipe_w={name: shares[f"{key}_ratio"] * stock.power_w / stock.sm_count
+                for name, key in (("tensor", "products"), ("vector", "vector"))},
+        byte_j={"dram": byte_j},
+        warming_celsius_per_w=WARMING_CELSIUS_PER_W * 700.0 / stock.power_w,
+        leakage_ratio_per_celsius=LEAKAGE_RATIO_PER_CELSIUS,
+    )  # fmt: skip
+
+
+def _group(dtype: str) -> str:
+    return next((group for name, group in sorted(_GROUPS.items(), reverse=True) if dtype.startswith(name)), "bf16")
+
+
+@lru_cache(maxsize=256)
+def _shares(stem: str, group: str) -> Mapping[str, float]:
+    """Return power by part, of the limit: the device's own where it was measured."""
+    own = _FOLDER / f"{stem}.toml"
+    groups = coefficient_store.read_coefficients(own if own.exists() else _FOLDER / "_prior.toml")["groups"]
+    found: Mapping[str, float] = groups[f"power.{group}"]["scalars"]
+    return found
+
+
+def scaled(power: Power, area_ratio: float, clock_ratio: float) -> Power:
+    """Return the power of a die of another size at another highest clock, which a board of as much more supplies.
+
+    What is drawn at rest goes with the area; energy per operation with the square of the voltage.
+
+    >>> scaled(Power(idle_w=100, limit_w=700, pipe_w={"tensor": 4.0}), 2.0, 1.0).limit_w
+    1400.0
+    """
+    volt = power.voltage_ratio(clock_ratio)
+    return replace(
+        power, idle_w=power.idle_w * area_ratio, busy_w=power.busy_w * area_ratio, limit_w=power.limit_w * area_ratio,
+        pipe_w={name: watt * volt * volt * clock_ratio for name, watt in power.pipe_w.items()},
+    )  # fmt: skip
+
+
+def work_j(node: Node, power: Power) -> float:
+    """Return the energy of a kernel's or copy's work, whatever time it takes."""
+    if isinstance(node, Copy):
+        return sum(amount * power.byte_j.get(pool, 0.0) for pool, amount in node.pool_bytes.items())
+    each = sum(
+        sum(seconds * power.pipe_w.get(pipe, 0.0) for pipe, seconds in phase.pipe_s.items())
+        + sum(amount * power.byte_j.get(pool, 0.0) for pool, amount in phase.pool_bytes.items())
+        for phase in node.phases
+    )
+    return node.cta_count * each
+
+
+def run_j(nodes: Sequence[Node], run: Run, power: Power) -> float:
+    """Return the energy of a whole run: rest, work, and what working adds; never more than the limit for all its time.
+
+    Blocks that wait for their launch draw nothing beyond rest: a kernel of nothing but a launch leaves the board as it
+    is at full clocks.
+    """
+    time_s = run.end_ps / PS_PER_S
+    if not time_s:
+        return 0.0
+    work = sum(work_j(node, power) for node in nodes)
+    whole: float = power.idle_w * time_s + power.busy_w * _busy_ps(nodes, run) / PS_PER_S + work
+    limited = 1.0 + (whole / (power.limit_w * time_s)) ** _SHARPNESS
+    return float(whole / limited ** (1 / _SHARPNESS))
+
+
+def _busy_ps(nodes: Sequence[Node], run: Run) -> int:
+    """Return the time in which any kernel or copy worked, its launch left out."""
+    spans = {span.name: span for span in run.spans}
+    times = sorted(
+        (min(spans[node.name].start_ps + _lead_ps(node), spans[node.name].end_ps), spans[node.name].end_ps)
+        for node in nodes
+    )
+    busy = reached = 0
+    for start, end in times:
+        busy += max(end - max(start, reached), 0)
+        reached = max(reached, end)
+    return busy
+
+
+def _lead_ps(node: Node) -> int:
+    """Return how long a block waits before it does anything."""
+    if not isinstance(node, Kernel):
+        return 0
+    lead = 0
+    for phase in node.phases:
+        if phase.works():
+            return lead
+        lead += phase.fixed_ps
+    return lead

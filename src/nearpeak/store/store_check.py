@@ -1,0 +1,199 @@
+"""Opening a store: what is there is looked at before anything is touched; what is no store is refused in one line."""
+
+import os
+import sqlite3
+import sys
+import time
+import uuid
+from contextlib import suppress
+from pathlib import Path
+
+from sqlalchemy import URL, Connection, Engine
+
+from nearpeak.errors import NotFoundError, SpecError, StoreError
+from nearpeak.store.schema_versions import check_version, migrate, version_of
+from nearpeak.store.sql_dialect import (
+    APPLICATION_ID,
+    engine_of,
+    explained,
+    is_in_use,
+    name_of,
+    network_file_system,
+    pragma,
+    reading,
+    store_url,
+    writing,
+)
+from nearpeak.store.table_schema import TABLES
+
+ENVIRONMENT = "NEARPEAK_STORE"
+"""Variable that names the store where no option does."""
+_MAGIC = b"SQLite format 3\x00"
+_LOOK_S = 0.05
+"""Longest look at the pages of a file when it is opened."""
+
+
+def place_of(option: str | None) -> str:
+    """Return the store that `--store` or the environment names.
+
+    Raises:
+        SpecError: neither does, or the option holds a password.
+    """
+    place = option or os.environ.get(ENVIRONMENT, "")
+    if not place:
+        raise SpecError(f"--store: is missing, and {ENVIRONMENT} is not set; e.g. --store results.db")
+    if option and store_url(option).password:
+        raise SpecError(
+            "--store: holds a password, which others could read; use PGPASSWORD, a pgpass file or NEARPEAK_STORE"
+        )
+    return place
+
+
+def engine_at(place: str, *, create: bool = False, durable: bool = False) -> tuple[Engine, str]:
+    """Return the engine of the store at `place`, whose version is this nearpeak's, and its name for messages.
+
+    Args:
+        create: make the store where there is none.
+        durable: SQLite: a commit survives a power cut too.
+
+    Raises:
+        NotFoundError: there is none.
+        StoreError: what is there is no store, is damaged, or cannot be reached.
+        SchemaVersionError: it is older or newer.
+    """
+    engine, name = unchecked_engine(place, create=create, durable=durable)
+    try:
+        with reading(engine, name) as connection:
+            check_version(name, _version(connection, name))
+    except BaseException:
+        engine.dispose()
+        raise
+    return engine, name
+
+
+def unchecked_engine(place: str, *, create: bool = False, durable: bool = False) -> tuple[Engine, str]:
+    """Return the engine of a store of any version, and its name."""
+    url = store_url(place)
+    name = name_of(url)
+    if url.drivername == "sqlite":
+        path = Path(str(url.database))
+        if create and not path.exists():
+            _make_file(path)
+        _check_file(path)
+        return engine_of(url, durable=durable), name
+    engine = engine_of(url)
+    if create:
+        with writing(engine, name) as connection:
+            if version_of(connection) is None:
+                _fill(connection)
+    return engine, name
+
+
+def _version(connection: Connection, name: str) -> str | None:
+    try:
+        return version_of(connection)
+    except StoreError as error:
+        raise StoreError(f"{name}: {error}") from None
+
+
+def _make_file(path: Path) -> None:
+    """Make an empty store that appears whole: a process that dies here leaves no file of that name."""
+    if not path.parent.is_dir():
+        raise StoreError(f"{path}: its folder does not exist")
+    if not os.access(path.parent, os.W_OK):
+        raise StoreError(f"{path}: its folder may not be written to")
+    kind = network_file_system(path)
+    if kind:
+        sys.stderr.write(
+            f"{path}: lies on {kind}; SQLite is safe on a local disk only, use PostgreSQL for several hosts\n"
+        )
+    part = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        try:
+            make_at(part)
+        except StoreError as error:
+            raise StoreError(str(error).replace(str(part), str(path))) from None
+        with suppress(FileExistsError):  # another process was quicker; its store is as empty as ours
+            os.link(part, path)
+    finally:
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            part.with_name(part.name + suffix).unlink(missing_ok=True)
+
+
+def make_at(path: Path, version: str = "head") -> None:
+    """Make the file of an empty store of some version; it must not be there yet."""
+    engine, name = engine_of(URL.create("sqlite", database=str(path)), durable=True), str(path)
+    try:
+        with writing(engine, name) as connection:
+            _fill(connection, version)
+            connection.exec_driver_sql(f"PRAGMA application_id={APPLICATION_ID}")
+    finally:
+        engine.dispose()
+    pragma(path, "journal_mode=WAL")
+
+
+def _fill(connection: Connection, version: str = "head") -> None:
+    migrate(connection, version)
+    rows = [{"name": "uid", "value": uuid.uuid4().hex}, {"name": "made_ns", "value": str(time.time_ns())}]
+    connection.execute(TABLES["store_info"].insert(), rows)
+
+
+def _check_file(path: Path) -> None:
+    """Refuse what is no whole SQLite file, without writing to it."""
+    if path.is_dir():
+        raise StoreError(f"{path}: is a folder; name a file")
+    if not path.exists():
+        raise NotFoundError(f"{path}: there is no store; 'nearpeak store import … --store {path}' makes one")
+    if is_in_use(path):
+        return  # it was looked at when it was first opened
+    try:
+        with path.open("rb") as file:
+            head = file.read(100)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be read: {error.strerror}") from None
+    if not head:
+        raise StoreError(f"{path}: is empty, no store; remove it or name another")
+    if head[:16] != _MAGIC or len(head) < 100:
+        raise StoreError(f"{path}: is no store: not an SQLite file, or its header is damaged; restore a backup")
+    _check_length(path, head)
+    _look(path)
+
+
+def _check_length(path: Path, head: bytes) -> None:
+    """Refuse a file that was cut: its header counts the pages, unless a log beside it holds newer ones."""
+    page_bytes = int.from_bytes(head[16:18], "big") or 1 << 16
+    page_bytes = 1 << 16 if page_bytes == 1 else page_bytes
+    counted = head[24:28] == head[92:96]
+    wanted = int.from_bytes(head[28:32], "big") * page_bytes
+    if counted and path.stat().st_size < wanted and not path.with_name(path.name + "-wal").exists():
+        raise StoreError(
+            f"{path}: is cut: {path.stat().st_size} of {wanted} bytes; restore a backup, or 'nearpeak store salvage'"
+        )
+
+
+def _look(path: Path) -> None:
+    """Refuse a file whose pages contradict each other, as far as a short look shows."""
+    deadline_s = time.monotonic() + _LOOK_S
+    with explained(str(path)):
+        connection = sqlite3.connect(f"file:{_quoted(path)}?mode=ro", uri=True, timeout=5.0)
+        try:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            connection.set_progress_handler(lambda: time.monotonic() > deadline_s, 10_000)
+            (first,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorname", "") != "SQLITE_INTERRUPT":
+                raise
+            first = "ok"
+        finally:
+            connection.close()
+    if first != "ok":
+        first = " ".join(first.split())
+        raise StoreError(
+            f"{path}: is damaged ({first}); restore a backup, or 'nearpeak store salvage' copies what can be read"
+        )
+
+
+def _quoted(path: Path) -> str:
+    from urllib.parse import quote
+
+    return quote(str(path.resolve()))

@@ -1,0 +1,227 @@
+"""A store as files for analysis: Parquet where DuckDB is installed, else CSV; a manifest says what is in them."""
+
+import csv
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from sqlalchemy import Connection, Select, select
+
+from nearpeak.base.canonical_json import canonical_json
+from nearpeak.errors import SpecError, StoreError
+from nearpeak.store.database import Store
+from nearpeak.store.sample_blobs import unpacked
+from nearpeak.store.sql_dialect import reading
+from nearpeak.store.table_schema import HEAD, TABLES
+
+MANIFEST = "manifest.json"
+_PART_ROWS = 2_000_000
+"""Samples of one file: what is held in memory at once."""
+_LEFT_OUT = frozenset({"sample_blob", "channel_blob", "record_blob", "store_info", "api_token"})
+Columns = Mapping[str, Sequence[Any] | npt.NDArray[Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exported:
+    """What an export wrote."""
+
+    folder: Path
+    """Where."""
+    rows_count: Mapping[str, int]
+    """Rows of each table."""
+    size_bytes: int
+    """All files together."""
+
+
+def export(store: Store, folder: Path, *, form: str | None = None, runs: Sequence[int] | None = None) -> Exported:
+    """Write every table, and samples one per row, to `folder`, which appears whole or not at all.
+
+    Args:
+        form: `parquet` or `csv`; by default Parquet where DuckDB is installed.
+        runs: samples of these runs only.
+
+    Raises:
+        SpecError: the folder exists, or the format is neither.
+        StoreError: samples are damaged on disk.
+    """
+    if folder.exists():
+        raise SpecError(f"{folder}: exists already; an export replaces nothing")
+    if not folder.resolve().parent.is_dir():
+        raise SpecError(f"{folder}: its folder does not exist")
+    form = form or ("parquet" if has_duckdb() else "csv")
+    if form not in ("parquet", "csv"):
+        raise SpecError(f"--format {form!r}: is neither parquet nor csv")
+    part = Path(tempfile.mkdtemp(dir=folder.resolve().parent, prefix=f".{folder.name}-"))
+    try:
+        with reading(store.engine, store.name) as connection:
+            counts = _write_tables(connection, part, form) | {"sample": _write_samples(connection, part, form, runs)}
+        _write_manifest(part, store.name, form, counts)
+        part.chmod(0o755)
+        part.replace(folder)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return Exported(folder=folder, rows_count=counts, size_bytes=sum(one.stat().st_size for one in _files(folder)))
+
+
+def verify(folder: Path) -> dict[str, int]:
+    """Return the rows of each table of an export, after reading all of its files again.
+
+    Raises:
+        StoreError: a file is missing or is not what was written.
+    """
+    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    for name, known in manifest["files"].items():
+        path = folder / name
+        if not path.is_file() or sha256_of(path) != known["sha256"]:
+            raise StoreError(f"{path}: is missing, or not what was written; the archive cannot be trusted")
+        if _rows_of(path) != known["rows"]:
+            raise StoreError(f"{path}: holds other rows than its manifest says; the archive cannot be trusted")
+    return dict(manifest["rows"])
+
+
+def has_duckdb() -> bool:
+    """Say whether Parquet can be written."""
+    from importlib.util import find_spec
+
+    return find_spec("duckdb") is not None
+
+
+def read_samples(folder: Path) -> dict[tuple[int, int, int], npt.NDArray[Any]]:
+    """Return the samples of an export by run, series and launch, in the order of their taking."""
+    found: dict[tuple[int, int, int], list[Any]] = {}
+    for path in sorted(folder.glob("table=sample/part-*")):
+        for run, series, launch, _, value in _read(path):
+            found.setdefault((int(run), int(series), int(launch)), []).append(value)
+    return {key: np.array(values) for key, values in found.items()}
+
+
+def _write_tables(connection: Connection, part: Path, form: str) -> dict[str, int]:
+    counts = {}
+    for name, table in TABLES.items():
+        if name not in _LEFT_OUT:
+            rows = connection.execute(select(table)).all()
+            columns = {column.name: [row[place] for row in rows] for place, column in enumerate(table.columns)}
+            counts[name] = len(rows)
+            if rows:
+                _write(part / f"table={name}", 0, columns, form)
+    return counts
+
+
+def _write_samples(connection: Connection, part: Path, form: str, runs: Sequence[int] | None) -> int:
+    """Write one row for each sample, in files of bounded size; return how many there are."""
+    total, number, held, held_rows = 0, 0, [], 0
+    for run, series, launch, *blob in connection.execution_options(yield_per=2000).execute(_blobs(runs)):
+        values = unpacked(f"run {run}, series {series}", *blob).astype(np.float64)
+        held.append((run, series, launch, values))
+        held_rows += len(values)
+        if held_rows >= _PART_ROWS:
+            _write(part / "table=sample", number, _long(held), form)
+            total, number, held, held_rows = total + held_rows, number + 1, [], 0
+    if held:
+        _write(part / "table=sample", number, _long(held), form)
+    return total + held_rows
+
+
+def _blobs(runs: Sequence[int] | None) -> Select[Any]:
+    m, b = TABLES["measurement"].c, TABLES["sample_blob"].c
+    asked = select(m.run_id, m.series_id, m.launch, b.format, b.crc32, b.data)
+    asked = asked.join_from(TABLES["measurement"], TABLES["sample_blob"], m.sample_id == b.id)
+    return asked if runs is None else asked.where(m.run_id.in_(list(runs)))
+
+
+def _long(held: Sequence[tuple[int, int, int, npt.NDArray[Any]]]) -> Columns:
+    sizes = [len(values) for *_, values in held]
+    keys = {
+        name: np.repeat(np.array([one[place] for one in held], dtype=np.int64), sizes)
+        for place, name in enumerate(("run_id", "series_id", "launch"))
+    }
+    positions = np.concatenate([np.arange(size, dtype=np.int64) for size in sizes])
+    return {**keys, "place": positions, "value": np.concatenate([values for *_, values in held])}
+
+
+def _write(folder: Path, number: int, columns: Columns, form: str) -> None:
+    folder.mkdir(exist_ok=True)
+    path = folder / f"part-{number}.{form}"
+    if form == "csv":
+        with path.open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(columns)
+            plain = [c.tolist() if isinstance(c, np.ndarray) else c for c in columns.values()]
+            writer.writerows(zip(*plain, strict=True))
+        return
+    import duckdb
+
+    with duckdb.connect() as connection:
+        data = {name: _typed(column) for name, column in columns.items()}
+        connection.register("data", data)
+        target = str(path).replace("'", "''")
+        connection.execute(f"COPY (SELECT * FROM data) TO '{target}' (FORMAT parquet, COMPRESSION zstd)")
+
+
+def _typed(column: Sequence[Any] | npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a column as DuckDB reads it: numbers with a mask for what is missing, text as objects."""
+    if isinstance(column, np.ndarray):
+        return column
+    present = [value for value in column if value is not None]
+    kind = type(present[0]) if present else str
+    if kind not in (int, float):
+        return np.array(column, dtype=object)
+    filled = np.array(
+        [kind(0) if value is None else value for value in column], dtype=np.int64 if kind is int else float
+    )
+    if len(present) == len(column):
+        return filled
+    return np.ma.array(filled, mask=[value is None for value in column])
+
+
+def _write_manifest(part: Path, name: str, form: str, counts: Mapping[str, int]) -> None:
+    files = {
+        str(path.relative_to(part)): {"sha256": sha256_of(path), "rows": _rows_of(path), "bytes": path.stat().st_size}
+        for path in _files(part)
+    }
+    record = {
+        "tool": f"nearpeak {version('nearpeak')}", "schema": HEAD, "store": name, "format": form, "rows": dict(counts),
+        "files": files,
+    }  # fmt: skip
+    (part / MANIFEST).write_text(canonical_json(record) + "\n", encoding="utf-8")
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST)
+
+
+def sha256_of(path: Path) -> str:
+    """Return the digest of a file."""
+    with path.open("rb") as file:
+        return str(hashlib.file_digest(file, "sha256").hexdigest())
+
+
+def _rows_of(path: Path) -> int:
+    if path.suffix == ".csv":
+        with path.open(encoding="utf-8", newline="") as file:
+            return sum(1 for _ in csv.reader(file)) - 1
+    return int(_asked(path, "count(*)")[0][0])
+
+
+def _read(path: Path) -> list[tuple[Any, ...]]:
+    if path.suffix == ".csv":
+        with path.open(encoding="utf-8", newline="") as file:
+            return [(*map(int, row[:-1]), float(row[-1])) for row in list(csv.reader(file))[1:]]
+    return _asked(path, "*")
+
+
+def _asked(path: Path, what: str) -> list[tuple[Any, ...]]:
+    """Return what a Parquet file answers; `table=` in the name of its folder is no column of it."""
+    import duckdb
+
+    with duckdb.connect() as connection:
+        asked = f"SELECT {what} FROM read_parquet(?, hive_partitioning = false)"
+        return list(connection.execute(asked, [str(path)]).fetchall())

@@ -1,0 +1,127 @@
+"""The three coverage numbers: use-case by currency and identity, directed, and effective by mutation score."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from dataclasses import replace
+from functools import partial
+
+from nearpeak.core.answers.suite import Suite
+from nearpeak.core.answers.suite_coverage import DirectedShare, SuiteCoverage, UseShare
+from nearpeak.core.work.case import Case
+from nearpeak.suites.case_identity import IDENTITIES, identify
+from nearpeak.suites.case_weights import CURRENCIES, Weights, weights_of
+from nearpeak.suites.directed_cases import met_by, obligations_of
+
+FLEET, ALL = "fleet", "all"
+Scores = Mapping[str, float]
+"""Mutation score, 0 to 1, by digest of the case."""
+
+
+def coverage_of(
+    suite: Suite, *, time_s: Mapping[Case, float] | None = None, scores: Scores | None = None,
+    passed: Set[str] | None = None,
+) -> SuiteCoverage:  # fmt: skip
+    """Return the share of use and of obligations that the chosen cases of `suite` cover, and what of it can fail.
+
+    Args:
+        time_s: seconds per call of each case; without it there are no shares of time, and where it lacks a case of a
+            workload that workload's share is not known.
+        scores: mutation score by digest; a case without one counts 0 in the effective numbers.
+        passed: digests of cases that ran and passed; by default all chosen ones count, as planned.
+
+    >>> from nearpeak.suites.directed_cases import directed_suite
+    >>> coverage_of(directed_suite("softmax")).directed[-1].covered_ratio
+    1.0
+    """
+    run = [one.case for one in suite.chosen if passed is None or one.case.digest in passed]
+    untimed = set() if time_s is None else {one.case for one in suite.cases if one.case not in time_s}
+    use: list[UseShare] = []
+    for currency in CURRENCIES if time_s is not None else CURRENCIES[:2]:
+        weights = weights_of(suite, currency, time_s)
+        lost = {one.name: sum(one.uncovered.values()) for one in suite.sources} if currency == "calls" else {}
+        for identity in IDENTITIES:
+            best = _best(run, scores, partial(_known, identity))
+            unknown = untimed if currency == "time" else set()
+            shares = _shares(weights, lost, unknown, best, identity, currency)
+            use += shares if scores is not None else (replace(one, effective_ratio=None) for one in shares)
+    uncovered: dict[str, int] = {}
+    for source in suite.sources:
+        for name, count in source.uncovered.items():
+            uncovered[name] = uncovered.get(name, 0) + count
+    return SuiteCoverage(
+        use=tuple(use), directed=tuple(_directed(suite, run, scores)), uncovered=uncovered,
+        scored_count=None if scores is None else sum(case.digest in scores for case in run),
+        chosen_count=len(run), case_count=len(suite.cases),
+        untimed_count=len(untimed),
+    )  # fmt: skip
+
+
+def _known(identity: str, case: Case) -> set[object]:
+    return {identify(case, identity)}
+
+
+def _best(run: list[Case], scores: Scores | None, parts: Callable[[Case], Iterable[object]]) -> dict[object, float]:
+    """Return what the cases cover, each part with the best score of a case that covers it."""
+    found: dict[object, float] = {}
+    for case in run:
+        score = (scores or {}).get(case.digest, 0.0)
+        for part in parts(case):
+            found[part] = max(found.get(part, 0.0), score)
+    return found
+
+
+def _shares(
+    weights: Weights, lost: Mapping[str, int], untimed: Set[Case], best: Mapping[object, float], identity: str,
+    currency: str,
+) -> Iterator[UseShare]:  # fmt: skip
+    """Yield the share of each workload and of the fleet under one currency and identity.
+
+    A share of which a part has no known weight is not known, and neither is the fleet's.
+    """
+    ratios: list[tuple[float, float]] = []
+    for name, row in weights.items():
+        total = sum(row.values()) + lost.get(name, 0)
+        covered = {case: weight for case, weight in row.items() if identify(case, identity) in best}
+        scored = sum(weight * best[identify(case, identity)] for case, weight in covered.items())
+        count = len(untimed & row.keys())
+        pair = (sum(covered.values()) / total, scored / total) if total and not count else None
+        ratios += [pair] if pair else []
+        yield _share(name, currency, identity, pair, count)
+    used = set[Case]().union(*weights.values())
+    count = len(untimed & used)
+    sums = (sum(a for a, _ in ratios), sum(b for _, b in ratios))
+    fleet = (sums[0] / len(ratios), sums[1] / len(ratios)) if ratios and not count else None
+    yield _share(FLEET, currency, identity, fleet, count)
+
+
+def _share(
+    workload: str, currency: str, identity: str, pair: tuple[float, float] | None, untimed_count: int
+) -> UseShare:
+    covered, effective = pair or (None, None)
+    return UseShare(
+        workload=workload, currency=currency, identity=identity, covered_ratio=covered, effective_ratio=effective,
+        untimed_count=untimed_count,
+    )  # fmt: skip
+
+
+def _directed(suite: Suite, run: list[Case], scores: Scores | None) -> Iterator[DirectedShare]:
+    """Yield the share of each operator's obligations, and that of all together."""
+    best = _best(run, scores, met_by)
+    legal = frozenset[str]().union(*(met_by(one.case) for one in suite.cases))  # also of cases that did not run
+    phases: dict[str, set[str]] = {}
+    for one in suite.cases:
+        phases.setdefault(one.case.op, set()).add(one.case.phase)
+    rows = []
+    for op, own in sorted(phases.items()):
+        stated = frozenset[str]().union(*(obligations_of(op, phase) for phase in sorted(own)))
+        infeasible = {name for name in stated if name in suite.infeasible and name not in legal}
+        met = [best[name] for name in stated if name in best]
+        rows.append(DirectedShare(
+            op=op, met_count=len(met), valid_count=len(stated) - len(infeasible), infeasible_count=len(infeasible),
+            effective_count=None if scores is None else sum(met),
+        ))  # fmt: skip
+    yield from rows
+    yield DirectedShare(
+        op=ALL, met_count=sum(row.met_count for row in rows), valid_count=sum(row.valid_count for row in rows),
+        infeasible_count=sum(row.infeasible_count for row in rows),
+        effective_count=None if scores is None else sum(row.effective_count or 0.0 for row in rows),
+    )  # fmt: skip

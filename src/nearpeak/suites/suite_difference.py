@@ -1,0 +1,44 @@
+"""What two suites differ in: cases, how often workloads call them, and what they were built from."""
+
+from dataclasses import dataclass
+
+from nearpeak.core.answers.suite import Source, Suite, SuiteCase
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteDifference:
+    """From an old suite to a new one."""
+
+    added: tuple[SuiteCase, ...]
+    """Cases of the new suite alone."""
+    removed: tuple[SuiteCase, ...]
+    """Cases of the old suite alone."""
+    changed: tuple[tuple[SuiteCase, SuiteCase], ...]
+    """Cases of both that are called another number of times, asked for by other rules, or run in one suite alone."""
+    same_count: int
+    """Cases that are the same in both."""
+    added_sources: tuple[Source, ...]
+    """Sources of the new suite alone."""
+    removed_sources: tuple[Source, ...]
+    """Sources of the old suite alone."""
+
+
+def difference(old: Suite, new: Suite) -> SuiteDifference:
+    """Return what is new, gone or changed from `old` to `new`; cases are compared by digest, sources by contents.
+
+    >>> from nearpeak.suites.directed_cases import directed_suite
+    >>> a, b = directed_suite("fill"), directed_suite("softmax")
+    >>> len(difference(a, a).added), len(difference(a, b).added) == len(b.cases)
+    (0, True)
+    """
+    before, after = ({one.case.digest: one for one in suite.cases} for suite in (old, new))
+    both = [(before[key], one) for key, one in after.items() if key in before]
+    changed = tuple(pair for pair in both if pair[0] != pair[1])
+    known, now = ({one.digest for one in suite.sources} for suite in (old, new))
+    return SuiteDifference(
+        added=tuple(one for key, one in after.items() if key not in before),
+        removed=tuple(one for key, one in before.items() if key not in after),
+        changed=changed, same_count=len(both) - len(changed),
+        added_sources=tuple(one for one in new.sources if one.digest not in known),
+        removed_sources=tuple(one for one in old.sources if one.digest not in now),
+    )  # fmt: skip

@@ -1,0 +1,40 @@
+"""Suites by name: ready-made ones that ship with nearpeak, and files of JSON lines."""
+
+from pathlib import Path
+
+from nearpeak.base.folders import refuse_folder
+from nearpeak.core.answers.suite import Suite
+from nearpeak.errors import SpecError
+from nearpeak.suites.ready_suites import ready_names, ready_suite
+from nearpeak.suites.suite_file import is_suite, load_text
+
+
+def read_suite(name: str | Path) -> Suite:
+    """Return the suite of a file, or the ready-made one of that name."""
+    if str(name) in ready_names():
+        return ready_suite(str(name))
+    path = Path(name)
+    refuse_folder(path)
+    if not path.is_file():
+        raise SpecError(f"{name}: no such file, nor a ready-made suite; there are {', '.join(ready_names())}")
+    try:
+        return load_text(path.read_text(encoding="utf-8"), path.name)
+    except UnicodeDecodeError:
+        raise SpecError(f"{name}: is not UTF-8 text; a suite is JSON lines") from None
+
+
+def names_suite(name: str | Path) -> bool:
+    """Say whether a source is a suite: a ready-made one, or a file that claims to be one.
+
+    >>> names_suite("llm_inference"), names_suite("llama-3-8b")
+    (True, False)
+    """
+    return str(name) in ready_names() or holds_suite(Path(name))
+
+
+def holds_suite(path: Path) -> bool:
+    """Say whether `path` is a file that claims to be a suite, of any version."""
+    if path.suffix.lower() != ".jsonl" or not path.is_file():
+        return False
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return is_suite(file.readline())

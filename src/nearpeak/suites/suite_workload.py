@@ -1,0 +1,52 @@
+"""The calls that the cases of a suite stand for, as a workload: what takes a list of cases takes a suite."""
+
+from collections.abc import Iterator
+
+from nearpeak.core.answers.suite import Suite, SuiteCase
+from nearpeak.core.work.workload import Call, Workload
+from nearpeak.errors import SpecError
+from nearpeak.units import counted
+
+
+def workload_of(suite: Suite) -> Workload:
+    """Return the cases of `suite` that are run, as often as its workloads call them, and the calls without a case.
+
+    A case that no workload calls counts once.
+
+    Raises:
+        SpecError: the suite runs no case.
+
+    >>> from nearpeak.suites.directed_cases import directed_suite
+    >>> found = workload_of(directed_suite("fill"))
+    >>> found.step, found.calls[0].operator, found.calls[0].call_count
+    ('sweep', 'fill', 1)
+    """
+    if not suite.chosen:
+        raise SpecError(f"{suite.name}: the suite runs no case; build it again without --cover")
+    lost = (
+        Call(case=None, operator=name, phase="forward", call_count=count)
+        for source in suite.sources
+        for name, count in source.uncovered.items()
+    )
+    return Workload(
+        name=suite.name, step="sweep", calls=(*(call for one in suite.chosen for call in _calls(one)), *lost),
+        origin={"kind": "suite", "sources": ", ".join(one.name for one in suite.sources)},
+        assumptions=tuple(_assumed(suite)),
+    )  # fmt: skip
+
+
+def _calls(one: SuiteCase) -> Iterator[Call]:
+    """Yield the calls of a case by the places that make them."""
+    places = [(why.module, why.line, why.call_count) for why in one.why if why.call_count] or [("", "", 1)]
+    for module, line, count in places:
+        yield Call(
+            case=one.case, operator=one.case.op, phase=one.case.phase, module=module, source=line, call_count=count
+        )
+
+
+def _assumed(suite: Suite) -> Iterator[str]:
+    """Say what the calls are not: those of cases that are not run, and those that nobody counted."""
+    if left := len(suite.cases) - len(suite.chosen):
+        yield f"{left} of {len(suite.cases)} cases of the suite are not run, and not in this"
+    if alone := sum(not one.call_count for one in suite.chosen):
+        yield f"{counted(alone, 'case')} that no workload calls, counted once"

@@ -1,0 +1,46 @@
+"""Which device file describes a device that a driver or a profiler names."""
+
+import re
+
+from nearpeak.core.work.target import Target
+from nearpeak.errors import NearpeakError
+from nearpeak.targets import TARGETS, target_of
+
+UNKNOWN = "gpu"
+"""What stands for a GPU that no device file describes."""
+_FORMS = {"sxm", "pcie", "nvl", "16gb", "32gb", "40gb", "80gb", "144gb"}
+
+
+def known_target(name: str) -> str:
+    """Return the device file of a GPU by the name that its driver gives; `gpu` where there is none.
+
+    >>> known_target("NVIDIA H200"), known_target("NVIDIA A100-SXM4-80GB"), known_target("Tesla T4"), known_target("")
+    ('h200_sxm', 'a100_sxm_80gb', 't4', 'gpu')
+    >>> known_target("NVIDIA H100 80GB HBM3 MIG 1g.10gb")
+    'h100_sxm:1g.10gb'
+    """
+    words = set(re.sub(r"sxm\d", "sxm", re.sub(r"[^a-z0-9]+", " ", name.lower())).split())
+    parts = {one: set(one.split("_")) for one in TARGETS}
+    found = [one for one in parts if parts[one] - _FORMS <= words]
+    # Of several forms of one device, the one that the name says; the name of a module in a socket does not say it.
+    found.sort(key=lambda one: (-len(parts[one] & words), len(parts[one] - words), "sxm" not in parts[one]))
+    return _part(found[0], name.lower()) if found else UNKNOWN
+
+
+def _part(device: str, name: str) -> str:
+    """Return the partition that a driver's name says, where the device file describes it."""
+    said = re.search(r"\bmig (\d+g\.\d+gb)", name)
+    return f"{device}:{said[1]}" if said and said[1] in TARGETS[device].get("partition", {}) else device
+
+
+def target_of_gpu(name: str) -> Target | None:
+    """Return the device of a GPU by the name that its driver gives; none where no file describes it.
+
+    >>> target_of_gpu("NVIDIA H100 80GB HBM3").name, target_of_gpu("Some New Card")
+    ('h100_sxm', None)
+    """
+    try:
+        found = known_target(name)
+        return None if found == UNKNOWN else target_of(found)
+    except NearpeakError:
+        return None

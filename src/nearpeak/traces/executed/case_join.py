@@ -1,0 +1,249 @@
+"""Executed operators beside their cases, bounds and expected times; what cannot be joined keeps its reason."""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from functools import lru_cache
+from math import ceil
+from typing import Any, NamedTuple
+
+from nearpeak.base.identity_key import Same
+from nearpeak.core.traces.executed_run import NOTHING, ExecutedOperator, QueueItem, Times
+from nearpeak.core.traces.trace import Family
+from nearpeak.core.work.case import Case
+from nearpeak.core.work.dtype import dtype_of
+from nearpeak.core.work.target import Target
+from nearpeak.core.work.workload import Call
+from nearpeak.errors import MissingExtraError, NearpeakError
+from nearpeak.traces import Trace
+from nearpeak.traces.timeline.trace_columns import listed
+
+_TILE = 64
+"""Elements to which axes of products are padded: whole tiles of every kernel."""
+_PRODUCTS = ("gemm", "grouped_gemm")
+
+
+class Key(NamedTuple):
+    """What calls of one operator have in common: its name, and lists as the trace has them."""
+
+    name: str
+    shapes: str
+    dtypes: str
+    strides: str
+    concrete: str
+    results: str
+    """Formats and shapes of what it returns, which nodes of onnxruntime state; empty elsewhere."""
+
+
+def can_be_joined(name: str) -> bool:
+    """Say whether the catalogue knows an operator of a framework by its name without overload."""
+    return name in _known_names()
+
+
+@lru_cache(maxsize=1)
+def _known_names() -> frozenset[str]:
+    from nearpeak.ops import aten_matchers
+
+    return frozenset(re.sub(r"^(\w+)\.(\w+).*", r"\1::\2", name) for name in aten_matchers())
+
+
+def operators_of(
+    trace: Trace, items: Sequence[QueueItem], rows: Sequence[int], kernel_names: Sequence[str], target: Target | None
+) -> tuple[tuple[ExecutedOperator, ...], tuple[int, ...]]:
+    """Return the operators of the items, and for each item its place among them.
+
+    Args:
+        rows: for each item the row of its operator; NOTHING where none is known.
+    """
+    keys: dict[int, Key] = {}
+    place: dict[Key, int] = {}
+    members: dict[int, list[int]] = defaultdict(list)
+    places = []
+    for index, (item, row) in enumerate(zip(items, rows, strict=True)):
+        if NOTHING in (row, item.event):
+            places.append(NOTHING)
+            continue
+        key = keys[row] if row in keys else keys.setdefault(row, _key(trace, row))
+        number = place.setdefault(key, len(place))
+        members[number].append(index)
+        places.append(number)
+    recorded = list(place)
+    times = _all_times(recorded, target)
+    calls = Counter(place[key] for key in keys.values())
+    found = [
+        _operator(trace, key, times[key], [items[i] for i in members[number]], calls[number], kernel_names)
+        for number, key in enumerate(recorded)
+    ]
+    return tuple(found), tuple(places)
+
+
+def _key(trace: Trace, row: int) -> Key:
+    columns = ("shapes", "dtypes", "strides", "concrete", "output_type_shape")
+    return Key(trace.text_of("op_name", row) or trace.name_of(row), *(trace.text_of(name, row) for name in columns))
+
+
+def _operator(
+    trace: Trace, key: Key, times: Times, items: Sequence[QueueItem], call_count: int, kernel_names: Sequence[str]
+) -> ExecutedOperator:  # fmt: skip
+    families: Counter[str] = Counter()
+    for item in items:
+        families[Family(int(trace.family[item.event])).name.lower()] += item.device_ns
+    names = dict.fromkeys(kernel_names[item.kernel] for item in items if item.kernel != NOTHING)
+    shapes, dtypes = _tensors(key)
+    return ExecutedOperator(
+        name=key.name, shapes=shapes, dtypes=dtypes, call_count=call_count,
+        device_ns=sum(one.device_ns for one in items),
+        kernel_count=sum(one.kernel != NOTHING for one in items), kernels=tuple(names),
+        family=families.most_common(1)[0][0] if families else "unknown", 
+        **{field.name: getattr(times, field.name) for field in fields(times)},
+    )  # fmt: skip
+
+
+def _tensors(key: Key) -> tuple[tuple[tuple[int, ...], ...], tuple[str, ...]]:
+    from nearpeak.frontends.onnx.profiled_nodes import node_format
+    from nearpeak.frontends.torch.profiled_calls import format_of
+
+    if not key.shapes:
+        return (), ()
+    named = node_format if key.results else format_of
+    found = [
+        (tuple(shape), dtype_of(name).name)
+        for shape, kind in zip(listed(key.shapes), listed(key.dtypes), strict=False)
+        if isinstance(kind, str) and isinstance(shape, tuple) and all(isinstance(n, int) for n in shape)
+        and (name := named(kind)) is not None
+    ]  # fmt: skip
+    return tuple(shape for shape, _ in found), tuple(name for _, name in found)
+
+
+def _all_times(keys: Sequence[Key], target: Target | None) -> Mapping[Key, Times]:
+    """Return what theory says of each recorded operator; the world without memory is entered once."""
+    nodes, operators = ([key for key in keys if key.shapes and bool(key.results) is kind] for kind in (True, False))
+    known = _known_calls(operators) | dict(zip(nodes, _calls_of_nodes(nodes), strict=True))
+    nothing = "its shapes were not recorded"
+    return {key: _times(known.get(key, nothing), target) for key in keys}
+
+
+def _known_calls(keys: Sequence[Key]) -> dict[Key, tuple[Call, ...] | str]:
+    """Return what operators of PyTorch dispatch."""
+    try:
+        from nearpeak.frontends.torch.profiled_calls import Recorded, recorded_calls
+
+        found = recorded_calls([Recorded(key.name, *map(listed_or, key[1:5])) for key in keys])
+    except MissingExtraError as error:
+        return dict.fromkeys(keys, str(error))
+    return dict(zip(keys, found, strict=True))
+
+
+def _calls_of_nodes(keys: Sequence[Key]) -> list[tuple[Call, ...] | str]:
+    """Return what nodes of onnxruntime are."""
+    from nearpeak.frontends.onnx.profiled_nodes import RecordedNode, recorded_nodes
+    from nearpeak.traces.formats.onnxruntime_profile import tensors_of
+
+    def pairs(dtypes: Sequence[Any], shapes: Sequence[Any]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+        return tuple(zip(map(str, dtypes), map(tuple, shapes), strict=True))
+
+    return recorded_nodes(
+        [
+            RecordedNode(key.name, pairs(listed(key.dtypes), listed(key.shapes)), pairs(*tensors_of(key.results)))
+            for key in keys
+        ]
+    )
+
+
+def listed_or(text: str) -> tuple[Any, ...]:
+    """Return a recorded list; nothing where there is none."""
+    return listed(text) if text else ()
+
+
+def _times(calls: tuple[Call, ...] | str, target: Target | None) -> Times:
+    if isinstance(calls, str):
+        return Times(reason=calls)
+    cases = tuple(call.case for call in calls if call.case is not None)
+    if len(cases) < len(calls) or not cases:
+        unknown = sorted({call.operator for call in calls if call.case is None})
+        return Times(reason=f"no rule for {', '.join(unknown)}" if unknown else "it launches nothing as recorded")
+    from nearpeak.ops import label_of
+
+    label = label_of(cases[0]) + (f" and {len(cases) - 1} more" if len(cases) > 1 else "")
+    if target is None:
+        return Times(label=label, cases=cases, reason="the device is not known; name it with --target")
+    return _on(target, label, cases)
+
+
+def _on(target: Target, label: str, cases: tuple[Case, ...]) -> Times:
+    device = Same(target)
+    bounds, expected = [_bound_s(case, device) for case in cases], [_predicted_s(case, device) for case in cases]
+    padded = [_padded(case) for case in cases]
+    same = all(one is case for one, case in zip(padded, cases, strict=True))
+    wider = None if same else _sum(_predicted_s(one, device) for one in padded)
+    return Times(
+        label=label, cases=cases, bound_s=_sum(bounds), predicted_s=_sum(expected), padded_s=wider,
+        tensor_s=_sum(_in_tf32_s(case, device) for case in cases) if any(_is_single(case) for case in cases) else None,
+    )  # fmt: skip
+
+
+def _sum(values: Any) -> float | None:
+    found = list(values)
+    return None if any(one is None for one in found) else sum(found)
+
+
+@lru_cache(maxsize=65536)
+def _bound_s(case: Case, target: "Same[Target]") -> float | None:
+    from nearpeak.bounds.case_bound import case_bound
+
+    try:
+        return case_bound(case, target.held).time_s
+    except NearpeakError:
+        return None
+
+
+@lru_cache(maxsize=65536)
+def _predicted_s(case: Case, target: "Same[Target]") -> float | None:
+    from nearpeak.prediction.case_prediction import predict_case
+
+    try:
+        return predict_case(case, target.held).time_s
+    except NearpeakError:
+        return None
+
+
+def _is_single(case: Case) -> bool:
+    from nearpeak.ops import OPS
+
+    return dict(case.dtypes).get("dtype") == "fp32" and OPS[case.op].family in ("product", "convolution")
+
+
+def _in_tf32_s(case: Case, device: "Same[Target]") -> float | None:
+    """Return the expected time of an fp32 product in TF32.
+
+    It is its bound there at the distance from the bound that the predictor expects of the product in bf16: the same
+    kernels on the same matrix units.
+    """
+    from nearpeak.bounds.case_bound import case_bound
+    from nearpeak.core.answers.bound import Policy
+
+    narrow = replace(case, dtypes=tuple((name, "bf16" if one == "fp32" else one) for name, one in case.dtypes))
+    expected, bound = _predicted_s(narrow, device), _bound_s(narrow, device)
+    if "tensor.tf32" not in device.held.peaks or not expected or not bound:
+        return None
+    try:
+        return case_bound(case, device.held, Policy(dtype="tf32")).time_s * expected / bound
+    except NearpeakError:
+        return None
+
+
+def _padded(case: Case) -> Case:
+    """Return a product of 16-bit or 8-bit numbers with its axes padded to whole tiles; anything else as it is."""
+    if case.op not in _PRODUCTS or dtype_of(dict(case.dtypes)["dtype"]).bits_count > 16:
+        return case
+    needed = 8 if dtype_of(dict(case.dtypes)["dtype"]).bits_count == 16 else 16
+    axes = dict(case.axes)
+    if all(axes[name] % needed == 0 or axes[name] == 1 for name in ("m", "n", "k") if name in axes):
+        return case
+    padded = {n: (ceil(v / _TILE) * _TILE if n in ("n", "k") and v % needed else v) for n, v in axes.items()}
+    if axes["m"] % needed and axes["m"] > 1:
+        padded["m"] = ceil(axes["m"] / needed) * needed
+    return Case(
+        op=case.op, phase=case.phase, axes=tuple(padded.items()), dtypes=case.dtypes, attributes=case.attributes
+    )

@@ -1,0 +1,106 @@
+"""Traces in which the CPU did the work itself: whether one is such a trace, and what it cannot say."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from nearpeak.core.traces.executed_run import NOTHING, Executed
+from nearpeak.core.traces.trace import EventKind
+from nearpeak.traces import Trace
+from nearpeak.traces.executed.case_join import can_be_joined
+from nearpeak.traces.timeline.host_operators import with_host_work
+
+_DEVICE_CALL = re.compile(r"^(cuda|cu|hip|ze|cl)[A-Z]\w+")
+_DEVICE_OPERATOR = re.compile(r"cudnn|cuda|miopen|hip_|rocm|\bmps\b|xpu|nccl")
+_CPU_PROVIDERS = ("CPUExecutionProvider", "DnnlExecutionProvider", "XnnpackExecutionProvider", "ACLExecutionProvider",
+                  "ArmNNExecutionProvider")  # fmt: skip
+"""Execution providers of onnxruntime that run on the CPU, as its documentation lists them."""
+_COMPILED = re.compile(r"Torch-Compiled Region|CompiledFxGraph|CompiledFunction")
+NOTE = "nothing ran on another device: the CPU is looked at as the device, busy while an operator computes"
+MISSING = {
+    "host": "the CPU runs its operators itself: there is no queue between host and device",
+    "links": "operators on a CPU are not enqueued",
+    "grid": "operators on a CPU have no grids",
+}  # fmt: skip
+"""What such a trace cannot say, by kind of evidence."""
+UNRECORDED = (
+    "compiled code ran, and the profiler does not record its kernels on a CPU: idle time holds them"
+    " (torch._inductor.config.cpp.enable_kernel_profile = True records them)"
+)
+
+
+def with_cpu_work(trace: Trace, *, certain: bool = False) -> Trace | None:
+    """Return the trace with its operators as work of the CPU; none where they may have run somewhere else.
+
+    It is not said anywhere that a model ran on the CPU. What speaks against it: devices that the file describes, calls
+    of a device's runtime, operators made for one, and a node that onnxruntime gave to a provider for one.
+
+    Args:
+        certain: somebody says that the CPU did the work; devices that merely stood by speak no more against it.
+    """
+    if not _on_cpu(trace) or not (certain or _undisputed(trace)):
+        return None
+    found = with_host_work(trace, can_be_joined)
+    return found if len(found) > len(trace) else None
+
+
+def _undisputed(trace: Trace) -> bool:
+    """Say whether nothing in the trace is of another device."""
+    called = _names(trace, EventKind.HOST_API, _DEVICE_CALL) or _names(trace, EventKind.HOST_OP, _DEVICE_OPERATOR)
+    return not trace.header.devices and not called
+
+
+def told(executed: Executed, trace: Trace) -> Executed:
+    """Return what was read of a trace with work of the CPU, with what such a trace cannot say.
+
+    Evidence names events of the file: each piece of work is named by the operator that it stands for.
+    """
+    kernels = trace.rows(EventKind.KERNEL)
+    items = tuple(
+        item if item.event == NOTHING else item._replace(event=_recorded(int(trace.launch[item.event]), kernels))
+        for item in executed.items
+    )
+    kept = {name: text for name, text in executed.missing.items() if name not in MISSING}
+    hidden = {"kernels": UNRECORDED} if _hides_kernels(trace) else {}
+    return replace(
+        executed, items=items, missing={**MISSING, **hidden, **kept}, cpu_alone=True, path_ns={},
+        notes=(NOTE, *hidden.values(), *_limits(executed), *executed.notes),
+    )  # fmt: skip
+
+
+def _limits(executed: Executed) -> Iterator[str]:
+    """Yield what bounds need, and where they are passed."""
+    if not executed.target:
+        yield "bounds need a device: --target cpu measures this machine, if it is the one that ran it"
+    fast = [one for one in executed.operators if one.bound_s is not None and one.measured_s < one.bound_s]
+    if fast:
+        yield (
+            f"{len(fast)} of {len(executed.operators)} operators were faster than their bound, which reads operands"
+            " from memory: they lay in a cache, or another CPU ran them"
+        )
+
+
+def _recorded(row: int, added: npt.NDArray[np.int64]) -> int:
+    """Return the row that an event had before kernels were added."""
+    return row - int(np.searchsorted(added, row))
+
+
+def _hides_kernels(trace: Trace) -> bool:
+    """Say whether compiled code ran whose kernels are not among the operators."""
+    compiled = any(_names(trace, kind, _COMPILED) for kind in (EventKind.HOST_OP, EventKind.HOST_RANGE))
+    return compiled and not _names(trace, EventKind.HOST_OP, re.compile(r"cpp_fused|kernel_cpp"))
+
+
+def _names(trace: Trace, kind: EventKind, pattern: re.Pattern[str]) -> bool:
+    return any(pattern.search(trace.texts[int(one)]) for one in np.unique(trace.name[trace.rows(kind)]))
+
+
+def _on_cpu(trace: Trace) -> bool:
+    """Say whether every node ran on the CPU, where the file is of onnxruntime; other files know no providers."""
+    column = trace.sparse.get("provider")
+    if column is None or not column.text:
+        return trace.header.format != "onnxruntime_profile"
+    return {trace.texts[int(one)] for one in np.unique(column.values)} <= {*_CPU_PROVIDERS}

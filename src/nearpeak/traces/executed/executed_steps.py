@@ -1,0 +1,335 @@
+"""From a trace to what findings are looked for in: steps, queues, operators beside theory, and what is missing."""
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cache
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.traces.executed_run import NOTHING, ClockSample, Executed, KernelUse, QueueItem
+from nearpeak.core.traces.timeline import Steps
+from nearpeak.core.traces.trace import END, CopyKind, EventKind, Family
+from nearpeak.core.work.target import Target
+from nearpeak.errors import SpecError
+from nearpeak.traces import NO_ROW, Trace
+from nearpeak.traces.executed import recording_advice
+from nearpeak.traces.executed.case_join import can_be_joined, operators_of
+from nearpeak.traces.executed.cpu_traces import told, with_cpu_work
+from nearpeak.traces.executed.host_device_queues import (  # fmt: skip
+    MOST_ITEMS,
+    MOST_UNLINKED,
+    Queues,
+    busiest_device,
+    operator_rows,
+    queues_of,
+    unlinked_ratio,
+)
+from nearpeak.traces.executed.host_time import host_costs
+from nearpeak.traces.executed.kernel_details import counters_of, rules_of, with_details
+from nearpeak.traces.executed.timeline_picture import picture_of
+from nearpeak.traces.timeline.critical_path import critical_path
+from nearpeak.traces.timeline.device_time import Communication, timelines
+from nearpeak.traces.timeline.hierarchy import modules_of, time_by
+from nearpeak.traces.timeline.host_operators import HOST_DEVICE
+from nearpeak.traces.timeline.trace_steps import steps_of
+
+_BRIEF = 60
+_TOLD_FIRST = ("no times", "statistics only", "kernels inside", "copies only")
+"""How those begin of what a file lacks that change what the figures mean."""
+_MOST_CALLED = 5_000
+"""Operators of a step that are kept for an alignment."""
+
+
+def executed_of(trace: Trace, target: Target | None = None, name: str = "") -> Executed:
+    """Return the steady steps of the busiest device of a trace beside theory; of the CPU where that did all work.
+
+    Raises:
+        SpecError: nothing in the trace is work of a device, nor of the CPU in its place.
+    """
+    if (device := busiest_device(trace)) is not None:
+        return _executed(trace, device, target, name)
+    if (computed := with_cpu_work(trace, certain=target is not None and target.kind == "cpu")) is None:
+        raise SpecError(f"{trace.header.source or 'trace'}: {_without_work(trace)}")
+    return told(_executed(computed, HOST_DEVICE, target, name), computed)
+
+
+def _executed(trace: Trace, device: int, target: Target | None, name: str) -> Executed:
+    """Return the steady steps of a device beside theory."""
+    found, spans, queues = _looked_at(trace, device, _marked(steps_of(trace)))
+    operators, places = operators_of(trace, queues.items, queues.operator_rows, queues.kernel_names, target)
+    joined = [item._replace(operator=place) for item, place in zip(queues.items, places, strict=True)]
+    items = with_details(trace, joined)
+    timeline = next(
+        one for one in timelines(trace, communication=Communication.ANY, window_ns=(queues.start_ns, queues.end_ns))
+        if one.device == device or one.device is None
+    )  # fmt: skip
+    rows, slices = picture_of(trace, device, queues.start_ns, queues.end_ns)
+    header = trace.header
+    known = next((one for one in header.devices if one.index == device), None)
+    return Executed(
+        name=name or Path(header.source).name, format=header.format, device=known.name if known else "",
+        target=target.name if target else "", step_count=len(spans), steps_found=found.how if found.steps else "",
+        left_out_count=sum(step.warm_up for step in found.steps),
+        step_ns=tuple(end - start for start, end in spans), items=items, latency_ns=queues.latency_ns,
+        kernels=_kernels(trace, items, queues), operators=operators, timeline=timeline,
+        unmatched_ns=_unmatched(items, operators), missing=_missing(trace, found, items), losses=tuple(
+            loss.line() for loss in header.losses), sm_count=_sms(known, target),
+            power_limit_w=target.power_w if target else None,
+        clocks=_clocks(trace, queues), rank_count=header.world_size, notes=_notes(trace, device, spans, found),
+        path_ns=_path(trace, queues),
+        module_ns=_modules(trace, queues), 
+        host=host_costs(trace, items, operators, queues.latency_ns, (queues.start_ns, spans[-1][1])),
+        flags=_flags(trace), rows=rows, slices=slices,
+        called=_called(trace, spans[0]), rules=rules_of(trace, items), counters=counters_of(trace, items),
+    )  # fmt: skip
+
+
+def _without_work(trace: Trace) -> str:
+    """Return why there is nothing to look at: the file, where that is cut off, before the recording."""
+    if (cut := _cut(trace)) is not None:
+        return f"the file is cut off ({cut}), and no device events stand before that; copy it again"
+    return recording_advice.of_work(trace)
+
+
+def _cut(trace: Trace) -> str | None:
+    """Return where a file is cut off; none where it is whole."""
+    losses = [loss for loss in trace.header.losses if loss.kind.startswith(END) and loss.what == "dropped"]
+    return losses[-1].example if losses else None
+
+
+def _path(trace: Trace, queues: Queues) -> dict[str, int]:
+    """Return what decided when the last work ended; nothing where the file has no times."""
+    if trace.header.clock == "none":
+        return {}
+    return dict(critical_path(trace, window_ns=(queues.start_ns, queues.end_ns)).time_by_what_ns)
+
+
+def _modules(trace: Trace, queues: Queues) -> dict[str, int]:
+    """Return the device time of the items by module; nothing where no module is named."""
+    rows = np.array([item.event for item in queues.items if item.event != NOTHING], np.int64)
+    found = time_by(trace, rows, modules_of(trace, rows))
+    return found if set(found) - {""} else {}
+
+
+def _looked_at(trace: Trace, device: int, found: Steps) -> tuple[Steps, list[tuple[int, int]], Queues]:
+    """Return the steps that are looked at, where they lie, and the work in them; the whole trace if there is none."""
+    spans = _spans(trace, found)
+    rows = operator_rows(trace, can_be_joined, spans[0][0], spans[-1][1])
+    queues = queues_of(trace, device, spans, rows, whole=not found.steps)
+    if any(item.event != NOTHING for item in queues.items) or not found.steps:
+        return found, spans, queues
+    note = f"the device does nothing between the marks of {len(found.steps)} steps: the whole trace is looked at"
+    return _looked_at(trace, device, Steps(how="none", steps=(), note=note))
+
+
+def _marked(found: Steps) -> Steps:
+    """Return steps that somebody marked; what merely repeats may be a layer, so it stands for no step."""
+    if not found.steps or found.how in ("marker", "range"):
+        return found
+    first = found.steps[0]
+    return Steps(
+        how="none",
+        steps=(),
+        note=f"no marks; {_brief(first.name)} comes back {len(found.steps)} times, as layers do too",
+    )
+
+
+def _brief(name: str) -> str:
+    """Return a name of a kernel without most of its template."""
+    return name if len(name) <= _BRIEF else name[: _BRIEF - 1] + "…"
+
+
+def _sms(known: Any, target: Target | None) -> int | None:
+    if known is not None and known.sm_count:
+        return int(known.sm_count)
+    return target.sm_count if target else None
+
+
+def _spans(trace: Trace, found: Steps) -> list[tuple[int, int]]:
+    """Return begin and end of the steady steps, as many whole ones as can be looked at; else of the whole trace."""
+    steady = found.steady or found.steps
+    if not steady:
+        rows = trace.rows(EventKind.HOST_API)
+        both = np.concatenate([rows, trace.device_rows()])
+        return [(int(trace.start_ns[both].min()), int(trace.end_ns[both].max()))]
+    rows = trace.rows(EventKind.HOST_API)
+    calls = np.sort(trace.start_ns[rows if len(rows) else trace.device_rows()])
+    spans: list[tuple[int, int]] = []
+    taken = 0
+    for step, following in zip_longest(steady, steady[1:]):
+        taken += int(np.searchsorted(calls, step.end_ns) - np.searchsorted(calls, step.start_ns))
+        if spans and taken > MOST_ITEMS:
+            break
+        # From one marker to the next is a step, also where something stands between them.
+        spans.append((step.start_ns, step.end_ns if following is None else max(step.end_ns, following.start_ns)))
+    return spans
+
+
+def _kernels(trace: Trace, items: Sequence[QueueItem], queues: Queues) -> tuple[KernelUse, ...]:
+    time: Counter[int] = Counter()
+    count: Counter[int] = Counter()
+    family: dict[int, str] = {}
+    blocks: dict[int, int] = {}
+    for item in items:
+        if item.kernel == NOTHING:
+            continue
+        time[item.kernel] += item.device_ns
+        count[item.kernel] += 1
+        if item.kernel not in family:
+            family[item.kernel] = Family(int(trace.family[item.event])).name.lower()
+        if (grid := trace.at("grid", item.event)) is not None:
+            blocks[item.kernel] = max(blocks.get(item.kernel, 0), int(np.prod(grid)))
+    return tuple(
+        KernelUse(
+            name=name, family=family.get(number, "unknown"), unit=unit_of_kernel(name), launch_count=count[number],
+            device_ns=time[number], block_count=blocks.get(number),
+        )
+        for number, name in enumerate(queues.kernel_names)
+    )  # fmt: skip
+
+
+def _unmatched(items: Sequence[QueueItem], operators: Any) -> int:
+    return sum(
+        one.device_ns for one in items
+        if one.kind in ("kernel", "graph") and (one.operator == NOTHING or not operators[one.operator].cases)
+    )  # fmt: skip
+
+
+def _missing(trace: Trace, found: Steps, items: Sequence[QueueItem]) -> dict[str, str]:
+    """Return what the trace does not say, and how to record it."""
+    work, form = trace.device_rows(), trace.header.format
+    lone = unlinked_ratio(trace, work)
+    checks = {
+        "host": (
+            not trace.of_kind(EventKind.HOST_API).any(),
+            f"no calls of the runtime: {recording_advice.of_host(form)}",
+        ),
+        "links": (lone > MOST_UNLINKED, f"{lone:.0%} of the device events have no recorded call: record whole steps"),
+        "steps": (not found.steps, f"{found.note or 'no steps'}: mark steps (profiler.step(), NVTX ranges)"),
+        "operators": (
+            not trace.of_kind(EventKind.HOST_OP).any(),
+            f"no operators of a framework: {recording_advice.of_operators(form)}",
+        ),
+        "shapes": ("shapes" not in trace.sparse, f"no shapes of operators: {recording_advice.of_shapes(form)}"),
+        "copies": (not _says_memory(trace), "which memory copies read is not stated: a newer profiler states it"),
+        "bytes": ("bytes" not in trace.sparse, "how many bytes are copied is not stated"),
+        "grid": ("grid" not in trace.sparse, "grids of kernels are not stated"),
+        "clocks": (
+            not any(_clock_columns(trace)),
+            "no clocks or power: sample them beside the run (nearpeak telemetry)",
+        ),
+        "phase": (
+            not any(item.phase for item in items),
+            "no range names the optimizer's step (Optimizer.step#…): what belongs to it is not known",
+        ),
+        "names": (_is_anonymous(trace), "kernels have no names"),
+        "ranges": (
+            not _has_ranges(trace),
+            "no ranges or Python frames: where the host loads data is not known (with_stack=True, NVTX)",
+        ),
+    }
+    return {name: text for name, (missing, text) in checks.items() if missing}
+
+
+def _has_ranges(trace: Trace) -> bool:
+    """Say whether ranges other than the markers of steps, or frames of Python, tell what the host does."""
+    rows = trace.rows(EventKind.HOST_RANGE, EventKind.HOST_FRAME)
+    marks = trace.name_table(lambda text: "ProfilerStep" in text)
+    return len(rows) > 0 and not marks[trace.name[rows]].all()
+
+
+def _is_anonymous(trace: Trace) -> bool:
+    rows = trace.rows(EventKind.KERNEL)
+    return bool(len(rows)) and len(np.unique(trace.name[rows])) == 1 and len(rows) > 50
+
+
+def _says_memory(trace: Trace) -> bool:
+    rows = trace.rows(EventKind.MEMCPY)
+    if not len(rows) or "copy_kind" not in trace.sparse:
+        return not len(rows)
+    rows = rows[np.isin(trace.values("copy_kind", rows), (CopyKind.H2D, CopyKind.UNKNOWN))]
+    return not len(rows) or bool((trace.values("source_memory", rows) > 0).all())
+
+
+_CLOCK = re.compile(r"(sm|graphics|gfx|core).{0,3}(clock|freq)|clock.{0,8}mhz", re.IGNORECASE)
+_POWER = re.compile(r"power|watt", re.IGNORECASE)
+
+
+def _clock_columns(trace: Trace) -> tuple[list[str], list[str]]:
+    """Return the rare fields of counters that hold clocks in MHz, and powers in W."""
+    rows = trace.rows(EventKind.COUNTER)
+    if not len(rows):
+        return [], []
+    has = [name for name, column in trace.sparse.items() if not column.text and np.isin(column.rows, rows).any()]
+    return [name for name in has if _CLOCK.search(name)], [name for name in has if _POWER.search(name)]
+
+
+def _clocks(trace: Trace, queues: Queues) -> tuple[ClockSample, ...]:
+    clock, power = _clock_columns(trace)
+    rows = trace.rows(EventKind.COUNTER)
+    starts = [int(trace.start_ns[item.event]) if item.event != NOTHING else 0 for item in queues.items]
+    begun = np.maximum.accumulate(np.array(starts, np.int64)) if starts else np.zeros(0, np.int64)
+    found = []
+    for row in map(int, rows if clock else []):
+        at = int(trace.start_ns[row])
+        values = [trace.at(names[0], row) if names else None for names in (clock, power)]
+        if at <= queues.end_ns and values[0] is not None:
+            item = int(np.searchsorted(begun, at))
+            found.append(ClockSample(time_ns=at, item=item, clock_hz=float(values[0]) * 1e6, power_w=values[1]))
+    return tuple(found)
+
+
+def _called(trace: Trace, span: tuple[int, int]) -> tuple[str, ...]:
+    """Return the operators of a step that no other operator calls, with their shapes, in order."""
+    rows = trace.rows(EventKind.HOST_OP)
+    rows = rows[(trace.start_ns[rows] >= span[0]) & (trace.start_ns[rows] < span[1])]
+    parent = trace.parent[rows]
+    rows = rows[(parent == NO_ROW) | (trace.kind[parent] != EventKind.HOST_OP)][:_MOST_CALLED]
+    return tuple(f"{trace.name_of(row)} {trace.text_of('shapes', row)}".strip() for row in map(int, rows))
+
+
+def _flags(trace: Trace) -> dict[str, str]:
+    """Return settings that decide on units, where somebody stored them with the trace."""
+    names = ("allow_tf32", "float32_matmul_precision", "cudnn_allow_tf32", "cudnn.allow_tf32")
+    return {name: str(trace.header.metadata[name]) for name in names if name in trace.header.metadata}
+
+
+def _notes(trace: Trace, device: int, spans: Sequence[tuple[int, int]], found: Steps) -> tuple[str, ...]:
+    def notes() -> Iterator[str]:
+        if (cut := _cut(trace)) is not None:
+            yield f"the file is cut off ({cut}): what stood behind that is in no figure here"
+        yield from (lack for lack in trace.header.lacks if lack.startswith(_TOLD_FIRST))
+        others = sorted(set(np.unique(trace.device[trace.device_rows()]).tolist()) - {device})
+        if others:
+            yield f"device {device} is the busiest; also recorded: {', '.join(map(str, others))}"
+        steady = found.steady
+        if steady and len(spans) < len(steady):
+            yield f"the first {len(spans)} of {len(steady)} steps are looked at"
+        if found.note:
+            yield found.note
+
+    return tuple(notes())
+
+
+@cache
+def _unit_rules() -> tuple[tuple[re.Pattern[str], str], ...]:
+    with Path(__file__).with_name("units.toml").open("rb") as file:
+        table = tomllib.load(file)
+    return tuple((re.compile("|".join(rule["patterns"]), re.IGNORECASE), rule["unit"]) for rule in table["rule"])
+
+
+@cache
+def unit_of_kernel(name: str) -> str:
+    """Return `tensor`, `tf32` or `vector`; empty where the name does not tell.
+
+    >>> unit_of_kernel("ampere_sgemm_128x64_tn"), unit_of_kernel("sm80_xmma_fprop_implicit_gemm_tf32f32_tf32f32_f32")
+    ('vector', 'tf32')
+    >>> unit_of_kernel("nvjet_tst_128x256_64x4_2x1_v_bz_TNT"), unit_of_kernel("my_kernel")
+    ('tensor', '')
+    """
+    return next((unit for pattern, unit in _unit_rules() if pattern.search(name)), "")

@@ -1,0 +1,115 @@
+"""Stretches of host time whose cause a trace names: loading, tensors made anew, code between compiled graphs."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nearpeak.core.traces.trace import EventKind
+from nearpeak.traces import NO_ROW, Trace
+
+Array = npt.NDArray[Any]
+LOADING = re.compile(r"DataLoader|dataloader|data_loader|_next_data|\bprefetch|read_batch|load_batch")
+"""Ranges, operators and functions that load data."""
+CREATION = re.compile(
+    r"^aten::(tensor|scalar_tensor|full|zeros|ones|arange|eye|linspace|lift_fresh|new_(full|zeros|ones))$"
+)
+"""Operators that make tensors with values of their own."""
+_COMPILED = re.compile(r"^Torch-Compiled Region|^CompiledFxGraph|^## Call CompiledFxGraph")
+
+
+class Covers:
+    """How much of any stretch of host time each cause covers."""
+
+    def __init__(self, trace: Trace, steps: Sequence[tuple[int, int]]) -> None:
+        """Gather the stretches of each cause, merged."""
+        spans = {
+            "loading": _named(trace, LOADING, EventKind.HOST_RANGE, EventKind.HOST_OP, EventKind.HOST_FRAME),
+            "creation": _outermost(trace, CREATION, steps),
+            "between graphs": _between(_named(trace, _COMPILED, EventKind.HOST_RANGE, EventKind.HOST_OP), steps),
+        }
+        self._covers = {name: Cover(*span) for name, span in spans.items() if len(span[0])}
+
+    def parts(self, begin: int, end: int) -> tuple[tuple[str, int], ...]:
+        """Return the part of a stretch that each cause covers, those that cover something; never more than there is."""
+        return tuple(self._found(begin, end)) if end > begin else ()
+
+    def _found(self, begin: int, end: int) -> Iterator[tuple[str, int]]:
+        left = end - begin
+        for name, cover in self._covers.items():
+            part = min(left, cover.inside(begin, end))
+            if part > 0:
+                left -= part
+                yield name, part
+
+
+class Cover:
+    """A union of stretches, asked for the length inside others."""
+
+    def __init__(self, start: Array, end: Array) -> None:
+        """Merge the stretches."""
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], np.maximum.accumulate(end[order])
+        fresh = np.concatenate([[True], start[1:] > end[:-1]])
+        self.start = start[fresh]
+        self.end = np.concatenate([end[:-1][fresh[1:]], end[-1:]])
+        self.whole = np.concatenate([[0], np.cumsum(self.end - self.start)])
+
+    def inside(self, begin: int, end: int) -> int:
+        """Return how much of a stretch is covered."""
+        return self._before(end) - self._before(begin)
+
+    def _before(self, time: int) -> int:
+        place = int(np.searchsorted(self.start, time))
+        if not place:
+            return 0
+        return int(self.whole[place - 1] + min(time, int(self.end[place - 1])) - self.start[place - 1])
+
+
+def _named(trace: Trace, pattern: re.Pattern[str], *kinds: EventKind) -> tuple[Array, Array]:
+    rows = trace.rows(*kinds)
+    table = trace.name_table(lambda text: bool(pattern.search(text)))
+    rows = rows[table[trace.name[rows]]] if len(rows) else rows
+    return trace.start_ns[rows], trace.end_ns[rows]
+
+
+def _outermost(
+    trace: Trace, pattern: re.Pattern[str], steps: Sequence[tuple[int, int]]
+) -> tuple[Array, Array]:  # fmt: skip
+    """Return the operators of this name that no other operator calls, and that every step asks for alike.
+
+    Alike are calls of one operator with the same shapes and values, as far as these were recorded. What a step makes
+    in a way of its own is no constant.
+    """
+    rows = trace.rows(EventKind.HOST_OP)
+    table = trace.name_table(lambda text: bool(pattern.search(text)))
+    rows = rows[table[trace.name[rows]]] if len(rows) else rows
+    parent = trace.parent[rows]
+    own = (parent == NO_ROW) | (trace.kind[parent] != EventKind.HOST_OP) | table[trace.name[parent]]
+    rows = rows[own]
+    rows = rows[_in_every_step(trace, rows, steps)]
+    return trace.start_ns[rows], trace.end_ns[rows]
+
+
+def _in_every_step(trace: Trace, rows: Array, steps: Sequence[tuple[int, int]]) -> Array:
+    """Return which operators of the steps have one with the same name, shapes and values in each step."""
+    step = np.searchsorted(np.array([begin for begin, _ in steps]), trace.start_ns[rows], side="right") - 1
+    known = np.stack([trace.name[rows], trace.values("shapes", rows), trace.values("concrete", rows)])
+    _, alike = np.unique(known, axis=1, return_inverse=True)
+    pairs = np.unique(np.stack([alike.reshape(-1), step]), axis=1)
+    count = np.bincount(pairs[0][pairs[1] >= 0], minlength=len(rows) + 1)
+    found: Array = (step >= 0) & (count[alike.reshape(-1)] == len(steps))
+    return found
+
+
+def _between(regions: tuple[Array, Array], steps: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
+    """Return the stretches between compiled regions of the same step."""
+    start, end = regions
+    if not len(start):
+        return start, end
+    merged = Cover(start, end)
+    step = np.searchsorted(np.array([one for one, _ in steps]), merged.start, side="right")
+    same = (step[1:] == step[:-1]) & (step[1:] > 0)
+    return merged.end[:-1][same], merged.start[1:][same]

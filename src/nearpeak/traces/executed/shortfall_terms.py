@@ -1,0 +1,70 @@
+"""Executed less expected time of a trace's steps, each busy instant given to one cause: terms that sum exactly."""
+
+from collections import Counter
+
+from nearpeak.core.traces.executed_run import NOTHING, Executed, ExecutedOperator, QueueItem
+from nearpeak.core.traces.shortfall import Part, Shortfall
+
+_LAYOUT = ("layout",)
+_SCALER = ("_amp_foreach_non_finite_check_and_unscale_", "_amp_update_scale_")
+
+
+def shortfall_of(executed: Executed, unseen_ns: int = 0) -> Shortfall:
+    """Return what stands between the steps and their expected time.
+
+    Expected is what good software takes for the operators that ran, one after the other; each operator's expected time
+    is spread over its items by their length. An instant in which several works run belongs to one of them, computing
+    before communication before copies before fills, so that the parts and idle time add up to the window.
+
+    Args:
+        unseen_ns: expected time of operators that never ran.
+    """
+    totals: Counter[tuple[str, str]] = Counter()
+    expected = 0
+    covered = 0
+    for item in executed.items:
+        if item.event == NOTHING:
+            continue
+        operator = None if item.operator == NOTHING else executed.operators[item.operator]
+        wanted = _expected_ns(item, operator)
+        term = _term(executed, item, operator)
+        totals[term, ""] += item.exclusive_ns - (wanted or 0)
+        expected += wanted or 0
+        covered += item.exclusive_ns if wanted is not None else 0
+    totals["unmatched", ""] -= unseen_ns
+    for cause, time in executed.timeline.idle_by_cause_ns.items():
+        totals["idle", str(cause)] += time
+    window = executed.timeline
+    counted = sum(item.exclusive_ns for item in executed.items)
+    rest = window.busy_ns - counted
+    if rest:  # work without a call within the steps, such as that of other processes
+        totals["unmatched", ""] += rest
+    parts = tuple(Part(term, detail, time) for (term, detail), time in totals.items() if time)
+    return Shortfall(
+        expected_ns=expected + unseen_ns, executed_ns=executed.window_ns,
+        parts=tuple(sorted(parts, key=lambda part: -part.time_ns)), covered_ratio=covered / max(1, window.busy_ns),
+    )  # fmt: skip
+
+
+def _expected_ns(item: QueueItem, operator: ExecutedOperator | None) -> int | None:
+    """Return the item's share of the expected time of its operator; none where that has none."""
+    if operator is None or operator.predicted_s is None or not operator.device_ns:
+        return None
+    return round(operator.predicted_s * 1e9 * operator.call_count * item.device_ns / operator.device_ns)
+
+
+def _term(executed: Executed, item: QueueItem, operator: ExecutedOperator | None) -> str:
+    use = None if item.kernel == NOTHING else executed.kernels[item.kernel]
+    name = "" if operator is None else operator.name
+    family, unit = ("", "") if use is None else (use.family, use.unit)
+    product = operator is not None and operator.family in ("gemm", "conv") and operator.dtypes[:1] != ("fp64",)
+    terms = {
+        "units": unit == "vector" and product,
+        "casts": name == "aten::_to_copy" or family == "cast",
+        "layout": family in _LAYOUT,
+        "comm": item.kind == "comm",
+        "copies": item.kind in ("copy", "set"),
+        "scaler": name.removeprefix("aten::") in _SCALER,
+        "kernels": operator is not None and operator.predicted_s is not None,
+    }
+    return next((term for term, taken in terms.items() if taken), "unmatched")

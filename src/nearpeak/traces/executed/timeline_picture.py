@@ -1,0 +1,55 @@
+"""The picture of a trace: what ran on each thread and stream during the first steps."""
+
+import numpy as np
+
+from nearpeak.core.traces.executed_run import Slice
+from nearpeak.core.traces.trace import DEVICE_KINDS, EventKind, Family
+from nearpeak.traces import MISSING, Trace
+from nearpeak.traces.timeline.lanes import Lanes, lanes_of
+
+MOST_SLICES = 12_000
+"""Slices of a picture: what a page draws at once."""
+_HOST = {EventKind.HOST_API: "call", EventKind.HOST_OP: "operator", EventKind.HOST_RANGE: "range"}
+
+
+def picture_of(trace: Trace, device: int, start_ns: int, end_ns: int) -> tuple[tuple[str, ...], tuple[Slice, ...]]:
+    """Return the lanes, host before device, and their slices; of operators only the outermost are drawn."""
+    host = trace.rows(*_HOST)
+    outer = (
+        (trace.kind[host] != EventKind.HOST_OP)
+        | (trace.parent[host] < 0)
+        | (trace.kind[trace.parent[host]] != EventKind.HOST_OP)
+    )
+    work = trace.device_rows()
+    rows = np.sort(np.concatenate([host[outer], work[trace.device[work] == device]]))
+    rows = rows[(trace.end_ns[rows] > start_ns) & (trace.start_ns[rows] < end_ns)][:MOST_SLICES]
+    streams = lanes_of(trace, rows[np.isin(trace.kind[rows], np.array(DEVICE_KINDS))])
+    keys = [_lane(trace, streams, row) for row in map(int, rows)]
+    lanes = {key: place for place, key in enumerate(sorted(set(keys)))}
+    slices = tuple(
+        Slice(lanes[key], int(trace.start_ns[row]) - start_ns, int(trace.end_ns[row]) - start_ns,
+              trace.name_of(row), _kind(trace, row))
+        for key, row in zip(keys, map(int, rows), strict=True)
+    )  # fmt: skip
+    return tuple(key[-1] for key in lanes), slices
+
+
+def _lane(trace: Trace, streams: Lanes, row: int) -> tuple[int, int, str]:
+    """Return the group, the place in it, and the label of the lane of an event."""
+    kind = EventKind(trace.kind[row])
+    if kind in DEVICE_KINDS:
+        lane = streams.of(row)
+        return 3, lane, streams.labels[lane]
+    thread = int(trace.thread[row])
+    name = {EventKind.HOST_RANGE: "ranges", EventKind.HOST_OP: "operators", EventKind.HOST_API: "calls"}[kind]
+    group = {"ranges": 0, "operators": 1, "calls": 2}[name]
+    return group, 0, f"{name}, thread {'?' if thread == MISSING else thread}"
+
+
+def _kind(trace: Trace, row: int) -> str:
+    kind = EventKind(trace.kind[row])
+    if kind in _HOST:
+        return _HOST[kind]
+    if kind == EventKind.KERNEL:
+        return Family(int(trace.family[row])).name.lower()
+    return "copy" if kind == EventKind.MEMCPY else "set"

@@ -1,0 +1,75 @@
+"""Parquet of a trace, a row per event, for tables and notebooks; needs the extra `tables`."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.traces.trace import EventKind, Family
+from nearpeak.errors import MissingExtraError
+from nearpeak.traces.timeline.trace_columns import MISSING, NO_ROW, Trace
+
+
+def write_parquet(trace: Trace, path: Path) -> None:
+    """Write the events of a trace; what an event does not have is null.
+
+    Raises:
+        MissingExtraError: duckdb is not installed.
+    """
+    try:
+        import duckdb
+    except ImportError:
+        raise MissingExtraError("Parquet needs the extra 'tables': pip install 'nearpeak[tables]'") from None
+    table = _columns(trace)
+    picked = ", ".join(f'{_null(table[name], name)} as "{_quoted(name)}"' for name in table)
+    with duckdb.connect() as connection:
+        connection.register("events", {_quoted(name): values for name, values in table.items()})
+        connection.execute(
+            f"copy (select {picked} from events) to '{str(path).replace(chr(39), chr(39) * 2)}' (format parquet)"
+        )
+
+
+def _quoted(name: str) -> str:
+    return name.replace('"', "'")
+
+
+def _null(values: Any, name: str) -> str:
+    """Return what selects a column with its absent values as null."""
+    column = f'"{_quoted(name)}"'
+    if values.dtype.kind == "f":
+        return f"case when isnan({column}) then null else {column} end"
+    if values.dtype.kind == "i":
+        return f"nullif({column}, {NO_ROW if name in ('launch', 'parent') else MISSING})"
+    return column
+
+
+def _columns(trace: Trace) -> dict[str, Any]:
+    """Return one array per column; texts in full, the three figures of a grid as three columns."""
+    texts = np.array([trace.texts[number] for number in range(len(trace.texts))] or [""], dtype=object)
+    kinds, families = (np.array([one.name.lower() for one in enum], dtype=object) for enum in (EventKind, Family))
+    found: dict[str, Any] = {
+        "id": np.arange(len(trace)),
+        "kind": kinds[trace.kind],
+        "name": texts[trace.name],
+        "family": families[trace.family],
+        "start_ns": trace.start_ns,
+        "end_ns": trace.end_ns,
+        "process": trace.process,
+        "thread": trace.thread,
+        "device": trace.device,
+        "stream": trace.stream,
+        "correlation": trace.correlation,
+        "launch": trace.launch,
+        "parent": trace.parent,
+    }
+    for name, column in trace.sparse.items():
+        whole = trace.values(name)
+        if column.text:
+            words = np.full(len(trace), None, dtype=object)
+            words[column.rows] = texts[column.values]
+            found[name] = words
+        elif whole.ndim > 1:
+            found |= {f"{name}_{axis}": np.ascontiguousarray(whole[:, place]) for place, axis in enumerate("xyz")}
+        else:
+            found[name] = whole
+    return found

@@ -1,0 +1,134 @@
+"""Perfetto's protocol buffers of a trace, field by field; numbers as in Perfetto's public .proto files."""
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from nearpeak.core.traces.trace import DEVICE_KINDS, EventKind
+from nearpeak.traces.export.chrome_trace import streams_of, tracks_of
+from nearpeak.traces.timeline.lanes import Lanes
+from nearpeak.traces.timeline.trace_columns import MISSING, NO_ROW, Trace
+
+_PACKET, _STAMP, _SEQUENCE, _EVENT, _DESCRIPTOR = 1, 8, 10, 11, 60
+_CATEGORY, _NAME, _TYPE, _TRACK, _NOTE, _FLOW = 22, 23, 9, 11, 4, 47
+_UUID, _PARENT, _LABEL = 1, 5, 2
+_BEGIN, _END, _INSTANT = 1, 2, 3
+_DEVICE = (*DEVICE_KINDS, EventKind.SYNC, EventKind.DEVICE_RANGE)
+_SHOWN = ("bytes", "grid", "block", "shapes", "dtypes", "collective", "wait_stream")
+
+
+def write_perfetto(trace: Trace, path: Path) -> None:
+    """Write a trace as Perfetto reads it: a track per stream and thread, calls joined to their work by flows.
+
+    Slices of one track nest; those that cross others go to a track beside it. Counters are left out.
+    """
+    with path.open("wb") as file:
+        _write(trace, file)
+
+
+def _write(trace: Trace, file: BinaryIO) -> None:
+    rows = np.flatnonzero(trace.kind != EventKind.COUNTER)
+    tracks, streams = tracks_of(trace, rows), streams_of(trace, rows)
+    uuids: dict[tuple[object, ...], int] = {}
+    moments: list[tuple[int, int, int, int]] = []
+    first = int(trace.start_ns[rows].min()) if len(rows) else 0
+    base = trace.header.base_ns if trace.header.base_ns + first >= 0 else -first
+    for row, track in zip(rows.tolist(), tracks.tolist(), strict=True):
+        label = _label(trace, streams, row, track)
+        if label not in uuids:
+            for packet in _descriptors(uuids, label):
+                file.write(packet)
+        start, end = int(trace.start_ns[row]) + base, int(trace.end_ns[row]) + base
+        moments += (
+            [(start, 1, row, uuids[label]), (end, 0, row, uuids[label])]
+            if end > start
+            else [(start, 2, row, uuids[label])]
+        )
+    launched = {int(one) for one in trace.launch if one != NO_ROW}
+    # Ends come before begins of the same moment; of several ends the inner, which began last, comes first.
+    moments.sort(key=lambda one: (one[0], one[1], -one[2] if one[1] == 0 else one[2]))
+    for moment, what, row, uuid in moments:
+        file.write(_packet(moment, _event(trace, row, uuid, what, launched)))
+
+
+def _label(trace: Trace, streams: Lanes, row: int, track: int) -> tuple[object, ...]:
+    """Return (group, lane) of the track of an event."""
+    if EventKind(trace.kind[row]) in _DEVICE:
+        group, lane = f"device {_shown(trace.device[row])}", streams.labels[streams.of(row)]
+    else:
+        group, lane = f"process {_shown(trace.process[row])}", f"thread {_shown(trace.thread[row])}"
+    return group, lane + (f" ({track + 1})" if track else "")
+
+
+def _shown(value: np.int64) -> str:
+    return "?" if value == MISSING else str(int(value))
+
+
+def _descriptors(uuids: dict[tuple[object, ...], int], label: tuple[object, ...]) -> Iterator[bytes]:
+    """Yield the packets that describe a track and, once, its group."""
+    group = (label[0],)
+    if group not in uuids:
+        uuids[group] = len(uuids) + 1
+        yield _message(
+            _PACKET,
+            _message(_DESCRIPTOR, _number(_UUID, uuids[group]) + _text(_LABEL, str(group[0]))) + _number(_SEQUENCE, 1),
+        )
+    uuids[label] = len(uuids) + 1
+    described = _number(_UUID, uuids[label]) + _number(_PARENT, uuids[group]) + _text(_LABEL, str(label[1]))
+    yield _message(_PACKET, _message(_DESCRIPTOR, described) + _number(_SEQUENCE, 1))
+
+
+def _packet(moment: int, event: bytes) -> bytes:
+    return _message(_PACKET, _number(_STAMP, moment) + _number(_SEQUENCE, 1) + _message(_EVENT, event))
+
+
+def _event(trace: Trace, row: int, uuid: int, what: int, launched: set[int]) -> bytes:
+    """Return the begin, end or moment of an event."""
+    kind = (_END, _BEGIN, _INSTANT)[what]
+    found = _number(_TYPE, kind) + _number(_TRACK, uuid)
+    if kind == _END:
+        return found
+    found += _text(_NAME, trace.name_of(row)) + _text(_CATEGORY, EventKind(trace.kind[row]).name.lower())
+    flow = row if row in launched else int(trace.launch[row])
+    if flow != NO_ROW:
+        found += _key(_FLOW, 1) + struct.pack("<Q", flow + 1)
+    for name in _SHOWN:
+        if (value := trace.at(name, row)) is not None:
+            found += _message(
+                _NOTE, _text(10, name) + (_number(4, value) if isinstance(value, int) else _text(6, str(value)))
+            )
+    return found
+
+
+def _varint(value: int) -> bytes:
+    """Return a whole number as protocol buffers write it.
+
+    >>> _varint(300).hex(), len(_varint(-1))
+    ('ac02', 10)
+    """
+    value &= (1 << 64) - 1
+    found = bytearray()
+    while value > 0x7F:
+        found.append(value & 0x7F | 0x80)
+        value >>= 7
+    found.append(value)
+    return bytes(found)
+
+
+def _key(field: int, wire: int) -> bytes:
+    return _varint(field << 3 | wire)
+
+
+def _number(field: int, value: int) -> bytes:
+    return _key(field, 0) + _varint(value)
+
+
+def _message(field: int, data: bytes) -> bytes:
+    return _key(field, 2) + _varint(len(data)) + data
+
+
+def _text(field: int, text: str) -> bytes:
+    return _message(field, text.encode("utf-8", "replace"))

@@ -1,0 +1,33 @@
+"""One rule of the catalogue: what it is called, what it needs a trace to say, and where it looks."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from nearpeak.core.traces.finding_report import Abstained, TraceFinding
+from nearpeak.traces.finding_scene import Scene
+
+
+def always(_: Scene) -> bool:
+    """Say that a rule concerns every trace."""
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """A kind of finding."""
+
+    id: str
+    """Name in the catalogue."""
+    look: Callable[[Scene], Iterable[TraceFinding | Abstained]]
+    """Yields findings of a trace that says all that is needed."""
+    needs: tuple[str, ...] = ()
+    """Kinds of evidence without which nothing can be told, as in `Executed.missing`."""
+    concerns: Callable[[Scene], bool] = always
+    """Whether there is anything to look at: where not, nothing is found and missing evidence is no loss."""
+
+    def __call__(self, scene: Scene) -> Iterable[TraceFinding | Abstained]:
+        """Return what is found in a trace, or what it must say for that."""
+        if not self.concerns(scene):
+            return ()
+        missing = scene.abstention(self.id, *self.needs)
+        return self.look(scene) if missing is None else (missing,)

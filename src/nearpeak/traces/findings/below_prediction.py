@@ -1,0 +1,75 @@
+"""Operators that take much longer than good software is expected to, on the right units and with good extents."""
+
+from collections.abc import Iterator
+
+from nearpeak.core.traces.executed_run import ExecutedOperator
+from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
+from nearpeak.traces.finding_rule import Rule
+from nearpeak.traces.finding_scene import Scene, found_if
+
+ID = "kernel.below_roofline"
+_SLOWER, _LEAST_S = 2.0, 8e-6
+"""Measured over expected, at the distance that is usual in this trace; calls shorter than that are left out."""
+
+_SCATTER = 3.0
+"""Longer half of the calls over the shorter one, beyond which their mean says little of the kernel."""
+
+
+def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
+    """Let each operator that is far from its expected time take it."""
+    known = [one for one in scene.executed.operators if one.predicted_s]
+    if not known:
+        yield Abstained(id=ID, reason="no operator has an expected time: name the device with --target")
+        return
+    for number, operator in enumerate(scene.executed.operators):
+        if _is_slow(scene, operator):
+            yield from _one(scene, number, operator)
+
+
+def _is_slow(scene: Scene, operator: ExecutedOperator) -> bool:
+    if not operator.predicted_s or operator.measured_s < _LEAST_S:
+        return False
+    units = {kernel.unit for kernel in scene.executed.kernels if kernel.name in operator.kernels}
+    explained = operator.padded_s is not None or (operator.family in ("gemm", "conv") and "vector" in units)
+    moved = operator.name in ("aten::_to_copy", "aten::clone", "aten::contiguous", "aten::copy_")
+    return not explained and not moved and operator.measured_s > _SLOWER * operator.predicted_s * scene.usual_ratio
+
+
+def _scatters(scene: Scene, places: list[int]) -> bool:
+    """Say whether the longer half of the calls took over three times as long as the shorter half."""
+    times = sorted(scene.items[place].device_ns for place in places)
+    half = len(times) // 2
+    return half > 0 and sum(times[-half:]) > _SCATTER * sum(times[:half])
+
+
+def _one(scene: Scene, number: int, operator: ExecutedOperator) -> list[TraceFinding]:
+    expected = (operator.predicted_s or 0.0) * scene.usual_ratio
+    places = scene.where(lambda item: item.operator == number and item.device_ns > 0)
+    ratio = operator.measured_s / expected
+    bound = operator.bound_s or expected
+    return scene.finding(
+        ID,
+        f"{operator.label} takes {ratio:.1f} times what good kernels take"
+        f" ({operator.measured_s * 1e6:.0f} µs, {bound / operator.measured_s:.0%} of its bound reached)",
+        [Change(place, device_ns=int(scene.items[place].device_ns / ratio)) for place in places],
+        key=operator.label,
+        high_s=(operator.measured_s - bound) * operator.call_count / scene.executed.step_count,
+        evidence=[
+            scene.evidence("time of one call", operator.measured_s, "s", places),
+            scene.evidence("expected of one call", expected, "s"),
+            scene.evidence("bound of one call", bound, "s"),
+        ],
+        counter=[
+            ("it is faster than its bound, which would be a fault of the bound", found_if(operator.measured_s < bound)),
+            (
+                "its calls differ threefold among themselves: something else was in the way",
+                found_if(_scatters(scene, places)),
+            ),
+        ],
+        falsifier=f"time this case alone: nearpeak measure on the device; the kernel is"
+        f" {operator.kernels[0] if operator.kernels else '?'}",
+        scope="local",
+    )
+
+
+RULE = Rule(id=ID, look=look, needs=("operators", "shapes"))

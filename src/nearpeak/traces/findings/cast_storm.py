@@ -1,0 +1,67 @@
+"""Casts between formats that take a large part of the step."""
+
+from collections.abc import Iterator
+
+from nearpeak.core.traces.executed_run import NOTHING, QueueItem
+from nearpeak.core.traces.finding_report import Abstained, TraceFinding
+from nearpeak.traces.finding_rule import Rule
+from nearpeak.traces.finding_scene import Scene, found_if
+
+ID = "amp.casts"
+_COPIES = ("aten::clone", "aten::contiguous", "aten::copy_", "aten::cat", "aten::index_select", "aten::repeat")
+
+
+def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
+    """Leave the casts out."""
+    voted = _votes(scene)
+    places = scene.where(lambda item: item.kernel != NOTHING and _casts(scene, item, voted))
+    if not places:
+        return
+    compiled = any("triton" in use.name for use in scene.executed.kernels)
+    yield from scene.finding(
+        ID,
+        f"{len(places) / scene.executed.step_count:.0f} casts of a step take {scene.device_s(places) * 1e3:.2f} ms",
+        scene.dropped(places),
+        evidence=[
+            scene.evidence("casts per step", len(places) / scene.executed.step_count, "", places),
+            scene.evidence("their time per step", scene.device_s(places), "s"),
+        ],
+        counter=[
+            ("a compiler fuses casts already", found_if(compiled)),
+            ("copies in one format under the same kernel names, which were left out", found_if(0 in voted.values())),
+        ],
+        falsifier="convert the model as a whole (.bfloat16()), or cache the casts of frozen weights: the"
+        " kernels should be gone",
+        scope="local",
+    )
+
+
+def _casts(scene: Scene, item: QueueItem, voted: dict[int, int]) -> bool:
+    """Say whether a kernel casts: by its operator, else by what other launches of the kernel do, else by its name."""
+    operator = scene.operator(item)
+    if operator is not None:
+        return _does(scene, item)
+    return scene.family(item) == "cast" and voted.get(item.kernel, 1) == 1
+
+
+def _does(scene: Scene, item: QueueItem) -> bool:
+    """Say whether an operator casts; kernels of plain copies are named like those of casts."""
+    operator = scene.operator(item)
+    name, formats = ("", ()) if operator is None else (operator.name, operator.dtypes)
+    if name == "aten::_to_copy":
+        return True
+    if name in _COPIES:
+        return name == "aten::copy_" and len(set(formats)) > 1
+    return scene.family(item) == "cast"
+
+
+def _votes(scene: Scene) -> dict[int, int]:
+    """Return for kernels of casts whether most launches under a known operator are casts: 1, or 0."""
+    counts: dict[int, list[bool]] = {}
+    for item in scene.items:
+        if scene.family(item) == "cast" and scene.operator(item) is not None:
+            counts.setdefault(item.kernel, []).append(_does(scene, item))
+    return {kernel: int(2 * sum(votes) > len(votes)) for kernel, votes in counts.items()}
+
+
+RULE = Rule(id=ID, look=look, needs=("names", "operators"))

@@ -1,0 +1,77 @@
+"""Communication that nothing covers: on the stream that computes, or waited for at once."""
+
+from collections.abc import Iterator
+
+from nearpeak.core.traces.executed_run import NOTHING
+from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
+from nearpeak.traces.finding_rule import Rule
+from nearpeak.traces.finding_scene import Scene, found_if
+
+ID = "comm.exposed"
+
+
+def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
+    """Run communication on a stream of its own and wait for it only where the optimizer begins, or the step ends."""
+    places = scene.where(lambda item: item.kind == "comm")
+    exposed_s = scene.executed.timeline.exposed_comm_ns * 1e-9 / scene.executed.step_count
+    if not scene.worth(exposed_s):
+        return
+    shared = {scene.items[place].lane for place in places} & {
+        item.lane for item in scene.items if item.kind == "kernel"
+    }
+    how = "on the stream that computes" if shared else "and is waited for at once"
+    single = (scene.executed.rank_count or 1) > 1 and scene.executed.skew is None
+    yield from scene.finding(
+        ID,
+        f"communication runs {how}: {exposed_s * 1e3:.2f} ms of a step nothing else runs",
+        _apart(scene, places),
+        high_s=exposed_s,
+        evidence=[
+            scene.evidence("exposed communication per step", exposed_s, "s", places),
+            scene.evidence("communication per step", scene.device_s(places), "s"),
+        ],
+        counter=[
+            ("ranks arrive at different times: waiting, not transfer", "not observable" if single else found_if(False))
+        ],
+        falsifier=scene.advice(
+            "start each all-reduce on its own stream when its gradients are ready: it should hide behind other work",
+            "DistributedDataParallel's buckets do so in the backward pass",
+        ),
+    )
+
+
+def _apart(scene: Scene, places: list[int]) -> tuple[Change, ...]:
+    """Return communication on its own stream, each after what came before it, and waits only where it is needed."""
+    lane = 1 + max(item.lane for item in scene.items)
+    talks, found, last = set(places), [], dict[int, int]()
+    pending: dict[int, int] = {}
+    waited: set[int] = set()
+    for place, item in enumerate(scene.items):
+        if item.lane == NOTHING:
+            continue
+        if place in talks:
+            before = last.get(item.lane)
+            after = item.after if before is None else (*item.after, before)
+            found.append(Change(place, lane=lane, after=tuple(dict.fromkeys(after))))
+            pending[item.step] = place
+            continue
+        last[item.lane] = place
+        ends = _needs(scene, place) and item.step in pending and item.step not in waited
+        if ends:
+            waited.add(item.step)
+            found.append(Change(place, after=(*(one for one in item.after if one not in talks), pending[item.step])))
+        elif any(one in talks for one in item.after):
+            found.append(Change(place, after=tuple(one for one in item.after if one not in talks)))
+    return tuple(found)
+
+
+def _needs(scene: Scene, place: int) -> bool:
+    """Say whether work uses what was communicated: the optimizer does."""
+    operator = scene.operator(scene.items[place])
+    named = operator is not None and (
+        "optimizer" in operator.name.lower() or "_fused_" in operator.name or "_foreach" in operator.name
+    )
+    return named or scene.family(scene.items[place]) == "optimizer"
+
+
+RULE = Rule(id=ID, look=look, needs=("links",), concerns=lambda scene: any(item.kind == "comm" for item in scene.items))

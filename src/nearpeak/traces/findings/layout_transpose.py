@@ -1,0 +1,67 @@
+"""Kernels that only change the layout of tensors, around operators that want another one."""
+
+import re
+from collections.abc import Iterator
+
+from nearpeak.core.traces.executed_run import NOTHING
+from nearpeak.core.traces.finding_report import Abstained, TraceFinding
+from nearpeak.traces.finding_rule import Rule
+from nearpeak.traces.finding_scene import Scene, found_if
+
+ID = "layout.transpose"
+_LAYOUT = re.compile(
+    r"nchwToNhwc|nhwcToNchw|convertTensor|tensorTransform|SubTensorOp|transpose|permute|Reformat|Reorder", re.IGNORECASE
+)
+_COPIES = ("aten::clone", "aten::contiguous")
+
+
+def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
+    """Leave the kernels out."""
+    places = [place for place, item in enumerate(scene.items) if item.kernel != NOTHING and _moves(scene, place)]
+    if not places:
+        return
+    formats = [place for place in places if _LAYOUT.search(scene.executed.kernels[scene.items[place].kernel].name)]
+    yield from scene.finding(
+        ID,
+        f"{len(places) / scene.executed.step_count:.0f} kernels of a step only change layouts"
+        f" ({scene.device_s(places) * 1e3:.2f} ms), {len(formats) / scene.executed.step_count:.0f} of them conversions,"
+        " the others copies into another order",
+        scene.dropped(places),
+        high_s=scene.device_s(places),
+        evidence=[
+            scene.evidence("time of layout kernels per step", scene.device_s(places), "s", places),
+            scene.evidence("of them named as conversions", scene.device_s(formats), "s", formats),
+        ],
+        counter=[
+            ("needed once, not in each step", found_if(len(places) < scene.executed.step_count)),
+            ("a copy that keeps a tensor from being written over", "not observable"),
+        ],
+        falsifier=_advice(scene, converted=2 * len(formats) > len(places)),
+        scope="local",
+    )
+
+
+def _advice(scene: Scene, *, converted: bool) -> str:
+    if not converted:
+        return (
+            "hand the next operator the strides as they are, or make the copy part of the one before: it should be gone"
+        )
+    return scene.advice(
+        "keep tensors in the layout that these operators take: the conversions should be gone",
+        "model.to(memory_format=torch.channels_last) and its inputs",
+    )
+
+
+def _moves(scene: Scene, place: int) -> bool:
+    item = scene.items[place]
+    operator = scene.operator(item)
+    if _LAYOUT.search(scene.executed.kernels[item.kernel].name):
+        return True
+    return (
+        operator is not None
+        and operator.name in _COPIES
+        and scene.family(item) in ("elementwise", "layout", "copy", "cast")
+    )
+
+
+RULE = Rule(id=ID, look=look, needs=("names",))

@@ -1,0 +1,86 @@
+"""What Nsight Compute's own rules say of kernels, passed through with their typed estimates."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from nearpeak.core.traces.executed_run import KernelRule
+from nearpeak.core.traces.finding_report import Abstained, Change, Counter, TraceFinding
+from nearpeak.traces.finding_rule import Rule
+from nearpeak.traces.finding_scene import Scene
+
+ID = "ncu"
+_ADVISES = ("OPT", "WRN")
+_SHOWN = 160
+
+
+def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
+    """Yield a finding per rule: `global` estimates shorten the kernel, `local` ones concern a part and bound only."""
+    by_name: dict[str, list[KernelRule]] = defaultdict(list)
+    for one in scene.executed.rules:
+        if one.kind in _ADVISES and one.saved_ratio and 0 < one.saved_ratio <= 1:
+            by_name[one.name].append(one)
+    for name, rules in by_name.items():
+        whole = [one for one in rules if one.scope == "global"]
+        if whole:
+            yield from _whole(scene, name, whole)
+        elif rules:
+            yield from _part(scene, name, rules)
+
+
+def _whole(scene: Scene, name: str, rules: list[KernelRule]) -> list[TraceFinding]:
+    best = _largest(rules)
+    changes = [
+        Change(place, device_ns=round(scene.items[place].device_ns * (1 - (one.saved_ratio or 0.0))))
+        for place, one in best.items()
+    ]
+    return scene.finding(
+        f"{ID}.{name}", _claim(scene, best), changes, high_s=scene.device_s(best),
+        evidence=[
+            scene.evidence("time of the kernels that it speaks of", scene.device_s(best), "s", list(best)),
+            scene.evidence("largest estimate", max(one.saved_ratio or 0.0 for one in best.values()), "of a kernel"),
+        ],
+        counter=[("other rules that take the same time of a kernel away", _others(scene, name, best))],
+        falsifier="change what the rule names and profile again: the kernel should take that much less",
+        scope="local",
+    )  # fmt: skip
+
+
+def _part(scene: Scene, name: str, rules: list[KernelRule]) -> Iterator[TraceFinding]:
+    """Yield what bounds a gain only: the estimate is of a part of the kernel, whose share is not stated."""
+    best = _largest(rules)
+    high_s = sum(scene.device_s([place]) * (one.saved_ratio or 0.0) for place, one in best.items())
+    if not scene.worth(high_s):
+        return
+    yield TraceFinding(
+        id=f"{ID}.{name}", key="", claim=scene.worded(_claim(scene, best)),
+        evidence=(scene.evidence("time of the kernels that it speaks of", scene.device_s(best), "s", list(best)),),
+        counter=(
+            Counter(what="the part of the kernel that the estimate concerns is small", state="not observable"),
+            Counter(what="estimates of other rules for the same kernels", state=_others(scene, name, best)),
+        ),
+        gain_s=0.0, gain_low_s=0.0, gain_high_s=min(high_s, scene.step_s), scope="local", method="bound",
+        falsifier="change what the rule names and profile again: if the kernel takes as long, another part decides",
+    )  # fmt: skip
+
+
+def _largest(rules: list[KernelRule]) -> dict[int, KernelRule]:
+    found: dict[int, KernelRule] = {}
+    for one in rules:
+        if one.item not in found or (one.saved_ratio or 0.0) > (found[one.item].saved_ratio or 0.0):
+            found[one.item] = one
+    return found
+
+
+def _claim(scene: Scene, best: dict[int, KernelRule]) -> str:
+    worst = max(best.values(), key=lambda one: scene.items[one.item].device_ns * (one.saved_ratio or 0.0))
+    kernel = scene.executed.kernels[scene.items[worst.item].kernel].name
+    text = worst.text if len(worst.text) <= _SHOWN else worst.text[:_SHOWN].rsplit(" ", 1)[0] + " …"
+    return f"{len(best)} kernels, most of all {kernel[:60]}: {text}"
+
+
+def _others(scene: Scene, name: str, best: dict[int, KernelRule]) -> str:
+    both = any(one.name != name and one.saved_ratio and one.item in best for one in scene.executed.rules)
+    return "found" if both else "not found"
+
+
+RULE = Rule(id=ID, look=look, concerns=lambda scene: bool(scene.executed.rules))

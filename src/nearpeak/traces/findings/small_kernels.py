@@ -1,0 +1,70 @@
+"""Chains of pointwise kernels that pass the same elements through memory again and again."""
+
+from collections.abc import Iterator
+
+from nearpeak.core.traces.finding_report import Abstained, TraceFinding
+from nearpeak.traces.finding_rule import Rule
+from nearpeak.traces.finding_scene import Scene, found_if
+
+ID = "elementwise.unfused"
+
+
+def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
+    """Keep the longest kernel of each chain, as a fused one reads and writes no less than it."""
+    found = list(chains(scene))
+    spare = [place for chain in found for place in chain if place != max(chain, key=lambda p: scene.items[p].device_ns)]
+    if not spare:
+        return
+    long = max(len(chain) for chain in found)
+    per_step = len(found) / scene.executed.step_count
+    yield from scene.finding(
+        ID,
+        f"{per_step:.0f} chains of pointwise kernels in a step, up to {long} long, could be one kernel each",
+        scene.dropped(spare),
+        evidence=[
+            scene.evidence("kernels per step that fusion saves", len(spare) / scene.executed.step_count, "", spare),
+            scene.evidence("their time per step", scene.device_s(spare), "s"),
+        ],
+        counter=[
+            ("a compiler has fused already", found_if(any("triton" in one.name for one in scene.executed.kernels)))
+        ],
+        falsifier="torch.compile of the module: the kernels of a chain should become one, as long as the"
+        " longest of them",
+        scope="local",
+    )
+
+
+def chains(scene: Scene) -> Iterator[list[int]]:
+    """Yield runs of pointwise kernels on one stream that follow each other and pass as many elements."""
+    open_: dict[int, list[int]] = {}
+    size: dict[int, int] = {}
+    for place, item in enumerate(scene.items):
+        if item.lane < 0 or item.phase:  # what the optimizer does has a finding of its own
+            continue
+        elements = _elements(scene, place)
+        chain = open_.setdefault(item.lane, [])
+        if chain and (elements is None or elements != size[item.lane] or item.step != scene.items[chain[-1]].step):
+            if len(chain) > 1:
+                yield chain
+            chain = open_[item.lane] = []
+        if elements is not None:
+            size[item.lane] = elements
+            chain.append(place)
+    yield from (chain for chain in open_.values() if len(chain) > 1)
+
+
+def _elements(scene: Scene, place: int) -> int | None:
+    """Return the elements that a pointwise kernel passes; none for everything else."""
+    item = scene.items[place]
+    operator = scene.operator(item)
+    if operator is None or scene.family(item) != "elementwise" or item.kind == "graph" or not operator.shapes:
+        return None
+    if operator.name in ("aten::clone", "aten::copy_", "aten::embedding", "aten::index_select", "aten::fill_"):
+        return None
+    found = 1
+    for extent in max(operator.shapes, key=len):
+        found *= extent
+    return found
+
+
+RULE = Rule(id=ID, look=look, needs=("names", "operators", "shapes"))

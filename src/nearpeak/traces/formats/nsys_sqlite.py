@@ -1,0 +1,352 @@
+"""Nsight Systems: the SQLite export; tables and columns that a capture lacks are named, not guessed."""
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nearpeak.core.traces.trace import CopyKind, EventKind, Memory, SyncKind, TraceDevice, TraceHeader
+from nearpeak.errors import SpecError
+from nearpeak.traces.reading.sqlite_tables import MAGIC, Database, opened
+from nearpeak.traces.reading.table_rows import EventRows, whole, wholes
+from nearpeak.traces.timeline.trace_columns import MISSING, Trace
+from nearpeak.traces.trace_format import TraceFormat
+
+Array = npt.NDArray[Any]
+_PREFIX = "CUPTI_ACTIVITY_KIND_"
+_SHARED = ("start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "graphNodeId", "graphId")
+_KERNEL = (
+    "demangledName", "shortName", "mangledName", "registersPerThread", "staticSharedMemory", "dynamicSharedMemory",
+    "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "clusterX", "clusterY", "clusterZ",
+)  # fmt: skip
+_COPY_KINDS = (
+    CopyKind.UNKNOWN,
+    CopyKind.H2D,
+    CopyKind.D2H,
+    CopyKind.H2D,
+    CopyKind.D2H,
+    CopyKind.D2D,
+    CopyKind.D2D,
+    CopyKind.D2D,
+    CopyKind.D2D,
+    CopyKind.H2H,
+    CopyKind.P2P,
+    CopyKind.UVM,
+    CopyKind.UVM,
+    CopyKind.UVM,
+)
+_COPY_NAMES = (
+    "Unknown",
+    "HtoD",
+    "DtoH",
+    "HtoA",
+    "AtoH",
+    "AtoA",
+    "AtoD",
+    "DtoA",
+    "DtoD",
+    "HtoH",
+    "PtoP",
+    "UVM HtoD",
+    "UVM DtoH",
+    "UVM DtoD",
+)
+_MEMORIES = (
+    Memory.PAGEABLE,
+    Memory.PINNED,
+    Memory.DEVICE,
+    Memory.DEVICE,
+    Memory.MANAGED,
+    Memory.DEVICE,
+    Memory.MANAGED,
+    Memory.UNKNOWN,
+)
+_SYNCS = (SyncKind.UNKNOWN, SyncKind.EVENT, SyncKind.STREAM_WAIT, SyncKind.STREAM, SyncKind.CONTEXT)
+_WAITS = (
+    (re.compile("StreamWaitEvent"), SyncKind.STREAM_WAIT),
+    (re.compile("(Stream|Thread)Synchronize"), SyncKind.STREAM),
+    (re.compile("EventSynchronize"), SyncKind.EVENT),
+    (re.compile("(Device|Ctx)Synchronize"), SyncKind.CONTEXT),
+)
+_RANGES = (59, 60, 70, 71)
+_MARK, _SILENT = 34, (33, 39, 75)
+_THREADS = 0x1000000
+
+
+def _read(path: Path) -> Trace:
+    """Return the trace of an export."""
+    rows = EventRows()
+    with opened(path, rows) as base:
+        if not any(name.startswith((_PREFIX, "NVTX_EVENTS", "META_DATA_EXPORT", "StringIds")) for name in base.tables):
+            raise SpecError(f"{path.name}: is a SQLite file without tables of Nsight Systems; wanted {_PREFIX}…")
+        strings = base.pairs("StringIds", "id", "value")
+        calls = _calls(base, rows, strings)
+        _kernels(base, rows, strings)
+        _copies(base, rows)
+        _fills(base, rows)
+        graphs = _graphs(base, rows)
+        _waits(base, rows, calls)
+        _ranges(base, rows, strings)
+        return rows.trace(_header(base, rows, graphs))
+
+
+def _named(cells: Sequence[object], strings: Mapping[object, object]) -> list[object]:
+    return [strings.get(cell, cell if isinstance(cell, str) else "") for cell in cells]
+
+
+def _process(cells: Sequence[object]) -> Array:
+    """Return process ids of global ids."""
+    found = wholes(cells)
+    return np.where(found == MISSING, MISSING, found // _THREADS % _THREADS)
+
+
+def _thread(cells: Sequence[object]) -> Array:
+    found = wholes(cells)
+    return np.where(found == MISSING, MISSING, found % _THREADS)
+
+
+def _calls(base: Database, rows: EventRows, strings: Mapping[object, object]) -> dict[tuple[int, int], str]:
+    """Take calls of runtime and driver; return their names by process and correlation."""
+    found: dict[tuple[int, int], str] = {}
+    wanted = ("start", "end", "globalTid", "correlationId", "nameId")
+    for table in (f"{_PREFIX}RUNTIME", f"{_PREFIX}DRIVER"):
+        for start, end, owner, correlation, name in base.read(table, wanted, needed=wanted[:2]):
+            names, process, own = _named(name, strings), _process(owner), wholes(correlation)
+            rows.add(
+                EventKind.HOST_API,
+                names,
+                wholes(start),
+                wholes(end),
+                process=process,
+                thread=_thread(owner),
+                correlation=own,
+            )
+            found.update(zip(zip(process.tolist(), own.tolist(), strict=True), map(str, names), strict=True))
+    return found
+
+
+def _device(cells: Sequence[Sequence[object]]) -> dict[str, Any]:
+    """Return the columns that all device tables share."""
+    start, end, device, _, stream, correlation, owner = cells[:7]
+    return {
+        "start": wholes(start),
+        "end": wholes(end),
+        "device": wholes(device),
+        "stream": wholes(stream),
+        "correlation": wholes(correlation),
+        "process": _process(owner),
+    }
+
+
+def _rare(cells: Sequence[Sequence[object]]) -> dict[str, Array]:
+    return {"context": wholes(cells[3]), "graph_node": wholes(cells[7]), "graph": wholes(cells[8])}
+
+
+def _triple(cells: Sequence[Sequence[object]]) -> Array:
+    found: Array = np.stack([wholes(one) for one in cells], axis=1)
+    return np.where(
+        (found == MISSING).any(axis=1, keepdims=True) | (found <= 0).any(axis=1, keepdims=True), MISSING, found
+    )
+
+
+def _kernels(base: Database, rows: EventRows, strings: Mapping[object, object]) -> None:
+    for cells in base.read(f"{_PREFIX}KERNEL", (*_SHARED, *_KERNEL), needed=_SHARED[:2]):
+        rest = cells[len(_SHARED) :]
+        long, short, mangled = (_named(rest[place], strings) for place in range(3))
+        names = [one or two or three for one, two, three in zip(long, short, mangled, strict=True)]
+        static, dynamic = wholes(rest[4]), wholes(rest[5])
+        both = np.where((static == MISSING) | (dynamic == MISSING), MISSING, static + dynamic)
+        rare = {
+            **_rare(cells),
+            "registers": wholes(rest[3]),
+            "shared_bytes": both,
+            "grid": _triple(rest[6:9]),
+            "block": _triple(rest[9:12]),
+            "cluster": _triple(rest[12:15]),
+        }
+        rows.add(EventKind.KERNEL, names, rare=rare, **_device(cells))
+
+
+def _graphs(base: Database, rows: EventRows) -> int:
+    """Take graphs that were recorded as a whole, one event per launch; return how many there are."""
+    count = 0
+    for cells in base.read(f"{_PREFIX}GRAPH_TRACE", _SHARED, needed=_SHARED[:2]):
+        columns = _device(cells)
+        told = _has_nodes(base, columns["process"], columns["correlation"])
+        if told.any():
+            rows.lose("skipped", "graph whose kernels are recorded one by one", int(told.sum()))
+        kept = np.flatnonzero(~told)
+        graph = wholes(cells[8])[kept]
+        names = [f"CUDA graph {one}" if one != MISSING else "CUDA graph" for one in graph.tolist()]
+        rare = {"context": wholes(cells[3])[kept], "graph": graph}
+        rows.add(EventKind.KERNEL, names, rare=rare, **{name: one[kept] for name, one in columns.items()})
+        count += len(kept)
+    return count
+
+
+def _has_nodes(base: Database, process: Array, correlation: Array) -> Array:
+    """Return which launches of graphs have kernels of their own."""
+    wanted = {pair: place for place, pair in enumerate(zip(process.tolist(), correlation.tolist(), strict=True))}
+    found = np.zeros(len(process), np.bool_)
+    for own, owner in base.read(f"{_PREFIX}KERNEL", ("correlationId", "globalPid"), needed=("correlationId",)):
+        pairs = zip(_process(owner).tolist(), wholes(own).tolist(), strict=True)
+        found[[wanted[pair] for pair in pairs if pair in wanted]] = True
+    return found
+
+
+def _copies(base: Database, rows: EventRows) -> None:
+    wanted = (*_SHARED, "bytes", "copyKind", "srcKind", "dstKind")
+    for cells in base.read(f"{_PREFIX}MEMCPY", wanted, needed=_SHARED[:2]):
+        size, kind, source, target = cells[len(_SHARED) :]
+        kinds = wholes(kind)
+        known = np.where((kinds >= 0) & (kinds < len(_COPY_KINDS)), kinds, 0)
+        names = [f"Memcpy {_COPY_NAMES[one]}" for one in known]
+        rare = {
+            **_rare(cells),
+            "bytes": wholes(size),
+            "copy_kind": np.array(_COPY_KINDS, np.int64)[known],
+            "source_memory": _memory(source),
+            "target_memory": _memory(target),
+        }
+        rows.add(EventKind.MEMCPY, names, rare=rare, **_device(cells))
+
+
+def _memory(cells: Sequence[object]) -> Array:
+    found = wholes(cells)
+    return np.array(_MEMORIES, np.int64)[np.where((found >= 0) & (found < len(_MEMORIES)), found, len(_MEMORIES) - 1)]
+
+
+def _fills(base: Database, rows: EventRows) -> None:
+    for cells in base.read(f"{_PREFIX}MEMSET", (*_SHARED, "bytes", "memKind"), needed=_SHARED[:2]):
+        rare = {**_rare(cells), "bytes": wholes(cells[-2]), "target_memory": _memory(cells[-1])}
+        rows.add(EventKind.MEMSET, ["Memset"] * len(cells[0]), rare=rare, **_device(cells))
+
+
+def _waits(base: Database, rows: EventRows, calls: Mapping[tuple[int, int], str]) -> None:
+    """Take synchronisations; the call that made one says what is waited for, its own type only where none is known."""
+    for cells in base.read(f"{_PREFIX}SYNCHRONIZATION", (*_SHARED, "syncType", "eventId"), needed=_SHARED[:2]):
+        columns = _device(cells)
+        types = wholes(cells[-2])
+        kinds = []
+        for process, own, kind in zip(
+            columns["process"].tolist(), columns["correlation"].tolist(), types.tolist(), strict=True
+        ):
+            call = calls.get((process, own), "")
+            by_type = _SYNCS[kind] if 0 <= kind < len(_SYNCS) else SyncKind.UNKNOWN
+            kinds.append(next((one for pattern, one in _WAITS if call and pattern.search(call)), by_type))
+        columns["stream"] = np.where(columns["stream"] == 2**32 - 1, MISSING, columns["stream"])
+        names = [f"{one.name.replace('_', ' ').capitalize()} synchronisation" for one in kinds]
+        event = wholes(cells[-1])
+        rare = {
+            "context": wholes(cells[3]),
+            "sync": np.array(kinds, np.int64),
+            "event": np.where(event == 2**32 - 1, MISSING, event),
+        }
+        rows.add(EventKind.SYNC, names, rare=rare, **columns)
+
+
+def _ranges(base: Database, rows: EventRows, strings: Mapping[object, object]) -> None:
+    """Take marked ranges and moments."""
+    wanted = ("start", "end", "eventType", "globalTid", "text", "textId", "domainId")
+    for start, end, kind, owner, text, number, domain in base.read("NVTX_EVENTS", wanted, needed=wanted[:1]):
+        types, begin, stop = wholes(kind), wholes(start), wholes(end)
+        names = [one if one is not None else strings.get(two, "") for one, two in zip(text, number, strict=True)]
+        for ours, mask in ((EventKind.HOST_RANGE, np.isin(types, _RANGES)), (EventKind.INSTANT, types == _MARK)):
+            picked = np.flatnonzero(mask)
+            ends = begin if ours is EventKind.INSTANT else stop
+            rows.add(
+                ours,
+                [names[one] for one in picked],
+                begin[picked],
+                ends[picked],
+                process=_process(owner)[picked],
+                thread=_thread(owner)[picked],
+                rare={"nvtx_domain": wholes(domain)[picked]},
+            )
+        for other in np.unique(types[~np.isin(types, (*_RANGES, _MARK))]):
+            what = "skipped" if other in _SILENT else "unknown"
+            rows.lose(what, f"NVTX event of type {other if other != MISSING else 'none'}", int((types == other).sum()))
+
+
+def _header(base: Database, rows: EventRows, graph_count: int) -> TraceHeader:
+    export = {str(key): value for key, value in base.pairs("META_DATA_EXPORT", "name", "value").items()}
+    begin = next(iter(base.pairs("TARGET_INFO_SESSION_START_TIME", "utcEpochNs", "utcTime")), None)
+    lacks = [
+        f"no table {name}"
+        for name in (f"{_PREFIX}KERNEL", f"{_PREFIX}RUNTIME", "TARGET_INFO_GPU")
+        if name not in base.tables
+    ]
+    if graph_count:
+        lacks.append(
+            f"kernels inside of {graph_count} launches of graphs: each graph is one event here"
+            " (nsys --cuda-graph-trace=node records them)"
+        )
+    for name in sorted(base.tables):
+        holds = name.startswith(_PREFIX) or _TIMES.intersection(base.columns(name))
+        if holds and name.removeprefix(_PREFIX) not in _TAKEN and (count := base.count(name)):
+            rows.lose("skipped", f"record of table {name}", count)
+    return TraceHeader(
+        format="nsys_sqlite",
+        version=str(export.get("EXPORT_SCHEMA_VERSION", "")),
+        source=base.path.name,
+        base_ns=begin if isinstance(begin, int) else 0,
+        clock="wall" if isinstance(begin, int) else "unknown",
+        method="profiler (Nsight Systems)",
+        devices=tuple(_devices(base)),
+        host=str(export.get("EXPORT_HOST", "")),
+        versions={"nsys": str(export["EXPORT_PRODUCT_VERSION"])} if "EXPORT_PRODUCT_VERSION" in export else {},
+        lacks=tuple(lacks),
+        metadata=export,
+    )
+
+
+_TAKEN = frozenset(("KERNEL", "MEMCPY", "MEMSET", "RUNTIME", "DRIVER", "SYNCHRONIZATION", "GRAPH_TRACE", "NVTX_EVENTS"))
+_TIMES = frozenset(("start", "timestamp", "rawTimestamp", "startNs", "eventTime"))
+"""Columns of tables that hold events."""
+_DEVICE = (
+    "id",
+    "name",
+    "smCount",
+    "totalMemory",
+    "memoryBandwidth",
+    "clockRate",
+    "l2CacheSize",
+    "computeMajor",
+    "computeMinor",
+)
+
+
+def _devices(base: Database) -> list[TraceDevice]:
+    """Return the devices that the file describes."""
+    if "TARGET_INFO_GPU" not in base.tables:
+        return []
+    found = []
+    for columns in base.read("TARGET_INFO_GPU", _DEVICE):
+        for index, name, sms, memory, bandwidth, clock, cache, major, minor in zip(*columns, strict=True):
+            sizes = [
+                None if (one := whole(cell)) == MISSING else one for cell in (sms, memory, bandwidth, clock, cache)
+            ]
+            found.append(
+                TraceDevice(
+                    index=max(whole(index), 0),
+                    name=str(name or ""),
+                    sm_count=sizes[0],
+                    memory_bytes=sizes[1],
+                    bandwidth_bytes_per_s=sizes[2],
+                    clock_hz=sizes[3],
+                    l2_bytes=sizes[4],
+                    compute_capability=f"{major}.{minor}" if major is not None and minor is not None else "",
+                )
+            )
+    return found
+
+
+def _recognises(head: bytes) -> bool:
+    """A SQLite file that names tables of Nsight Systems, or at least none of ROCm."""
+    return head.startswith(MAGIC) and b"rocpd_" not in head
+
+
+FORMAT = TraceFormat(name="nsys_sqlite", title="Nsight Systems, SQLite export", recognises=_recognises, read=_read)

@@ -1,0 +1,240 @@
+"""rocpd: the SQLite files of ROCm's profiler, base tables with a suffix of their own; grids are in work-items."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nearpeak.core.traces.trace import EventKind, TraceDevice, TraceHeader
+from nearpeak.errors import SpecError
+from nearpeak.traces.reading.rocm_units import blocks_of, copy_fields
+from nearpeak.traces.reading.sqlite_tables import MAGIC, Database, opened
+from nearpeak.traces.reading.table_rows import EventRows, whole, wholes
+from nearpeak.traces.timeline.trace_columns import MISSING, Trace
+from nearpeak.traces.trace_format import TraceFormat
+
+Array = npt.NDArray[Any]
+_INTERFACES = ("hip", "hsa_", "__hip", "nccl", "rccl", "roc")
+"""How names of calls begin."""
+_WORK = ("rocpd_kernel_dispatch", "rocpd_region", "rocpd_memory_copy")
+_LEFT_OUT = ("rocpd_memory_allocate", "rocpd_pmc_event", "rocpd_sample")
+_DISPATCH = (
+    "start",
+    "end",
+    "pid",
+    "tid",
+    "agent_id",
+    "kernel_id",
+    "queue_id",
+    "stream_id",
+    "event_id",
+    "dispatch_id",
+    "private_segment_size",
+    "group_segment_size",
+)
+_SIZES = tuple(f"{what}{infix}_{axis}" for what in ("workgroup", "grid") for infix in ("_size", "") for axis in "xyz")
+_COPY = (
+    "start",
+    "end",
+    "pid",
+    "tid",
+    "src_agent_id",
+    "dst_agent_id",
+    "queue_id",
+    "stream_id",
+    "event_id",
+    "name_id",
+    "size",
+)
+
+
+def _read(path: Path) -> Trace:
+    """Return the trace of a file."""
+    rows = EventRows()
+    with opened(path, rows) as base:
+        suffixes = base.suffixes(*_WORK)
+        if not any(stem + suffix in base.tables for stem in _WORK for suffix in suffixes):
+            raise SpecError(f"{path.name}: is a SQLite file without tables of rocpd; wanted rocpd_kernel_dispatch_…")
+        sets = [_Names(base, suffix) for suffix in suffixes]
+        for names in sets:
+            _kernels(base, rows, names)
+            _copies(base, rows, names)
+            _regions(base, rows, names)
+            for table in filter(None, map(names.table, _LEFT_OUT)):
+                if count := base.count(table):
+                    rows.lose("skipped", f"record of table {table}", count)
+        return rows.trace(_header(base, sets))
+
+
+class _Names:
+    """What the ids of the other tables with one suffix stand for; files of several processes have several suffixes."""
+
+    def __init__(self, base: Database, suffix: str) -> None:
+        self._tables, self._suffix = base.tables, suffix
+        self.strings = self._pairs(base, "rocpd_string", "string")
+        self.kernels = self._pairs(base, "rocpd_info_kernel_symbol", "display_name")
+        self.kernels = self.kernels or self._pairs(base, "rocpd_info_kernel_symbol", "kernel_name")
+        self.processes, self.threads = (
+            self._pairs(base, "rocpd_info_process", "pid"),
+            self._pairs(base, "rocpd_info_thread", "tid"),
+        )
+        self.correlations = self._pairs(base, "rocpd_event", "stack_id") or self._pairs(
+            base, "rocpd_event", "correlation_id"
+        )
+        self.categories = self._pairs(base, "rocpd_event", "category_id")
+        marks = any("MARKER" in text.upper() or "roctx" in text for text in map(str, self.strings.values()))
+        self.details = self._pairs(base, "rocpd_event", "extdata") if marks else {}
+        self.agents = self._pairs(base, "rocpd_info_agent", "name")
+        self.products = self._pairs(base, "rocpd_info_agent", "product_name")
+        self.kinds = self._pairs(base, "rocpd_info_agent", "type")
+        self.indices = self._pairs(base, "rocpd_info_agent", "type_index")
+        self.hosts = self._pairs(base, "rocpd_info_node", "hostname")
+
+    def table(self, stem: str) -> str | None:
+        """Return the table with this stem."""
+        return stem + self._suffix if stem + self._suffix in self._tables else None
+
+    def _pairs(self, base: Database, stem: str, value: str) -> dict[object, object]:
+        table = self.table(stem)
+        if table is None or value not in base.columns(table):
+            return {}
+        return base.pairs(table, "id", value)
+
+    def is_call(self, name: str, event: object) -> bool:
+        """Say whether a region is a call of an interface, by its category or else its name; others are marked."""
+        category = self.strings.get(self.categories.get(event))
+        if isinstance(category, str) and category:
+            return "MARKER" not in category.upper()
+        return name.startswith(_INTERFACES) and not name.startswith("roctx")
+
+    def message(self, event: object) -> str:
+        """Return what a marker says; nothing where its event keeps no message."""
+        try:
+            found = json.loads(str(self.details.get(event) or "{}"))
+        except ValueError:
+            return ""
+        return str(found.get("message") or "") if isinstance(found, dict) else ""
+
+    def device(self, agents: Sequence[object]) -> Array:
+        """Return the number of each agent among those of its type, its id where the file does not say."""
+        return wholes([self.indices.get(agent, agent) for agent in agents])
+
+
+def _through(cells: Sequence[object], table: Mapping[object, object]) -> Array:
+    return wholes([table.get(cell, None if table else cell) for cell in cells])
+
+
+def _kernels(base: Database, rows: EventRows, names: _Names) -> None:
+    table = names.table("rocpd_kernel_dispatch")
+    for cells in base.read(table, (*_DISPATCH, *_SIZES), needed=_DISPATCH[:2]) if table else ():
+        start, end, process, _, agent, kernel, queue, stream, event, dispatch, scratch, lds = cells[: len(_DISPATCH)]
+        sizes = [wholes(one) for one in cells[len(_DISPATCH) :]]
+        block, items = (_either(sizes[place : place + 3], sizes[place + 3 : place + 6]) for place in (0, 6))
+        rare = {
+            "grid": blocks_of(items, block),
+            "block": block,
+            "queue": wholes(queue),
+            "dispatch": wholes(dispatch),
+            "scratch_bytes": wholes(scratch),
+            "shared_bytes": wholes(lds),
+        }
+        rows.add(
+            EventKind.KERNEL,
+            [names.kernels.get(one, f"kernel {one}") for one in kernel],
+            wholes(start),
+            wholes(end),
+            process=_through(process, names.processes),
+            device=names.device(agent),
+            stream=wholes(stream),
+            correlation=_correlation(event, names),
+            rare=rare,
+        )
+
+
+def _either(first: list[Array], second: list[Array]) -> Array:
+    one, two = np.stack(first, axis=1), np.stack(second, axis=1)
+    return np.where(one == MISSING, two, one)
+
+
+def _correlation(events: Sequence[object], names: _Names) -> Array:
+    """Return correlations; 0 is what the profiler writes for none."""
+    found = _through(events, names.correlations)
+    return np.where(found == 0, MISSING, found)
+
+
+def _copies(base: Database, rows: EventRows, names: _Names) -> None:
+    table = names.table("rocpd_memory_copy")
+    for cells in base.read(table, _COPY, needed=_COPY[:2]) if table else ():
+        start, end, process, _, source, target, queue, stream, event, name, size = cells
+        words = [str(names.strings.get(one, "MEMORY_COPY")) for one in name]
+        on_device = [
+            target[place] if names.kinds.get(target[place]) == "GPU" else source[place] for place in range(len(start))
+        ]
+        rows.add(
+            EventKind.MEMCPY,
+            words,
+            wholes(start),
+            wholes(end),
+            process=_through(process, names.processes),
+            device=names.device(on_device),
+            stream=wholes(stream),
+            correlation=_correlation(event, names),
+            rare={"bytes": wholes(size), "queue": wholes(queue), **copy_fields(words)},
+        )
+
+
+def _regions(base: Database, rows: EventRows, names: _Names) -> None:
+    """Take calls and marked ranges, which are called by their message."""
+    table = names.table("rocpd_region")
+    wanted = ("start", "end", "pid", "tid", "name_id", "event_id")
+    for start, end, process, thread, name, event in base.read(table, wanted, needed=wanted[:2]) if table else ():
+        words = [str(names.strings.get(one, "")) for one in name]
+        api = np.array([names.is_call(word, one) for word, one in zip(words, event, strict=True)], np.bool_)
+        rows.add(
+            np.where(api, EventKind.HOST_API, EventKind.HOST_RANGE),
+            [word if call else names.message(one) or word for word, one, call in zip(words, event, api, strict=True)],
+            wholes(start),
+            wholes(end),
+            process=_through(process, names.processes),
+            thread=_through(thread, names.threads),
+            correlation=_correlation(event, names),
+        )
+
+
+def _header(base: Database, sets: Sequence[_Names]) -> TraceHeader:
+    metadata: dict[str, object] = {}
+    devices: dict[int, TraceDevice] = {}
+    for names in sets:
+        table = names.table("rocpd_metadata") or "rocpd_metadata"
+        metadata |= {str(key): value for key, value in base.pairs(table, "tag", "value").items()}
+        for key, name in names.agents.items():
+            index = max(whole(names.indices.get(key, key)), 0)
+            if names.kinds.get(key) == "GPU" and index not in devices:
+                devices[index] = _device(index, str(name or ""), str(names.products.get(key) or ""))
+    return TraceHeader(
+        format="rocpd_sqlite",
+        version=str(metadata.get("schema_version", "")),
+        source=base.path.name,
+        clock="monotonic",
+        method="profiler (rocprofv3)",
+        devices=tuple(devices.values()),
+        host=str(next((one for names in sets for one in names.hosts.values()), "")),
+        metadata=metadata,
+    )
+
+
+def _device(index: int, name: str, product: str) -> TraceDevice:
+    """Return a device; its name is the architecture where the file states a product beside it."""
+    return TraceDevice(
+        index=index, name=product or name, compute_capability=name if product and name.startswith("gfx") else ""
+    )
+
+
+def _recognises(head: bytes) -> bool:
+    return head.startswith(MAGIC) and b"rocpd_" in head
+
+
+FORMAT = TraceFormat(name="rocpd_sqlite", title="ROCm (rocprofv3), rocpd SQLite", recognises=_recognises, read=_read)

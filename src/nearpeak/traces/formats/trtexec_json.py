@@ -1,0 +1,159 @@
+"""trtexec: times of queries, profile of layers, description of layers; each is its own way of measuring."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.traces.trace import EventKind, Loss, TraceHeader
+from nearpeak.errors import SpecError
+from nearpeak.traces.reading.json_document import document_of
+from nearpeak.traces.reading.table_rows import EventRows, reals, whole, wholes
+from nearpeak.traces.timeline.trace_columns import MISSING, Trace
+from nearpeak.traces.trace_format import TraceFormat
+
+_MS = 1_000_000
+_PARTS = (
+    ("Enq", EventKind.HOST_API),
+    ("H2D", EventKind.MEMCPY),
+    ("Compute", EventKind.KERNEL),
+    ("D2H", EventKind.MEMCPY),
+)
+_ORIGIN = re.compile(r"\[ONNX Layer: ([^\]]*)\]")
+
+
+def layer_nodes(layer: Mapping[str, Any]) -> tuple[str, ...]:
+    r"""Return the nodes of the ONNX model that a layer of the engine computes.
+
+    >>> layer_nodes({"Metadata": "[ONNX Layer: /a/Conv]\x1e[ONNX Layer: /a/Relu]"})
+    ('/a/Conv', '/a/Relu')
+    """
+    return tuple(_ORIGIN.findall(str(layer.get("Metadata", ""))))
+
+
+def _read(path: Path) -> Trace:
+    """Return the trace of an export."""
+    data, losses = document_of(path)
+    rows = EventRows()
+    if isinstance(data, dict) and isinstance(data.get("Layers"), list):
+        return _described(path, data, losses, rows)
+    if not isinstance(data, list):
+        raise SpecError(f"{path.name}: holds neither a list nor an object with Layers, as exports of trtexec do")
+    objects = [one for one in data if isinstance(one, dict)]
+    if len(objects) < len(data):
+        rows.lose("dropped", "entry that is no object", len(data) - len(objects))
+    if any("name" in one and ("averageMs" in one or "timeMs" in one) for one in objects):
+        return _profile(path, objects, losses, rows)
+    if any("startComputeMs" in one or "computeMs" in one for one in objects):
+        return _queries(path, objects, losses, rows)
+    if any("count" in one for one in objects):
+        return _profile(path, objects, losses, rows)
+    raise SpecError(f"{path.name}: its objects have neither name and averageMs nor startComputeMs")
+
+
+def _profile(path: Path, objects: Sequence[Mapping[str, Any]], losses: list[Loss], rows: EventRows) -> Trace:
+    """Return layers one after another by their mean; profiling each layer makes the whole longer than a query."""
+    count = next((whole(one["count"]) for one in objects if "count" in one), MISSING)
+    layers = [one for one in objects if "name" in one]
+    means = [_mean(one, count) for one in layers]
+    kept = [(one, mean) for one, mean in zip(layers, means, strict=True) if mean is not None]
+    if len(kept) < len(layers):
+        rows.lose("dropped", "layer without a readable time", len(layers) - len(kept))
+    lengths = np.array([round(mean * _MS) for _, mean in kept], np.int64)
+    ends = np.cumsum(lengths)
+    rows.add(
+        EventKind.KERNEL,
+        [one["name"] for one, _ in kept],
+        ends - lengths,
+        ends,
+        device=np.zeros(len(kept), np.int64),
+        rare={
+            name: reals([one.get(name) for one, _ in kept])
+            for name in ("timeMs", "averageMs", "medianMs", "percentage")
+        },
+    )
+    lack = "no times: layers stand one after another by their means, whose sum is longer than a query without profiling"
+    return rows.trace(
+        TraceHeader(
+            format="trtexec_json",
+            source=path.name,
+            clock="none",
+            method="trtexec --exportProfile",
+            lacks=(lack,),
+            losses=tuple(losses),
+            metadata={} if count == MISSING else {"count": count},
+        )
+    )
+
+
+def _mean(layer: Mapping[str, Any], count: int) -> float | None:
+    """Return the mean time of a layer in milliseconds; from the sum where the file states no mean."""
+    mean, total = (float(one) for one in reals([layer.get("averageMs"), layer.get("timeMs")]))
+    found = mean if not math.isnan(mean) else total / count if count != MISSING and count > 0 else math.nan
+    return found if 0 <= found < 1e9 else None
+
+
+def _queries(path: Path, objects: Sequence[Mapping[str, Any]], losses: list[Loss], rows: EventRows) -> Trace:
+    """Return enqueueing, transfers and computing of each query."""
+    for name, kind in _PARTS:
+        keys = (f"start{name}Ms", f"end{name}Ms")
+        those = [one for one in objects if all(key in one for key in keys)]
+        start, end = (wholes([one[key] for one in those], _MS) for key in keys)
+        names = {"Enq": "enqueue", "H2D": "Memcpy HtoD", "Compute": "query", "D2H": "Memcpy DtoH"}
+        place = "thread" if kind is EventKind.HOST_API else "device"
+        rows.add(
+            kind,
+            [names[name]] * len(those),
+            start,
+            end,
+            correlation=np.arange(len(those), dtype=np.int64),
+            **_placed(place, len(those)),
+        )
+    lacks = ("no kernels: a query is one event",)
+    return rows.trace(
+        TraceHeader(
+            format="trtexec_json",
+            source=path.name,
+            clock="monotonic",
+            method="trtexec --exportTimes",
+            lacks=lacks,
+            losses=tuple(losses),
+        )
+    )
+
+
+def _placed(name: str, count: int) -> dict[str, Any]:
+    return {name: np.zeros(count, np.int64)}
+
+
+def _described(path: Path, data: Mapping[str, Any], losses: list[Loss], rows: EventRows) -> Trace:
+    """Return the layers of an engine without any time; they stand in the header."""
+    layers = [one if isinstance(one, dict) else {"Name": str(one)} for one in data["Layers"]]
+    nodes = {str(one.get("Name", "")): layer_nodes(one) for one in layers}
+    return rows.trace(
+        TraceHeader(
+            format="trtexec_json",
+            source=path.name,
+            clock="none",
+            method="trtexec --exportLayerInfo",
+            lacks=("no times: the file describes layers",),
+            losses=tuple(losses),
+            record_count=len(layers),
+            metadata={"layers": layers, "nodes": nodes, "bindings": data.get("Bindings", [])},
+        )
+    )
+
+
+_MARKS = re.compile(
+    rb'"(averageMs|startComputeMs|startEnqMs|computeMs|LayerType|TacticName)"|^\s*\[\s*\{\s*"count"|^\s*\{\s*"Layers"'
+)
+
+
+def _recognises(head: bytes) -> bool:
+    return head.lstrip()[:1] in (b"[", b"{") and bool(_MARKS.search(head))
+
+
+FORMAT = TraceFormat(name="trtexec_json", title="TensorRT (trtexec), JSON exports", recognises=_recognises, read=_read)

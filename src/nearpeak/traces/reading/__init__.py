@@ -1,0 +1,1 @@
+"""Readers: bytes of profiler files become columns of events."""

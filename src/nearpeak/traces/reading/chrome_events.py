@@ -1,0 +1,324 @@
+"""Events of Chrome's JSON, as Kineto, onnxruntime and others write them, collected batch by batch into columns."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nearpeak.core.traces.trace import DEVICE_KINDS, CopyKind, EventKind, Loss, Memory, SyncKind, TraceHeader
+from nearpeak.traces.reading import json_scan
+from nearpeak.traces.reading.event_fields import Field, Fields, dense, fields_of, numbers, text_numbers
+from nearpeak.traces.reading.flow_arrows import FlowKind, Flows, with_flows
+from nearpeak.traces.reading.json_events import Batch, EventFile
+from nearpeak.traces.reading.missing_data import lacks_of
+from nearpeak.traces.reading.trace_builder import Raw, trace_of
+from nearpeak.traces.timeline.kernel_names import copy_of
+from nearpeak.traces.timeline.trace_columns import MISSING, Column, Trace
+
+Array = npt.NDArray[Any]
+_NO_STREAM = (-1, 2**32 - 1, 2**64 - 1)
+_DENSE = ("device", "stream", "correlation")
+_NUMBERS: Mapping[str, str] = {
+    "External id": "external", "external id": "external", "context": "context", "bytes": "bytes", "Bytes": "bytes",
+    "registers per thread": "registers", "shared memory": "shared_bytes", "Sequence number": "sequence",
+    "Fwd thread id": "forward_thread", "In msg nelems": "collective_in", "Out msg nelems": "collective_out",
+    "Group size": "group_size", "wait_on_stream": "wait_stream", "graph id": "graph", "graph node id": "graph_node",
+    "wait_on_cuda_event_record_corr_id": "wait_record",
+}  # fmt: skip
+"""Whole numbers of `args` that have a name of ours."""
+_TEXTS: Mapping[str, str] = {
+    "Input Dims": "shapes", "Input dims": "shapes", "Input type": "dtypes", "Input types": "dtypes",
+    "Input Strides": "strides", "Concrete Inputs": "concrete", "Collective name": "collective",
+    "dtype": "collective_dtype", "Process Group Name": "group", "Process Group Ranks": "group_ranks",
+}  # fmt: skip
+"""Texts and lists of `args` that have a name of ours."""
+_TRIPLES = ("grid", "block", "cluster")
+_SYNC = {"event sync": SyncKind.EVENT, "stream wait event": SyncKind.STREAM_WAIT, "stream sync": SyncKind.STREAM,
+         "context sync": SyncKind.CONTEXT, "device sync": SyncKind.CONTEXT}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What a format says of Chrome events."""
+
+    kind_of: Callable[[str, str], EventKind | str]
+    """From phase and category to the kind, or to what is left out; with ? before it where no rule knows it."""
+    record: str
+    """What events are called in messages."""
+    lifted: tuple[str, ...] = ()
+    """Columns that stand in `args`, as our own export writes them."""
+    device_is_process: bool = True
+    """Whether device work that names no device has its number for a process, as Kineto prints it."""
+    flows: Mapping[str, FlowKind] = field(default_factory=dict)
+    """Which of what is left out are arrows between events: their kinds by the reason why they are no events."""
+
+
+@dataclass(kw_only=True)
+class _Part:
+    """Columns of one batch."""
+
+    dense: dict[str, Array]
+    """One value per event kept."""
+    sparse: dict[str, Column]
+    """Rare fields."""
+
+
+@dataclass(kw_only=True)
+class _State:
+    """What is collected over the batches."""
+
+    parts: list[_Part] = field(default_factory=list)
+    """Columns of each batch."""
+    left_out: Counter[str] = field(default_factory=Counter)
+    """How many events were left out, by reason."""
+    kinds: dict[tuple[int, int], int] = field(default_factory=dict)
+    """Kinds by the texts of phase and category; below 0 is left out."""
+    reasons: list[str] = field(default_factory=list)
+    """Reasons by number."""
+    flows: list[Flows] = field(default_factory=list)
+    """Arrows of each batch."""
+
+
+class EventTable:
+    """Collects batches of events into columns."""
+
+    def __init__(self, file: EventFile, rules: Rules) -> None:
+        """Keep the file whose texts the batches name."""
+        self._file, self._rules, self._state = file, rules, _State()
+
+    def add(self, batch: Batch) -> None:
+        """Take the events of one batch."""
+        if not batch.event_count:
+            return
+        fields, count = fields_of(batch), batch.event_count
+        top = {self._file.text(key): one for (key, nested), one in fields.items() if not nested}
+        kind = self._kinds(top, count)
+        kept = np.flatnonzero(kind >= 0)
+        for number, left in zip(*np.unique(kind[kind < 0], return_counts=True), strict=True):
+            reason = self._state.reasons[-int(number) - 1]
+            self._state.left_out[reason] += int(left)
+            if reason in self._rules.flows:
+                self._state.flows.append(self._flows(top, np.flatnonzero(kind == number), self._rules.flows[reason]))
+        if not len(kept):
+            return
+        columns = self._columns(top, count, kind)
+        place = np.full(count, -1, np.int32)
+        place[kept] = np.arange(len(kept), dtype=np.int32)
+        sparse = self._sparse(fields, place, kind, columns)
+        self._state.parts.append(_Part(dense={name: one[kept] for name, one in columns.items()}, sparse=sparse))
+
+    def trace(self, header: TraceHeader) -> Trace:
+        """Return the trace of all batches."""
+        state, raw = self._state, _joined(self._state.parts)
+        losses = []
+        if nameless := int((raw.name < 0).sum()):
+            raw.name = np.where(raw.name < 0, self._file.empty(), raw.name)
+            losses.append(Loss(what="repaired", kind="event without a name", record_count=nameless))
+        texts = self._file.texts
+        _lift_names(raw, texts)
+        losses += [
+            Loss(what="unknown" if reason.startswith("?") else "skipped", kind=reason.lstrip("?"), record_count=count)
+            for reason, count in sorted(state.left_out.items())
+        ]
+        trace = trace_of(raw, texts, replace(header, losses=(*header.losses, *self._file.losses, *losses)))
+        trace = with_flows(trace, state.flows)
+        return replace(trace, header=replace(trace.header, lacks=lacks_of(trace)))
+
+    def _flows(self, top: Mapping[str, Field], rows: Array, what: FlowKind) -> Flows:
+        """Return the ends of arrows among the events of a batch."""
+        count, text = int(rows.max()) + 1, self._file.text
+        upto = {name: _first(one, count) for name, one in top.items()}
+        phase = text_numbers(upto.get("ph"), count)[rows]
+        begin = {int(one): text(int(one)) in ("s", "t") for one in np.unique(phase) if one >= 0}
+        number, process, thread = (_numbers(upto.get(name), count, text)[rows] for name in ("id", "pid", "tid"))
+        return Flows(
+            what=np.full(len(rows), what, np.int8), begins=np.array([begin.get(int(one), False) for one in phase]),
+            number=number, process=process, thread=thread,
+            time_ns=_numbers(upto.get("ts"), count, text, thousand=True)[rows],
+        )  # fmt: skip
+
+    def _kinds(self, top: Mapping[str, Field], count: int) -> Array:
+        """Return the kind of each event, or -1 - number of the reason for which it is left out."""
+        phase, category = text_numbers(top.get("ph"), count), text_numbers(top.get("cat"), count)
+        pairs, places = np.unique((phase + 1) << 32 | (category + 1), return_inverse=True)
+        table = [self._kind(int(pair >> 32) - 1, int(pair & 0xFFFFFFFF) - 1) for pair in pairs]
+        return np.array(table, np.int64)[places]
+
+    def _kind(self, phase: int, category: int) -> int:
+        known = self._state.kinds
+        if (phase, category) not in known:
+            name, group = (self._file.text(one) if one >= 0 else "" for one in (phase, category))
+            found = self._rules.kind_of(name, group)
+            if isinstance(found, str):
+                self._state.reasons.append(found)
+                known[phase, category] = -len(self._state.reasons)
+            else:
+                known[phase, category] = int(found)
+        return known[phase, category]
+
+    def _columns(self, top: Mapping[str, Field], count: int, kind: Array) -> dict[str, Array]:
+        """Return what every event has; an event without a length that needs none has none."""
+        text = self._file.text
+        start = _numbers(top.get("ts"), count, text, thousand=True)
+        length = _numbers(top.get("dur"), count, text, thousand=True)
+        still = np.isin(kind, [EventKind.INSTANT, EventKind.COUNTER]) & (length == MISSING)
+        length[still] = 0
+        bad = (start == MISSING) | (length == MISSING)
+        with np.errstate(over="ignore"):
+            end = np.where(bad, MISSING, start + length)
+        return {
+            "kind": kind.astype(np.int8), "name": text_numbers(top.get("name"), count).astype(np.int32),
+            "start": np.where(bad, MISSING, start), "end": end,
+            "process": _numbers(top.get("pid"), count, text), "thread": _numbers(top.get("tid"), count, text),
+            **{name: np.full(count, MISSING, np.int64) for name in _DENSE},
+        }  # fmt: skip
+
+    def _sparse(self, fields: Fields, place: Array, kind: Array, columns: dict[str, Array]) -> dict[str, Column]:
+        """Return the fields of `args`; device, stream and correlation go to the columns that every event has."""
+        found: dict[str, Column] = {}
+        own: dict[str, Field] = {}
+        for (key, nested), one in fields.items():
+            if not nested:
+                continue
+            name = self._file.text(key)
+            if name in _DENSE:
+                columns[name][one.rows] = numbers(one, self._file.text)
+            elif name in self._rules.lifted:
+                own[name] = one
+            elif len(part := _kept(one, place).rows):
+                for ours, column in self._column(name, _kept(one, place), part).items():
+                    found[ours] = _both(found[ours], column) if ours in found else column
+        stream = columns["stream"]
+        stream[np.isin(stream, [one for one in _NO_STREAM if one < 2**63])] = MISSING
+        on_device = np.isin(kind, np.array([*DEVICE_KINDS, EventKind.SYNC, EventKind.DEVICE_RANGE]))
+        silent = on_device & (columns["device"] == MISSING) & self._rules.device_is_process
+        columns["device"][silent] = columns["process"][silent]  # Kineto prints the device as process of its events
+        columns["process"][on_device], columns["thread"][on_device] = MISSING, MISSING
+        for name, one in own.items():
+            columns[name][one.rows] = numbers(one, self._file.text)
+        return found
+
+    def _column(self, name: str, one: Field, rows: Array) -> dict[str, Column]:
+        """Return one field of `args` under our name for it, or under its own."""
+        if name in _NUMBERS:
+            values = numbers(one, self._file.text)
+            good = values != MISSING
+            if name == "wait_on_stream":
+                good &= ~np.isin(values, [-1, 2**32 - 1])
+            return {_NUMBERS[name]: Column(rows=rows[good], values=values[good])} if good.any() else {}
+        if name in _TRIPLES:
+            return _triples(name, one, rows, self._file.text)
+        worded = np.isin(one.kinds, (json_scan.TEXT, json_scan.SPAN, json_scan.ODD))
+        if worded.any() or name in _TEXTS:
+            ours = _TEXTS.get(name, name)
+            return {ours: Column(rows=rows[worded], values=one.values[worded], text=True)} if worded.any() else {}
+        real = one.kinds == json_scan.REAL
+        if not real.any():
+            return {name: Column(rows=rows, values=one.values)}
+        return {name: Column(rows=rows, values=np.where(real, one.values.view(np.float64), one.values))}
+
+
+def _both(first: Column, second: Column) -> Column:
+    """Return two spellings of one field, as older files write them for operators and kernels; the first wins."""
+    fresh = ~np.isin(second.rows, first.rows)
+    if first.text != second.text or not fresh.any():
+        return first
+    rows = np.concatenate([first.rows, second.rows[fresh]])
+    return Column(rows=rows, values=np.concatenate([first.values, second.values[fresh]]), text=first.text)
+
+
+def _numbers(one: Field | None, count: int, text: Callable[[int], str], *, thousand: bool = False) -> Array:
+    return dense(one, count, None if one is None else numbers(one, text, thousand=thousand))
+
+
+def _first(one: Field, count: int) -> Field:
+    """Return a field of the first `count` events."""
+    keep = one.rows < count
+    return Field(rows=one.rows[keep], kinds=one.kinds[keep], values=one.values[keep])
+
+
+def _kept(one: Field, place: Array) -> Field:
+    """Return a field of the events that are kept, with the rows they have then."""
+    rows = place[one.rows]
+    keep = rows >= 0
+    return Field(rows=rows[keep], kinds=one.kinds[keep], values=one.values[keep])
+
+
+def _triples(name: str, one: Field, rows: Array, text: Callable[[int], str]) -> dict[str, Column]:
+    """Return grids or blocks; what is no list of three whole numbers is left out."""
+    texts, places = np.unique(one.values, return_inverse=True)
+    spans = one.kinds == json_scan.SPAN
+    parts = [
+        [part.strip() for part in text(int(number)).strip("[]").split(",")] if spans.any() else [] for number in texts
+    ]
+    sizes = [[int(part) for part in each] if _is_triple(each) else [MISSING] * 3 for each in parts]
+    values = np.array(sizes, np.int64).reshape(-1, 3)[places]
+    good = spans & (values[:, 0] != MISSING)
+    return {name: Column(rows=rows[good], values=values[good])} if good.any() else {}
+
+
+def _is_triple(parts: list[str]) -> bool:
+    return len(parts) == 3 and all(part.isascii() and part.isdigit() and len(part) < 12 for part in parts)
+
+
+def _joined(parts: list[_Part]) -> Raw:
+    """Return all batches as one; each batch is let go once its columns are copied."""
+    lengths = [len(part.dense["kind"]) for part in parts]
+    offsets = np.concatenate([[0], np.cumsum(lengths)])[: len(parts)].astype(np.int64)
+    found: dict[str, Array] = {}
+    for name in ("kind", "name", "start", "end", "process", "thread", *_DENSE):
+        pieces = [part.dense.pop(name) for part in parts]
+        found[name] = np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
+    names = dict.fromkeys(name for part in parts for name in part.sparse)
+    sparse = {}
+    for name in names:
+        mine = [
+            (part.sparse.pop(name), int(offset))
+            for part, offset in zip(parts, offsets, strict=True)
+            if name in part.sparse
+        ]
+        sparse[name] = _column_of(mine)
+    return Raw(
+        kind=found["kind"], name=found["name"], start_ns=found["start"], end_ns=found["end"], process=found["process"],
+        thread=found["thread"], device=found["device"], stream=found["stream"], correlation=found["correlation"],
+        sparse=sparse,
+    )  # fmt: skip
+
+
+def _column_of(pieces: list[tuple[Column, int]]) -> Column:
+    """Return the pieces of one field as one column; where some are texts, the others cannot be told and are left."""
+    text = any(one.text for one, _ in pieces)
+    alike = [(one, offset) for one, offset in pieces if one.text == text]
+    rows = np.concatenate([(one.rows + offset).astype(np.int32) for one, offset in alike])
+    return Column(rows=rows, values=np.concatenate([one.values for one, _ in alike]), text=text)
+
+
+def _lift_names(raw: Raw, texts: Any) -> None:
+    """Read direction and ends of copies, and what a synchronisation waits for, from their names."""
+    rows = np.flatnonzero(raw.kind == EventKind.MEMCPY)
+    if len(rows):
+        table = {int(one): copy_of(texts[int(one)]) if one >= 0 else (CopyKind.UNKNOWN, Memory.UNKNOWN, Memory.UNKNOWN)
+                 for one in np.unique(raw.name[rows])}  # fmt: skip
+        known = np.array([table[int(one)] for one in raw.name[rows]], np.int64)
+        for index, name in enumerate(("copy_kind", "source_memory", "target_memory")):
+            raw.sparse[name] = Column(rows=rows.astype(np.int32), values=known[:, index])
+    rows = np.flatnonzero(raw.kind == EventKind.SYNC)
+    if len(rows):
+        names = _sync_names(raw, rows)
+        kinds = {int(one): _SYNC.get(texts[int(one)].lower() if one >= 0 else "", SyncKind.UNKNOWN)
+                 for one in np.unique(names)}  # fmt: skip
+        raw.sparse["sync"] = Column(rows=rows.astype(np.int32), values=np.array([kinds[int(one)] for one in names]))
+
+
+def _sync_names(raw: Raw, rows: Array) -> Array:
+    """Return the texts that say what is waited for: the field for it where there is one, else the name."""
+    names = raw.name[rows].astype(np.int64)
+    stated = raw.sparse.get("cuda_sync_kind")
+    if stated is not None and stated.text:
+        places = np.searchsorted(rows, stated.rows)
+        mine = (places < len(rows)) & (rows[np.minimum(places, len(rows) - 1)] == stated.rows)
+        names[places[mine]] = stated.values[mine]
+    return names

@@ -1,0 +1,146 @@
+"""Columns in the order of a file become a trace: damage is dropped and counted, events are sorted and linked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nearpeak.core.traces.trace import DEVICE_KINDS, END, EventKind, Loss, TraceHeader
+from nearpeak.traces.reading.event_links import enclosing, launches
+from nearpeak.traces.timeline.kernel_names import family_of
+from nearpeak.traces.timeline.trace_columns import MISSING, Column, Texts, Trace
+
+Array = npt.NDArray[Any]
+FARTHEST_NS = 30 * 86_400 * 10**9
+"""Events that lie farther than 30 days from the middle one were never timed; nor were such that long."""
+_NAMED = np.array([*DEVICE_KINDS, EventKind.HOST_OP, EventKind.HOST_API], np.int8)
+
+
+@dataclass(kw_only=True)
+class _Raw:
+    """Events in the order of the file, a column each; columns that a format has not stay empty."""
+
+    kind: Array
+    """Kinds."""
+    name: Array
+    """Numbers of the names."""
+    start_ns: Array
+    """Starts, `MISSING` where the file has no readable one."""
+    end_ns: Array
+    """Ends."""
+    process: Array | None = None
+    """Processes."""
+    thread: Array | None = None
+    """Threads."""
+    device: Array | None = None
+    """Devices."""
+    stream: Array | None = None
+    """Streams."""
+    correlation: Array | None = None
+    """Correlations."""
+    sparse: dict[str, Column] = field(default_factory=dict)
+    """Rare fields."""
+
+
+Raw = _Raw
+
+
+def trace_of(raw: _Raw, texts: Texts, header: TraceHeader) -> Trace:
+    """Return the trace of the events of a file."""
+    keep, losses = _usable(raw)
+    order = _order(raw, np.flatnonzero(keep))
+    count = len(order)
+
+    def column(values: Array | None) -> Array:
+        return np.full(count, MISSING, np.int64) if values is None else values[order]
+
+    kind, name = raw.kind[order].astype(np.int8), raw.name[order].astype(np.int32)
+    start, end = raw.start_ns[order], raw.end_ns[order]
+    process, thread, device = column(raw.process), column(raw.thread), column(raw.device)
+    stream, correlation = column(raw.stream), column(raw.correlation)
+    sparse = _moved(raw.sparse, order, len(keep))
+    launch, unlinked = launches(kind, process, correlation)
+    return Trace(
+        header=_told(header, *losses, *unlinked),
+        texts=texts,
+        kind=kind,
+        name=name,
+        family=_families(kind, name, texts),
+        start_ns=start,
+        end_ns=end,
+        process=process,
+        thread=thread,
+        device=device,
+        stream=stream,
+        correlation=correlation,
+        launch=launch,
+        parent=enclosing(kind, process, thread, start, end),
+        sparse=sparse,
+    )
+
+
+def _told(header: TraceHeader, *losses: Loss) -> TraceHeader:
+    """Return the header with all losses; a file whose end is lost ends early."""
+    whole = (*header.losses, *losses)
+    return replace(header, losses=whole, trimmed=any(loss.kind.startswith(END) for loss in whole))
+
+
+def _usable(raw: _Raw) -> tuple[Array, list[Loss]]:
+    """Return which events have times that can be, and what is wrong with the others."""
+    known = (raw.start_ns != MISSING) & (raw.end_ns != MISSING)
+    ordered = raw.end_ns >= raw.start_ns
+    near = known.copy()
+    if known.any():
+        middle = int(np.median(raw.start_ns[known]))
+        near &= (np.abs(raw.start_ns // 2 - middle // 2) < FARTHEST_NS // 2) & (
+            raw.end_ns // 2 - raw.start_ns // 2 < FARTHEST_NS // 2
+        )
+    faults = (
+        ("event without a readable time", ~known),
+        ("event whose end is before its start", known & ~ordered),
+        ("event whose time is out of range", known & ordered & ~near),
+    )
+    losses = [
+        Loss(what="dropped", kind=kind, record_count=int(bad.sum()), example=f"event {int(bad.argmax())}")
+        for kind, bad in faults
+        if bad.any()
+    ]
+    return known & ordered & near, losses
+
+
+def _order(raw: _Raw, rows: Array) -> Array:
+    """Return the rows in order of (start, longer first, place in the file)."""
+    start = raw.start_ns[rows]
+    if not len(rows) or (start[1:] > start[:-1]).all():
+        return rows
+    first = np.argsort(start, kind="stable")
+    same = np.concatenate([[0], np.cumsum(np.diff(start[first]) > 0)])
+    if same[-1] == len(rows) - 1:
+        return rows[first]
+    return rows[first[np.lexsort((-raw.end_ns[rows][first], same))]]
+
+
+def _moved(sparse: Mapping[str, Column], order: Array, count: int) -> dict[str, Column]:
+    """Return rare fields with the rows that their events have now."""
+    place = np.full(count, -1, np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    found = {}
+    for name in list(sparse):
+        column = sparse.pop(name) if isinstance(sparse, dict) else sparse[name]
+        rows = place[column.rows]
+        sort = np.argsort(rows, kind="stable")
+        sort = sort[rows[sort] >= 0]
+        if len(sort):
+            found[name] = Column(rows=rows[sort], values=column.values[sort], text=column.text)
+    return found
+
+
+def _families(kind: Array, name: Array, texts: Texts) -> Array:
+    """Return what each event computes; each distinct name is looked at once."""
+    table = np.zeros(max(len(texts), 1), np.int8)
+    named = np.isin(kind, _NAMED)
+    for index in np.flatnonzero(np.bincount(name[named], minlength=1)):
+        table[index] = family_of(texts[int(index)])
+    return np.where(named, table[name], 0).astype(np.int8) if len(name) else np.zeros(0, np.int8)

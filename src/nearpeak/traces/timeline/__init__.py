@@ -1,0 +1,1 @@
+"""Timeline arithmetic over trace columns."""

@@ -1,0 +1,141 @@
+"""Operators that the host computes itself, as work of a device: what a trace of a CPU alone is looked at by."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nearpeak.core.traces.trace import EventKind, Family, TraceDevice
+from nearpeak.traces.timeline.kernel_names import is_bookkeeping
+from nearpeak.traces.timeline.trace_columns import MISSING, NO_ROW, Column, Trace
+
+Array = npt.NDArray[Any]
+HOST_DEVICE = 0
+"""Number of the CPU among the devices of a trace that has no other."""
+
+
+def with_host_work(trace: Trace, joinable: Callable[[str], bool]) -> Trace:
+    """Return the trace with a kernel beside each operator that computes, on device 0, a stream for each thread.
+
+    An operator that `joinable` accepts is one piece of work with all that it calls; of everything else the innermost
+    operators are work. Views, allocations and the steps of autograd compute nothing: their time, and what operators
+    spend before and after those that they call, stays time of the host. A kernel is named by the operator within that
+    took longest, and is launched by the operator that it stands for.
+
+    Args:
+        joinable: says of the name of an operator whether the catalogue knows it.
+    """
+    rows = _units(trace, joinable)
+    if not len(rows):
+        return trace
+    names = _names(trace, rows)
+    streams = _streams(trace, rows)
+    more = Trace(
+        header=trace.header, texts=trace.texts, kind=np.full(len(rows), EventKind.KERNEL, np.int8), name=names,
+        family=_families(trace, rows, names), start_ns=trace.start_ns[rows], end_ns=trace.end_ns[rows],
+        process=trace.process[rows], thread=np.full(len(rows), MISSING, np.int64),
+        device=np.full(len(rows), HOST_DEVICE, np.int64), stream=streams,
+        correlation=np.full(len(rows), MISSING, np.int64), launch=rows.astype(np.int32),
+        parent=np.full(len(rows), NO_ROW, np.int32),
+    )  # fmt: skip
+    devices = (TraceDevice(index=HOST_DEVICE, name="CPU"),)
+    return replace(_joined(trace, more), header=replace(trace.header, devices=devices))
+
+
+def enclosing(trace: Trace) -> Array:
+    """Return for each event the row of the innermost operator that it lies in; NO_ROW where there is none."""
+    operator = trace.of_kind(EventKind.HOST_OP)
+    found = trace.parent.copy()
+    while True:
+        other = (found != NO_ROW) & ~operator[found]
+        if not other.any():
+            return found
+        found[other] = trace.parent[found[other]]
+
+
+def _units(trace: Trace, joinable: Callable[[str], bool]) -> Array:
+    """Return the operators that are work."""
+    rows, outer = trace.rows(EventKind.HOST_OP), enclosing(trace)
+    known = trace.name_table(joinable)[trace.name]
+    solid = known | ~trace.name_table(is_bookkeeping)[trace.name]
+    covered = np.zeros(len(trace), np.bool_)
+    above = outer[rows]
+    while (inside := above != NO_ROW).any():
+        covered[rows[inside]] |= known[above[inside]]
+        above = np.where(inside, outer[above], NO_ROW)
+    holds = np.zeros(len(trace), np.bool_)
+    above = np.unique(outer[rows[solid[rows]]])
+    while len(above := above[above != NO_ROW]):
+        holds[above] = True
+        above = np.unique(outer[above])
+    found: Array = rows[~covered[rows] & (known[rows] | (solid[rows] & ~holds[rows]))]
+    return found[trace.end_ns[found] > trace.start_ns[found]]
+
+
+def _names(trace: Trace, units: Array) -> Array:
+    """Return the name of each kernel, by number: the operator that a node states, else the longest within."""
+    longest: Array = trace.name[_longest(trace, units)]
+    if (column := trace.sparse.get("op_name")) is None or not column.text:
+        return longest
+    stated = trace.values("op_name", units)
+    return np.where(stated >= 0, stated, longest).astype(np.int32)
+
+
+def _longest(trace: Trace, units: Array) -> Array:
+    """Return for each unit the operator within, or itself, that took longest by itself."""
+    rows, outer = trace.rows(EventKind.HOST_OP), enclosing(trace)
+    own = trace.duration_ns.copy()
+    inner = rows[outer[rows] != NO_ROW]
+    np.subtract.at(own, outer[inner], trace.duration_ns[inner])
+    unit = np.full(len(trace), NO_ROW, np.int64)
+    unit[units] = units
+    place = rows.copy()
+    while (lost := (unit[place] == NO_ROW) & (outer[place] != NO_ROW)).any():
+        place = np.where(lost, outer[place], place)
+    rows, place = rows[unit[place] != NO_ROW], place[unit[place] != NO_ROW]
+    order = np.lexsort((rows, -own[rows], place))
+    first = np.unique(place[order], return_index=True)[1]
+    found: Array = rows[order][first]
+    return found
+
+
+def _families(trace: Trace, rows: Array, names: Array) -> Array:
+    """Return what each kernel computes: told from the operator that it stands for, else from its own name."""
+    table = np.zeros(len(trace.texts), np.int8)
+    table[trace.name] = trace.family
+    own = trace.family[rows]
+    return np.where(own != Family.UNKNOWN, own, table[names]).astype(np.int8)
+
+
+def _streams(trace: Trace, rows: Array) -> Array:
+    """Return a number for each thread on which operators ran."""
+    lanes = np.stack([trace.process[rows], trace.thread[rows]])
+    found: Array = np.unique(lanes, axis=1, return_inverse=True)[1].reshape(-1)
+    return found.astype(np.int64)
+
+
+def _joined(trace: Trace, more: Trace) -> Trace:
+    """Return a trace with more events, in the order that traces have, references to rows mended."""
+    dense: dict[str, Any] = {
+        name: np.concatenate([getattr(trace, name), getattr(more, name)])
+        for name in ("kind", "name", "family", "start_ns", "end_ns", "process", "thread", "device", "stream",
+                     "correlation", "launch", "parent")
+    }  # fmt: skip
+    order = np.lexsort((np.arange(len(dense["kind"])), -dense["end_ns"], dense["start_ns"]))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    dense = {name: values[order] for name, values in dense.items()}
+    for name in ("launch", "parent"):
+        known = dense[name] != NO_ROW
+        dense[name] = np.where(known, place[dense[name]], NO_ROW).astype(np.int32)
+    return replace(trace, **dense, sparse=_moved(trace.sparse, place))
+
+
+def _moved(sparse: Mapping[str, Column], place: Array) -> dict[str, Column]:
+    """Return rare fields at the new rows of their events, which keep their order."""
+    found = {name: replace(column, rows=place[column.rows].astype(np.int32)) for name, column in sparse.items()}
+    if "forward" in found:  # its values are rows too
+        found["forward"] = replace(found["forward"], values=place[sparse["forward"].values])
+    return found

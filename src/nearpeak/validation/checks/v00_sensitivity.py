@@ -1,0 +1,36 @@
+"""V0: the case can tell a right answer from a wrong one: its results exceed the tolerance and vary with the inputs."""
+
+import numpy as np
+
+from nearpeak.core.runs.validation import PASS, CheckResult
+from nearpeak.validation.running.trial import Trial
+
+
+def sensitivity(trial: Trial) -> CheckResult:
+    """Return whether the results change by more than the bound from round to round, and exceed it themselves."""
+    first = trial.questions[0].expected
+    change, size = 0.0, 0.0
+    for name, one in first.items():
+        for asked in trial.questions:
+            second = asked.expected.get(name)
+            if not one.values.size or second is None:
+                continue
+            size = max(size, _largest(np.abs(second.values), second.bound))
+            if second.values.shape != one.values.shape:
+                change = np.inf
+            else:
+                change = max(change, _largest(np.abs(one.values.astype(complex) - second.values), one.bound))
+    figures = {"sensitivity": f"{change:.3g}", "size": f"{size:.3g}"}
+    if size < 1 or (change < 1 and trial.questions[0].tensors):
+        reason = f"results vary by {change:.3g} and reach {size:.3g} bounds; a constant would pass"
+        return CheckResult(check="V0", status="DEGENERATE_CASE", reason=reason, figures=figures)
+    return CheckResult(check="V0", status=PASS, figures=figures)
+
+
+def _largest(difference: "np.ndarray", bound: "np.ndarray") -> float:
+    with np.errstate(all="ignore"):
+        ratio = np.where(difference == 0, 0.0, difference / bound)
+    return float(np.nanmax(ratio, initial=0.0))
+
+
+CHECK = sensitivity

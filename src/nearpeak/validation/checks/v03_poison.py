@@ -1,0 +1,33 @@
+"""V3: every element of the outputs is written, whatever the memory held before."""
+
+from nearpeak.core.runs.validation import PASS, SKIPPED, CheckResult
+from nearpeak.validation.comparison.output_comparison import comparable
+from nearpeak.validation.comparison.torch_baseline import judged
+from nearpeak.validation.running.implementation_run import Ran
+from nearpeak.validation.running.trial import Trial
+
+
+def poison(trial: Trial) -> CheckResult:
+    """Return whether results hold in memory full of NaN, and in memory full of a large finite value.
+
+    NaN alone is hidden by max(…, 0), a finite value alone by results near it.
+    """
+    asked, worst = trial.questions[0], None
+    for kind in ("nan", "finite"):
+        ran = trial.answer(asked, poison=kind)
+        if ran.error or not comparable(ran.outputs, asked.expected):
+            return CheckResult(check="V3", status=SKIPPED, reason="V1 failed")
+        worst = judged("V3", ran.outputs, asked, f"memory held {kind}", trial.questions)
+        if worst.failed:
+            innocent = kind == "nan" and _regardless(trial, ran)
+            return judged("V3", ran.outputs, asked, "whatever memory held", trial.questions) if innocent else worst
+    return worst or CheckResult(check="V3", status=PASS)
+
+
+def _regardless(trial: Trial, ran: Ran) -> bool:
+    """Say whether results are wrong in the same way in memory full of another value: memory is not to blame."""
+    other = trial.answer(trial.questions[0], poison="finite")
+    return all(name in other.outputs and one.equal(other.outputs[name]) for name, one in ran.outputs.items())
+
+
+CHECK = poison

@@ -1,0 +1,224 @@
+"""V9: gradients agree with the closed form, for an upstream gradient that is random and nowhere uniform."""
+
+import traceback
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.runs.validation import PASS, SKIPPED, CheckResult
+from nearpeak.core.work.case import Case
+from nearpeak.ops import OPS
+from nearpeak.validation.comparison.output_comparison import comparable, compared, values_of
+from nearpeak.validation.comparison.systematic_gradient_error import systematic_gradient_fault
+from nearpeak.validation.comparison.torch_baseline import as_good
+from nearpeak.validation.inputs.rounds import SEED_STEP
+from nearpeak.validation.oracle.expected_results import Expected
+from nearpeak.validation.oracle.float64_oracle import Question, question
+from nearpeak.validation.oracle.gradient_oracle import (
+    Named,
+    as_a_sum_gives,
+    differentiated,
+    expected_gradients,
+    gradients_of,
+    leaves_of,
+    named_by,
+    upstream_of,
+    without_gradient,
+)
+from nearpeak.validation.running.aliased_outputs import changed_by_a_later_call, staying_there
+from nearpeak.validation.running.implementation_run import Implementation, status_of, words_of
+from nearpeak.validation.running.trial import Trial
+
+
+def gradients(trial: Trial) -> CheckResult:
+    """Return whether the gradients hold for two upstream gradients, the second with a zero first and a one last.
+
+    A uniform upstream gradient, as a summed loss gives, hides transposed and wrongly scaled gradients; it is asked for
+    beside them, as it has no strides.
+    """
+    first = next((number for number, asked in enumerate(trial.questions) if _is_something(asked)), 0)
+    asked, ran = trial.questions[first], trial.runs[first]
+    missing = without_gradient(trial.case, asked)
+    if not missing and trial.implementation.arrays != "torch" and trial.implementation.backward is None:
+        return CheckResult(check="V9", status=_without(trial), reason="the implementation has no gradient")
+    if not missing and (ran.error or not comparable(ran.outputs, asked.expected)):
+        missing = "V1 failed"
+    if missing:
+        return CheckResult(check="V9", status=SKIPPED, reason=missing)
+    results = [_of_round(trial, one) for one in asked_of(trial)]
+    results += [_of_round(trial, asked, of_sum=True)] if _of_pytorch(asked, trial.seed, of_sum=True) else []
+    failed = [result for result in results if result.failed]
+    if failed or results[0].status != PASS:
+        return failed[0] if failed else results[0]
+    if lost := _overwritten(trial):
+        reason = f"a later call changes {', '.join(lost)} of an earlier one, where memory of its own is due to each"
+        return CheckResult(check="V9", status="ALIASED_OUTPUT", reason=reason)
+    fault = systematic_gradient_fault(trial.case, trial.implementation, trial.seed)
+    return replace(results[0], status="NUMERIC_FAIL", reason=fault) if fault else results[0]
+
+
+def _is_something(asked: Question) -> bool:
+    """Say whether results have an element: what data selects may be nothing."""
+    return any(one.values.size for one in asked.expected.values())
+
+
+def _overwritten(trial: Trial) -> list[str]:
+    """Return the gradients that a later call of the implementation changes."""
+    implementation = staying_there(trial.implementation)
+    device = None if implementation.there is None else "cuda"
+
+    def call(asked: Question) -> Mapping[str, Any]:
+        upstream = upstream_of(asked, trial.seed)
+        assert upstream is not None  # gradients were compared
+        return gradients_of(implementation, asked, upstream, device)
+
+    return changed_by_a_later_call(call, tuple(filter(_is_something, trial.questions)))
+
+
+def asked_of(trial: Trial) -> tuple[Question, ...]:
+    """Return the rounds whose gradients are looked at: the first two, one with gaps, and what few were asked again.
+
+    Where none of them tells a gradient from a wrong one, smaller inputs are asked too: of long recurrences with large
+    weights functions are saturated, or gradients grow beyond what any format follows; and the norm of one or two
+    numbers is -1 or 1 but for epsilon, which only numbers of its own size show.
+    """
+    held = tuple(filter(_is_something, trial.questions))
+    again = (asked for asked in held[2:] if asked.distribution in ("normal", "gaps"))
+    first = (*held[:2], *again)
+    return (*first, *_gentler(trial.case, trial.seed, first))
+
+
+@lru_cache(maxsize=24)
+def _gentler(case: Case, seed: int, asked: tuple[Question, ...]) -> tuple[Question, ...]:
+    """Return the rounds of smaller inputs that tell gradients which no round in `asked` tells."""
+    known = [_told(one, seed) for one in asked]
+    missing = set().union(*(one.keys() for one in known)) - {
+        name for one in known for name, told in one.items() if told
+    }
+    found = []
+    for further, distribution in _GENTLER:
+        drawn = question(case, seed + further, distribution) if missing else None
+        told = set() if drawn is None else {name for name, is_told in _told(drawn, seed).items() if is_told}
+        if drawn is not None and told & missing:
+            found.append(drawn)
+            missing -= told
+    return tuple(found)
+
+
+_GENTLER = ((0, "gentle"), *((SEED_STEP * number, "small") for number in range(3)), (0, "tiny"))
+"""Further seeds, and how they are drawn: of a few small numbers none may be as small as it must."""
+TOLD = 8.0
+"""Bounds that the largest element of a gradient is at least: one that is a quarter too small is then off by two."""
+
+
+def _told(asked: Question, seed: int) -> dict[str, bool]:
+    """Return by gradient whether the round tells it from a wrong one."""
+    if upstream_of(asked, seed) is None:
+        return {}
+    names = tuple(f"grad_{name}" for name in leaves_of(asked))
+    # As a round asks for them, so that they are kept for it.
+    found = expected_gradients(asked, seed, names, (), of_sum=False)
+    with np.errstate(all="ignore"):
+        return {
+            name: bool(np.nanmax(np.abs(one.values) / one.bound, initial=0.0) >= TOLD) for name, one in found.items()
+        }
+
+
+def _of_round(trial: Trial, asked: Question, *, of_sum: bool = False) -> CheckResult:
+    """Return the comparison for the inputs of one round, with random upstream gradients or those of the sum."""
+    upstream = upstream_of(asked, trial.seed)
+    if upstream is None:
+        return CheckResult(check="V9", status=SKIPPED, reason="no output has a gradient")
+    upstream = as_a_sum_gives(upstream) if of_sum else upstream
+    try:
+        got, outputs = differentiated(trial.implementation, asked, upstream)
+    except Exception as error:  # whatever an implementation raises is its result
+        without = "derivative" in str(error) and "not implemented" in str(error)
+        status = _without(trial) if without else status_of(error)
+        return CheckResult(check="V9", status=status, reason=f"its gradient: {_into_numpy(error) or words_of(error)}")
+    if not got and trial.gradient is None:
+        return CheckResult(check="V9", status=SKIPPED, reason="results carry no gradient")
+    named = named_by(asked, outputs, got)
+    expected = expected_gradients(asked, trial.seed, tuple(got), named, of_sum=of_sum)
+    if misshapen := _misshapen(trial, asked, got, named, expected):
+        return CheckResult(check="V9", status="SHAPE_FAIL", reason=misshapen)
+    if not expected:
+        return CheckResult(check="V9", status=SKIPPED, reason="the case asks for no gradient")
+    return _judged(values_of(got), expected, asked, upstream, "the sum" if of_sum else f"{asked.distribution} inputs")
+
+
+def _without(trial: Trial) -> str:
+    """Return the status of an implementation without any gradient: only a case of the gradient asks for one."""
+    return SKIPPED if trial.gradient is None else "UNSUPPORTED"
+
+
+def _misshapen(
+    trial: Trial, asked: Question, got: Mapping[str, Any], named: Named, expected: Mapping[str, Expected]
+) -> str:
+    """Return which gradients are missing, or that some have other shapes than their inputs; empty where neither is."""
+    if lacking := _lacking(trial, asked, got, named):
+        return f"{', '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} missing"
+    return "" if comparable(got, expected) else "gradients have other shapes than their inputs"
+
+
+def _lacking(trial: Trial, asked: Question, got: Mapping[str, Any], named: Named) -> list[str]:
+    """Return the gradients that are due and did not come out: those that the case names, and PyTorch's own call gives.
+
+    Of a forward pass none is named. There one that is left out is none of 0, as autograd adds it up, where the oracle's
+    is beyond its bound: kernels for inference have no gradient at all, but none has a part of them.
+    """
+    left = [f"grad_{name}" for name in leaves_of(asked) if f"grad_{name}" not in got]
+    stated = {} if trial.gradient is None else dict(trial.gradient.attributes)
+    left = [name for name in left if stated.get(name, True)]
+    usual = _of_pytorch(asked, trial.seed) if left else frozenset()
+    if trial.gradient is not None or not left:
+        return [name for name in left if name in usual]
+    wanted = expected_gradients(
+        asked, trial.seed, tuple(f"grad_{name}" for name in leaves_of(asked)), named, of_sum=False
+    )
+    return [k for k in left if k in usual and k in wanted and bool((abs(wanted[k].values) > wanted[k].bound).any())]
+
+
+@lru_cache(maxsize=24)
+def _of_pytorch(asked: Question, seed: int, *, of_sum: bool = False) -> frozenset[str]:
+    """Return the gradients that PyTorch's own call gives in the formats of the case, of the sum where it takes that."""
+    upstream = upstream_of(asked, seed)
+    assert upstream is not None  # there are gradients to compare
+    upstream = as_a_sum_gives(upstream) if of_sum else upstream
+    own = Implementation(name="PyTorch", call=OPS[asked.case.op].torch_call)
+    try:
+        return frozenset(gradients_of(own, asked, upstream))
+    except (NotImplementedError, RuntimeError, TypeError, ValueError):  # it has no derivative in this format
+        return frozenset()
+
+
+def _into_numpy(error: Exception) -> str:
+    """Return what is to be said of a function that makes arrays of tensors which have a gradient; empty of others."""
+    if "numpy()" not in str(error) or "requires grad" not in str(error):
+        return ""
+    step = next(
+        (one for one in reversed(traceback.extract_tb(error.__traceback__)) if "torch" not in one.filename), None
+    )
+    where = "" if step is None else f" at {Path(step.filename).name}:{step.lineno} ({step.line})"
+    return (
+        f"numpy() of a tensor that requires grad{where}; a function of NumPy arrays is given them, and asked for no "
+        'gradient, with the attribute arrays = "numpy"; one of tensors that has none takes tensor.detach().numpy()'
+    )
+
+
+def _judged(
+    got: Mapping[str, Any], expected: Mapping[str, Expected], asked: Question, upstream: Mapping[str, Any], of: str
+) -> CheckResult:
+    """Return the comparison, passed where PyTorch's own gradients are about as far from the oracle."""
+    result = compared("V9", got, expected, f"gradients of {of}")
+    if not result.failed or result.worst is None:
+        return result
+    usual = gradients_of(Implementation(name="PyTorch", call=OPS[asked.case.op].torch_call), asked, upstream)
+    return as_good(result, values_of(usual), expected) if comparable(usual, expected) else result
+
+
+CHECK = gradients

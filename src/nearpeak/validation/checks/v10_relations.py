@@ -1,0 +1,169 @@
+"""V10: relations between answers hold that the oracle obeys: twice the input, rows in another order."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.runs.validation import PASS, SKIPPED, CheckResult
+from nearpeak.ops import OPS
+from nearpeak.ops.shared.torch_names import torch_format
+from nearpeak.validation.comparison.output_comparison import comparable, values_of
+from nearpeak.validation.inputs.distributions import drawn
+from nearpeak.validation.oracle.expected_results import contract_of
+from nearpeak.validation.oracle.float64_oracle import Question
+from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF, widened
+from nearpeak.validation.running.implementation_run import imported_torch, run
+from nearpeak.validation.running.trial import Trial
+
+POWERS = (1, 0, 2, -1)
+"""By which power of two results grow when one input doubles; doubling is exact in every binary format."""
+
+
+def relations(trial: Trial) -> CheckResult:
+    """Return whether the implementation obeys the relations that the oracle shows on the same inputs.
+
+    They need no expected values, so that they also hold an implementation to account where a reference is wrong in
+    the same way: what scales must scale, and a row's answer does not depend on its place.
+    """
+    asked, first = trial.questions[0], trial.runs[0]
+    if first.error or not comparable(first.outputs, asked.expected):
+        return CheckResult(check="V10", status=SKIPPED, reason="V1 failed")
+    numerics = contract_of(trial.case)
+    # Whole numbers next to a result do not grow with it: they obey what they do by luck.
+    if numerics.kind in ("decomposition", "sampling") or OPS[trial.case.op].draws or "far" in numerics.rounds:
+        return CheckResult(check="V10", status=SKIPPED, reason="the oracle's relations hold for its own choices only")
+    before, held = values_of(first.outputs), 0
+    for name, tensors, wanted, slack in _relations(asked, before):
+        held += 1
+        ran = run(trial.implementation, tensors, asked.arguments, outputs=trial.templates(asked))
+        ran = trial.settled(ran, tensors, wanted)
+        if ran.error or not comparable(ran.outputs, asked.expected):
+            return CheckResult(check="V10", status="NUMERIC_FAIL", reason=f"{name}: fails: {ran.error}")
+        fault = _fault(values_of(ran.outputs), _inside_format(wanted, asked), slack)
+        if fault:
+            return CheckResult(check="V10", status="NUMERIC_FAIL", reason=f"{name}: {fault}")
+    if not held:
+        return CheckResult(check="V10", status=SKIPPED, reason="the oracle obeys none of the relations here")
+    return CheckResult(check="V10", status=PASS, figures={"relations": str(held)})
+
+
+def _inside_format(wanted: Mapping[str, Any], asked: Question) -> dict[str, Any]:
+    """Return what is wanted, infinite where the format ends: there an answer is judged by the other checks alone."""
+    import torch
+
+    largest = {
+        name: torch.finfo(torch_format(one.dtype)).max if one.dtype in UNIT_ROUNDOFF else np.inf
+        for name, one in asked.expected.items()
+    }
+    return {
+        name: np.where(np.abs(value) >= largest.get(name, np.inf), np.inf, value) if value.dtype.kind == "f" else value
+        for name, value in wanted.items()
+    }
+
+
+Relation = tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]
+
+
+def _relations(asked: Question, before: Mapping[str, Any]) -> Iterator[Relation]:
+    """Give each relation that the oracle obeys: name, changed inputs, what follows from `before`, and how nearly."""
+    oracle = _oracle(asked, asked.tensors)
+    for name, tensor in asked.tensors.items():
+        if not tensor.is_floating_point() or tensor.element_size() == 1:
+            continue
+        tensors = {**asked.tensors, name: tensor * 2}
+        doubled = _oracle(asked, tensors)
+        for power in POWERS:
+            factor = 2.0**power
+            if _same(doubled, {key: value * factor for key, value in oracle.items()}) and oracle:
+                wanted = {key: value * factor for key, value in before.items()}
+                # The oracle itself is off where results are numbers next to others: by one place of their format.
+                with np.errstate(all="ignore"):
+                    slack = {
+                        key: one.bound * max(factor, 1.0) * 2 + np.abs(doubled[key] - oracle[key] * factor)
+                        for key, one in asked.expected.items()
+                    }
+                yield f"2 * {name} gives {factor:g} times the result", tensors, wanted, slack
+                break
+    yield from _reordered(asked, before, oracle)
+
+
+def _reordered(asked: Question, before: Mapping[str, Any], oracle: Mapping[str, Any]) -> Iterator[Relation]:
+    """Give the relation of reversed rows, for each extent that a first dimension has."""
+    for extent in reversible_rows(asked, oracle):
+        wanted = {name: _turned(value, extent) for name, value in before.items()}
+        slack = {name: 2 * _turned(one.bound, extent) for name, one in asked.expected.items()}
+        yield f"the {extent} rows in reverse", _with_reversed(asked, extent), wanted, slack
+
+
+def reversible_rows(asked: Question, oracle: Mapping[str, Any] | None = None) -> list[int]:
+    """Return the extents of first dimensions for which rows in reverse give the oracle's results in reverse."""
+    oracle = oracle or _oracle(asked, asked.tensors)
+    extents = {tensor.shape[0] for tensor in asked.tensors.values() if tensor.dim() and tensor.shape[0] > 1}
+    return [extent for extent in sorted(extents) if oracle and _reverses(asked, extent, oracle)]
+
+
+def _reverses(asked: Question, extent: int, oracle: Mapping[str, Any]) -> bool:
+    if any(not imported_torch().equal(reversed_rows(one), one) for one in _stated(asked) if one.shape[0] == extent):
+        return False
+    turned = {name: _turned(value, extent) for name, value in oracle.items()}
+    return _same(_oracle(asked, _with_reversed(asked, extent)), turned)
+
+
+def _stated(asked: Question) -> list[Any]:
+    """Return the whole numbers that the case says, as lengths of sequences: they are the same in other draws."""
+    if OPS[asked.case.op].valid is None:
+        return []
+    other = drawn(asked.case.op, dict(asked.arguments), (asked.seed, "other"), "normal") or {}
+    whole = [name for name, one in other.items() if not one.is_floating_point() and one.dim()]
+    return [asked.tensors[name] for name in whole if imported_torch().equal(asked.tensors[name], other[name])]
+
+
+def _with_reversed(asked: Question, extent: int) -> dict[str, Any]:
+    return {
+        name: reversed_rows(tensor) if tensor.dim() and tensor.shape[0] == extent else tensor
+        for name, tensor in asked.tensors.items()
+    }
+
+
+def reversed_rows(tensor: Any) -> Any:
+    """Return a tensor of any format with its first dimension in reverse."""
+    import torch
+
+    return torch.stack(tuple(tensor)[::-1])
+
+
+def _turned(array: Any, extent: int) -> Any:
+    return array[::-1] if array.ndim and len(array) == extent else array
+
+
+def _oracle(asked: Question, tensors: Mapping[str, Any]) -> dict[str, Any]:
+    arrays = {name: widened(tensor).copy() for name, tensor in tensors.items()}
+    try:
+        with np.errstate(all="ignore"):
+            found = OPS[asked.case.op].expected(arrays, **asked.arguments)
+    except (ArithmeticError, LookupError, ValueError):
+        return {}
+    return {name: np.asarray(value) for name, value in found.items()}
+
+
+def _same(left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
+    return left.keys() == right.keys() and all(
+        left[name].shape == right[name].shape
+        and np.allclose(left[name], right[name], rtol=1e-11, atol=0.0, equal_nan=True)
+        for name in left
+    )
+
+
+def _fault(got: Mapping[str, Any], wanted: Mapping[str, Any], slack: Mapping[str, Any]) -> str:
+    for name, limit in slack.items():
+        with np.errstate(all="ignore"):
+            near = np.abs(got[name].astype(complex) - wanted[name]) <= limit
+        wrong = ~(near | (got[name] == wanted[name]) | ~np.isfinite(wanted[name]))
+        if wrong.any():
+            where = tuple(int(i) for i in np.argwhere(wrong)[0])
+            return f"{name}{list(where)} is {got[name][where]}, should be {wanted[name][where]}"
+    return ""
+
+
+CHECK = relations

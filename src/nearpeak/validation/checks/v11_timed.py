@@ -1,0 +1,38 @@
+"""V11: a call in the middle of a timed loop, on fresh values at the same addresses, answers as a checked one does."""
+
+import numpy as np
+
+from nearpeak.core.runs.validation import PASS, SKIPPED, CheckResult
+from nearpeak.validation.comparison.output_comparison import comparable
+from nearpeak.validation.comparison.torch_baseline import judged
+from nearpeak.validation.running.implementation_run import run_repeatedly
+from nearpeak.validation.running.trial import Trial
+
+CALLS = 6
+
+
+def timed(trial: Trial) -> CheckResult:
+    """Return whether a randomly chosen call of a loop is right, whose inputs change in place from call to call.
+
+    What answers from a cache, by address or after the first calls, is wrong here.
+    """
+    if trial.runs[0].error:
+        return CheckResult(check="V11", status=SKIPPED, reason="V1 failed")
+    chosen = int(np.random.default_rng(trial.seed).integers(1, CALLS))
+    order = [trial.questions[number % len(trial.questions)] for number in range(CALLS)]
+    if len({tuple(t.shape for t in asked.tensors.values()) for asked in order}) > 1:
+        return CheckResult(check="V11", status=SKIPPED, reason="rounds differ in shape")
+    asked = order[chosen]
+    ran = run_repeatedly(
+        trial.implementation, [one.tensors for one in order[: chosen + 1]], asked.arguments, trial.templates(asked)
+    )
+    ran = trial.settled(ran, asked.tensors, {name: one.values for name, one in asked.expected.items()})
+    if ran.error:
+        return CheckResult(check="V11", status=ran.status, reason=f"call {chosen + 1} of a loop: {ran.error}")
+    if not comparable(ran.outputs, asked.expected):
+        return CheckResult(check="V11", status=SKIPPED, reason="V1 failed")
+    result = judged("V11", ran.outputs, asked, f"call {chosen + 1} of a loop", trial.questions)
+    return result if result.failed else CheckResult(check="V11", status=PASS, worst=result.worst)
+
+
+CHECK = timed

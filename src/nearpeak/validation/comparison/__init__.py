@@ -1,0 +1,1 @@
+"""Comparison of outputs with the oracle."""

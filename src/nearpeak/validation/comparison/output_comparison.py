@@ -1,0 +1,243 @@
+"""Compares outputs with what is expected: masks of NaN and infinities, distance in units of the bound."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.runs.validation import PASS, CheckResult, WorstElement
+from nearpeak.ops.shared.torch_names import torch_format
+from nearpeak.validation.oracle.expected_results import Expected
+from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF, widened
+
+LEAST_GROUP = 32
+"""Elements below which the norm of a row says no more than its elements."""
+
+
+def values_of(outputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return torch tensors as float64 arrays and whole numbers."""
+    return {name: widened(tensor) for name, tensor in outputs.items()}
+
+
+def comparable(outputs: Mapping[str, Any], expected: Mapping[str, Expected]) -> bool:
+    """Say whether every expected output is there in the right shape."""
+    return all(name in outputs and outputs[name].shape == np.shape(one.values) for name, one in expected.items())
+
+
+def mask_fault(got: Any, one: Expected, *, together: bool = False) -> str:
+    """Return where NaN and infinities differ from the oracle's; empty where they agree.
+
+    A value next to the largest finite number of its format may have become infinite, or not.
+
+    Args:
+        together: NaN and infinities count as one: from an infinity on, sums in another order may give the other.
+    """
+    if got.dtype.kind not in "fc":
+        return ""
+    together = together or bool(np.isinf(one.rounded).any() and np.isfinite(one.values).all())
+    free = np.isinf(one.bound) | _at_the_edge(one)
+    ends = partial(_not_finite, largest=_end(one.dtype))
+    tests = (("what is finite", ends),) if together else (("NaN", np.isnan), ("infinity", np.isinf))
+    for name, test in tests:
+        wrong = (test(got) != test(one.rounded)) & ~free
+        if wrong.any():
+            where = tuple(int(i) for i in np.argwhere(wrong)[0])
+            return f"{name} differs at {where}: got {got[where]}, expected {one.rounded[where]}"
+    if together:
+        return ""
+    signs = np.isinf(got) & np.isinf(one.rounded) & (got != one.rounded)
+    return f"{int(signs.sum())} infinities have the wrong sign" if signs.any() and got.dtype.kind == "f" else ""
+
+
+def _not_finite(array: Any, largest: float) -> Any:
+    return ~(np.abs(array) < largest)
+
+
+@cache
+def _end(dtype: str) -> float:
+    """Return from where on numbers of a format stand for infinity: of formats without one, their largest does.
+
+    >>> _end("fp8_e4m3"), _end("bf16")
+    (448.0, inf)
+    """
+    import torch
+
+    if dtype not in UNIT_ROUNDOFF:
+        return float("inf")
+    has_none = not torch.tensor(float("inf")).to(torch_format(dtype)).float().isinf()
+    return float(torch.finfo(torch_format(dtype)).max) if has_none else float("inf")
+
+
+def _at_the_edge(one: Expected) -> Any:
+    """Say for which elements the bound reaches from finite to infinite values; where it is 0, it does not."""
+    import torch
+
+    if one.dtype not in UNIT_ROUNDOFF:
+        return np.zeros(one.values.shape, bool)
+    from nearpeak.ops.shared.torch_names import torch_format
+
+    largest = torch.finfo(torch_format(one.dtype)).max
+    with np.errstate(all="ignore"):
+        return np.isfinite(one.values) & (one.bound > 0) & (np.abs(np.abs(one.values) - largest) <= one.bound)
+
+
+def ratios(got: Any, one: Expected) -> Any:
+    """Return |got - expected| over the bound, element by element; 0 where both are the same or both not finite."""
+    if got.dtype.kind not in "fc":
+        difference = np.abs(got.astype(np.float64) - one.values.astype(np.float64))
+        exact = got == one.values
+    else:
+        with np.errstate(all="ignore"):
+            difference = np.abs(got - one.values)
+        exact = (got == one.rounded) | ~np.isfinite(got) | ~np.isfinite(one.rounded)
+    with np.errstate(all="ignore"):
+        ratio = np.where(difference == 0, 0.0, difference / one.bound)
+    ratio = np.where(exact, np.where(np.isfinite(ratio), np.minimum(ratio, 1.0), 0.0), ratio)
+    return np.where(~exact & _twice_rounded(got, one), np.fmax(ratio, TWICE), ratio) if one.once else ratio
+
+
+TWICE = 1.5
+"""Ratio of what is within the bound, and yet no rounding of any value that the sum may have before it is rounded."""
+
+
+def _twice_rounded(got: Any, one: Expected) -> Any:
+    """Say for which elements no value near the sum rounds to `got`: rounding is monotone, so ends are enough."""
+    from nearpeak.ops.shared.torch_names import torch_format
+    from nearpeak.validation.oracle.format_limits import rounded
+
+    dtype = torch_format(one.dtype)
+    ends = one.ends or (tuple(rounded(one.values + sign * one.inner, dtype) for sign in (-1.0, 1.0)),)
+    return np.all([(got < low) | (got > high) for low, high in ends], axis=0)
+
+
+def worst_of(got: Mapping[str, Any], expected: Mapping[str, Expected]) -> WorstElement | None:
+    """Return the element with the largest ratio over all outputs; none where nothing is compared."""
+    found = []
+    for name, one in expected.items():
+        ratio = ratios(got[name], one)
+        if ratio.size:
+            where = tuple(int(i) for i in np.unravel_index(int(np.argmax(ratio)), ratio.shape))
+            found.append((float(ratio[where]), name, where))
+    if not found:
+        return None
+    ratio_there, name, where = max(found, key=lambda entry: entry[0])
+    one = expected[name]
+    return WorstElement(
+        output=name,
+        offset=where,
+        got=repr(got[name][where].item()),
+        expected=repr(one.values[where].item()),
+        bound=repr(float(one.bound[where])),
+        bound_ratio=ratio_there,
+    )
+
+
+def compared(check: str, got: Mapping[str, Any], expected: Mapping[str, Expected], where: str) -> CheckResult:
+    """Return the result of an element-wise comparison, masks included."""
+    for name, one in expected.items():
+        fault = mask_fault(got[name], one)
+        if fault:
+            return CheckResult(check=check, status="NUMERIC_FAIL", reason=f"{where}: {name}: {fault}")
+    worst = worst_of(got, expected)
+    if worst is not None and worst.bound_ratio > 1:
+        found = f"{where}: {worst.output}{list(worst.offset)} is {worst.got}, expected {worst.expected}"
+        reason = found + _said(worst, got[worst.output][worst.offset], expected[worst.output])
+        return CheckResult(check=check, status="NUMERIC_FAIL", reason=reason, worst=worst)
+    return CheckResult(check=check, status=PASS, worst=worst)
+
+
+def _said(worst: WorstElement, got: Any, one: Expected) -> str:
+    """Return what the element misses: its bound, or, within that, every value that rounding once may give."""
+    if one.once and np.abs(got - one.values[worst.offset]) <= one.bound[worst.offset]:
+        return f"; no value within the errors of fp32 rounds to that in {one.dtype}: one on the way had fewer bits"
+    return f" within {float(worst.bound):.3g}"
+
+
+def pooled_errors(answers: Sequence[tuple[Any, Expected]]) -> tuple[float, float]:
+    """Return the error of all rounds together, in units of what it should be, and what correct results may reach.
+
+    It is 0 where each round has enough elements by itself, or all have too few. Correct results are at 1 or below.
+    """
+    parts = [(got - one.values, one.spread) for got, one in answers if got.dtype.kind == "f" and np.any(one.bound)]
+    error, limit = (np.concatenate([np.ravel(part[place]) for part in parts] or [np.zeros(0)]) for place in (0, 1))
+    finite = np.isfinite(error) & np.isfinite(limit) & (limit > 0)
+    if finite.sum() < LEAST_GROUP or any(got.size >= LEAST_GROUP for got, _ in answers):
+        return 0.0, 1.0
+    return float(np.sqrt(((error[finite] / limit[finite]) ** 2).mean())), float(_slack(finite.sum()))
+
+
+def _slack(count: Any) -> Any:
+    return np.sqrt(1.0 + 6.0 / np.sqrt(count))
+
+
+def _effective(spread: Any) -> Any:
+    """Return as how many equal ones the elements of each row vary: where few are large, the others do not matter.
+
+    >>> _effective(np.array([[2.0, 2.0, 2.0, 2.0], [9.0, 0.0, 0.0, 0.0]])).tolist()
+    [4.0, 1.0]
+    """
+    square = (spread / np.maximum(spread.max(axis=1, keepdims=True), 1e-300)) ** 2
+    return np.maximum(square.sum(axis=1) ** 2 / np.maximum((square**2).sum(axis=1), 1e-300), 1.0)
+
+
+def group_fault(got: Any, one: Expected) -> str:
+    """Return which row's error has a norm above what correct results reach; empty where none.
+
+    The mean square of n rounding errors lies within six standard deviations of its expectation; a row of few
+    elements is allowed what each of them is.
+    """
+    if got.dtype.kind != "f" or got.ndim == 0 or not got.size or not np.any(one.bound):
+        return ""
+    rows, limit = (array.reshape(-1, array.shape[-1]) for array in (got - reachable(one), one.spread))
+    finite = np.isfinite(rows) & np.isfinite(limit)
+    if rows.shape[1] < LEAST_GROUP:
+        rows, limit, finite = (array.reshape(1, -1) for array in (rows, limit, finite))
+    if rows.shape[1] < LEAST_GROUP:
+        return ""
+    error, allowed = (np.sqrt((np.where(finite, array, 0.0) ** 2).sum(axis=1)) for array in (rows, limit))
+    most = _slack(_effective(np.where(finite, limit, 0.0))) * allowed
+    if not (error > most).any():
+        return ""
+    row = int(np.argmax(error / np.maximum(most, 1e-300)))
+    return f"row {row}: norm of the error {error[row]:.3g}, correct results reach {most[row]:.3g}"
+
+
+def reachable(one: Expected) -> Any:
+    """Return what is expected, the largest number of the format where that is as far as it can come."""
+    largest = np.abs(one.rounded).max(initial=0.0, where=np.isfinite(one.rounded))
+    beyond = np.isfinite(one.rounded) & (np.abs(one.values) > np.abs(one.rounded)) & (np.abs(one.rounded) == largest)
+    return np.where(beyond, one.rounded, one.values)
+
+
+def relative_norm(got: Any, one: Expected) -> float:
+    """Return the largest norm of a row's error over the norm of what is expected of it; 0 where there is none."""
+    if got.dtype.kind != "f" or got.ndim == 0 or not got.size:
+        return 0.0
+    error, size = (array.reshape(-1, array.shape[-1]) for array in (got - one.values, one.values * 1.0))
+    finite = np.isfinite(error) & np.isfinite(size)
+    norms = [np.sqrt((np.where(finite, array, 0.0) ** 2).sum(axis=1)) for array in (error, size)]
+    some = norms[1] > 0
+    return float((norms[0][some] / norms[1][some]).max(initial=0.0))
+
+
+def bias_z(got: Any, one: Expected) -> float:
+    """Return the mean error over its standard error, in units of the bound; 0 where there are few elements."""
+    if got.dtype.kind != "f" or got.size < LEAST_GROUP or not np.any(one.bound):
+        return 0.0
+    with np.errstate(all="ignore"):
+        share = ((got - one.values) / one.bound).ravel()
+    share = share[np.isfinite(share)]
+    size = float(np.sqrt((share**2).mean())) if share.size else 0.0
+    return float(share.mean() / size * np.sqrt(share.size)) if size else 0.0
+
+
+def last_places(got: Any, one: Expected) -> Any:
+    """Return the distance of finite results to the oracle in units of the output's last place."""
+    unit = UNIT_ROUNDOFF.get(one.dtype)
+    if unit is None or got.dtype.kind != "f":
+        return np.zeros(0)
+    with np.errstate(all="ignore"):
+        exponent = np.floor(np.log2(np.abs(one.values)))
+        distance = np.abs(got - one.values) / (2 * unit * 2.0**exponent)
+    return distance[np.isfinite(distance)]

@@ -1,0 +1,189 @@
+"""Whether numbers that many results share keep their digits: rounding one moves all of these by the same share."""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.work.case import Case
+from nearpeak.errors import MeasureError
+from nearpeak.ops import OPS
+from nearpeak.ops.shared.torch_names import torch_format
+from nearpeak.validation.comparison.output_comparison import comparable, reachable, values_of
+from nearpeak.validation.comparison.systematic_error import draws_of, narrow
+from nearpeak.validation.oracle.expected_results import Expected, arguments_of
+from nearpeak.validation.oracle.float64_oracle import Question, bare_question, declared_formats
+from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF, rounded, widened
+from nearpeak.validation.running.implementation_run import Implementation, columns_dense, run
+
+DRAWS = 12
+"""Fresh inputs of which each gives a share for each number that is looked at."""
+MOST_LOOKED_AT = 4
+"""Numbers of one input that are moved one by one."""
+STEP = 2.0**-6
+"""Share by which they are moved; derivatives need no better."""
+MOST_OF_USUAL, LEAST_SHARE = 3.0, 0.5
+"""Root mean square of the shares over PyTorch's own, and in roundoffs of the results, above which they are a fault:
+over that of its kernels for rows and for columns, or of the former where they follow the rounding to bf16. PyTorch's
+batch norm of channels-last inputs in fp16 and bf16 stores scale and shift in 16 bits, 1.0 to 5.3 times what its other
+kernel does; numbers rounded to bf16 are 6.2 to 11 times that, and follow (batch norm, ALiBi; 14 shapes, 2026-11-28)."""
+FOLLOWING_SLOPE, FOLLOWING_ERRORS = 0.5, 4.0
+"""Slope of the shares over what rounding the numbers to bf16 makes of them, and standard errors of it: that of rounded
+ones is 0.8 to 1.3 and at 5.5 to 280 errors, that of right results at most 3 errors from 0."""
+LEAST_FOLLOWING = 4
+"""Numbers of which that can be said."""
+MOST_NOISE_SHARE = 0.5
+"""Roundoffs by which the rounding of the results alone may blur a share that counts."""
+MOST_RESULTS = 2**15
+"""Results of a draw that are looked at."""
+MOST_GROUPED = 16
+"""Draws that give one share together, with the same numbers and everything else anew: few results tell little."""
+
+
+def shared_fault(case: Case, implementation: Implementation, seed: int) -> str:
+    """Return the input whose numbers were rounded to fewer digits than PyTorch's own way rounds them to, if any.
+
+    A slope in fp32 that is rounded to bf16 moves each score by less than what results in fp16 may be off. PyTorch's
+    own rounds what comes of it to fp16; over fresh inputs the two are far apart.
+    """
+    for name in _wide_inputs(case):
+        shares = _shares(case, implementation, seed, name)
+        if not len(shares):
+            continue
+        usual, least = _size(_usual(case, seed, name, by_columns=False)), LEAST_SHARE * _unit(case, seed)
+        if _size(shares) <= max(MOST_OF_USUAL * usual, least):
+            continue
+        most = MOST_OF_USUAL * _size(_usual(case, seed, name, by_columns=True))
+        if _size(shares) > max(most, least) or _follows(shares):
+            return f"results move as if {name} were off by {_size(shares):.2e} of itself; PyTorch's own by {usual:.2e}"
+    return ""
+
+
+def _size(shares: Any) -> float:
+    return float(np.sqrt((shares[:, 0] ** 2).mean())) if len(shares) else 0.0
+
+
+def _follows(shares: Any) -> bool:
+    """Say whether each number seems to be off as it is when rounded to bf16.
+
+    >>> numbers = 1 + np.arange(20) / 70
+    >>> _follows(np.stack([rounded(numbers, torch_format("bf16")) / numbers - 1, numbers], 1))
+    True
+    >>> _follows(np.stack([0.01 * (-1.0) ** np.arange(20), numbers], 1))
+    False
+    """
+    share, number = shares.T
+    of_bf16 = rounded(number, torch_format("bf16")) / number - 1
+    size = float(of_bf16 @ of_bf16)
+    if not size or len(share) < LEAST_FOLLOWING:
+        return False
+    slope = float(share @ of_bf16) / size
+    left = share - slope * of_bf16
+    error = np.sqrt(left @ left / (len(share) - 1) / size)
+    return bool(slope > max(FOLLOWING_SLOPE, FOLLOWING_ERRORS * error))
+
+
+@lru_cache(maxsize=64)
+def _usual(case: Case, seed: int, name: str, *, by_columns: bool) -> Any:
+    right = OPS[case.op].torch_call
+    call = columns_dense(right, declared_formats(case)) if by_columns else right
+    return _shares(case, Implementation(name="PyTorch", call=call), seed, name)
+
+
+def _wide_inputs(case: Case) -> list[str]:
+    """Return the float inputs in fp32 or fp64 beside narrower ones: numbers with digits that narrow results hide."""
+    specs = OPS[case.op].inputs(**arguments_of(case))
+    sizes = {name: UNIT_ROUNDOFF.get(one.dtype, 0.0) for name, one in specs.items()}
+    most = max(sizes.values(), default=0.0)
+    return [name for name, unit in sizes.items() if 0 < unit <= UNIT_ROUNDOFF["fp32"] < most]
+
+
+def _shares(case: Case, implementation: Implementation, seed: int, name: str) -> Any:
+    """Return by what share each number seems to be off, and it, for each group of draws, as far as the results tell."""
+    found: list[Any] = []
+    for group in _groups(case, seed, name):
+        numbers = widened(group[0][0].tensors[name]).reshape(-1)[_places(group[0][0], name)]
+        above, below, noise = (np.zeros(len(group[0][1])) for _ in range(3))
+        for asked, directions, units in group:
+            ran = run(implementation, asked.tensors, asked.arguments)
+            if ran.error or not comparable(ran.outputs, asked.expected):
+                return np.zeros((0, 2))
+            errors = _joined(values_of(ran.outputs)[k] - reachable(one) for k, one in _narrow(asked))
+            above, below = above + directions @ errors, below + (directions**2).sum(axis=1)
+            noise = noise + ((directions * units) ** 2).sum(axis=1)
+        with np.errstate(all="ignore"):
+            told = np.sqrt(noise) <= MOST_NOISE_SHARE * _unit(case, seed) * below
+            found.append(np.stack([above / below, numbers], 1)[told & (below > 0)])
+    return np.concatenate([np.zeros((0, 2)), *found])
+
+
+def _unit(case: Case, seed: int) -> float:
+    """Return the roundoff of the coarsest result."""
+    asked = next(iter(draws_of(case, seed, DRAWS)), None)
+    return max((UNIT_ROUNDOFF[one.dtype] for _, one in _narrow(asked)), default=0.0) if asked is not None else 0.0
+
+
+def _narrow(asked: Question) -> list[tuple[str, Expected]]:
+    return [(name, one) for name, one in asked.expected.items() if narrow(one.dtype)]
+
+
+Told = tuple[Question, Any, Any]
+"""Inputs, the derivatives of their results by each number that is looked at, and what rounding does to the results."""
+
+
+@lru_cache(maxsize=16)
+def _groups(case: Case, seed: int, name: str) -> tuple[tuple[Told, ...], ...]:
+    """Return groups of draws with the same numbers in `name`: so many that they tell by how much it is off."""
+    try:
+        first = [_told(asked, name) for asked in draws_of(case, seed, DRAWS)]
+    except MeasureError:  # the reference is not defined beside these inputs
+        return ()
+    if not first or not first[0][1].size:
+        return ()
+    noises = [_noise(one) / _unit(case, seed) for one in first]
+    count = int(max(1, min(MOST_GROUPED, np.ceil((np.median(noises) / MOST_NOISE_SHARE) ** 2 * 1.5))))
+    others = draws_of(case, seed, DRAWS * count)
+    return tuple(
+        (one, *(_told(_with(asked, name, one[0]), name) for asked in others[number + DRAWS :: DRAWS]))
+        for number, one in enumerate(first)
+    )
+
+
+def _with(asked: Question, name: str, of: Question) -> Question:
+    return bare_question(asked.case, {**asked.tensors, name: of.tensors[name]}, "normal")
+
+
+def _noise(told: Told) -> float:
+    """Return by how much rounding the results blurs the share of the number of which they tell most."""
+    _, directions, units = told
+    with np.errstate(all="ignore"):
+        found = np.sqrt(((directions * units) ** 2).sum(axis=1)) / (directions**2).sum(axis=1)
+    return float(np.nanmin(np.where(np.isfinite(found), found, np.inf)))
+
+
+def _told(asked: Question, name: str) -> Told:
+    results, directions = _values(asked), []
+    for place in _places(asked, name):
+        changed = {key: tensor.clone() for key, tensor in asked.tensors.items()}
+        changed[name].view(-1)[place] *= 1 + STEP
+        directions.append(np.nan_to_num((_values(bare_question(asked.case, changed, "normal")) - results) / STEP))
+    units = _joined(UNIT_ROUNDOFF[one.dtype] * np.abs(one.values) / 2 for _, one in _narrow(asked))
+    return asked, np.array(directions), units
+
+
+def _places(asked: Question, name: str) -> list[int]:
+    """Return which of the numbers are looked at."""
+    count = asked.tensors[name].numel()
+    return sorted({number * (count - 1) // (MOST_LOOKED_AT - 1) for number in range(MOST_LOOKED_AT)} if count else ())
+
+
+def _values(asked: Question) -> Any:
+    return _joined(one.values for _, one in _narrow(asked))
+
+
+def _joined(parts: Iterable[Any]) -> Any:
+    """Return all results in a row, of very many evenly some."""
+    found = np.concatenate([*(np.ravel(part) for part in parts), np.array([])])
+    step = -(-found.size // MOST_RESULTS) or 1
+    return np.nan_to_num(found[::step], nan=0.0, posinf=0.0, neginf=0.0)

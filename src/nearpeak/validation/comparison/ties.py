@@ -1,0 +1,121 @@
+"""Results of which several are right, called as the oracle has them: positions of equal values, signs, order."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.work.case import Case
+from nearpeak.ops import OPS
+from nearpeak.validation.oracle.expected_results import arguments_of, contract_of, sum_length
+from nearpeak.validation.oracle.float64_oracle import Question, answers, declared_formats
+from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF, format_name, widened
+from nearpeak.validation.oracle.sensitivity import Arrays
+from nearpeak.validation.running.implementation_run import imported_torch
+
+
+def settled(
+    case: Case, tensors: Arrays, outputs: Mapping[str, Any], wanted: Mapping[str, Any], asked: Question | None = None
+) -> dict[str, Any]:
+    """Return `outputs` with signs, order and positions as in `wanted` where they are as right.
+
+    Args:
+        case: of the forward pass.
+        tensors: inputs by name.
+        outputs: torch tensors by name.
+        wanted: arrays by name.
+        asked: the question that the inputs are, if they are one: what is known of it is kept.
+    """
+    found, picks = canonical(case, outputs, wanted), contract_of(case).picks
+    for name in picks.keys() & found.keys() & wanted.keys():
+        values = ranked(case, tensors, picks[name])
+        apart = _apart(case, tensors, picks[name]) if asked is None else _apart_in(asked, picks[name])
+        found[name] = picked(found[name], values, wanted[name], apart)
+    as_right = OPS[case.op].as_right
+    fits = found.keys() >= wanted.keys()
+    return found if as_right is None or not fits else as_right(tensors, found, wanted, **arguments_of(case))
+
+
+def canonical(case: Case, outputs: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `outputs` with the signs and the order that the oracle chooses; as they are where their shapes differ."""
+    chosen = OPS[case.op].canonical
+    fits = outputs.keys() == wanted.keys() and all(outputs[k].shape == np.shape(wanted[k]) for k in wanted)
+    if chosen is None or not fits:
+        return dict(outputs)
+    # A kernel may return its outputs in any order of names.
+    return chosen({name: outputs[name] for name in wanted}, **arguments_of(case))
+
+
+@lru_cache(maxsize=24)
+def _apart_in(asked: Question, source: str) -> Any:
+    return _apart(asked.case, asked.tensors, source)
+
+
+def _apart(case: Case, tensors: Arrays, source: str) -> Any:
+    """Return by how much each ranked value may be off where an implementation computes it; none where it is an input.
+
+    They are judged as results of the operator's own contract would be, in the format of its results.
+    """
+    make, numerics = OPS[case.op].ranked, contract_of(case)
+    if source in tensors or make is None or numerics.kind == "exact":
+        return None
+    given = arguments_of(case)
+    dtype = next(one for one in declared_formats(case).values() if format_name(one) in UNIT_ROUNDOFF)
+    length = sum_length(numerics, given)
+    found = answers(lambda arrays: make(arrays, **given), tensors, {source: dtype}, numerics, length, case.label())
+    return imported_torch().as_tensor(np.nan_to_num(found[source].bound, nan=np.inf))
+
+
+def picked(positions: Any, values: Any, wanted: Any, apart: Any = None) -> Any:
+    """Return `positions` in the last dimension of `values`, those of values equal to that of the wanted one as wanted.
+
+    Of values that are computed with errors of at most `apart`, the one at a place of the ranking is off by at most the
+    largest error of the row: sorting is 1-Lipschitz in the largest difference. The value that is named there is within
+    its own error of it. Where a value may be anything, so may its row be, as long as positions exist.
+
+    A row that names a position twice stays as it is: one of the two is missing.
+
+    >>> import torch
+    >>> values = torch.tensor([[3.0, 5.0, 5.0]])
+    >>> picked(torch.tensor([[2, 0]]), values, [[1, 0]]), picked(torch.tensor([[2, 2]]), values, [[1, 2]])
+    (tensor([[1, 0]]), tensor([[2, 2]]))
+    >>> near, apart = torch.tensor([[3.0, 3.1, 9.0]] * 2), torch.full((2, 3), 0.1)
+    >>> picked(torch.tensor([[0, 1], [0, 3]]), near, [[1, 0]] * 2, apart)
+    tensor([[1, 0],
+            [1, 3]])
+    """
+    torch = imported_torch()
+    wanted = torch.as_tensor(np.array(wanted)).to(positions.dtype)
+    if positions.shape != wanted.shape:
+        return positions
+    flat = positions.dim() < values.dim()
+    got, want = (one[..., None] if flat else one for one in (positions, wanted))
+    inside, right = (one.clamp(0, values.shape[-1] - 1).long() for one in (got, want))
+    exists = inside == got
+    ordered = got.sort(-1).values
+    twice = ((ordered[..., 1:] == ordered[..., :-1]) & (ordered[..., 1:] >= 0)).any(-1, keepdim=True)
+    there, aim = values.gather(-1, inside), values.gather(-1, right)
+    same = (there == aim) & (right == want)
+    if apart is not None:
+        known = torch.isfinite(apart)
+        largest = torch.where(known, apart, torch.zeros_like(apart)).amax(-1, keepdim=True)
+        same |= ((there - aim).abs() <= apart.gather(-1, inside) + largest) & (right == want)
+        open_ = ~known.all(-1, keepdim=True)
+        same, exists = same | open_, exists | (open_ & (got == NOWHERE))
+    return torch.where(same & exists & ~twice, want, got).view(positions.shape)
+
+
+NOWHERE = -1
+"""What is named where there is no further value."""
+
+
+def ranked(case: Case, tensors: Arrays, source: str) -> Any:
+    """Return the values in which positions are named: the input `source`, or what the operator computes under it."""
+    if source in tensors:
+        return tensors[source]
+    make = OPS[case.op].ranked
+    assert make is not None  # a contract names inputs, or what `ranked` gives
+    with np.errstate(all="ignore"):
+        found = make({name: widened(tensor) for name, tensor in tensors.items()}, **arguments_of(case))
+    return imported_torch().as_tensor(found[source])

@@ -1,0 +1,144 @@
+"""What PyTorch's own way to compute a case answers: as good as it, an implementation of a chain may be in any case."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.runs.validation import PASS, CheckResult
+from nearpeak.ops import OPS
+from nearpeak.validation.comparison.output_comparison import comparable, compared, values_of, worst_of
+from nearpeak.validation.comparison.ties import canonical
+from nearpeak.validation.oracle.expected_results import Expected, contract_of
+from nearpeak.validation.oracle.float64_oracle import Question
+from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF
+from nearpeak.validation.running.implementation_run import Implementation, run
+
+CHAINS = ("normalisation", "reduction", "pointwise", "sampling", "decomposition")
+"""Kinds of contracts whose bound is propagated by probes, not proved."""
+MOST_RATIO = 8.0
+"""Bounds beyond which PyTorch itself is no baseline any more: a way to compute it that is simply wrong."""
+FEW = 32
+"""Elements below which the error of one says most about the error of all."""
+AS_WIDE = 2.0
+"""Times the worst error of PyTorch's own over all rounds, up to the bound, up to which that of few results is luck."""
+
+
+def margin(dtype: str, count: int) -> float:
+    """Return by how much an error may exceed that of the baseline: twice, thrice in narrow formats, more for few.
+
+    >>> margin("fp32", 1000), margin("bf16", 1000), margin("fp32", 4)
+    (2.0, 3.0, 10.0)
+    """
+    if count < FEW:
+        return 10.0
+    return 3.0 if UNIT_ROUNDOFF.get(dtype, 0.0) > 2.0**-20 else 2.0
+
+
+@lru_cache(maxsize=24)
+def baseline_of(asked: Question) -> Mapping[str, Any]:
+    """Return what PyTorch's own way answers to `asked`, as arrays by name; empty where it fails.
+
+    It is kept, as many implementations are asked the same.
+    """
+    right = Implementation(name="PyTorch", call=OPS[asked.case.op].torch_call)
+    ran = run(right, asked.tensors, asked.arguments)
+    usable = not ran.error and comparable(ran.outputs, asked.expected)
+    wanted = {name: one.values for name, one in asked.expected.items()}
+    return values_of(canonical(asked.case, ran.outputs, wanted)) if usable else {}
+
+
+def judged(
+    check: str, outputs: Mapping[str, Any], asked: Question, where: str, rounds: Sequence[Question] = ()
+) -> CheckResult:
+    """Return the element-wise comparison of tensors with what is expected of `asked`.
+
+    Where PyTorch's own result is beyond the bound of a chain too, one that is about as near is right as well. So it is
+    of products that may be stored on the way: how often, as for each tap of a transposed convolution, is not said.
+
+    Args:
+        rounds: all questions of the trial. A single result of many roundings is beyond the bound of one in some round
+            by luck: it is right where that is less than twice what PyTorch's own shows in another.
+    """
+    result = compared(check, values_of(outputs), asked.expected, where)
+    numerics = contract_of(asked.case)
+    if not result.failed or result.worst is None or not (numerics.kind in CHAINS or numerics.steps_count):
+        return result
+    found = as_good(result, baseline_of(asked), asked.expected)
+    return as_wide(found, rounds) if found.failed and numerics.kind in CHAINS else found
+
+
+def as_wide(result: CheckResult, rounds: Sequence[Question]) -> CheckResult:
+    """Return the failed comparison `result` of few results, or that it passes as PyTorch's own are about as far off.
+
+    What may be rounded once only, and was rounded twice, is no matter of luck.
+    """
+    worst = result.worst
+    if worst is None or not 1 < worst.bound_ratio <= AS_WIDE:
+        return result
+    usual = usual_of_few(worst.output, rounds)
+    if worst.bound_ratio > AS_WIDE * usual:
+        return result
+    return replace(result, status=PASS, reason=f"PyTorch's own is {usual:.2g} bounds away in another round")
+
+
+def usual_of_few(name: str, rounds: Sequence[Question]) -> float:
+    """Return the largest error of PyTorch's own in any round, in bounds up to 1, where results of `name` are few."""
+    if any(asked.expected[name].once for asked in rounds):
+        return 0.0
+    few = [asked for asked in rounds if asked.expected[name].values.size < FEW]
+    found = (worst_of(baseline_of(asked), asked.expected) for asked in few)
+    return max((min(one.bound_ratio, 1.0) for one in found if one is not None), default=0.0)
+
+
+def as_good(result: CheckResult, baseline: Mapping[str, Any], expected: Mapping[str, Expected]) -> CheckResult:
+    """Return the failed comparison `result`, or that it passes because the baseline is as far from the oracle."""
+    if result.worst is None or not baseline or not expected.keys() <= baseline.keys():
+        return result
+    worst = worst_of(baseline, expected)
+    if worst is None or not 1 < worst.bound_ratio <= MOST_RATIO:
+        return result
+    one = expected[result.worst.output]
+    if result.worst.bound_ratio > margin(one.dtype, one.values.size) * worst.bound_ratio:
+        return result
+    return replace(result, status=PASS, reason=f"PyTorch's own is {worst.bound_ratio:.2g} bounds away, too")
+
+
+def pooled_ratio(answers: Sequence[tuple[Any, Any, Expected]]) -> float:
+    """Return the root mean square error of few results over all rounds, over what is as good as PyTorch's own.
+
+    Results, PyTorch's, and what is expected; each in units of what a correct result differs by on average. 0 where
+    there are too few even so, or enough in each round by itself.
+    """
+    if not answers or any(got.size >= FEW for got, _, _ in answers):
+        return 0.0
+    with np.errstate(all="ignore"):
+        columns = [
+            [np.ravel(part / one.spread) for part in (got - one.values, usual - one.values, one.floor)]
+            for got, usual, one in answers
+        ]
+    error, usual, floor = (np.concatenate(part) for part in zip(*columns, strict=True))
+    finite = np.isfinite(error) & np.isfinite(usual) & np.isfinite(floor)
+    if finite.sum() < FEW:
+        return 0.0
+    size, baseline, least = (float(np.sqrt((part[finite] ** 2).mean())) for part in (error, usual, floor))
+    return size / (margin(answers[0][2].dtype, FEW) * baseline + least)
+
+
+def error_ratio(got: Any, baseline: Any, one: Expected) -> float:
+    """Return the root mean square error over what is permitted: a multiple of the baseline's, and rounding.
+
+    Of few elements the baseline may be right by luck: they are permitted what is stored on the way, too.
+    """
+    finite = np.isfinite(got) & np.isfinite(baseline) & np.isfinite(one.values) & np.isfinite(one.floor)
+    if not finite.any():
+        return 0.0
+    count = int(finite.sum())
+    least = one.spread if count < FEW else one.floor
+    error, usual, floor = (
+        float(np.sqrt((array[finite] ** 2).mean())) for array in (got - one.values, baseline - one.values, least)
+    )
+    permitted = margin(one.dtype, count) * usual + floor
+    return error / permitted if permitted else float(error > 0)

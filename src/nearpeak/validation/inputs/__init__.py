@@ -1,0 +1,1 @@
+"""Inputs of validation: distributions, boundary and non-finite values."""

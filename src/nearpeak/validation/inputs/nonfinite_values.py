@@ -1,0 +1,114 @@
+"""Questions with one NaN or infinity among ordinary inputs, where it comes out."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.work.case import Case
+from nearpeak.errors import MeasureError
+from nearpeak.validation.inputs.distributions import drawn
+from nearpeak.validation.inputs.rounds import rounds_of
+from nearpeak.validation.oracle.expected_results import arguments_of
+from nearpeak.validation.oracle.float64_oracle import Question, bare_question
+from nearpeak.validation.oracle.sensitivity import Arrays
+
+FIRST, SECOND, ROW = "first", "second", "row"
+"""Where else a number may be put: first, first of the second row, or everywhere in the first row."""
+ASKED = ((np.nan, ""), (np.inf, ""), (-np.inf, ""), (np.nan, FIRST), (np.nan, SECOND), (-np.inf, ROW))
+"""What is put into each input and where.
+
+What reads past the end of a row and multiplies with 0 shows where the next one starts with NaN; a maximum is that of
+nothing where a row is minus infinity alone.
+"""
+
+
+@lru_cache(maxsize=64)
+def special_question(case: Case, seed: int, name: str, value: float, where: str = "") -> Question | None:
+    """Return the first question with `value` in the input `name`; none where the operator is not defined there.
+
+    Infinity is put first, minus infinity in the middle, NaN last, unless it is said `where`. What selects may not read
+    that place; one that it does read is found by halves then, and where positions are inputs among those of further
+    rounds.
+    """
+    if where:
+        return _placed(case, seed, name, value, where)
+    tensors = drawn(case.op, arguments_of(case), (seed,), "normal")
+    assert tensors is not None  # an operator without any inputs has no formats either, and is refused before
+    usual = _with_value(case, tensors, name, value)
+    if _comes_out(usual) or all(tensor.is_floating_point() for tensor in tensors.values()):
+        return usual
+    further = (_with_value(case, asked.tensors, name, value) for asked in rounds_of(case, seed))
+    return next((one for one in further if _comes_out(one)), usual)
+
+
+def _placed(case: Case, seed: int, name: str, value: float, where: str) -> Question | None:
+    """Return the question with the value there, whether it comes out or not."""
+    tensors = drawn(case.op, arguments_of(case), (seed,), "normal")
+    assert tensors is not None
+    row = tensors[name].shape[-1] if tensors[name].dim() else 1
+    places = {FIRST: slice(0, 1), SECOND: slice(row, row + 1), ROW: slice(0, row)}[where]
+    if places.start >= tensors[name].numel():
+        return None
+    try:
+        return bare_question(case, _made(tensors, name, value, places), "special")
+    except MeasureError:
+        return None
+
+
+def _with_value(case: Case, tensors: Arrays, name: str, value: float) -> Question | None:
+    """Return the question that `tensors` are with `value` where it comes out, else where it is put first."""
+    count = tensors[name].numel()
+    place = {np.inf: 0, -np.inf: count // 2}.get(value, count - 1)
+
+    def put(first: int, end: int) -> Question | None:
+        try:
+            return bare_question(case, _made(tensors, name, value, slice(first, end)), "special")
+        except MeasureError:
+            return None
+
+    usual = put(place, place + 1)
+    if _comes_out(usual):
+        return usual
+    first, end = 0, count
+    while end - first > 1:
+        middle = (first + end) // 2
+        first, end = (first, middle) if _comes_out(put(first, middle)) else (middle, end)
+    found = put(first, end)
+    return found if _comes_out(found) else usual
+
+
+def _comes_out(asked: Question | None) -> bool:
+    results = () if asked is None else asked.expected.values()
+    return any(one.values.dtype.kind in "fc" and not np.isfinite(one.values).all() for one in results)
+
+
+def _made(tensors: Arrays, name: str, value: float, places: slice) -> dict[str, Any]:
+    """Return the inputs with `value` at these places of the flattened float input `name`."""
+    changed = {key: tensor.clone() for key, tensor in tensors.items()}
+    changed[name].view(-1)[places] = value
+    return changed
+
+
+def spilled(asked: Question, got: Mapping[str, Any]) -> str:
+    """Return which result is not finite though it does not depend on what the inputs of `asked` hold that is not.
+
+    A result does not depend on it where the oracle's is the same with zeros in its place. Empty where none is.
+    """
+    held = {
+        k: t.nan_to_num(0.0, 0.0, 0.0) if t.is_floating_point() and t.itemsize > 1 else t
+        for k, t in asked.tensors.items()
+    }
+    try:
+        without = bare_question(asked.case, held, "special").expected
+    except MeasureError:
+        return ""
+    for name, one in asked.expected.items():
+        if one.values.dtype.kind not in "fc" or not got[name].shape == one.values.shape == without[name].values.shape:
+            continue
+        wrong = np.isfinite(one.rounded) & (one.values == without[name].values) & ~np.isfinite(got[name])
+        if wrong.any():
+            place = tuple(int(i) for i in np.argwhere(wrong)[0])
+            return f"{name}{list(place)} is {got[name][place]} and does not depend on it"
+    return ""

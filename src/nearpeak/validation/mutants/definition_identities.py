@@ -1,0 +1,383 @@
+"""Arguments from an operator's definition: the few values that a result can have, and changes that leave it alone."""
+
+import dis
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.work.case import Case
+from nearpeak.ops import OPS
+from nearpeak.ops.shared.live_pairs import Band, band_live
+from nearpeak.ops.shared.torch_names import torch_format
+from nearpeak.validation.mutants import elementwise_equivalence, extent_equivalence, pooling_equivalence
+from nearpeak.validation.mutants.function_mutants import epsilons_added
+from nearpeak.validation.mutants.input_mutants import BLOCK
+from nearpeak.validation.mutants.mutant import Mutant
+from nearpeak.validation.oracle.expected_results import arguments_of
+from nearpeak.validation.oracle.float64_oracle import declared_formats, question
+from nearpeak.validation.oracle.format_limits import widened
+from nearpeak.validation.running.implementation_run import imported_torch
+
+Arguments = Mapping[str, Any]
+
+
+def of_values(case: Case, mutant: Mutant) -> str:
+    """What leaves every value that a result can have as it is, tried on all of them, changes nothing.
+
+    What only moves elements changes nothing where there is one value.
+    """
+    name = mutant.where.partition("[")[0]
+    possible = _possible(case)
+    wanted = [name] if name else list(declared_formats(case))
+    if mutant.inputs is not None and not mutant.of_gradient:
+        single = all(one in possible and np.size(possible[one]) == 1 for one in declared_formats(case))
+        return "whatever the inputs, the definition allows one value" if single and declared_formats(case) else ""
+    if mutant.of_gradient or any(one not in possible for one in wanted):
+        return ""
+    if mutant.row in _OF_RESULTS and all(np.size(possible[one]) == 1 for one in wanted):
+        same = mutant.row not in _WITH_ZEROS or not any(np.any(possible[one]) for one in wanted)
+        return "the definition allows one value, of which it makes the same" if same else ""
+    for one in wanted:
+        values = imported_torch().as_tensor(possible[one]).to(declared_formats(case)[one])
+        if not _drawn_within(case, one, widened(values)):
+            return ""
+        if mutant.moves is not None and len(values.unique()) == 1:
+            continue
+        if mutant.changes is None or not bool((mutant.changes(values.clone()) == values).all()):
+            return ""
+    counted = " and ".join(f"{len(possible[one]):,} values of {one}" for one in wanted)
+    return f"tried on all {counted} that the definition allows, it changes none"
+
+
+_WITH_ZEROS = ("zero kernel", "tile zeroed")
+_OF_RESULTS = (*_WITH_ZEROS, "stale output", "columns swapped")
+"""Mistakes that make their answer of right ones, or of zeros."""
+
+
+def _drawn_within(case: Case, name: str, values: Any) -> bool:
+    """Say whether the reference's own results are among the values that the definition is said to allow."""
+    asked = question(case, 0, "normal")
+    return asked is not None and bool(np.isin(asked.expected[name].rounded * 1.0, values * 1.0).all())
+
+
+def _possible(case: Case) -> dict[str, Any]:
+    """Return all values of the outputs that have few, by output."""
+    make = _VALUES.get(case.op)
+    return {} if make is None else make(arguments_of(case))
+
+
+def _products(arguments: Arguments) -> dict[str, Any]:
+    """Return every product of a quantised number and a scale, both of few bits."""
+    formats = [torch_format(str(arguments[name])) for name in ("dtype", "scale_dtype")]
+    if any(not one.is_floating_point or one.itemsize > 1 for one in formats):
+        return {}
+    torch = imported_torch()
+    codes = torch.arange(256, dtype=torch.uint8)
+    number, scale = (widened(codes.view(one)) for one in formats)
+    number, scale = (one[np.isfinite(one)] for one in (number, scale))
+    return {"y": np.unique(np.outer(number, scale[scale > 0]))}
+
+
+def _counts(most: str) -> Callable[[Arguments], dict[str, Any]]:
+    return lambda arguments: {"y": np.arange(int(arguments[most]) + 1)}
+
+
+def _factors(arguments: Arguments) -> dict[str, Any]:
+    """Return the elements of the permutation of an LU factorisation, and of the lower factor of a single row."""
+    if arguments["function"] not in ("lu_parts", "lu_unpacked"):
+        return {}
+    return {"y0": np.ones(1), "y1": np.ones(1)} if arguments["m"] == 1 else {"y0": np.arange(2)}
+
+
+def _reduced(arguments: Arguments) -> dict[str, Any]:
+    """Return counts, and the positions that one element can have."""
+    function = str(arguments["function"])
+    if function in _POSITIONS:
+        return {_POSITIONS[function]: np.zeros(1)} if arguments["reduced"] == 1 else {}
+    return _counts("reduced")(arguments) if function in ("norm_0", "count_nonzero") else {}
+
+
+_POSITIONS = {"argmax": "y", "argmin": "y", "max_index": "second", "min_index": "second"}
+"""By reduction: which output holds positions."""
+
+
+def _targets(arguments: Arguments) -> dict[str, Any]:
+    """Return the marks of classes that are targets."""
+    return {"is_target": np.arange(2)} if arguments["function"] == "multilabel_margin" else {}
+
+
+def _of_one_key(arguments: Arguments) -> dict[str, Any]:
+    """Return every value of a narrow format: where each sequence has one key, its value is the result."""
+    stored = torch_format(str(arguments["kv_dtype"]))
+    if arguments["tokens"] > arguments["batch"] or stored.itemsize > 1:
+        return {}
+    return {"output": _finite(stored)}
+
+
+def _of_one_pair(arguments: Arguments) -> dict[str, Any]:
+    """Return every value of a narrow format: where each query sees one key, whose value is the result."""
+    stored = torch_format(str(arguments["kv_dtype"]))
+    band = Band(*(arguments[name] for name in ("left", "right", "chunk", "causal", "align")))
+    live = band_live(int(arguments["q"]), int(arguments["kv"]), band)
+    if live.pairs > live.queries or arguments["sinks"] or stored.itemsize > 1:
+        return {}
+    return {"output": _finite(stored)}
+
+
+def _finite(stored: Any) -> Any:
+    """Return all finite values of a format of one byte."""
+    values = widened(imported_torch().arange(256, dtype=imported_torch().uint8).view(stored))
+    return values[np.isfinite(values)]
+
+
+def _written(arguments: Arguments) -> dict[str, Any]:
+    """Return the one that is written to a table's only row, over whatever was there."""
+    replaces = arguments["scalar"] and not arguments["accumulate"]
+    return {"table": np.ones(1)} if replaces and arguments["table_rows"] == 1 <= arguments["rows"] else {}
+
+
+_VALUES: dict[str, Callable[[Arguments], dict[str, Any]]] = {
+    "scan": lambda given: {"indices": np.zeros(1)} if given["length"] == 1 else {},
+    "softmax": lambda given: {"y": np.zeros(1) if given["log"] else np.ones(1)} if given["columns"] == 1 else {},
+    "one_hot": lambda given: {"y": np.ones(1) if given["classes"] == 1 else np.arange(2)},
+    "histogram": lambda given: {} if given["weighted"] else _counts("elements")(given),
+    "random": lambda _: {"y": np.ones(1)},
+    "dropout": lambda _: {"mask": np.ones(1)},
+    "decomposition": _factors,
+    "dequantise": _products,
+    "cdist": lambda given: _counts("k")(given) if str(given["norm"]) == "0" else {},
+    "reduce": _reduced,
+    "elementwise": elementwise_equivalence.values,
+    "margin_loss": _targets,
+    "paged_attention": _of_one_key,
+    "attention": _of_one_pair,
+    "scatter": _written,
+}
+"""By operator: outputs that hold counts, permutations, constants, or products of formats of few bits. Of what draws,
+the contract asks for distributions that are certain: ones, and masks that keep everything."""
+
+
+def of_invariance(case: Case, mutant: Mutant) -> str:
+    """A change under which the operator's definition is invariant: a theorem, for the kind of change that it names."""
+    for choice in ("", *(str(value) for _, value in case.attributes)):
+        for where in (mutant.where, mutant.where.partition("[")[0]):
+            if reason := _INVARIANT.get((case.op, choice, mutant.row, where), ""):
+                return reason
+    return ""
+
+
+_ROTATED, _TRANSPOSED, _TWICE = "wrong group or row", "operand transposed", "tile counted twice"
+_SYMMETRIC = "the matrices are drawn as halves of a sum with their transposes, which is the same, bit by bit"
+_SINGULAR = "A and P A Q, with permutations P and Q, have the same singular values"
+_EXACT_DOUBLE = "doubling is exact and keeps order, ties, zeros and the ratio of areas"
+_INVARIANT: dict[tuple[str, str, str, str], str] = {
+    **{
+        ("decomposition", name, _TRANSPOSED, "a"): _SYMMETRIC
+        for name in ("eigh", "eigh_values", "ldl")
+    },
+    ("decomposition", "eig_values", _TRANSPOSED, "a"): "a matrix and its transpose have one characteristic polynomial",
+    ("decomposition", "singular_values", _TRANSPOSED, "a"): "a matrix and its transpose have the same singular values",
+    ("decomposition", "singular_values", _ROTATED, "a[1]"): _SINGULAR,
+    ("decomposition", "singular_values", _ROTATED, "a[2]"): _SINGULAR,
+    ("decomposition", "qr_right", _ROTATED, "a[1]"): "R'R = A'A, to which the order of A's rows is nothing",
+    ("decomposition", "lu_unpacked", _ROTATED, "operand_1[1]"): "the same two rows exchanged twice stay where they are",
+    ("kfac_inverse", "", _TRANSPOSED, "factor"): "factors are given symmetric, products with their transposes",
+    ("multinomial", "", "columns swapped", "y"): "one category of each row has all the weight, and all samples name it",
+    ("multinomial", "", _TWICE, "weights[0]"): "weights count by their ratio within a row",
+    ("nonzero", "", _TWICE, "x"): _EXACT_DOUBLE,
+    **{("non_max_suppression", "", _TWICE, where): _EXACT_DOUBLE for where in ("boxes[0]", "scores[0]", "scores[1]")},
+    ("non_max_suppression", "", _ROTATED, "boxes[2]"): "corners in turn are the same box with its axes exchanged",
+    **{
+        ("vector_search", "cosine", _TWICE, where): "doubling is exact, and cosines are of directions alone"
+        for where in ("queries[0]", "vectors[0]", "centroids[0]")
+    },
+    **{("reduce", name, _TWICE, "x[0]"): _EXACT_DOUBLE for name in ("argmax", "argmin")},
+    **{
+        ("reduce", name, "ties to the last", where): "whether one or all are true does not turn on which one"
+        for name in ("any", "all")
+        for where in ("", "x")
+    },
+    ("quantise", "delayed", _ROTATED, "history[0]"): "the next scale is of the largest of the history, in any order",
+    ("elementwise", "mantissa", _TWICE, "a[0]"): "doubling is exact and moves the exponent, not the mantissa",
+    **elementwise_equivalence.INVARIANT,
+    ("optimizer", "rprop", _TWICE, "o[0]"): "of the gradient before, the rule reads the sign alone",
+}  # fmt: skip
+"""By operator, choice, mistake and place: why the result is the same. Doubled rows are whole ones in each entry."""
+
+
+def of_place(case: Case, mutant: Mutant) -> str:
+    """A choice that the definition never reads says where results lie, not what they are.
+
+    What ignores it is PyTorch's way of the other case, whose definition, inputs and outputs are the same.
+    """
+    operator, arguments = OPS[case.op], arguments_of(case)
+    if not mutant.ignores or not never_reads(operator.reference, mutant.ignores):
+        return ""
+    if operator.inputs(**arguments) != operator.inputs(**{**arguments, mutant.ignores: False}):
+        return ""
+    return f"the definition never reads {mutant.ignores}: it says where the result lies, not what it is"
+
+
+def never_reads(call: Callable[..., Any], name: str) -> bool:
+    """Say whether neither a function nor what it calls can see its argument `name`.
+
+    >>> never_reads(lambda x, **_: x, "y"), never_reads(lambda x, **rest: str(rest), "y")
+    (True, False)
+    """
+    parameters = inspect.signature(call).parameters
+    rest = next((one.name for one in parameters.values() if one.kind is one.VAR_KEYWORD), None)
+    read = {instruction.argval for instruction in dis.get_instructions(call) if instruction.opname.startswith("LOAD")}
+    return name not in parameters and rest is not None and rest not in read
+
+
+def of_one(case: Case, mutant: Mutant) -> str:
+    """Mean and sum of a single element are that element."""
+    asked = question(case, 0, "normal")
+    if mutant.row not in ("sum for mean", "mean for sum") or asked is None:
+        return ""
+    if all(tensor.numel() == 1 for tensor in asked.tensors.values()):
+        return "mean and sum of one element are the element"
+    if "reduction" not in asked.arguments:
+        return ""
+    arrays = {name: widened(tensor) for name, tensor in asked.tensors.items()}
+    single, *others = (
+        np.asarray(OPS[case.op].reference(arrays, **{**asked.arguments, "reduction": one})["y"])
+        for one in ("none", "mean", "sum")
+    )
+    if single.size == 1 and all(single.item() == one.item() for one in others):  # a mean with weights is another one
+        return "mean and sum of the loss of one row are that loss"
+    return ""
+
+
+def of_shared(case: Case, mutant: Mutant) -> str:
+    """Elements that are all made of one number are all the same; its gradient adds up what comes from above."""
+    asked = question(case, 0, "normal")
+    if case.op != "elementwise" or mutant.moves is None or asked is None:
+        return ""
+    if mutant.of_gradient and mutant.row != "upstream reversed":
+        return ""
+    is_shared = all(tensor.numel() == 1 for tensor in asked.tensors.values())
+    return "all elements are made of one number, and are the same" if is_shared and asked.tensors else ""
+
+
+def of_epsilon(case: Case, mutant: Mutant) -> str:
+    """In a format whose least numbers are far larger, adding epsilon changes nothing, inside the root or outside."""
+    if mutant.row != "epsilon inside the root" or set(dict(case.dtypes).values()) != {"fp16"}:
+        return ""
+    torch = imported_torch()
+    numbers = torch.arange(0x7C00, dtype=torch.int16).view(torch.float16)
+    added = epsilons_added(case) or _EPSILONS.get(case.op, frozenset())
+    if added and all(bool(((numbers + one).sqrt() == numbers.sqrt() + one).all()) for one in added):
+        return f"of all {len(numbers):,} numbers of fp16 the root is the same, epsilon added before or after it"
+    return ""
+
+
+_EPSILONS = {"adamw": frozenset({1e-8})}
+"""By operator whose kernel adds it unseen: what the PyTorch call gives it."""
+
+
+def of_reflectors(case: Case, mutant: Mutant) -> str:
+    """Reflectors are stored below the diagonal of as many columns as there are: each begins with 1 by definition."""
+    arguments, name = arguments_of(case), mutant.where.partition("[")[0]
+    given = str(arguments.get("function", "")).startswith("reflectors_")
+    if case.op != "decomposition" or not given or mutant.inputs is None or name != "a":
+        return ""
+    if (asked := question(case, 0, "normal")) is None:
+        return ""
+    before, count = asked.tensors["a"], min(arguments["m"], arguments["n"])
+    after = mutant.inputs({key: tensor.clone() for key, tensor in asked.tensors.items()})["a"]
+    if before.shape == after.shape and not bool((before != after)[..., :count].tril(-1).any()):
+        return "it changes nothing below the diagonal of the reflectors' columns, where alone they are stored"
+    return ""
+
+
+def of_conversion(case: Case, mutant: Mutant) -> str:
+    """PyTorch rounds fp64 to 16 bits and to a byte by way of fp32: seen on both sides of every middle of a binade.
+
+    Rounding is monotone, so that it can only change between two numbers where one of them is tried beside a middle.
+    """
+    formats = dict(case.dtypes)
+    narrow = {"fp16": 10, "bf16": 7, "fp8_e4m3": 3, "fp8_e5m2": 2}.get(formats.get("out_dtype", ""))
+    if case.op != "cast" or mutant.row != "computed in fewer bits" or formats["dtype"] != "fp64" or narrow is None:
+        return ""
+    torch = imported_torch()
+    middles = 1 + (torch.arange(2**narrow, dtype=torch.float64) + 0.5) * 2.0**-narrow
+    beside = torch.cat([middles + sign * 2.0**-52 for sign in (-1, 0, 1)])
+    dtype = torch_format(formats["out_dtype"])
+    if torch.equal(beside.to(dtype).double(), beside.float().to(dtype).double()):
+        return f"PyTorch's own conversion goes through fp32, tried beside all {len(middles):,} middles of a binade"
+    return ""
+
+
+def of_counted(case: Case, mutant: Mutant) -> str:
+    """What counts numbers that are not zero asks of each one that alone; bf16 has the exponents of fp32.
+
+    From 2^-134 on, half its smallest number, bf16 rounds nothing to zero; what is below that is subnormal in fp32,
+    which hardware may take for zero. fp64 has normal numbers there, so that nothing is said of it.
+    """
+    chosen = {str(value) for _, value in case.attributes} & {"norm_0", "count_nonzero"}
+    if case.op != "reduce" or mutant.row != "computed in fewer bits" or dict(case.dtypes).get("dtype") != "fp32":
+        return ""
+    return "bf16 has the exponents of fp32: only subnormal numbers, which may be flushed, become zero" if chosen else ""
+
+
+def of_flat(case: Case, mutant: Mutant) -> str:
+    """The gradient of a function that is constant wherever it is continuous is zero, whatever comes from above."""
+    chosen = {str(value) for _, value in case.attributes} & _FLAT.get(case.op, frozenset())
+    if mutant.of_gradient and case.op == "vector_search" and extent_equivalence.are_numbers(arguments_of(case)):
+        return "the cosine of two numbers is a sign, constant wherever it has a derivative, which is 0"
+    if mutant.of_gradient and chosen:
+        return f"{min(chosen)} is constant wherever it has a derivative, which is 0"
+    return ""
+
+
+_FLAT = {
+    "elementwise": frozenset(
+        {"floor", "ceil", "round", "trunc", "sign", "heaviside", "floor_divide", "trunc_divide", "sgn"}
+    ),
+    "cdist": frozenset({"0"}),
+}
+"""Functions by operator that are constant wherever they are continuous."""
+
+
+def of_apart(case: Case, mutant: Mutant) -> str:
+    """Results of a product that lie in one block of summands each are not added to anything, and keep their bits.
+
+    Products of numbers are polynomials: a share that is 0 for drawn numbers is 0 for all.
+    """
+    asked = question(case, 0, "normal")
+    if mutant.row != "sums in fewer bits" or asked is None or set(map(str, declared_formats(case).values())) != _BF16:
+        return ""
+    name, _, dimension = mutant.where.removesuffix("]").partition("[")
+    arrays = {key: widened(tensor) for key, tensor in asked.tensors.items()}
+    along = np.moveaxis(arrays[name], int(dimension), 0)
+    met: dict[str, Any] = {}
+    for start in range(0, len(along), BLOCK):
+        share = np.zeros_like(along)
+        share[start : start + BLOCK] = along[start : start + BLOCK]
+        found = OPS[case.op].reference({**arrays, name: np.moveaxis(share, 0, int(dimension))}, **asked.arguments)
+        for key, value in found.items():
+            met[key] = met.get(key, 0) + (np.asarray(value) != 0)
+    apart = all(np.all(count <= 1) for count in met.values())
+    return f"no result has summands in two blocks of {BLOCK}, so that nothing is added" if apart else ""
+
+
+_BF16 = {"torch.bfloat16"}
+
+
+ARGUMENTS: tuple[Callable[[Case, Mutant], str], ...] = (
+    of_values,
+    extent_equivalence.of_extents,
+    of_place,
+    of_one,
+    of_shared,
+    of_epsilon,
+    of_reflectors,
+    of_conversion,
+    of_counted,
+    of_flat,
+    of_apart,
+    *pooling_equivalence.ARGUMENTS,
+)

@@ -1,0 +1,201 @@
+"""Why a mutant that passes is no wrong implementation: its change is an identity, or it answers the same bits."""
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.work.case import Case
+from nearpeak.ops import OPS
+from nearpeak.validation.checks.v04_special import inputs_with_nan
+from nearpeak.validation.inputs.distributions import drawn
+from nearpeak.validation.inputs.nonfinite_values import special_question
+from nearpeak.validation.inputs.rounds import distributions_of
+from nearpeak.validation.mutants.equivalence_proofs import argument_for, argument_for_all
+from nearpeak.validation.mutants.mutant import Mutant, fitted, right_call
+from nearpeak.validation.oracle.autograd_gradients import widened_case
+from nearpeak.validation.oracle.expected_results import arguments_of
+from nearpeak.validation.oracle.float64_oracle import Question, bare_question
+from nearpeak.validation.oracle.format_limits import widened
+from nearpeak.validation.oracle.gradient_oracle import gradients_of, upstream_of
+from nearpeak.validation.running.implementation_run import Implementation, imported_torch, run
+
+SEEDS = 5
+"""Further seeds on which an equivalent mutant must answer the same."""
+
+
+def reason_for_equivalence(case: Case, mutant: Mutant, *, seed: int) -> str:
+    """Return why `mutant` is equivalent to the right implementation; empty where it is not.
+
+    An argument from its definition and the axes of the case is a proof. Elsewhere, the float64 reference gives the same
+    for the inputs that the mutant changes, to its own rounding; or it is right in float64, and only its formula was
+    in doubt; or its answers are the same bits, gradients too: on every kind of inputs, with several seeds. Of
+    operators that are analytic that proves it too, of others it is a sample, and is called so.
+    """
+    argument = argument_for(case, mutant)
+    if argument:
+        return f"{PROVED} {argument}"
+    shown = _shown(case, mutant, seed)
+    if not shown:
+        return ""
+    analytic = argument_for_all(case, mutant)
+    return f"{PROVED} {shown}; {analytic}" if analytic else f"{SAMPLED} {shown}"
+
+
+PROVED, SAMPLED = "proved:", "sampled:"
+
+
+def _shown(case: Case, mutant: Mutant, seed: int) -> str:
+    """Return what is seen on drawn inputs; empty where the mutant answers differently."""
+    asked = _asked(case, seed)
+    ways: dict[str, Callable[[], bool]] = {
+        IDENTITY: lambda: mutant.inputs is not None and all(_identity(case, one, mutant) for one, _ in asked),
+        ELSEWHERE: lambda: mutant.other is not None and all(_same_elsewhere(case, one, mutant) for one, _ in asked),
+        ALIKE: lambda: _moves_results(mutant) and all(_alike(one, mutant) for one, _ in asked),
+        RIGHT_FORM: lambda: mutant.algebraic and _right_in_float64(case, mutant, seed),
+        RIGHT_GRADIENTS: lambda: _moves_gradients(mutant) and _same_gradients_in_float64(case, mutant, seed),
+        SAME_BITS: lambda: _same_answers(case, mutant, asked),
+    }
+    return next((said for said, holds in ways.items() if holds()), "")
+
+
+RIGHT_FORM = "computed in float64 it gives the reference's results"
+IDENTITY = "the reference gives the same for the changed inputs"
+ELSEWHERE = "the reference gives the same for the changed arguments"
+ALIKE = "the reference's results are the same in the places that change"
+RIGHT_GRADIENTS = "its gradients are the right ones where they are computed in float64"
+SAME_BITS = "it answers the same bits"
+
+
+def _right_in_float64(case: Case, mutant: Mutant, seed: int) -> bool:
+    """Say whether the mutant of the case in float64 agrees with the reference: its formula is another form of it."""
+    wide = widened_case(case)
+    if wide is None:
+        return False
+    for one, _ in _asked(wide, seed):
+        if one.distribution == "special":
+            continue
+        ran = run(mutant.implementation(), one.tensors, arguments_of(wide))
+        if ran.error or not all(
+            name in ran.outputs and _near(widened(ran.outputs[name]), answer.values, 1e-9)
+            for name, answer in one.expected.items()
+        ):
+            return False
+    return True
+
+
+def _same_gradients_in_float64(case: Case, mutant: Mutant, seed: int) -> bool:
+    """Say whether the mutant of the case in float64 has the right gradients: what it moves is added up in any order."""
+    wide = widened_case(case)
+    if wide is None:
+        return False
+    right = Implementation(name="right", call=right_call(wide))
+    for one, one_seed in _asked(wide, seed):
+        if one.distribution == "special":
+            continue
+        left, other = (_answers(who, one, one_seed, mutant) for who in (right, mutant.implementation()))
+        if (
+            not left
+            or left.keys() != other.keys()
+            or not all(_near(widened(left[name]), widened(other[name]), 1e-11) for name in left)
+        ):
+            return False
+    return True
+
+
+def _identity(case: Case, asked: Question, mutant: Mutant) -> bool:
+    """Say whether the reference gives the same for the inputs as the mutant changes them."""
+    assert mutant.inputs is not None
+    before = {name: tensor.clone() for name, tensor in asked.tensors.items()}
+    after = {**before, **mutant.inputs({name: tensor.clone() for name, tensor in before.items()})}
+    expected = OPS[case.op].expected
+    try:
+        with np.errstate(all="ignore"):
+            left, right = (
+                expected({k: widened(t).copy() for k, t in one.items()}, **asked.arguments) for one in (before, after)
+            )
+    except (ArithmeticError, LookupError, ValueError):
+        return False
+    near = 1e-7 if OPS[case.op].numerics.kind == "decomposition" else 1e-11
+    return left.keys() == right.keys() and all(_near(left[name], right[name], near) for name in left)
+
+
+def _same_elsewhere(case: Case, asked: Question, mutant: Mutant) -> bool:
+    """Say whether the reference gives the same for other arguments, brought to the same shapes."""
+    assert mutant.other is not None
+    arrays = {name: widened(tensor) for name, tensor in asked.tensors.items()}
+    try:
+        with np.errstate(all="ignore"):
+            found = OPS[case.op].expected(arrays, **{**asked.arguments, **mutant.other})
+    except (ArithmeticError, LookupError, ValueError):
+        return False
+    torch, expected = imported_torch(), asked.expected
+    return found.keys() >= expected.keys() and all(
+        _near(one.values, fitted(torch.as_tensor(np.array(found[name])), one.values.shape).numpy(), 1e-11)
+        for name, one in expected.items()
+    )
+
+
+def _moves_gradients(mutant: Mutant) -> bool:
+    return mutant.moves is not None and mutant.of_gradient
+
+
+def _moves_results(mutant: Mutant) -> bool:
+    return mutant.moves is not None and mutant.inputs is None and not mutant.of_gradient
+
+
+def _alike(asked: Question, mutant: Mutant) -> bool:
+    """Say whether the reference's results stay as they are, to its own rounding, when they are moved."""
+    assert mutant.moves is not None
+    before = np.asarray(asked.expected[mutant.where].values)
+    return _near(before, mutant.moves(imported_torch().as_tensor(before.copy())).numpy(), 1e-11)
+
+
+def _near(left: Any, right: Any, near: float) -> bool:
+    left, right = np.asarray(left), np.asarray(right)
+    if left.shape != right.shape:
+        return False
+    scale = np.abs(left[np.isfinite(left)]).max(initial=0.0) if left.dtype.kind in "fc" else 0.0
+    return bool(np.allclose(left, right, rtol=near, atol=near * scale, equal_nan=True))
+
+
+@lru_cache(maxsize=2)
+def _asked(case: Case, seed: int) -> tuple[tuple[Question, int], ...]:
+    """Return what both are asked: every kind of inputs with several seeds, NaN where the contract follows it."""
+    found = []
+    for further in range(seed, seed + SEEDS):
+        for distribution in distributions_of(case):
+            tensors = drawn(case.op, arguments_of(case), (further,), distribution)
+            if tensors is not None:
+                found.append((bare_question(case, tensors, distribution), further))
+    special = (special_question(case, seed, name, float("nan")) for name in inputs_with_nan(case))
+    return (*found, *((one, seed) for one in special if one is not None))
+
+
+def _same_answers(case: Case, mutant: Mutant, asked: Sequence[tuple[Question, int]]) -> bool:
+    right = Implementation(name="right", call=right_call(case))
+    both = (right, mutant.implementation())
+    return all(_same(*(_answers(who, one, seed, mutant) for who in both)) for one, seed in asked)
+
+
+def _answers(implementation: Implementation, asked: Question, seed: int, mutant: Mutant) -> dict[str, Any]:
+    if mutant.of_gradient:
+        upstream = upstream_of(asked, seed)
+        try:
+            return {} if upstream is None else gradients_of(implementation, asked, upstream)
+        except (NotImplementedError, RuntimeError):
+            return {}
+    first = run(implementation, asked.tensors, asked.arguments)
+    ran = run(implementation, asked.tensors, asked.arguments)
+    memory = {"changed": ran.changed, "overrun": ran.overrun, "error": ran.error}
+    return {**first.outputs, **{f"again {name}": y for name, y in ran.outputs.items()}, **memory}
+
+
+def _same(left: dict[str, Any], right: dict[str, Any]) -> bool:
+    return left.keys() == right.keys() and all(_bits(left[name]) == _bits(right[name]) for name in left)
+
+
+def _bits(value: Any) -> Any:
+    """Return what tells an answer from another one: form and bytes of tensors, anything else itself."""
+    return (str(value.dtype), tuple(value.shape), widened(value).tobytes()) if hasattr(value, "dtype") else value

@@ -1,0 +1,115 @@
+"""Mistakes of families: unstable exponentials, wrong counts and variances, misplaced epsilons, ties to the last."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from nearpeak.core.work.case import Case
+from nearpeak.errors import NearpeakError
+from nearpeak.ops import OPS
+from nearpeak.validation.mutants.mutant import Mutant, Tensors, right_call
+from nearpeak.validation.oracle.expected_results import arguments_of
+from nearpeak.validation.oracle.float64_oracle import declared_formats
+from nearpeak.validation.running.implementation_run import Call
+
+Rule = Callable[..., Tensors]
+
+
+def of_families(case: Case) -> Iterator[Mutant]:
+    """Give the mutants that the operator's family is known for."""
+    for row, rule in _RULES.get(case.op, {}).items():
+        yield Mutant(row=row, where="", make=_always(rule))
+    for name, value in case.attributes:
+        if value in _OTHER and _accepts(case, {name: _OTHER[value]}):
+            yield Mutant(row=f"{_OTHER[value]} for {value}", where=name, make=_with(case, {name: _OTHER[value]}))
+        if value is True and not name.startswith("grad_") and _accepts(case, {name: False}):
+            yield Mutant(row="choice ignored", where=name, make=_with(case, {name: False}), ignores=name)
+    if case.op in _FLIPPED and any(not dtype.is_floating_point for dtype in declared_formats(case).values()):
+        yield Mutant(row="ties to the last", where="", make=_always(_FLIPPED[case.op](case)))
+
+
+_OTHER: dict[object, str] = {"mean": "sum", "sum": "mean", "var": "sum_square", "max_index": "min_index"}
+"""Choices that are easily taken for one another: the wrong count under a mean, the other end."""
+
+
+def _always(call: Call) -> Callable[[], Call]:
+    return lambda: call
+
+
+def _with(case: Case, other: dict[str, Any]) -> Callable[[], Call]:
+    right = right_call(case)
+    return _always(lambda tensors, **arguments: right(tensors, **{**arguments, **other}))
+
+
+def _accepts(case: Case, other: dict[str, Any]) -> bool:
+    """Say whether the operator has such a case, with the same outputs and inputs it could be mistaken for."""
+    arguments = {**arguments_of(case), **other}
+    try:
+        changed = OPS[case.op].case("forward", **arguments)
+        known = OPS[case.op].inputs(**arguments).keys() <= OPS[case.op].inputs(**arguments_of(case)).keys()
+        return known and declared_formats(changed).keys() == declared_formats(case).keys()
+    except (NearpeakError, LookupError, RuntimeError, TypeError):
+        return False
+
+
+def _without_softmax_term(tensors: Tensors, reduction: str, **arguments: Any) -> Tensors:
+    """Return the right loss, whose gradient lacks the probabilities: it is non-zero at the target alone."""
+    right = OPS["cross_entropy"].torch_call(tensors, reduction=reduction, **arguments)["y"].detach()
+    rows = -tensors["x"].gather(1, tensors["target"][:, None])[:, 0]
+    share = _reduced(rows, reduction)
+    return {"y": right + (share - share.detach())}
+
+
+def _reduced(rows: Any, reduction: str) -> Any:
+    return rows if reduction == "none" else getattr(rows, reduction)()
+
+
+def _adamw_inside(tensors: Tensors, decay: str, amsgrad: bool, **arguments: Any) -> Tensors:
+    """Return the step with epsilon inside the root."""
+    before = tensors["parameter"].clone()
+    found = dict(OPS["adamw"].torch_call(tensors, decay=decay, amsgrad=amsgrad, **arguments))
+    shrunk = before * (1 - 1e-5) if decay == "decoupled" else before
+    square = found["largest" if amsgrad else "square"]
+    step = found["moment"].to(before.dtype) / 0.1 / ((square.to(before.dtype) / 0.001 + 1e-8).sqrt())
+    found["parameter"] = shrunk - 1e-3 * step
+    return found | ({"copy": found["parameter"].to(found["copy"].dtype)} if "copy" in found else {})
+
+
+def _last_of_pool(case: Case) -> Call:
+    """Return max pooling from the other end, whose first of equal values is the last; none where sides differ."""
+    right, side = right_call(case), -1
+
+    def call(tensors: Tensors, **arguments: Any) -> Tensors:
+        x = tensors["input"]
+        found = dict(right(tensors, **arguments))
+        if "indices" in found:
+            values = x.reshape(*x.shape[:2], -1)
+            flat = found["output"].reshape(*x.shape[:2], -1)
+            same = values[..., None, :] == flat[..., :, None]
+            last = values.shape[-1] - 1 - same.flip(side).int().argmax(side)
+            found["indices"] = last.view(found["indices"].shape).to(found["indices"].dtype)
+        return found
+
+    return call
+
+
+def _last_of_reduce(case: Case) -> Call:
+    right = right_call(case)
+
+    def call(tensors: Tensors, **arguments: Any) -> Tensors:
+        x = tensors["x"]
+        found = dict(right({**tensors, "x": x.flip(-1)}, **arguments))
+        whole = {name: y for name, y in found.items() if not y.is_floating_point() and str(y.dtype) == "torch.int64"}
+        return found | {name: x.shape[-1] - 1 - y for name, y in whole.items()}
+
+    return call
+
+
+_FLIPPED: dict[str, Callable[[Case], Call]] = {
+    "max_pool": _last_of_pool,
+    "adaptive_max_pool": _last_of_pool,
+    "reduce": _last_of_reduce,
+}
+_RULES: dict[str, dict[str, Rule]] = {
+    "cross_entropy": {"softmax term missing": _without_softmax_term},
+    "adamw": {"epsilon inside the root": _adamw_inside},
+}

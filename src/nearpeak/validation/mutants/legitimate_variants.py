@@ -1,0 +1,285 @@
+"""Right implementations that round differently: other orders of sums, splits, wider arithmetic, other threads."""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.work.case import Case
+from nearpeak.core.work.dtype import dtype_of
+from nearpeak.errors import MeasureError
+from nearpeak.ops import OPS
+from nearpeak.ops.shared.torch_names import torch_format
+from nearpeak.validation.inputs.distributions import ALWAYS, drawn
+from nearpeak.validation.inputs.nonfinite_values import special_question
+from nearpeak.validation.mutants.mutant import Tensors, right_call
+from nearpeak.validation.oracle.autograd_gradients import widened_case
+from nearpeak.validation.oracle.expected_results import arguments_of, contract_of
+from nearpeak.validation.oracle.float64_oracle import Question, bare_question, declared_formats, question
+from nearpeak.validation.oracle.format_limits import widened
+from nearpeak.validation.running.implementation_run import Call, Implementation, columns_dense, imported_torch
+
+PLAIN = "PyTorch"
+"""The variant that mutants are made of."""
+THREADS = (1, 2, 4)
+"""Numbers of threads; libraries split sums by them."""
+SPLITS = (2, 4)
+"""Parts into which sums are split."""
+
+
+SEEDS = (0, 1)
+"""Of draws of which all are looked at before something is called legitimate."""
+FEW, MORE = 64, tuple(range(10, 26))
+"""Elements of inputs up to which further seeds are looked at, and these."""
+FURTHER = ("ends", "single")
+"""Kinds of inputs that any case may be asked: lengths and groups depend on them."""
+
+
+def variants_of(case: Case) -> Iterator[Implementation]:
+    """Give right implementations of `case`; none of them may be refused."""
+    right = right_call(case)
+    yield Implementation(name=PLAIN, call=right)
+    for count in THREADS:
+        yield Implementation(name=f"PyTorch, {count} threads", call=_threads(right, count))
+    if (column_major := _column_major(case, right)) is not None:
+        yield Implementation(name="matrices by columns", call=column_major)
+    for wide in ("fp32", "fp64") if _narrow(case) else ("fp64",):
+        if not _of_format(case) and _widens(case, wide):
+            yield Implementation(name=f"{wide} inside, rounded once", call=_wider(case, right, wide))
+    yield Implementation(name="reference, rounded at the end", call=_reference(case))
+    for dimension in _batch_dimensions(case):
+        yield Implementation(name=f"rows of extent {dimension} in reverse", call=_reversed_rows(right, dimension))
+        if _tiles(case, dimension):
+            yield Implementation(name=f"two tiles of extent {dimension}, last first", call=_tiled(right, dimension))
+    for name, dimension in () if _narrow(case) else summed(case):
+        for parts in SPLITS:
+            yield Implementation(
+                name=f"{parts} sums over {name}[{dimension}]", call=_split(right, name, dimension, parts)
+            )
+        yield Implementation(
+            name=f"one sum after the other over {name}[{dimension}]", call=_split(right, name, dimension, 0)
+        )
+
+
+def _threads(right: Call, count: int) -> Call:
+    torch = imported_torch()
+
+    def call(tensors: Tensors, **arguments: Any) -> Tensors:
+        before = torch.get_num_threads()
+        torch.set_num_threads(count)
+        try:
+            return right(tensors, **arguments)
+        finally:
+            torch.set_num_threads(before)
+
+    return call
+
+
+def _column_major(case: Case, right: Call) -> Call | None:
+    """Return the call on matrices whose columns are dense, for which libraries have other kernels; none if refused."""
+    asked, written = question(case, 0, "normal"), declared_formats(case)
+    call = columns_dense(right, written)
+    if asked is None or all(k in written or t.dim() < 2 for k, t in asked.tensors.items()):
+        return None
+    try:
+        call({name: t.clone() for name, t in asked.tensors.items()}, **asked.arguments)
+    except (RuntimeError, TypeError, ValueError):  # what a library refuses is no way to compute it
+        return None
+    return call if _right_in_fp64(case, call) else None
+
+
+def _right_in_fp64(case: Case, call: Call) -> bool:
+    """Say whether `call` agrees with the reference in float64: what a library gets wrong there is no variant."""
+    wide = widened_case(case)
+    try:
+        asked = None if wide is None else question(wide, 0, "normal")
+        if wide is None or asked is None:
+            return False
+        found = call({name: t.clone() for name, t in asked.tensors.items()}, **asked.arguments)
+    except (RuntimeError, TypeError, ValueError):
+        return False
+    pairs = [(widened(found[name]), one.values) for name, one in asked.expected.items()]
+    return all(np.allclose(got, value, rtol=1e-6, atol=1e-9, equal_nan=True) for got, value in pairs)
+
+
+def _of_format(case: Case) -> bool:
+    """Say whether the result is a place in its format, which is another one in a wider format."""
+    return dict(case.attributes).get("function") == "nextafter"
+
+
+def _widens(case: Case, wide: str) -> bool:
+    """Say whether PyTorch computes the case in `wide` in the same way: all its floats have one format, a narrower."""
+    inputs = {name: torch_format(t.dtype) for name, t in OPS[case.op].inputs(**arguments_of(case)).items()}
+    floats = {dtype for dtype in inputs.values() if dtype.is_floating_point and dtype.itemsize > 1}
+    quantised = any(dtype.is_floating_point and dtype.itemsize == 1 for dtype in inputs.values())
+    inside = widened_case(case, wide)
+    return bool(floats) and not quantised and inside is not None and _computes(inside)
+
+
+def _computes(case: Case) -> bool:
+    try:
+        return bool(declared_formats(case))
+    except (MeasureError, NotImplementedError, RuntimeError):
+        return False
+
+
+def _wider(case: Case, right: Call, wide: str) -> Call:
+    """Return the call in a wider format whose results are rounded once, as a fused kernel does."""
+    inside, formats = widened_case(case, wide), declared_formats(case)
+    assert inside is not None
+    dtype = torch_format(wide)
+
+    def call(tensors: Tensors, **arguments: Any) -> Tensors:
+        del arguments
+        wider = {name: t.to(dtype) if t.is_floating_point() else t for name, t in tensors.items()}
+        found = right(wider, **arguments_of(inside))
+        return {name: y if str(y.dtype) == "torch.bool" else y.to(formats[name]) for name, y in found.items()}
+
+    return call
+
+
+def _reference(case: Case) -> Call:
+    """Return the NumPy reference with results rounded once: what an exact implementation would give."""
+    torch, formats = imported_torch(), declared_formats(case)
+    reference = OPS[case.op].reference
+
+    def call(tensors: Tensors, **arguments: Any) -> Tensors:
+        with np.errstate(all="ignore"):
+            found = reference({name: widened(t).copy() for name, t in tensors.items()}, **arguments)
+        return {name: torch.as_tensor(np.array(value)).to(formats[name]) for name, value in found.items()}
+
+    call.backward = None  # type: ignore[attr-defined]  # NumPy has no autograd
+    return call
+
+
+def _batch_dimensions(case: Case) -> list[int]:
+    """Return the extents whose rows may change places, by the oracle: rows in reverse give results in reverse."""
+    if OPS[case.op].draws or OPS[case.op].numerics.kind in ("decomposition", "sampling"):
+        return []
+    from nearpeak.validation.checks.v04_special import inputs_with_nan
+    from nearpeak.validation.checks.v10_relations import reversible_rows
+
+    asked = _looked_at(case)
+    # Where an input means nothing but for its NaN, its rows have places too.
+    special = (special_question(case, 0, name, float("nan")) for name in inputs_with_nan(case))
+    found = [set(reversible_rows(one)) for one in (*asked, *special) if one is not None]
+    return sorted(set.intersection(*found)) if found else []
+
+
+@lru_cache(maxsize=4)
+def _looked_at(case: Case) -> tuple[Question, ...]:
+    """Return what the oracle is asked before a variant counts as right; more where few results say little by chance."""
+    arguments, kinds = arguments_of(case), (*ALWAYS, *contract_of(case).rounds, *FURTHER)
+    few = sum(tensor.elements for tensor in OPS[case.op].inputs(**arguments).values()) <= FEW
+    tensors = [drawn(case.op, arguments, (seed,), kind) for seed in (*SEEDS, *(MORE if few else ())) for kind in kinds]
+    return tuple(bare_question(case, one, "any") for one in tensors if one is not None)
+
+
+def _reversed_rows(right: Call, extent: int) -> Call:
+    from nearpeak.validation.checks.v10_relations import reversed_rows
+
+    def call(tensors: Tensors, **arguments: Any) -> Tensors:
+        turned = {name: _turned(t, extent, reversed_rows) for name, t in tensors.items()}
+        return {name: _turned(y, extent, reversed_rows) for name, y in right(turned, **arguments).items()}
+
+    return call
+
+
+def _turned(tensor: Any, extent: int, turn: Any) -> Any:
+    return turn(tensor) if tensor.dim() and tensor.shape[0] == extent else tensor
+
+
+def _tiles(case: Case, extent: int) -> bool:
+    """Say whether both halves of the rows can be computed apart, by the oracle."""
+    return all(_joins(case, asked, extent) for asked in _looked_at(case))
+
+
+def _joins(case: Case, asked: Question, extent: int) -> bool:
+    arrays, reference = {name: widened(t) for name, t in asked.tensors.items()}, OPS[case.op].reference
+    try:
+        with np.errstate(all="ignore"):
+            whole = reference({name: one.copy() for name, one in arrays.items()}, **asked.arguments)
+            parts = [reference(_half(arrays, extent, number), **asked.arguments) for number in (0, 1)]
+            tensors = {name: t.clone() for name, t in asked.tensors.items()}
+            found = _tiled(right_call(case), extent)(tensors, **asked.arguments)
+        joined = {name: np.concatenate([part[name] for part in parts]) for name in whole}
+        return all(
+            joined[name].shape == np.shape(value) == tuple(found[name].shape)  # one row may be broadcast to all
+            and np.allclose(joined[name], value, rtol=1e-11, equal_nan=True)
+            for name, value in whole.items()
+        )
+    except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):
+        return False
+
+
+def _half(tensors: Tensors, extent: int, number: int) -> dict[str, Any]:
+    """Return the first or second half of the rows of tensors that have so many."""
+    part = (slice(None, extent // 2), slice(extent // 2, None))[number]
+    return {name: t[part] if t.ndim and t.shape[0] == extent else t for name, t in tensors.items()}
+
+
+def _tiled(right: Call, extent: int) -> Call:
+    torch = imported_torch()
+
+    def call(tensors: Tensors, **arguments: Any) -> Tensors:
+        last, first = (right(_half(tensors, extent, number), **arguments) for number in (1, 0))
+        return {name: torch.cat((first[name], y)) for name, y in last.items()}
+
+    return call
+
+
+def summed(case: Case) -> list[tuple[str, int]]:
+    """Return the dimensions of inputs over which the result is a sum, by the oracle: parts add up to the whole."""
+    asked = question(case, 0, "normal")
+    if asked is None or contract_of(case).kind not in ("contraction", "reduction"):
+        return []
+    arrays = {name: widened(t) for name, t in asked.tensors.items()}
+    found = []
+    for name, array in arrays.items():
+        for dimension in range(array.ndim) if array.dtype.kind == "f" else ():
+            if array.shape[dimension] > 1 and _adds_up(case, asked.arguments, arrays, name, dimension):
+                found.append((name, dimension))
+                break
+    return found
+
+
+def _narrow(case: Case) -> bool:
+    """Say whether parts would be rounded to few bits before they are added, which is no legitimate way."""
+    return any(dtype_of(value).kind == "float" and dtype_of(value).bits_count < 32 for _, value in case.dtypes)
+
+
+def _adds_up(case: Case, arguments: Any, arrays: Tensors, name: str, dimension: int) -> bool:
+    reference = OPS[case.op].reference
+    total: dict[str, Any] = {}
+    met: dict[str, Any] = {}
+    with np.errstate(all="ignore"):
+        whole = reference({key: array.copy() for key, array in arrays.items()}, **arguments)
+        for part in (0, 1):
+            share = arrays[name].copy()
+            half = share.shape[dimension] // 2
+            index: list[Any] = [slice(None)] * share.ndim
+            index[dimension] = slice(half, None) if part == 0 else slice(None, half)
+            share[tuple(index)] = 0
+            for key, value in reference({**arrays, name: share}, **arguments).items():
+                total[key] = total.get(key, 0) + value
+                met[key] = met.get(key, True) & (np.asarray(value) != 0)  # of what lies side by side there is no sum
+    same = all(np.allclose(total[key], value, rtol=1e-10, atol=1e-12) for key, value in whole.items())
+    return same and any(np.any(both) for both in met.values())
+
+
+def _split(right: Call, name: str, dimension: int, parts: int) -> Call:
+    """Return the call that adds up `parts` partial sums; with 0, one for each summand, from the last to the first."""
+    torch = imported_torch()
+
+    def call(tensors: Tensors, **arguments: Any) -> Tensors:
+        x = tensors[name]
+        total: dict[str, Any] = {}
+        chunks = torch.arange(x.shape[dimension]).tensor_split(parts or x.shape[dimension])
+        for chunk in reversed(chunks):
+            share = torch.zeros_like(x).index_copy(dimension, chunk, x.index_select(dimension, chunk))
+            for key, part in right({**tensors, name: share}, **arguments).items():
+                total[key] = total[key] + part if key in total else part
+        return total
+
+    return call

@@ -1,0 +1,87 @@
+"""A mutant: a right implementation with one thing wrong."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nearpeak.core.work.case import Case
+from nearpeak.ops import OPS
+from nearpeak.validation.running.implementation_run import Call, Implementation
+
+Tensors = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mutant:
+    """One wrong implementation."""
+
+    row: str
+    """Kind of mistake: a row of the contract's list."""
+    where: str
+    """Which input, output or dimension it touches; empty where it is all of them."""
+    make: Callable[[], Call]
+    """Makes a fresh one; some of them remember what they were asked."""
+    inputs: Callable[[dict[str, Any]], Tensors] | None = None
+    """Of mutants that compute rightly with changed inputs: what they change them to."""
+    of_gradient: bool = False
+    """Whether only the gradient is wrong."""
+    moves: Callable[[Any], Any] | None = None
+    """Of mutants that only put elements of one tensor in other places: how; of the tensor that `where` names, or of
+    every upstream gradient."""
+    changes: Callable[[Any], Any] | None = None
+    """Of mutants that change outputs element by element: how."""
+    ignores: str = ""
+    """Argument that is taken at another value than it has."""
+    other: Mapping[str, Any] | None = None
+    """Of mutants that compute with other arguments: these; results are brought to the shapes of the case."""
+    algebraic: bool = False
+    """Whether only the formula is wrong, not its range: where float64 gives the right results, it is another form."""
+
+    @property
+    def name(self) -> str:
+        """Row and place."""
+        return f"{self.row} {self.where}".strip()
+
+    def implementation(self) -> Implementation:
+        """Return a fresh implementation."""
+        return Implementation(name=self.name, call=self.make())
+
+
+def right_call(case: Case) -> Call:
+    """Return PyTorch's own way to compute the operator."""
+    return OPS[case.op].torch_call
+
+
+def with_outputs(case: Case, change: Callable[[dict[str, Any]], Tensors]) -> Callable[[], Call]:
+    """Return the maker of a mutant that changes the outputs."""
+    right = right_call(case)
+
+    def call(tensors: Tensors, **arguments: Any) -> Tensors:
+        return change(dict(right(tensors, **arguments)))
+
+    return lambda: call
+
+
+def of_inputs_changed(case: Case, row: str, where: str, change: Callable[[dict[str, Any]], Tensors]) -> Mutant:
+    """Return the mutant that computes with changed inputs."""
+    right = right_call(case)
+
+    def call(tensors: Tensors, **arguments: Any) -> Tensors:
+        return right({**tensors, **change({name: tensor.clone() for name, tensor in tensors.items()})}, **arguments)
+
+    return Mutant(row=row, where=where, make=lambda: call, inputs=change)
+
+
+def with_output(case: Case, name: str, change: Callable[[Any], Any]) -> Callable[[], Call]:
+    """Return the maker of a mutant that changes one output."""
+    return with_outputs(case, lambda outputs: {**outputs, name: change(outputs[name].clone())})
+
+
+def fitted(y: Any, shape: tuple[int, ...]) -> Any:
+    """Return `y` cut to `shape`, or filled up with zeros, as a kernel that writes its own window leaves it."""
+    if tuple(y.shape) == tuple(shape) or y.dim() != len(shape):
+        return y
+    whole = y.new_zeros(shape)
+    part = tuple(slice(min(have, want)) for have, want in zip(y.shape, shape, strict=True))
+    whole[part] = y[part]
+    return whole

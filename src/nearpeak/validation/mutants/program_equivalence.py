@@ -1,0 +1,175 @@
+"""Arguments from the program that PyTorch runs for a case: what it never reads, what it rounds first, what is alike."""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from nearpeak.core.work.case import Case
+from nearpeak.validation.mutants.mutant import Mutant, right_call
+from nearpeak.validation.oracle.expected_results import arguments_of
+from nearpeak.validation.oracle.float64_oracle import Question, question
+from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF, format_name
+from nearpeak.validation.running.implementation_run import Call, imported_torch
+
+_KEPT_BITS = {"fp64": 26, "fp32": 12, "bf16": 4, "fp16": 5}
+"""Significant bits that lost bits leave."""
+_SAME_VALUES = ("detach", "alias", "clone", "expand", "view", "reshape", "_unsafe_view", "permute", "transpose", "t")
+"""Steps whose results are the numbers that they were given, in one place or another."""
+_EXACT_CASTS = ("_to_copy", "to")
+
+
+def of_unread(case: Case, mutant: Mutant) -> str:
+    """Inputs whose values no step of the program reads cannot change the answer, whatever they are changed to."""
+    changed = _changed_inputs(case, mutant)
+    graph = _graph(case)
+    if not changed or graph is None:
+        return ""
+    unread = [name for name in changed if not _users(graph, name)]
+    if len(unread) == len(changed):
+        return f"no step of PyTorch's program reads the values of {', '.join(unread)}"
+    return ""
+
+
+def of_casts(case: Case, mutant: Mutant) -> str:
+    """Rounding to a format what the program rounds to that format first is rounding once: nearest is idempotent."""
+    graph = _graph(case)
+    changed = _changed_inputs(case, mutant)
+    if mutant.row != "computed in fewer bits" or graph is None or not changed:
+        return ""
+    asked = question(case, 0, "normal")
+    assert asked is not None  # there is a program of it
+    narrower = {"torch.float64": "torch.float32", "torch.float32": "torch.bfloat16"}
+    for name in changed:
+        wanted = narrower.get(str(asked.tensors[name].dtype))
+        users = _users(graph, name)
+        if not users or any(_cast(user) != wanted for user in users):
+            return ""
+    return f"the program rounds {', '.join(changed)} to that format first, and rounding again changes nothing"
+
+
+def of_stored(case: Case, mutant: Mutant) -> str:
+    """Bits that an output does not have, as it was widened from a narrower format at the end, cannot be lost."""
+    graph = _graph(case)
+    if mutant.row != "bits lost" or graph is None:
+        return ""
+    output = next(node for node in graph.nodes if node.op == "output")
+    node = output.args[0].get(mutant.where) if isinstance(output.args[0], dict) else None
+    casts = [] if node is None else _selected_from(node)
+    names = {format_name(cast.args[0].meta["val"].dtype) for cast in casts}
+    if node is None or not names or not names <= UNIT_ROUNDOFF.keys():
+        return ""
+    if any(UNIT_ROUNDOFF[name] < 2.0 ** -_KEPT_BITS.get(format_name(node.meta["val"].dtype), 0) for name in names):
+        return ""
+    return f"{mutant.where} is widened from {' and '.join(sorted(names))}, whose numbers keep all their bits"
+
+
+_SELECTS = (
+    "amax", "amin", "max", "min", "maximum", "minimum", "neg", "abs", "stack", "cat", "view", "reshape", "_unsafe_view",
+    "slice", "select", "t", "transpose", "permute", "unsqueeze", "squeeze", "expand", *_SAME_VALUES,
+)  # fmt: skip
+"""Steps whose results are numbers that they were given, or their opposites."""
+
+
+def _selected_from(node: Any) -> list[Any]:
+    """Return the casts whose numbers `node` selects from; none where it may hold any other number."""
+    found, reached, seen = [], [node], set()
+    while reached:
+        one = reached.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        name = getattr(getattr(one, "target", None), "__name__", "").partition(".")[0]
+        if _cast(one) is not None and hasattr(one.args[0], "meta"):
+            found.append(one)
+        elif one.op == "call_function" and name in _SELECTS:
+            reached += one.all_input_nodes
+        else:
+            return []
+    return found
+
+
+def of_same_program(case: Case, mutant: Mutant) -> str:
+    """A mutant whose program is the same, step by step, gives the same answer."""
+    if mutant.inputs is not None or (mutant.row not in _OTHER_ARGUMENTS and not mutant.ignores):
+        return ""
+    asked = question(case, 0, "normal")
+    right = _graph(case)
+    if asked is None or right is None or asked.tensors.keys() & asked.expected.keys():
+        return ""
+    other = _traced(mutant.make(), asked)
+    if other is None or _text(other) != _text(right):
+        return ""
+    return "PyTorch runs the same program, step by step"
+
+
+_OTHER_ARGUMENTS = (
+    "mean for sum", "sum for mean", "sum_square for var", "min_index for max_index", "ceil mode dropped",
+)  # fmt: skip
+
+
+def _changed_inputs(case: Case, mutant: Mutant) -> list[str]:
+    asked = question(case, 0, "normal")
+    if mutant.inputs is None or mutant.of_gradient or asked is None:
+        return []
+    return sorted(mutant.inputs({name: tensor.clone() for name, tensor in asked.tensors.items()}))
+
+
+@lru_cache(maxsize=8)
+def _graph(case: Case) -> Any:
+    """Return the program of the case's PyTorch call as a graph; none where it cannot be traced."""
+    asked = question(case, 0, "normal")
+    return None if asked is None else _traced(right_call(case), asked)
+
+
+def _traced(call: Call, asked: Question) -> Any:
+    """Return the graph of a call, with its constants; none where what it does depends on values."""
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    arguments = arguments_of(asked.case)
+    names = list(asked.tensors)
+
+    def program(*tensors: Any) -> dict[str, Any]:
+        return dict(call(dict(zip(names, tensors, strict=True)), **arguments))
+
+    try:
+        with imported_torch().no_grad():
+            found = make_fx(program)(*(asked.tensors[name].clone() for name in names))
+    except Exception:  # what a tracer cannot follow has no argument of this kind
+        return None
+    for node, name in zip((one for one in found.graph.nodes if one.op == "placeholder"), names, strict=True):
+        node.meta["input"] = name
+    return found.graph
+
+
+def _users(graph: Any, name: str) -> list[Any]:
+    """Return the steps that read the values of an input; all steps where it is not found."""
+    node = next((one for one in graph.nodes if one.meta.get("input") == name), None)
+    if node is None:
+        return list(graph.nodes)
+    found: list[Any] = []
+    reached = list(node.users)
+    while reached:
+        user = reached.pop()
+        same = user.op == "call_function" and user.target.__name__.partition(".")[0] in _SAME_VALUES
+        (reached.extend(user.users) if same and user.users else found.append(user))
+    return found
+
+
+def _cast(node: Any) -> str | None:
+    """Return the format that a step rounds or widens to, where that is all it does."""
+    name = getattr(getattr(node, "target", None), "__name__", "")
+    if node.op != "call_function" or not any(name.startswith(cast) for cast in _EXACT_CASTS):
+        return None
+    return str(node.kwargs.get("dtype"))
+
+
+def _text(graph: Any) -> str:
+    """Return steps, arguments and constants of a graph as text."""
+    owner = graph.owning_module
+    constants = [
+        f"{node.target}={getattr(owner, node.target)!r}" for node in graph.nodes if node.op == "get_attr"
+    ]  # fmt: skip
+    return "\n".join([str(graph), *constants])
+
+
+ARGUMENTS: tuple[Callable[[Case, Mutant], str], ...] = (of_unread, of_casts, of_stored, of_same_program)

@@ -1,0 +1,71 @@
+"""What PyTorch's own kernels get wrong, shown without a bound: such a kernel is no legitimate variant."""
+
+from typing import Any
+
+from nearpeak.case_tensors.random_inputs import in_a_line
+from nearpeak.core.work.case import Case
+from nearpeak.validation.checks.v04_special import inputs_with_nan
+from nearpeak.validation.comparison.output_comparison import comparable, values_of
+from nearpeak.validation.inputs.nonfinite_values import ASKED, special_question, spilled
+from nearpeak.validation.oracle.autograd_gradients import widened_case
+from nearpeak.validation.oracle.expected_results import contract_of
+from nearpeak.validation.oracle.float64_oracle import Question, bare_question, question
+from nearpeak.validation.oracle.gradient_oracle import gradients_of, upstream_of
+from nearpeak.validation.running.implementation_run import Implementation, run
+
+WIDER = "fp32"
+"""The format in which the same kernel must be right."""
+
+
+def defect(case: Case, variant: Implementation, seed: int) -> str:
+    """Return which result is not finite that should be, and is in fp32; empty where none is.
+
+    PyTorch's products in bf16 on processors with AMX read one number past a row of odd length, and multiply it with a
+    padding of 0: an infinity there makes NaN of the row before (2.13, oneDNN). Its optimizers that are not fused lose
+    an epsilon of 1e-8 in fp16, and make NaN of parameters that no gradient has reached.
+    """
+    wide = widened_case(case, WIDER)
+    if wide is None or wide == case:
+        return ""
+    for name in inputs_with_nan(case):
+        for value, where in ASKED:
+            asked = special_question(case, seed, name, value, where)
+            found = "" if asked is None else _spilled(asked, variant)
+            if asked is not None and found and not _spilled(_widened(wide, asked), variant):
+                return f"{value} in {name}: {found}; in {WIDER} it is right"
+    asked = question(case, seed, _FIRST) if _FIRST in contract_of(case).rounds else None
+    found = "" if asked is None else _spilled(asked, variant)
+    if asked is not None and found and not _spilled(_widened(wide, asked), variant):
+        return f"states of 0: {found}; in {WIDER} it is right"
+    return ""
+
+
+_FIRST = "first_step"
+
+
+def refused_gradient(case: Case, variant: Implementation, seed: int) -> str:
+    """Return what the library says where it computes a case and refuses the gradient; empty where it does not.
+
+    PyTorch's products with windows in fp64 on a CPU write no gradient of weights whose channels are dense (2.13).
+    """
+    asked = question(case, seed, "normal")
+    upstream = None if asked is None else upstream_of(asked, seed)
+    if asked is None or upstream is None:
+        return ""
+    try:
+        gradients_of(variant, asked, upstream)
+    except (NotImplementedError, RuntimeError) as error:
+        return f"no gradient: {in_a_line(error)}"
+    return ""
+
+
+def _widened(wide: Case, asked: Question) -> Question:
+    tensors: dict[str, Any] = {k: t.float() if t.is_floating_point() else t for k, t in asked.tensors.items()}
+    return bare_question(wide, tensors, asked.distribution)
+
+
+def _spilled(asked: Question, variant: Implementation) -> str:
+    ran = run(variant, asked.tensors, asked.arguments)
+    if ran.error or not comparable(ran.outputs, asked.expected):
+        return ""
+    return spilled(asked, values_of(ran.outputs))

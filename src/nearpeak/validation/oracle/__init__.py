@@ -1,0 +1,1 @@
+"""The float64 oracle and its error bounds."""

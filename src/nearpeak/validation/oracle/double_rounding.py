@@ -1,0 +1,55 @@
+"""Results that are rounded once, or twice where a contract lets one intermediate be kept in the results' format."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.work.case import Case
+from nearpeak.ops import OPS
+from nearpeak.ops.shared.torch_names import torch_format
+from nearpeak.validation.oracle.expected_results import SPREAD, Expected, arguments_of, contract_of, sum_length
+from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF, arithmetic_roundoff, rounded, widened
+from nearpeak.validation.oracle.sensitivity import Arrays
+
+Ends = tuple[Any, Any]
+
+
+def in_either_way(case: Case, expected: Mapping[str, Expected], tensors: Arrays) -> dict[str, Expected]:
+    """Return what is expected with the ends between which results lie: rounded once, and with one intermediate kept.
+
+    Between the two ways lies what no right implementation gives: of a norm whose mean lost bits, no row is there.
+
+    >>> from nearpeak.ops import case
+    >>> from nearpeak.validation.oracle.float64_oracle import question
+    >>> asked = question(case("rms_norm", rows=1, hidden=4, dtype="bf16"), 0, "normal")
+    >>> [bool((low <= high).all()) for low, high in asked.expected["output"].ends]
+    [True, True]
+    """
+    narrow = {name: one for name, one in expected.items() if UNIT_ROUNDOFF[one.dtype] > arithmetic_roundoff(one.dtype)}
+    return {**expected, **{name: _with_ends(case, name, one, tensors) for name, one in narrow.items()}}
+
+
+def _with_ends(case: Case, name: str, one: Expected, tensors: Arrays) -> Expected:
+    kept, arguments, numerics = OPS[case.op].kept, arguments_of(case), contract_of(case)
+    assert kept is not None  # what else would be asked
+    last_ratio = arithmetic_roundoff(one.dtype) * numerics.ulp_count
+    error_ratio = last_ratio + arithmetic_roundoff(one.dtype) * SPREAD * np.sqrt(sum_length(numerics, arguments))
+
+    def with_error(sign: float) -> Any:
+        arrays = {key: widened(tensor).copy() for key, tensor in tensors.items()}
+        with np.errstate(all="ignore"):
+            found = kept(arrays, lambda x: rounded(x * (1 + sign * error_ratio), torch_format(one.dtype)), **arguments)
+        return found[name]
+
+    once = _rounded_between(one.values, one.values, error_ratio, one.dtype)
+    twice = _rounded_between(with_error(-1.0), with_error(1.0), last_ratio, one.dtype)
+    return replace(one, once=True, ends=(once, twice))
+
+
+def _rounded_between(left: Any, right: Any, error_ratio: float, dtype: str) -> Ends:
+    """Return the least and the largest that values between two, each with an error, are rounded to."""
+    low, high = np.fmin(left, right), np.fmax(left, right)
+    least, most = low - error_ratio * np.abs(low), high + error_ratio * np.abs(high)
+    return rounded(least, torch_format(dtype)), rounded(most, torch_format(dtype))

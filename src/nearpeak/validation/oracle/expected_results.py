@@ -1,0 +1,53 @@
+"""What is expected of one output of a case: its values in float64 and how far a correct result may be from them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.work.case import Case
+from nearpeak.ops import Numerics
+from nearpeak.validation.oracle.operator_tolerance import contract
+
+SPREAD = 6.0
+"""Standard deviations of a sum of rounding errors that the bound allows: SPREAD * sqrt(length) roundoffs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expected:
+    """One output (or gradient) of one question."""
+
+    values: Any
+    """Float64 values, or whole numbers."""
+    rounded: Any
+    """The values after rounding to the output's format."""
+    bound: Any
+    """Greatest permitted difference to `values`, element by element."""
+    spread: Any
+    """What a correct result differs by on average (root of the mean square), element by element."""
+    floor: Any
+    """The part of it that no way to compute it avoids: rounding at the end, and in sums."""
+    inner: Any
+    """The part of `bound` that is not the rounding at the end."""
+    once: bool
+    """Whether there may be no more roundings to the output's format than the contract names."""
+    dtype: str
+    """Format of the output."""
+    ends: tuple[tuple[Any, Any], ...] = ()
+    """Least and largest results of each way to round that the contract names; none where it is once, at the end."""
+
+
+def arguments_of(case: Case) -> dict[str, Any]:
+    """Return the arguments of rule, reference and PyTorch call."""
+    return {**dict(case.axes), **dict(case.dtypes), **dict(case.attributes)}
+
+
+def contract_of(case: Case) -> Numerics:
+    """Return the operator's contract as it reads for the choices of `case`."""
+    return contract(case.op, arguments_of(case))
+
+
+def sum_length(numerics: Numerics, arguments: Mapping[str, Any]) -> float:
+    """Return the length of the longest sum that the contract names, 1 where nothing is summed."""
+    return float(max(np.prod([arguments[axis] for axis in numerics.reduction.split()], dtype=float), 1.0))

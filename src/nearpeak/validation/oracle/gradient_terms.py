@@ -1,0 +1,234 @@
+"""What gradients consist of: by how much they move where one arithmetic step on the way is a little larger."""
+
+# A gradient over a wrong count is wrong in one of its terms, to which the whole may be orthogonal: a layer norm's has
+# no mean in a row, and one that takes too much of the mean from it is off by a constant there. Moving one step of the
+# oracle at a time gives the derivatives by all of them (forward differentiation, Griewank and Walther 2008, chapter 3).
+
+import linecache
+import traceback
+from collections.abc import Callable, Collection, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nearpeak.errors import MeasureError
+from nearpeak.validation.oracle.format_limits import rounded, widened
+from nearpeak.validation.oracle.gradient_oracle import Derivation
+from nearpeak.validation.oracle.rounding import nudged
+from nearpeak.validation.oracle.sensitivity import Arrays, evaluated
+
+STEP = 2.0**-20
+"""Relative change of a step: differences keep 32 bits of float64, and are linear to 20."""
+MOST_STEPS = 48
+"""Steps that are tried: of those of long recurrences, so many that lie evenly among all."""
+MOST_ELEMENTS = 2**25
+"""Elements that are computed for them: of large tensors, fewer steps are tried, and fewer terms kept."""
+MOST_TERMS = 6
+"""Terms beside the gradients themselves, the most unlike ones."""
+LEAST_APART = 0.15
+"""Part of a term, as root of the sum of squares, that others do not have: what has less, they show too."""
+LEAST_SIZE = 2.0**-9
+"""Length of a term over that of its gradient: of a smaller one, a factor of two is less than a roundoff of bf16."""
+WHOLE = -1
+"""The term that a gradient is as a whole."""
+
+
+Steps = tuple[int, ...]
+"""Numbers of steps, as the oracle counts them."""
+Terms = Mapping[str, Mapping[int, Any]]
+"""By gradient and step."""
+
+
+class _Step:
+    """Changes the result of one step, and counts all."""
+
+    def __init__(self, number: int, change: Callable[[Any], Any]) -> None:
+        """Choose the step, WHOLE for every one."""
+        self.number, self.change, self.count, self.name = number, change, 0, ""
+        self.is_done = False
+        """Whether the step is behind: all that is computed from now on is plain."""
+
+    def named(self, name: str) -> "_Step":
+        """Return itself, told which function the next result is of."""
+        self.name = name
+        return self
+
+    def __call__(self, values: Any) -> Any:
+        """Return what stands for the step's exact result."""
+        self.count += 1
+        self.is_done = 0 <= self.number < self.count
+        return self.change(values) if self.number in (self.count - 1, WHOLE) else values
+
+
+def terms_of(derived: Derivation, names: Collection[str], steps: Steps, where: str) -> Terms:
+    """Return by gradient its terms by step: its derivatives by a relative change of that step, itself as WHOLE."""
+    arrays = {name: widened(tensor) for name, tensor in derived.tensors.items()}
+    whole = evaluated(derived.reference, arrays, where)
+    found = {name: {WHOLE: whole[name]} for name in names if name in whole}
+    for number in steps:
+        results = _results(derived, arrays, where, _Step(number, _larger))
+        for name, terms in found.items():
+            if name in results and results[name].shape == whole[name].shape:
+                terms[number] = (results[name] - whole[name]) / STEP
+    return found
+
+
+def unlike_steps(derived: Derivation, names: Collection[str], where: str) -> Steps:
+    """Return the steps whose terms are the least like those of others and like the gradients themselves."""
+    elements = sum(tensor.numel() for tensor in derived.tensors.values())
+    most = min(MOST_TERMS, MOST_ELEMENTS // max(2 * elements, 1))
+    return _unlike(terms_of(derived, names, _tried(derived, where), where))[:most]
+
+
+def step_said(derived: Derivation, number: int, where: str) -> str:
+    """Return what a step is, in words: its function, and the line of the operator's file that asks for it.
+
+    On PyTorch's way back no line asks for it.
+    """
+    said: list[str] = []
+
+    def look(values: Any) -> Any:
+        said.append(f"{step.name} {_asked_by() or f'on the way back, step {number + 1}'}")
+        return values
+
+    step = _Step(number, look)
+    _results(derived, {name: widened(tensor) for name, tensor in derived.tensors.items()}, where, step)
+    return said[0] if said else f"step {number + 1}"
+
+
+def _asked_by() -> str:
+    """Return the innermost line of an operator's file that is being executed; empty in PyTorch's way back."""
+    for frame, line in traceback.walk_stack(None):
+        path = Path(frame.f_code.co_filename)
+        if path.parent.name == "ops":
+            return f"in `{linecache.getline(str(path), line).strip()}` ({path.name}:{line})"
+    return ""
+
+
+def stored(derived: Derivation, dtype: Any, where: str) -> dict[int, dict[str, Any]]:
+    """Return by step, and for all together as WHOLE, the gradients where its result is rounded to PyTorch's `dtype`."""
+    arrays = {name: widened(tensor) for name, tensor in derived.tensors.items()}
+    return {
+        number: _results(derived, arrays, where, _Step(number, lambda values: _rounded(values, dtype)))
+        for number in (WHOLE, *_tried(derived, where))
+    }
+
+
+def _tried(derived: Derivation, where: str) -> Steps:
+    """Return the numbers of the steps that are looked at, in order."""
+    count, arrays = _Step(WHOLE, lambda values: values), {name: widened(one) for name, one in derived.tensors.items()}
+    _results(derived, arrays, where, count)
+    most = min(count.count, MOST_STEPS, MOST_ELEMENTS // max(sum(array.size for array in arrays.values()), 1))
+    return tuple(int(number) for number in np.unique(np.linspace(0, count.count - 1, most).astype(int)))
+
+
+def _larger(values: Any) -> Any:
+    return values * (1.0 + STEP)
+
+
+def _rounded(values: Any, dtype: Any) -> Any:
+    """Return float64 values as they are after rounding to `dtype`, in NumPy or in PyTorch."""
+    if isinstance(values, np.ndarray | np.generic):
+        return values if values.dtype.kind == "c" else rounded(values, dtype)
+    return values if values.is_complex() else values.to(dtype).to(values.dtype)
+
+
+def _unlike(terms: Terms) -> Steps:
+    """Return the steps whose terms are the least like those before them, as Gram and Schmidt find them.
+
+    >>> _unlike({"grad_x": {WHOLE: np.array([1.0, 0.0]), 0: np.array([2.0, 0.0]), 1: np.array([1.0, 1.0])}})
+    (1,)
+    """
+    numbers = sorted({step for by_step in terms.values() for step in by_step if step != WHOLE})
+    long = {step: _joined(terms, step, tuple(terms)) for step in numbers}
+    rest = {step: one / np.linalg.norm(one) for step, one in long.items() if np.linalg.norm(one) > LEAST_SIZE}
+    for name in terms:
+        rest = _without(rest, _joined(terms, WHOLE, (name,)))
+    chosen: list[int] = []
+    while rest and len(chosen) < MOST_TERMS:
+        step = max(rest, key=lambda one: float(np.linalg.norm(rest[one])))
+        along = rest.pop(step)
+        if np.linalg.norm(along) < LEAST_APART:
+            break
+        chosen.append(step)
+        rest = _without(rest, along / np.linalg.norm(along))
+    return tuple(chosen)
+
+
+def _joined(terms: Terms, step: int, names: Collection[str]) -> Any:
+    """Return the terms of one step by the gradients `names`, each in units of its gradient's length, one after another.
+
+    >>> _joined({"grad_x": {WHOLE: np.array([2.0, 0.0]), 0: np.array([1.0, 1.0])}}, 0, ("grad_x",)).tolist()
+    [0.5, 0.5]
+    """
+    parts = []
+    for name, by_step in terms.items():
+        whole = np.nan_to_num(by_step[WHOLE], posinf=0.0, neginf=0.0).ravel()
+        part = by_step.get(step) if name in names else None
+        one = np.zeros(whole.shape) if part is None else np.nan_to_num(part, posinf=0.0, neginf=0.0).ravel()
+        parts.append(one / max(float(np.linalg.norm(whole)), 1e-300))
+    return np.concatenate(parts)
+
+
+def _without(rest: Mapping[int, Any], along: Any) -> dict[int, Any]:
+    """Return vectors without their part along one of length 1."""
+    return {step: one - along * float(along @ one) for step, one in rest.items()}
+
+
+def _results(derived: Derivation, arrays: Arrays, where: str, step: _Step) -> dict[str, Any]:
+    """Return the gradients with one step of them changed; none where the reference takes plain arrays only."""
+    try:
+        if derived.is_closed:
+            return nudged(derived.reference, arrays, where, step)
+        with _watching()(step):
+            return evaluated(derived.reference, arrays, where)
+    except (AssertionError, MeasureError, RuntimeError):  # what PyTorch's own parts of a function refuse
+        return {}
+
+
+@cache
+def _watching() -> Callable[[_Step], Any]:
+    """Return the mode in which PyTorch's steps, forward and back, are handed to a `_Step`."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Watching(TorchDispatchMode):  # type: ignore[misc]  # torch is not typed here
+        def __init__(self, step: _Step) -> None:
+            super().__init__()
+            self._step = step
+
+        def __torch_dispatch__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            parts = _parts(call)
+            if parts is not None:
+                with self:
+                    return parts(*args, **(kwargs or {}))
+            found = call(*args, **(kwargs or {}))
+            if _aliases(call):
+                return found
+            self._step.named(call.__name__.partition(".")[0])
+            if isinstance(found, torch.Tensor):
+                return self._changed(found)
+            return torch.utils._pytree.tree_map_only(torch.Tensor, self._changed, found)
+
+        def _changed(self, tensor: Any) -> Any:
+            return self._step(tensor) if tensor.dtype in (torch.float64, torch.complex128) else tensor
+
+    return Watching
+
+
+@cache
+def _aliases(call: Any) -> bool:
+    """Say whether a function of PyTorch returns or changes the memory of what it takes."""
+    return any(one.alias_info is not None for one in (*call._schema.returns, *call._schema.arguments))
+
+
+@cache
+def _parts(call: Any) -> Any:
+    """Return what PyTorch says that the gradient of a function consists of; none of other functions."""
+    if "backward" not in str(call):
+        return None
+    from torch._decomp import decomposition_table
+
+    return decomposition_table.get(call)

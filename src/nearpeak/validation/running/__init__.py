@@ -1,0 +1,1 @@
+"""Runs of an implementation on guarded buffers."""

@@ -1,0 +1,88 @@
+"""One implementation on one case: questions and runs that the checks share, each made once."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from nearpeak.core.work.case import Case
+from nearpeak.errors import MeasureError
+from nearpeak.ops import OPS
+from nearpeak.validation.comparison.ties import settled
+from nearpeak.validation.inputs.rounds import rounds_of
+from nearpeak.validation.oracle.float64_oracle import Question, declared_formats
+from nearpeak.validation.running.implementation_run import (
+    LEAST_ALIGNMENT_BYTES,
+    Implementation,
+    Ran,
+    imported_torch,
+    run,
+)
+
+LEAST_ROUNDS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """What the checks look at."""
+
+    case: Case
+    """Case of the forward pass."""
+    implementation: Implementation
+    """What is under test."""
+    seed: int
+    """Seed of all inputs."""
+    gradient: Case | None = None
+    """The case of the gradient that is asked for, which names those that are due; none where a forward pass is."""
+
+    @cached_property
+    def questions(self) -> tuple[Question, ...]:
+        """The question of each round.
+
+        Raises:
+            MeasureError: fewer than two are left.
+        """
+        found = rounds_of(self.case, self.seed)
+        if len(found) < LEAST_ROUNDS:
+            raise MeasureError(f"{self.case.label()}: the reference is defined for {len(found)} kinds of inputs only")
+        return found
+
+    @cached_property
+    def runs(self) -> tuple[Ran, ...]:
+        """What the implementation answered to each question, at another alignment each time.
+
+        The oracle is evaluated after the implementation on nothing that the implementation could have seen.
+        """
+        return tuple(self.answer(asked, shift=number) for number, asked in enumerate(self.questions))
+
+    def answer(self, asked: Question, *, poison: str = "nan", shift: int = 0) -> Ran:
+        """Return what the implementation answers to `asked`, its tensors moved by `shift` alignments."""
+        ran = run(
+            self.implementation,
+            asked.tensors,
+            asked.arguments,
+            outputs=self.templates(asked),
+            poison=poison,
+            shift_bytes=shift * max(OPS[self.case.op].numerics.alignment_bytes, LEAST_ALIGNMENT_BYTES),
+        )
+        return self.settled(ran, asked.tensors, {name: one.values for name, one in asked.expected.items()}, asked)
+
+    def settled(
+        self, ran: Ran, tensors: Mapping[str, Any], wanted: Mapping[str, Any], asked: Question | None = None
+    ) -> Ran:
+        """Return what was answered, positions that are as right called as in `wanted`."""
+        if ran.error:
+            return ran
+        return replace(ran, outputs=settled(self.case, tensors, ran.outputs, wanted, asked))
+
+    def templates(self, asked: Question) -> dict[str, Any]:
+        """Return tensors of the shapes and formats that the outputs must have."""
+        return templates_of(asked)
+
+
+def templates_of(asked: Question) -> dict[str, Any]:
+    """Return tensors of the shapes and formats that the outputs must have."""
+    torch, formats = imported_torch(), declared_formats(asked.case)
+    return {name: torch.empty(np.shape(one.values), dtype=formats[name]) for name, one in asked.expected.items()}

@@ -1,0 +1,50 @@
+"""What an endpoint is: where it is asked, who may, what it takes and gives."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from nearpeak.web.query_arguments import Asked
+from nearpeak.web.request_guard import Visitor
+from nearpeak.web.site import Site
+
+PREFIX = "/api/v1"
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What a program asks."""
+
+    asked: Asked
+    """Path and query."""
+    body: Any
+    """Body as data; none where there is none."""
+    visitor: Visitor
+    """Who asks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Endpoint:
+    """One thing that programs can ask."""
+
+    method: str
+    """`GET` or `POST`."""
+    path: str
+    """Path below the prefix, with what it names in braces."""
+    name: str
+    """Its name in descriptions."""
+    summary: str
+    """What it does, in one line."""
+    answer: Callable[[Site, Question], tuple[int, Any]]
+    """Returns status and data."""
+    gives: Json
+    """Schema of the answer."""
+    query: Mapping[str, str] = field(default_factory=dict)
+    """What its query may name, each with what it means; numbers begin with `#`."""
+    takes: Json | None = None
+    """Schema of the body; none where it takes none."""
+    writes: bool = False
+    """Whether it needs a token that may write."""
+    statuses: tuple[int, ...] = (200, 400)
+    """Statuses that it answers with, beside those of tokens."""

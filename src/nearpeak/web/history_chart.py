@@ -1,0 +1,131 @@
+"""Histories as charts: data for the script, a drawing for pages without it, and no more points than a screen shows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nearpeak.core.history.track import TrackPoint
+from nearpeak.reports.figure_text import clean
+from nearpeak.store.rows.finding_values import StoredChange
+
+MOST_POINTS, MOST_SMALL = 2000, 120
+"""Points of a chart, and of a small one; beyond, each piece keeps its smallest and largest, so that spikes survive."""
+WIDTH, HEIGHT = 300, 64
+"""Size of the drawing without script."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A change of the level in a chart."""
+
+    index: int
+    """Point at which the new level begins."""
+    is_worse: bool
+    """Whether the new level is the worse one."""
+    is_sure: bool
+    """Whether it is confirmed."""
+    text: str
+    """Its size."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """A history, ready to be drawn."""
+
+    name: str
+    """Name within its page."""
+    caption: str
+    """What it shows, in words."""
+    unit: str
+    """Unit of its values."""
+    points: tuple[TrackPoint, ...]
+    """Its points, as many as are drawn."""
+    ends: tuple[tuple[float, float], ...]
+    """Ends of the interval of each."""
+    marks: tuple[Mark, ...] = ()
+    """Changes of the level."""
+    lines: tuple[tuple[str, float], ...] = ()
+    """Levels that it is compared with: speed of light, what is expected."""
+    is_small: bool = False
+    """Whether it stands among others."""
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """What the script draws."""
+        return {
+            "unit": self.unit, "caption": clean(self.caption), "y": [_digits(one.value) for one in self.points],
+            "lo": [_digits(low) for low, _ in self.ends], "hi": [_digits(high) for _, high in self.ends],
+            "sha": [one.sha[:10] for one in self.points], "run": [one.run_id for one in self.points],
+            "marks": [[one.index, int(one.is_worse), int(one.is_sure), one.text] for one in self.marks],
+            "lines": [[name, _digits(value)] for name, value in self.lines],
+        }  # fmt: skip
+
+    @property
+    def path(self) -> str:
+        """The line as an SVG path of WIDTH × HEIGHT."""
+        values = [one.value for one in self.points]
+        if not values:
+            return ""
+        low, high = min(values), max(values)
+        step, span = WIDTH / max(1, len(values) - 1), (high - low) or 1.0
+        places = (
+            f"{index * step:.1f} {4 + (HEIGHT - 8) * (high - value) / span:.1f}" for index, value in enumerate(values)
+        )
+        return "M" + "L".join(places)
+
+
+def chart_of(
+    name: str, caption: str, unit: str, points: Sequence[TrackPoint], intervals: Sequence[tuple[float, float]], *,
+    marks: Sequence[Mark] = (), lines: Sequence[tuple[str, float]] = (), is_small: bool = False,
+) -> Chart:  # fmt: skip
+    """Return a history as a chart of at most MOST_POINTS points, or MOST_SMALL."""
+    most = MOST_SMALL if is_small else MOST_POINTS
+    kept = kept_points([one.value for one in points], [one.index for one in marks], most)
+    place = {index: new for new, index in enumerate(kept)}
+    return Chart(
+        name=name, caption=caption, unit=unit, points=tuple(points[index] for index in kept),
+        ends=tuple(intervals[index] for index in kept),
+        marks=tuple(Mark(index=place[one.index], is_worse=one.is_worse, is_sure=one.is_sure, text=one.text)
+                    for one in marks),
+        lines=tuple(lines), is_small=is_small,
+    )  # fmt: skip
+
+
+def kept_points(values: Sequence[float], always: Sequence[int] = (), most: int = MOST_POINTS) -> list[int]:
+    """Return the places of the values that are drawn: all, or the smallest and the largest of each piece.
+
+    >>> kept_points([1.0, 9.0, 2.0, 3.0, 0.0, 3.0, 3.0, 3.0], most=4)
+    [0, 1, 4, 5]
+    """
+    count = len(values)
+    if count <= most:
+        return list(range(count))
+    pieces, kept = max(1, most // 2), set(always)
+    for number in range(pieces):
+        piece = range(number * count // pieces, (number + 1) * count // pieces)
+        kept |= {min(piece, key=values.__getitem__), max(piece, key=values.__getitem__)}
+    return sorted(kept)
+
+
+def marks_of(changes: Sequence[StoredChange], points: Sequence[TrackPoint], direction: str) -> tuple[Mark, ...]:
+    """Return stored change points as marks; those whose run is no longer there are left out."""
+    from math import exp
+
+    from nearpeak.reports.history.tracks import percent
+
+    places = {one.order_key: index for index, one in enumerate(points)} | {
+        one.sha: index for index, one in enumerate(points) if one.sha
+    }
+    found = []
+    for one in changes:
+        index = places.get(one.rev_hi, places.get(one.order_key))
+        if index is not None:
+            worse = (one.effect_ratio > 0) == (direction == "lower")
+            text = percent(exp(one.effect_ratio))
+            found.append(Mark(index=index, is_worse=worse, is_sure=one.tier == "confirmed", text=text))
+    return tuple(found)
+
+
+def _digits(value: float) -> float:
+    """Return a value with as many digits as a screen shows."""
+    return float(f"{value:.6g}")

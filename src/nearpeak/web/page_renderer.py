@@ -1,0 +1,175 @@
+"""Views as HTML: one frame for servers and files, every text escaped and cleaned."""
+
+import csv
+import hashlib
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from urllib.parse import urlencode
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from nearpeak.reports import figure_text as words
+from nearpeak.reports.analysis.html import embedded, palette
+from nearpeak.web.history_chart import HEIGHT, WIDTH, Chart
+from nearpeak.web.page_view import Cell, Link, Scalar, Table, View
+from nearpeak.web.pages import menu
+from nearpeak.web.site import Site, case_key, file_of, key_of
+
+_FOLDER = Path(__file__).parent
+STATIC = _FOLDER / "static"
+ASSETS = ("app.css", "theme.js", "app.js", "charts.js", "vendor/uPlot.iife.min.js", "vendor/uPlot.min.css")
+"""Files that pages load."""
+STATIC_POLICY = "default-src 'none'; script-src 'self' file:; style-src 'self' file:; img-src data:; base-uri 'none'"
+"""What pages that are files may do: load scripts and styles that lie beside them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Frame:
+    """What surrounds a page: where it stands, and who looks at it."""
+
+    site: Site
+    """The site."""
+    page: str
+    """Name of the page."""
+    path: str
+    """Its path."""
+    query: Mapping[str, str] = field(default_factory=dict)
+    """What its address asks for."""
+    actor: str = ""
+    """Name of the token that is signed in; empty for none."""
+    can_write: bool = False
+    """Whether that token may act."""
+    mark: str = ""
+    """What forms must bring back, so that no other site can send them."""
+
+    @property
+    def is_static(self) -> bool:
+        """Whether the page becomes a file."""
+        return self.site.setting.is_static
+
+    @property
+    def base(self) -> str:
+        """Way from the folder of the page up to that of the site."""
+        return "../" * file_of(self.path).count("/") if self.is_static else ""
+
+    @property
+    def policy(self) -> str:
+        """What a page that is a file may do."""
+        return STATIC_POLICY
+
+    def href(self, link: Link) -> str:
+        """Return the address of a link."""
+        return self.site.href(link, self.base)
+
+    def to(self, page: str, **query: object) -> str:
+        """Return the address of a page, with a query."""
+        texts = {name: str(value) for name, value in query.items() if value not in ("", None)}
+        return self.href(Link(page=page, query=texts))
+
+    def at(self, page: str, **path: object) -> str:
+        """Return the address of a page whose path names something."""
+        return self.href(Link(page=page, path={name: str(value) for name, value in path.items()}))
+
+    def here(self, **changed: object) -> str:
+        """Return the address of this page with some of its query changed."""
+        query = {**self.query, **{name: str(value) for name, value in changed.items()}}
+        kept = {name: value for name, value in query.items() if value != ""}
+        return self.path + (f"?{urlencode(kept)}" if kept else "")
+
+    def export(self, table: str, form: str) -> str:
+        """Return the address of a table as CSV or JSON."""
+        if self.is_static:
+            return file_of(self.path).rpartition("/")[2].removesuffix("html") + f"{table}.{form}"
+        return self.here(table=table, format=form)
+
+    def asset(self, name: str) -> str:
+        """Return the address of a file that pages load."""
+        return f"{self.base}static/{name}" if self.is_static else f"/static/{name}?v={asset_digest(name)}"
+
+
+def page_html(view: View, frame: Frame) -> str:
+    """Return a view as a page."""
+    return _environment().get_template(f"{view.template}.html.j2").render(view=view, frame=frame, **view.context)
+
+
+@cache
+def asset(name: str) -> bytes:
+    """Return a file that pages load; the style begins with the colours of the reports."""
+    data = (STATIC / name).read_bytes()
+    return palette().encode() + data if name == "app.css" else data
+
+
+@cache
+def asset_digest(name: str) -> str:
+    """Return what changes in the address of a file when it changes."""
+    return hashlib.sha256(asset(name)).hexdigest()[:10]
+
+
+def table_csv(table: Table) -> str:
+    """Return a table as CSV: values as data, in SI units."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\r\n")
+    writer.writerow([column.name for column in table.columns])
+    writer.writerows([[_plain_cell(cell.value) for cell in row] for row in table.rows])
+    return out.getvalue()
+
+
+def _plain_cell(value: Scalar) -> Scalar:
+    """Return a value as spreadsheets may see it: a text that they would take for a formula is quoted."""
+    if isinstance(value, str):
+        plain = words.clean(value)
+        return f"'{plain}" if plain[:1] in ("=", "+", "-", "@") else plain
+    return value
+
+
+def table_json(table: Table) -> str:
+    """Return a table as JSON: a list of rows by name of the column."""
+    names = [column.name for column in table.columns]
+    rows = [dict(zip(names, (cell.value for cell in row), strict=True)) for row in table.rows]
+    text = json.dumps({"table": table.name, "caption": table.caption, "rows": rows}, indent=1, allow_nan=False)
+    return f"{text}\n"
+
+
+@cache
+def _environment() -> Environment:
+    found = Environment(
+        loader=FileSystemLoader(_FOLDER / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True, finalize=_safe,
+    )  # fmt: skip
+    found.filters.update(
+        unit=words_unit, percent=words.percent, count=words.count, embedded=_data, short=words.shortened
+    )
+    found.globals.update(menu=menu, key_of=key_of, case_key=case_key, svg=(WIDTH, HEIGHT), limiter=words.limiter,
+                         link=_link, Cell=Cell)  # fmt: skip
+    return found
+
+
+def compile_templates() -> None:
+    """Compile all templates, so that nobody who asks for a page waits for it."""
+    for name in _environment().list_templates():
+        _environment().get_template(name)
+
+
+def words_unit(value: float, unit: str) -> str:
+    """Return a value with its unit."""
+    from nearpeak.reports.history.tracks import value_text
+
+    return value_text(value, unit)
+
+
+def _link(page: str, **path: object) -> Link:
+    return Link(page=page, path={name: str(value) for name, value in path.items()})
+
+
+def _data(chart: Chart) -> Markup:
+    return embedded(chart.data)
+
+
+def _safe(value: object) -> object:
+    """Take control characters out of every text that a page prints; Jinja escapes it afterwards."""
+    return words.clean(value) if isinstance(value, str) and not isinstance(value, Markup) else value

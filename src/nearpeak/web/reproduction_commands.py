@@ -1,0 +1,95 @@
+"""The commands that reproduce what a page shows, ready to be copied."""
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from nearpeak.core.history.stored_run import Scalar, Series
+from nearpeak.core.work.case import Case
+from nearpeak.errors import NearpeakError
+from nearpeak.history.stored_devices import case_of_series, target_of_device
+from nearpeak.measurement.runners import RUNNERS
+from nearpeak.ops import OPS
+from nearpeak.web.site import Site
+
+
+def case_words(one: Series) -> str:
+    """Return a case as words of the command line, what stands at its default left out; empty for another tool's."""
+    try:
+        case = case_of_series(one)
+    except NearpeakError:
+        return ""
+    return _words(case, tuple(sorted((name, value) for name, value in one.parameters.items() if name != "op")))
+
+
+@lru_cache(maxsize=4096)
+def _words(case: Case, parameters: tuple[tuple[str, Scalar], ...]) -> str:
+    kept = dict(parameters)
+    for name, _ in parameters:
+        fewer = {other: value for other, value in kept.items() if other != name}
+        if _is_same(case, fewer):
+            kept = fewer
+    return shlex.join([case.op, *(f"{name}={_value(value)}" for name, value in kept.items())])
+
+
+def _is_same(case: Case, parameters: Mapping[str, Any]) -> bool:
+    """Say whether these parameters alone give the case."""
+    arguments = dict(parameters)
+    phase = str(arguments.pop("phase", "forward"))
+    try:
+        return OPS[case.op].case(phase, **arguments) == case
+    except (NearpeakError, TypeError, LookupError):
+        return False
+
+
+def measure_command(one: Series) -> str:
+    """Return the command that measures a case again as its series does; empty where nearpeak cannot."""
+    words = case_words(one)
+    if not words or one.testbed.name.partition(":")[0] not in RUNNERS:
+        return ""
+    cache = one.testbed.policy.get("cache")
+    method = f" --cache {cache}" if cache in ("cold", "hot") else ""
+    return f"nearpeak measure {words} --runner {shlex.quote(one.testbed.name)}{method}"
+
+
+def store_option(site: Site) -> str:
+    """Return how commands name the store of a site, as it was named when the site was opened.
+
+    Files may be read by anyone, so that they say its file alone; nothing where a password stands in its name.
+    """
+    name = site.store.name
+    if "://" not in name:
+        return f" --store {shlex.quote(Path(name).name if site.setting.is_static else name)}"
+    return "" if site.setting.is_static or ":***@" in name else f" --store {shlex.quote(name)}"
+
+
+def commands_of_case(series: Sequence[Series]) -> Iterator[tuple[str, str]]:
+    """Yield what can be asked about a case: to measure it with each runner, and what bounds it on its devices."""
+    runners = {measure_command(one): one.testbed.name for one in series}
+    for command, runner in runners.items():
+        if command:
+            yield f"Measure it with {runner}", command
+    words = case_words(series[0])
+    targets = dict.fromkeys(one.name for each in series if (one := target_of_device(each.device)) is not None)
+    if words and targets:
+        names = " ".join(f"--target {name}" for name in targets)
+        yield "What nothing can beat, and why", f"nearpeak bound {words} {names}"
+        yield "What good software reaches", f"nearpeak predict {words} {names}"
+
+
+def commands_of(site: Site, one: Series) -> Iterator[tuple[str, str]]:
+    """Yield what can be asked about a series, each with a word on what it does."""
+    measure = measure_command(one)
+    if measure:
+        yield "Measure it again", measure
+    words, target = case_words(one), target_of_device(one.device)
+    if words and target is not None:
+        yield "What nothing can beat, and why", f"nearpeak bound {words} --target {target.name}"
+        yield "What good software reaches", f"nearpeak predict {words} --target {target.name}"
+    yield "Its history in the terminal", f"nearpeak history {one.id}{store_option(site)}"
+
+
+def _value(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

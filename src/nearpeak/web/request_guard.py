@@ -1,0 +1,213 @@
+"""Who may do what: headers of every answer, bounded bodies, tokens, and marks that other sites cannot forge."""
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+
+from nearpeak.errors import NearpeakError, SpecError
+from nearpeak.store.access_tokens import Token, allows
+from nearpeak.web.site import Site
+
+COOKIE = "nearpeak_token"
+FORM_BYTES = 64 * 1024
+"""Largest form."""
+POLICY = (
+    "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; object-src 'none'; "
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+)
+"""What pages may do: load from this server alone, run no script that stands in a page."""
+REPORT_POLICY = (
+    "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+)
+"""What a report in its frame may do: run its own script in an origin of its own, and reach nothing."""
+HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(), microphone=(), geolocation=()"),
+)
+_SECRET = secrets.token_bytes(32)
+"""Signs the marks of forms; another one with every start."""
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+
+
+class RefusedError(NearpeakError):
+    """What may not be done: the status says why."""
+
+    def __init__(self, status: int, text: str) -> None:
+        """Keep the status of the answer."""
+        super().__init__(text)
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Visitor:
+    """Who asks."""
+
+    name: str = ""
+    """Name of the token; empty for none."""
+    scope: str = ""
+    """What it may do; empty for none."""
+    text: str = ""
+    """The token itself, for marks of forms."""
+
+    @property
+    def can_write(self) -> bool:
+        """Whether it may act on alerts and send results."""
+        return allows(self.scope, "submit")
+
+    @property
+    def can_administer(self) -> bool:
+        """Whether it may see who else may do what, and what was done."""
+        return allows(self.scope, "admin")
+
+
+NOBODY = Visitor()
+
+
+def visitor_of(site: Site, request: Request) -> Visitor:
+    """Return who asks, by the token of the header or of the cookie."""
+    header = request.headers.get("authorization", "")
+    text = header[7:].strip() if header[:7].lower() == "bearer " else request.cookies.get(COOKIE, "")
+    return visitor_with(site, text)
+
+
+def visitor_with(site: Site, text: str) -> Visitor:
+    """Return whom a token stands for; nobody where it is none that holds."""
+    ours = site.setting.run_token
+    if ours and hmac.compare_digest(text.encode("utf-8", "replace"), ours.encode()):
+        return Visitor(name="run token", scope="submit", text=text)
+    found: Token | None = site.store.access.token(text) if text else None
+    return NOBODY if found is None else Visitor(name=found.name, scope=found.scope, text=text)
+
+
+def check_reading(site: Site, visitor: Visitor) -> None:
+    """Refuse those who may not even read."""
+    if site.setting.is_private and not visitor.scope:
+        raise RefusedError(401, "this dashboard is private: sign in with a token")
+
+
+def check_writing(visitor: Visitor) -> None:
+    """Refuse those who may not write."""
+    if not visitor.scope:
+        raise RefusedError(401, "writing needs a token: nearpeak token add NAME --scope submit")
+    if not visitor.can_write:
+        raise RefusedError(403, f"token {visitor.name!r} may only {visitor.scope}")
+
+
+def check_origin(request: Request) -> None:
+    """Refuse a form that another site sends."""
+    fetched = request.headers.get("sec-fetch-site", "same-origin")
+    origin = request.headers.get("origin")
+    here = request.headers.get("host", "")
+    if fetched not in ("same-origin", "none") or (origin is not None and urlsplit(origin).netloc != here):
+        raise RefusedError(403, "this form comes from another site")
+
+
+def mark_of(visitor: Visitor) -> str:
+    """Return what the forms of a visitor bring back."""
+    return hmac.new(_SECRET, visitor.text.encode("utf-8", "replace"), hashlib.sha256).hexdigest()
+
+
+async def body_of(request: Request, most_bytes: int) -> bytes:
+    """Return the body of a request.
+
+    Raises:
+        RefusedError: it is too large, or packed.
+    """
+    if request.headers.get("content-encoding", "identity") != "identity":
+        raise RefusedError(415, "bodies are sent unpacked")
+    stated = request.headers.get("content-length", "0")
+    if not stated.isdigit() or int(stated[:20]) > most_bytes:
+        raise RefusedError(413, f"the body is larger than {most_bytes} bytes")
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > most_bytes:
+            raise RefusedError(413, f"the body is larger than {most_bytes} bytes")
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def form_of(request: Request) -> dict[str, str]:
+    """Return the fields of a form.
+
+    Raises:
+        RefusedError: it is too large, or no form.
+    """
+    if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        raise RefusedError(415, "forms are sent as application/x-www-form-urlencoded")
+    data = await body_of(request, FORM_BYTES)
+    try:
+        return dict(parse_qsl(data.decode("ascii"), keep_blank_values=True, max_num_fields=50, errors="strict"))
+    except ValueError as error:
+        raise SpecError(f"form: cannot be read: {error}") from None
+
+
+async def written_form(site: Site, request: Request) -> tuple[Visitor, dict[str, str]]:
+    """Return who sends a form and its fields; refuses those who may not write, and forms of other sites or visitors."""
+    visitor = await run_in_threadpool(visitor_of, site, request)
+    check_writing(visitor)
+    check_origin(request)
+    form = await form_of(request)
+    if not hmac.compare_digest(mark_of(visitor).encode(), form.get("mark", "").encode("utf-8", "replace")):
+        raise RefusedError(403, "this form is out of date; load the page again")
+    return visitor, form
+
+
+class Guarded:
+    """An application whose every answer has the headers above, and that answers to its own names only."""
+
+    def __init__(self, app: Callable[..., Awaitable[None]], hosts: frozenset[str] | None) -> None:
+        """Keep the application.
+
+        Args:
+            hosts: names in the Host header that are answered to; none for all.
+        """
+        self._app, self._hosts = app, hosts
+
+    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        if not self._is_ours(scope):
+            await _refuse_host(send)
+            return
+        start_s = time.perf_counter()
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                given = {name for name, _ in message["headers"]}
+                extra = [pair for pair in HEADERS if pair[0] not in given]
+                if b"content-security-policy" not in given:
+                    extra.append((b"content-security-policy", POLICY.encode()))
+                spent_ms = (time.perf_counter() - start_s) * 1e3
+                extra.append((b"server-timing", f"app;dur={spent_ms:.1f}".encode()))
+                message["headers"] = [*message["headers"], *extra]
+            await send(message)
+
+        await self._app(scope, receive, sent)
+
+    def _is_ours(self, scope: Scope) -> bool:
+        if self._hosts is None:
+            return True
+        host = next((value for name, value in scope["headers"] if name == b"host"), b"").decode("latin-1")
+        return host.rpartition(":")[0] in self._hosts or host in self._hosts
+
+
+async def _refuse_host(send: Any) -> None:
+    """Refuse a name that this server does not go by: a page elsewhere may have made it point here."""
+    headers = [(b"content-type", b"text/plain"), *HEADERS]
+    await send({"type": "http.response.start", "status": 421, "headers": headers})
+    await send({"type": "http.response.body", "body": b"this server does not go by that name\n"})

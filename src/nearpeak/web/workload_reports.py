@@ -1,0 +1,69 @@
+"""Reports of workloads: made from the cases of the store, or files that lie in a folder beside it."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from nearpeak.core.history.stored_run import Series
+from nearpeak.core.work.case import Case
+from nearpeak.core.work.workload import Call, Workload
+from nearpeak.errors import NearpeakError, NotFoundError
+from nearpeak.history.stored_devices import case_of_series, target_of_device
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}\.html")
+MOST_CASES, MOST_TARGETS = 400, 8
+
+
+def report_names(folder: Path | None) -> tuple[str, ...]:
+    """Return the names of the reports of a folder; only plain files with plain names."""
+    if folder is None or not folder.is_dir():
+        return ()
+    return tuple(sorted(
+        one.name for one in folder.iterdir() if _NAME.fullmatch(one.name) and one.is_file() and not one.is_symlink()
+    ))  # fmt: skip
+
+
+def report_text(folder: Path | None, name: str) -> str:
+    """Return a report of the folder.
+
+    Raises:
+        NotFoundError: there is none of that name.
+    """
+    if folder is None or name not in report_names(folder):
+        raise NotFoundError(f"report {name[:80]}: is not in the folder of reports")
+    return (folder / name).read_text(encoding="utf-8", errors="replace")
+
+
+def workload_report(name: str, series: Sequence[Series]) -> str:
+    """Return the report of the cases of some series on the devices that measured them.
+
+    Raises:
+        NotFoundError: none of them is a case of an operator, or no device is described.
+    """
+    from nearpeak.api.questions import analyze
+    from nearpeak.reports import render
+
+    cases, targets = cases_of(series), targets_of(series)
+    if not cases or not targets:
+        raise NotFoundError(f"workload {name}: has no case of an operator on a device that is described")
+    calls = tuple(Call(case=one, operator=one.op, phase=one.phase) for one in cases)
+    workload = Workload(name=name, step="sweep", calls=calls)
+    return render(analyze(workload, list(targets)), "html")
+
+
+def cases_of(series: Sequence[Series], most: int = MOST_CASES) -> tuple[Case, ...]:
+    """Return the cases of operators among some series, each once, and at most so many."""
+    found: dict[str, Case] = {}
+    for one in series:
+        if one.case not in found and len(found) < most:
+            try:
+                found[one.case] = case_of_series(one)
+            except NearpeakError:
+                continue
+    return tuple(found.values())
+
+
+def targets_of(series: Sequence[Series]) -> tuple[str, ...]:
+    """Return the device files of the devices of some series."""
+    found = (target_of_device(name) for name in sorted({one.device for one in series}))
+    return tuple(dict.fromkeys(one.name for one in found if one is not None))[:MOST_TARGETS]

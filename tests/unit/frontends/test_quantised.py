@@ -1,0 +1,34 @@
+"""Quantised tensors of PyTorch: stored in the format that the call names, and uncovered where no rule knows it."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from nearpeak.frontends.torch.module_capture import capture_torch  # noqa: E402
+
+
+def captured(function):
+    return capture_torch(lambda: function, lambda: ((torch.rand(4, 8),), {}), name="quantised")
+
+
+@pytest.mark.parametrize(("dtype", "stored"), [("quint8", "uint8"), ("qint8", "int8"), ("qint32", "int32")])
+def test_a_quantised_tensor_is_written_as_the_call_names_it(dtype, stored):
+    workload = captured(lambda x: torch.quantize_per_tensor(x, 0.1, 0, getattr(torch, dtype)))
+    (call,) = workload.calls
+    width = {"uint8": 1, "int8": 1, "int32": 4}[stored]
+    assert dict(call.case.dtypes) == {"dtype": "fp32", "out_dtype": stored}
+    assert [use.bytes for use in call.writes] == [32 * width]
+
+
+def test_a_format_that_packs_numbers_into_a_byte_is_uncovered_and_so_is_what_reads_it():
+    workload = captured(lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.quint4x2).dequantize())
+    assert workload.uncovered_counts() == {"aten.quantize_per_tensor.default": 1, "aten.dequantize.self": 1}
+
+
+def test_scales_per_channel_and_back():
+    workload = captured(
+        lambda x: torch.quantize_per_channel(x, torch.ones(4), torch.zeros(4), 0, torch.qint8).dequantize()
+    )
+    ops = [call.case.op for call in workload.calls]
+    assert ops[-2:] == ["quantise", "dequantise"]
+    assert dict(workload.calls[-1].case.dtypes) == {"dtype": "int8", "out_dtype": "fp32"}
