@@ -250,8 +250,15 @@ def coverage(
         raise SpecError(f"{model}: not found")
     path, preload = model.resolve(), ()  # type: Path, tuple[str, ...]
     if runner == "onnxruntime":
+        from nearpeak.api.questions import capture
+        from nearpeak.ops import work_of
+
+        calls = [call for call in capture(path).calls if call.case is not None]
+        node_flop = {
+            c.source.partition("#")[2]: c.call_count * int(sum(work_of(c.case).flop.values())) for c in calls if c.case
+        }
         function, arguments = "nearpeak.api.measured_analysis:onnx_conversion_record", {
-            "path": str(path), "flop": _node_flop(path), "without": without, "least_count": least_count,
+            "path": str(path), "flop": node_flop, "without": without, "least_count": least_count,
         }  # fmt: skip
     elif without or least_count > 1:
         raise SpecError("coverage: only onnxruntime leaves parts out on request")
@@ -297,15 +304,6 @@ def _flop_by_rules(run: Callable[[], Any]) -> dict[str, int]:
         flop = sum(call.call_count * int(sum(work_of(call.case).flop.values())) for call in calls if call.case)
         found[name] = found.get(name, 0) + flop
     return found
-
-
-def _node_flop(path: Path) -> dict[str, int]:
-    """Return the arithmetic of each node that a rule covers."""
-    from nearpeak.api.questions import capture
-    from nearpeak.ops import work_of
-
-    calls = [call for call in capture(path).calls if call.case is not None]
-    return {c.source.partition("#")[2]: c.call_count * int(sum(work_of(c.case).flop.values())) for c in calls if c.case}
 
 
 def measure_roofs() -> tuple[Path, dict[str, float]]:

@@ -46,7 +46,11 @@ def provision_of(
     """
     if not 0 < within_s < math.inf:
         raise SpecError(f"provision: the time is {within_s} s; it must be above 0 and finite")
-    work = _work(subject, policy.algorithm)
+    work = (
+        work_of(subject, policy.algorithm)
+        if isinstance(subject, Case)
+        else least_work(subject, policy.algorithm)[1].simplified
+    )
     found = None if target is None else _bound(subject, target, policy)
     needs = [*_memory(work, within_s, target, policy), *_products(work, within_s, target, policy)]
     needs += [*_elementwise(work, within_s, target), *_rest(subject, work, within_s, target, policy)]
@@ -74,13 +78,6 @@ def traffic_bytes(work: Work, size_bytes: int, policy: Policy) -> float:
         return float(reads + writes + again)
     bits = work.contraction.word_bits_count
     return max(float(reads + writes + again), bits / 8 * float(moved_words(work.contraction, size_bytes * 8 / bits)))
-
-
-def _work(subject: Case | Workload, algorithm: str) -> Work:
-    """Return the least work, of a step after what algebra removes."""
-    if isinstance(subject, Case):
-        return work_of(subject, algorithm)
-    return least_work(subject, algorithm)[1].simplified
 
 
 def _bound(subject: Case | Workload, target: Target, policy: Policy) -> Bound:

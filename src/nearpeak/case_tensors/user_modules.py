@@ -35,17 +35,13 @@ def _by_its_forward(module: Any) -> Callable[..., Any]:
         named = given if given.keys() <= takes.keys() else {}
         options = {name: value for name, value in arguments.items() if name in takes}
         args, kwargs = () if named else tuple(given.values()), named | options
-        _require_fit(module, args, kwargs, given)
+        try:
+            inspect.signature(module.forward).bind(*args, **kwargs)
+        except TypeError as error:
+            left = ", ".join(given) or "none"
+            raise TypeError(f"{type(module).__name__}.forward does not take the inputs {left}: {error}") from None
         import torch
 
         return torch.func.functional_call(module, weights, args, kwargs)
 
     return run
-
-
-def _require_fit(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    try:
-        inspect.signature(module.forward).bind(*args, **kwargs)
-    except TypeError as error:
-        left = ", ".join(given) or "none"
-        raise TypeError(f"{type(module).__name__}.forward does not take the inputs {left}: {error}") from None

@@ -65,18 +65,15 @@ def _value(node: ast.AST, axes: Mapping[str, int], text: str) -> Any:
         left, right = _value(node.left, axes, text), _value(node.right, axes, text)
         if isinstance(node.op, ast.Pow) and not 0 <= right <= 64:
             raise _refused(text, f"raises to the power {right}; 0 to 64 are allowed")
-        return _bounded(_BINARY[type(node.op)](left, right), text)
+        value = _BINARY[type(node.op)](left, right)
+        if abs(value) >= _LARGEST:
+            raise _refused(text, "has more than 63 bits")
+        return value
     if isinstance(node, ast.Compare) and all(type(op) in _COMPARE for op in node.ops):
         values = [_value(part, axes, text) for part in (node.left, *node.comparators)]
         pairs = zip(node.ops, values, values[1:], strict=False)
         return all(_COMPARE[type(op)](left, right) for op, left, right in pairs)
     raise _refused(text, "is not an expression over axes: + - * / // % **, comparisons, whole numbers")
-
-
-def _bounded(value: Any, text: str) -> Any:
-    if abs(value) >= _LARGEST:
-        raise _refused(text, "has more than 63 bits")
-    return value
 
 
 def _refused(text: str, why: str) -> SpecError:

@@ -111,7 +111,11 @@ def parse_definition(text: str, where: str) -> Definition:
     axes = _axes(data["axes"], where)
     inputs = _tensors(data["inputs"], axes, f"{where}: inputs")
     outputs = _tensors(data["outputs"], axes, f"{where}: outputs")
-    _check_names(axes, inputs, outputs, where)
+    for name in inputs:
+        if name in axes or name in outputs:
+            raise SpecError(
+                f"{where}: input {name!r} is called like an {'axis' if name in axes else 'output'}; rename one"
+            )
     _check_run(data["reference"], inputs, where)
     return Definition(
         name=_text(data["name"], f"{where}: name"), axes=axes, inputs=inputs, outputs=outputs,
@@ -173,14 +177,6 @@ def _tensor(row: object, axes: Mapping[str, Any], where: str) -> TensorSpec:
                 f"{where}: shape entry {name!r} is neither an axis nor a number; define an expr axis for it"
             )
     return TensorSpec(shape=tuple(names), dtype=row["dtype"])
-
-
-def _check_names(axes: Mapping[str, Any], inputs: Mapping[str, Any], outputs: Mapping[str, Any], where: str) -> None:
-    for name in inputs:
-        if name in axes or name in outputs:
-            raise SpecError(
-                f"{where}: input {name!r} is called like an {'axis' if name in axes else 'output'}; rename one"
-            )
 
 
 def _check_run(source: object, inputs: Mapping[str, Any], where: str) -> None:

@@ -70,7 +70,10 @@ def look(device: Device, database_ns: int) -> Health:
     load_ratio = os.getloadavg()[0] / (os.cpu_count() or 1)
     if device.name.startswith(GPUS):
         return _gpu(device.name, offset_s, load_ratio)
-    facts = {"kernel": platform.release(), "governor": _governor()}
+    from nearpeak.base.machine import cpu_settings
+
+    governor = dict(cpu_settings()).get("governor", "unknown")
+    facts = {"kernel": platform.release(), "governor": governor}
     return Health(offset_s=offset_s, load_ratio=load_ratio, facts=facts)
 
 
@@ -223,12 +226,6 @@ def _said(nvml: Any, call: Any) -> str:
     except nvml.NVMLError:
         return "unknown"
     return value.decode() if isinstance(value, bytes) else str(value)
-
-
-def _governor() -> str:
-    from nearpeak.base.machine import cpu_settings
-
-    return dict(cpu_settings()).get("governor", "unknown")
 
 
 if __name__ == "__main__":

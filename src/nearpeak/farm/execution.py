@@ -71,7 +71,10 @@ def _run(store: Store, lease: Lease, limits: device_health.Limits, grace_s: floa
                 outcomes = _outcomes(lease, keeper, (files, names), grace_s)
                 after, flags = _after(store, lease, before, limits)
         except (NearpeakError, OSError) as error:
-            return _given_back(store, lease, error, is_lost=keeper.is_lost)
+            is_dead, outcome = isinstance(error, device_health.DeadDeviceError), "lost" if keeper.is_lost else "infra"
+            passing = isinstance(error, (UnfitError, StoreError)) and not is_dead
+            leases.give_back(store, lease, str(error), outcome=outcome, is_unfit=is_dead, is_passing=passing)
+            return outcome
         return "published" if _published(store, lease, keeper, outcomes, (after, "; ".join(flags))) else "rejected"
 
 
@@ -98,14 +101,6 @@ def _published(
             if keeper.is_lost:
                 raise
             time.sleep(_RETRY_S)
-
-
-def _given_back(store: Store, lease: Lease, error: Exception, *, is_lost: bool) -> str:
-    """Return the batch to the queue; a device or store that will do later leaves its count of failures alone."""
-    is_dead, outcome = isinstance(error, device_health.DeadDeviceError), "lost" if is_lost else "infra"
-    passing = isinstance(error, (UnfitError, StoreError)) and not is_dead
-    leases.give_back(store, lease, str(error), outcome=outcome, is_unfit=is_dead, is_passing=passing)
-    return outcome
 
 
 def _fit(store: Store, lease: Lease, limits: device_health.Limits) -> device_health.Health:
@@ -178,25 +173,21 @@ def _alone(
     with tempfile.TemporaryDirectory(prefix="nearpeak-farm-") as name:
         file = Path(name) / "request"
         file.write_text(json.dumps(request), encoding="utf-8")
+        from nearpeak.measurement.isolated_measurement import thread_variables
+
+        timing = job.payload.get("timing")
+        threads = thread_variables(timing.get("thread_count", 1) if isinstance(timing, dict) else 1)
+        more = {**threads, "NEARPEAK_FARM_DEVICE": lease.device.name}
         ended = watched(
             [sys.executable, "-P", "-m", "nearpeak.farm.job_process", str(file)], limit_s=limit_s,
             memory_bytes=memory_bytes,
-            environment=environment_for(placed(lease.device).name, _more(lease, job)), keep=locks[0], grace_s=grace_s,
+            environment=environment_for(placed(lease.device).name, more), keep=locks[0], grace_s=grace_s,
             is_stopped=lambda: keeper.is_lost, folder=Path(name),
         )  # fmt: skip
         answer = read_result(file.with_name("result"))
     if ended.verdict == "stopped":
         raise MeasureError("the lease was lost while it ran")
     return _told(lease, job, ended, answer)
-
-
-def _more(lease: Lease, job: LeasedJob) -> Mapping[str, str]:
-    """Return what a job's process is told beside: the name of its device, and how many threads to start."""
-    from nearpeak.measurement.isolated_measurement import thread_variables
-
-    timing = job.payload.get("timing")
-    threads = thread_variables(timing.get("thread_count", 1) if isinstance(timing, dict) else 1)
-    return {**threads, "NEARPEAK_FARM_DEVICE": lease.device.name}
 
 
 def _told(lease: Lease, job: LeasedJob, ended: Watched, answer: Any) -> Outcome:
@@ -211,14 +202,11 @@ def _told(lease: Lease, job: LeasedJob, ended: Watched, answer: Any) -> Outcome:
     device = placed(lease.device)
     if (ended.forced or device.name.startswith(device_health.GPUS)) and not device_health.probe(device):
         raise device_health.DeadDeviceError(f"{lease.device.name}: does not answer after a job on it failed")
-    result = {"outcome": _word(ended), "message": _why(ended, answer), "output": ended.output[-_TAIL:]}
+    word = {"timeout": "timeout", "memory": "oom"}.get(ended.verdict, "failed" if ended.code == 0 else "crash")
+    result = {"outcome": word, "message": _why(ended, answer), "output": ended.output[-_TAIL:]}
     if job.kind == "measure":
         result |= _row(job, ended, answer)
     return Outcome(text=text_of(result), time_s=ended.time_s, failed=True)
-
-
-def _word(ended: Watched) -> str:
-    return {"timeout": "timeout", "memory": "oom"}.get(ended.verdict, "failed" if ended.code == 0 else "crash")
 
 
 def _why(ended: Watched, answer: Any) -> str:

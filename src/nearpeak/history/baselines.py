@@ -64,7 +64,8 @@ def judged_in_history(rule: GateRule, line: Line, tag: str, far: float | None = 
     plain = _judgement(rule, line, mine, chosen, before, lag, 0.0)
     if plain is None:
         return None
-    clock_ratio = _clock_ratio(mine, chosen)
+    usual = _usual(chosen)
+    clock_ratio = median(mine.clocks_hz) / usual if mine.clocks_hz and usual else None
     shares = _shares(line, mine, clock_ratio)
     found = [_judgement(rule, line, mine, chosen, before, lag, one) or plain for one in shares]
     judgement = found[0] if len(found) == 1 else at_both(found[0], found[-1])
@@ -142,11 +143,6 @@ def _usual(chosen: Sequence[TrackPoint]) -> float | None:
     """Return the clock of the baseline; none where one is unknown."""
     clocks = [median(one.clocks_hz) for one in chosen if one.clocks_hz]
     return median(clocks) if len(clocks) == len(chosen) else None
-
-
-def _clock_ratio(mine: TrackPoint, chosen: Sequence[TrackPoint]) -> float | None:
-    usual = _usual(chosen)
-    return median(mine.clocks_hz) / usual if mine.clocks_hz and usual else None
 
 
 def _shares(line: Line, mine: TrackPoint, clock_ratio: float | None) -> tuple[float, ...]:

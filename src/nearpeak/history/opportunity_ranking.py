@@ -8,7 +8,6 @@ from nearpeak.core.answers.gap import Alternative, Ranking, TimedCase
 from nearpeak.core.history.stored_run import Series
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
-from nearpeak.core.work.work import Work
 from nearpeak.core.work.workload import Workload
 from nearpeak.errors import NearpeakError, NotFoundError
 from nearpeak.history.commit_points import points_of
@@ -120,19 +119,12 @@ def _timed(one: Newest, newest: Sequence[Newest], model: str) -> TimedCase:
         measured_s=one.time_s, bound_s=None, best_known_s=best.time_s if best else None,
         best_known_by=best.series.testbed.name if best else "", model=model, team=series.owner, host_s=one.host_s,
     )  # fmt: skip
-    row = _with_work(row)
+    work = work_of(row.case)
+    matrix_flop = sum(int(flop) for unit, flop in work.flop.items() if unit.startswith("matrix."))
+    row = dataclasses.replace(row, matrix_flop=matrix_flop, moved_bytes=work.read_bytes + work.write_bytes)
     if target is not None:
         row = _with_bound(row, target)
     return dataclasses.replace(row, alternatives=tuple(_alternatives(one, beside, target)))
-
-
-def _with_work(row: TimedCase) -> TimedCase:
-    work = work_of(row.case)
-    return dataclasses.replace(row, matrix_flop=_matrix_flop(work), moved_bytes=work.read_bytes + work.write_bytes)
-
-
-def _matrix_flop(work: Work) -> int:
-    return sum(int(flop) for unit, flop in work.flop.items() if unit.startswith("matrix."))
 
 
 def _with_bound(row: TimedCase, target: Target) -> TimedCase:

@@ -146,18 +146,17 @@ def launch_of(output: str, arm: str) -> Launch:
     records = [record for line in lines if (record := _record(line)) is not None and record.get("samples_s")]
     clock = records[-1].get("clock_hz") if records else None
     try:
-        time_s = _centre_s(records) if records else parse(lines[-1], "s")
+        time_s = (
+            math.exp(statistics.fmean(math.log(statistics.median(map(float, one["samples_s"]))) for one in records))
+            if records
+            else parse(lines[-1], "s")
+        )
     except (ValueError, TypeError):
         time_s = math.nan
     if not (math.isfinite(time_s) and time_s > 0):
         said = f"--run: the last line {lines[-1][:_TAIL]!r} is no time, e.g. 1.25 ms, nor of nearpeak measure --json"
         raise MeasureError(said)
     return Launch(arm=arm, time_s=time_s, clock_hz=float(clock) if clock else None)
-
-
-def _centre_s(records: list[dict[str, Any]]) -> float:
-    """Return the geometric mean of the medians: several cases count alike, whatever they take."""
-    return math.exp(statistics.fmean(math.log(statistics.median(map(float, one["samples_s"]))) for one in records))
 
 
 def _record(line: str) -> dict[str, Any] | None:

@@ -102,12 +102,12 @@ def linked_points(store: Store, history: History) -> tuple[tuple[TrackPoint, ...
         scale *= 1 / one.time_ratio if higher else one.time_ratio
         first = points[0].order_key
         older = [point for point in points_of(store.history(one.old_series)) if point.order_key < first]
-        before = tuple(_scaled(point, scale) for point in older if point.sha != points[0].sha)
+        before = tuple(
+            dataclasses.replace(point, value=point.value * scale, values=tuple(value * scale for value in point.values))
+            for point in older
+            if point.sha != points[0].sha
+        )
         found = [(len(before), one), *((at + len(before), other) for at, other in found)]
         points, series = (*before, *points), one.old_series
         seen.add(series)
     return points, tuple(found)
-
-
-def _scaled(point: TrackPoint, scale: float) -> TrackPoint:
-    return dataclasses.replace(point, value=point.value * scale, values=tuple(value * scale for value in point.values))

@@ -33,7 +33,11 @@ def series_named(
     """
     held = store.series(device=device or None, branch=branch or None, metric=metric or None)
     if not held:
-        asked = _said({"device": device, "branch": branch, "metric": metric})
+        asked = "".join(
+            f" of {name} {value!r}"
+            for name, value in {"device": device, "branch": branch, "metric": metric}.items()
+            if value
+        )
         raise NotFoundError(f"{store.name}: holds no series{asked}; 'nearpeak history' lists what there is")
     if not words:
         return held
@@ -56,10 +60,6 @@ def series_numbered(store: Store, number: int) -> Series:
     if not found:
         raise NotFoundError(f"{store.name}: holds no series {number}; 'nearpeak history' lists what there is")
     return found[0]
-
-
-def _said(where: dict[str, str]) -> str:
-    return "".join(f" of {name} {value!r}" for name, value in where.items() if value)
 
 
 def _fits(one: Series, word: str) -> bool:

@@ -35,7 +35,9 @@ def grouped(candidates: Sequence[Candidate]) -> tuple[Group, ...]:
         for j in range(i + 1, len(ordered)):
             if ordered[j].point.low_index > left.point.high_index + NEAR_COMMITS:
                 break
-            if _alike(left, ordered[j]):
+            same_way = (left.point.time_ratio > 1) == (ordered[j].point.time_ratio > 1)
+            alike = same_way and any(ordered[j].axes.get(axis) == value for axis, value in left.axes.items())
+            if alike:
                 parent[root(j)] = root(i)
     groups: dict[int, list[Candidate]] = {}
     for i, one in enumerate(ordered):
@@ -43,11 +45,6 @@ def grouped(candidates: Sequence[Candidate]) -> tuple[Group, ...]:
     return tuple(
         sorted((_group(part) for part in groups.values()), key=lambda one: (one.low_index, one.members[0][0].series))
     )
-
-
-def _alike(left: Candidate, right: Candidate) -> bool:
-    same_way = (left.point.time_ratio > 1) == (right.point.time_ratio > 1)
-    return same_way and any(right.axes.get(axis) == value for axis, value in left.axes.items())
 
 
 def _group(part: list[Candidate]) -> Group:

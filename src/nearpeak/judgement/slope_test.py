@@ -24,14 +24,14 @@ def without_slopes(x: NDArray[np.float64], places: Sequence[int]) -> list[int]:
     while True:
         edges = [0, *kept, x.size]
         sigmas = [_sigmas(x, *edges[i : i + 3]) for i in range(len(kept))]
-        slopes = [(abs(step), i) for i, (step, slope) in enumerate(sigmas) if _is_slope(step, slope)]
+        slopes = [
+            (abs(step), i)
+            for i, (step, slope) in enumerate(sigmas)
+            if (abs(slope) > SLOPE_SIGMA and abs(step) < max(STEP_SIGMA, abs(slope) / SLOPE_SHARE))
+        ]
         if not slopes:
             return kept
         del kept[min(slopes)[1]]
-
-
-def _is_slope(step: float, slope: float) -> bool:
-    return abs(slope) > SLOPE_SIGMA and abs(step) < max(STEP_SIGMA, abs(slope) / SLOPE_SHARE)
 
 
 def _sigmas(x: NDArray[np.float64], start: int, place: int, end: int) -> tuple[float, float]:

@@ -31,23 +31,19 @@ _GRACE_S = 5.0
 
 def measure_isolated(case: Case, runner: str, timing: Timing) -> Measurement:
     """Return the measurement of `case` by a child forked from a warmed process that never ran a case."""
+    from nearpeak.measurement.runners import RUNNERS
+
+    checks = ("torch",) if timing.validate and hasattr(RUNNERS[runner.partition(":")[0]], "prepare") else ()
+    preloads = tuple(dict.fromkeys((*_abilities(runner).preload, *checks)))
     ending = call_isolated(
         "nearpeak.measurement.isolated_measurement:answer_to",
         {"request": request_of(case, runner, timing), "process": "forked"},
         timeout_s=timing.limit_s,
         memory_bytes=memory_bytes(runner, timing),
-        preload=(*_preloads(runner, timing), __name__, "nearpeak.measurement.timing.warm_up:warm_up"),
+        preload=(*preloads, __name__, "nearpeak.measurement.timing.warm_up:warm_up"),
         variables=thread_variables(timing.thread_count),
     )
     return told(ending, case, runner, timing)
-
-
-def _preloads(runner: str, timing: Timing) -> tuple[str, ...]:
-    """Return what is imported once for all cases; checks of results take PyTorch, whatever the runner does."""
-    from nearpeak.measurement.runners import RUNNERS
-
-    checks = ("torch",) if timing.validate and hasattr(RUNNERS[runner.partition(":")[0]], "prepare") else ()
-    return tuple(dict.fromkeys((*_abilities(runner).preload, *checks)))
 
 
 def request_of(case: Case, runner: str, timing: Timing) -> dict[str, Any]:

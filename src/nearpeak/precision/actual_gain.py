@@ -77,14 +77,12 @@ def expected_and_executed(steps: Steps, target: Target, run: Path, baseline: Pat
         return ExpectedAndExecuted(expected, gap, efficiency, (executed.step_count, 1))
     modes = ("" if before[1].conflict else before[1].mode, precision.mode)
     compiled = max(precision.compiled_ratio, before[1].compiled_ratio) > COMPILED_RATIO
-    realised = realised_of(_of_mode(expected, against), before[0], executed, modes, compiled=compiled)
+    of_mode = (
+        replace(expected, lowered_s=expected.converted_s)
+        if against == "converted" and expected.converted_s is not None
+        else expected
+    )
+    realised = realised_of(of_mode, before[0], executed, modes, compiled=compiled)
     base = precision_gap(*before, "written", steps.written, target, efficiency).shortfall
     counts = executed.step_count, before[0].step_count
     return ExpectedAndExecuted(expected, replace(gap, realised=realised, base=base), efficiency, counts)
-
-
-def _of_mode(expected: MixedPrecision, against: str) -> MixedPrecision:
-    """Return the expectation whose lowered step is the one that ran."""
-    if against == "converted" and expected.converted_s is not None:
-        return replace(expected, lowered_s=expected.converted_s)
-    return expected

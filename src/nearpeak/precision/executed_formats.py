@@ -37,18 +37,13 @@ def is_product(operator: ExecutedOperator) -> bool:
 def precision_of(trace: Trace, executed: Executed) -> ExecutedPrecision:
     """Return in which precision the products of the steps looked at ran."""
     products = _products(executed)
-    compiled = _compiled_ratio(executed)
+    written = sum(use.device_ns for use in executed.kernels if _WRITTEN.search(use.name))
+    compiled = written / max(1, sum(use.device_ns for use in executed.kernels))
     mode, found, reason = _mode(trace, products, compiled=compiled > COMPILED_RATIO)
     return ExecutedPrecision(
         name=executed.name, mode=mode, format=found, reason=reason, conflict=_conflict(executed, products),
         products=products, unused=_unused(executed), casts=_casts(executed), compiled_ratio=compiled,
     )  # fmt: skip
-
-
-def _compiled_ratio(executed: Executed) -> float:
-    """Return the part of the kernels' time in kernels that TorchInductor wrote."""
-    written = sum(use.device_ns for use in executed.kernels if _WRITTEN.search(use.name))
-    return written / max(1, sum(use.device_ns for use in executed.kernels))
 
 
 def _products(executed: Executed) -> tuple[ProductUse, ...]:
@@ -134,7 +129,7 @@ def _wrapped(trace: Trace) -> tuple[int, int]:
     rows = rows[known[trace.name[rows]]][:_MOST_ROWS]
     wrapped = asked = 0
     for row in map(int, rows):
-        if not _narrow(trace, row):
+        if not any(kind in ("c10::BFloat16", "c10::Half", "half") for kind in _kinds(trace, row)[:2]):
             continue
         asked += 1
         parent = int(trace.parent[row])
@@ -157,10 +152,6 @@ def _is_named(name: str) -> bool:
 def _kinds(trace: Trace, row: int) -> tuple[object, ...]:
     text = trace.text_of("dtypes", row)
     return listed(text) if text else ()
-
-
-def _narrow(trace: Trace, row: int) -> bool:
-    return any(kind in ("c10::BFloat16", "c10::Half", "half") for kind in _kinds(trace, row)[:2])
 
 
 def _conflict(executed: Executed, products: tuple[ProductUse, ...]) -> str:

@@ -45,7 +45,9 @@ def power_of(target: Target, dtype: str = "bf16", *, governs: bool = False) -> P
     stock = target_of(stem) if stem in TARGETS else target
     if target.kind != "gpu" or target.power_w is None or stock.power_w is None or not stock.dram.bandwidth_bytes_per_s:
         return None
-    shares = _shares(stem, _group(dtype))
+    shares = _shares(
+        stem, next((group for name, group in sorted(_GROUPS.items(), reverse=True) if dtype.startswith(name)), "bf16")
+    )
     byte_j = shares["memory_ratio"] * stock.power_w / stock.dram.bandwidth_bytes_per_s
     rest_w = min(stock.power_w, target.power_w) if ":" in target.name else stock.power_w  # power modes rest lower
     return Power(
@@ -57,10 +59,6 @@ def power_of(target: Target, dtype: str = "bf16", *, governs: bool = False) -> P
         warming_celsius_per_w=WARMING_CELSIUS_PER_W * 700.0 / stock.power_w,
         leakage_ratio_per_celsius=LEAKAGE_RATIO_PER_CELSIUS,
     )  # fmt: skip
-
-
-def _group(dtype: str) -> str:
-    return next((group for name, group in sorted(_GROUPS.items(), reverse=True) if dtype.startswith(name)), "bf16")
 
 
 @lru_cache(maxsize=256)

@@ -71,14 +71,9 @@ def _record(found: Found, given: Given, name: str, version: int) -> RunRecord:
         device=device, samples=found.samples, revision=_revision(found.revision, given),
         source=given.source(name, version, selector=found.selector, lost=found.lost),
         branch=found.branch or given.branch, stack=tuple(sorted({**dict(given.stack), **dict(found.stack)}.items())),
-        track=given.track, started_ns=_started_ns(found, given), trigger=given.trigger,
+        track=given.track, trigger=given.trigger,
+        started_ns=given.started_ns if given.started_ns is not None else found.started_ns or given.written_ns,
     )  # fmt: skip
-
-
-def _started_ns(found: Found, given: Given) -> int:
-    if given.started_ns is not None:
-        return given.started_ns
-    return found.started_ns or given.written_ns
 
 
 def _revision(own: Revision | None, given: Given) -> Revision | None:

@@ -236,7 +236,10 @@ def _salvaged(work: Path, target: Path) -> tuple[int, list[str]]:
         with explained(str(work)), old.connect() as source, writing(new, str(target)) as connection:
             copier = Copier(source, connection, tolerant=True)
             copier.dimensions()
-            saved = sum(_salvage_run(copier, connection, run, lost) for run in _run_ids(source))
+            saved = sum(
+                _salvage_run(copier, connection, run, lost)
+                for run in sorted(int(row["id"]) for row in readable_rows(source, TABLES["run"]))
+            )
             copier.superseded()
             try:
                 with connection.begin_nested(), explained("findings"):
@@ -259,7 +262,3 @@ def _salvage_run(copier: Copier, connection: Connection, run: int, lost: list[st
     except LookupError:
         lost.append(f"run {run}: what it refers to cannot be read")
     return False
-
-
-def _run_ids(source: Connection) -> list[int]:
-    return sorted(int(row["id"]) for row in readable_rows(source, TABLES["run"]))

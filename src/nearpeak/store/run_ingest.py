@@ -12,7 +12,7 @@ import numpy.typing as npt
 from sqlalchemy import Connection, func, insert, select
 
 from nearpeak.base.canonical_json import canonical_json, digest
-from nearpeak.core.history.stored_run import RunRecord, SampleSet, fingerprints_of
+from nearpeak.core.history.stored_run import RunRecord, fingerprints_of
 from nearpeak.core.runs.estimate import median_ranks
 from nearpeak.errors import SpecError
 from nearpeak.store import newest_runs
@@ -70,7 +70,9 @@ def prepared(record: RunRecord) -> Prepared:
     if len(record.samples) >= 1 << PLACE_BITS:
         raise SpecError(f"run: {len(record.samples)} sets of samples; at most {(1 << PLACE_BITS) - 1} in one run")
     for one in record.samples:
-        _check_texts(one)
+        for text in (one.case, one.label, one.note, one.workload, one.testbed.name):
+            if "\x00" in text:
+                raise SpecError(f"{one.label!r}: a text holds a NUL character, which no database keeps")
     arrays = tuple(array_of(one.label, one.metric.unit, one.values) for one in record.samples)
     return Prepared(
         record=record, uid=record.source.key[:32], arrays=arrays, quantities=tuple(_derived(arrays)),
@@ -195,12 +197,6 @@ def _derived(arrays: Sequence[npt.NDArray[Any]]) -> Iterator[dict[str, float | N
             for place, row in zip(together, table, strict=True):
                 found[place] = dict(zip(SUMMARIES, row, strict=True))
     yield from found
-
-
-def _check_texts(one: SampleSet) -> None:
-    for text in (one.case, one.label, one.note, one.workload, one.testbed.name):
-        if "\x00" in text:
-            raise SpecError(f"{one.label!r}: a text holds a NUL character, which no database keeps")
 
 
 def summaries(rows: npt.NDArray[Any]) -> dict[str, npt.NDArray[np.float64]]:

@@ -136,7 +136,10 @@ def _histories(connection: Connection, series: Sequence[Series], asked: Select[A
 def _history(series: Series, rows: Sequence[Any]) -> History:
     columns = list(zip(*rows, strict=True)) or [()] * (11 + len(SUMMARIES))
     whole = [np.array(columns[place], dtype=np.int64) for place in (0, 1, 2, 4, 5, 6, 7)]
-    reals = {name: _reals(column) for name, column in zip(("clock_hz", *SUMMARIES), columns[9:-1], strict=True)}
+    reals = {
+        name: np.array([np.nan if value is None else value for value in column], dtype=np.float64)
+        for name, column in zip(("clock_hz", *SUMMARIES), columns[9:-1], strict=True)
+    }
     return History(
         series=series, run_ids=whole[0], order_keys=whole[1], positions=whole[2], shas=tuple(columns[3]),
         stack_ids=whole[3], device_ids=whole[4], launches=whole[5], sample_counts=whole[6],
@@ -321,10 +324,6 @@ def _revision(row: Row[Any]) -> Revision | None:
         author=row.revision_author, authored_ns=row.revision_authored_ns, committed_ns=row.revision_committed_ns,
         subject=row.revision_subject, pull_request=row.revision_pull_request,
     )  # fmt: skip
-
-
-def _reals(column: Iterable[float | None]) -> npt.NDArray[np.float64]:
-    return np.array([np.nan if value is None else value for value in column], dtype=np.float64)
 
 
 def _middle(values: Sequence[float]) -> float:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from sqlalchemy import Connection, Select, select
+from sqlalchemy import Connection, select
 
 from nearpeak.base.canonical_json import canonical_json
 from nearpeak.errors import SpecError, StoreError
@@ -118,7 +118,11 @@ def _write_tables(connection: Connection, part: Path, form: str) -> dict[str, in
 def _write_samples(connection: Connection, part: Path, form: str, runs: Sequence[int] | None) -> int:
     """Write one row for each sample, in files of bounded size; return how many there are."""
     total, number, held, held_rows = 0, 0, [], 0
-    for run, series, launch, *blob in connection.execution_options(yield_per=2000).execute(_blobs(runs)):
+    m, b = TABLES["measurement"].c, TABLES["sample_blob"].c
+    asked = select(m.run_id, m.series_id, m.launch, b.format, b.crc32, b.data)
+    asked = asked.join_from(TABLES["measurement"], TABLES["sample_blob"], m.sample_id == b.id)
+    blobs = asked if runs is None else asked.where(m.run_id.in_(list(runs)))
+    for run, series, launch, *blob in connection.execution_options(yield_per=2000).execute(blobs):
         values = unpacked(f"run {run}, series {series}", *blob).astype(np.float64)
         held.append((run, series, launch, values))
         held_rows += len(values)
@@ -128,13 +132,6 @@ def _write_samples(connection: Connection, part: Path, form: str, runs: Sequence
     if held:
         _write(part / "table=sample", number, _long(held), form)
     return total + held_rows
-
-
-def _blobs(runs: Sequence[int] | None) -> Select[Any]:
-    m, b = TABLES["measurement"].c, TABLES["sample_blob"].c
-    asked = select(m.run_id, m.series_id, m.launch, b.format, b.crc32, b.data)
-    asked = asked.join_from(TABLES["measurement"], TABLES["sample_blob"], m.sample_id == b.id)
-    return asked if runs is None else asked.where(m.run_id.in_(list(runs)))
 
 
 def _long(held: Sequence[tuple[int, int, int, npt.NDArray[Any]]]) -> Columns:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from nearpeak.base.canonical_json import digest
 from nearpeak.core.answers.suite import Source, Suite, SuiteCase, Why
 from nearpeak.core.work.case import Case
-from nearpeak.core.work.workload import Call, Workload
+from nearpeak.core.work.workload import Workload
 from nearpeak.errors import SpecError
 
 _REPEATED = re.compile(r"(?:(?<=\.)|^)\d+(?=\.|$)")
@@ -36,7 +36,11 @@ def suite_of(workload: Workload) -> Suite:
     for call in workload.calls:
         if call.case is not None:
             places = found.setdefault(call.case, {})
-            why = _why(kind, name, call)
+            why = (
+                Why(kind=kind, source=name, rule=call.module or call.source, line=call.source)
+                if kind == "directed"
+                else Why(kind=kind, source=name, module=_REPEATED.sub("*", call.module), line=call.source)
+            )
             places[why] = places.get(why, 0) + call.call_count
     if not found:
         raise SpecError(f"{workload.name}: no call of it has a case; nothing can be tested")
@@ -75,13 +79,6 @@ def merged(suites: Iterable[Suite], name: str) -> Suite:
         raise SpecError(f"{name}: there is no case; give a model or a file, or cases by --sweep, --op or --ready")
     cases = [SuiteCase(case=case, why=_ordered(why), chosen=chosen[case]) for case, why in reasons.items()]
     return Suite(name=name, cases=_sorted(cases), sources=tuple(sources.values()), plan=plan, infeasible=infeasible)
-
-
-def _why(kind: str, source: str, call: Call) -> Why:
-    """Return the reason that one call gives, without its count."""
-    if kind == "directed":
-        return Why(kind=kind, source=source, rule=call.module or call.source, line=call.source)
-    return Why(kind=kind, source=source, module=_REPEATED.sub("*", call.module), line=call.source)
 
 
 def _counted(places: dict[Why, int], kind: str) -> tuple[Why, ...]:

@@ -91,14 +91,24 @@ class Patterns:
     def both(self, *sets: Some) -> Some:
         """Return the elements that are in every set."""
         some = [one for one in dict.fromkeys(sets) if one is not None]
-        return some[0] if len(some) == 1 else self._once(("both", *some), lambda: _and(some)) if some else None
+        return (
+            some[0]
+            if len(some) == 1
+            else self._once(("both", *some), lambda: reduce(np.logical_and, (one.array for one in some)))
+            if some
+            else None
+        )
 
     def either(self, *sets: Some) -> Some:
         """Return the elements that are in any set; all where there is none."""
         if None in sets or not sets:
             return None
         some = list(dict.fromkeys(one for one in sets if one is not None))
-        return some[0] if len(some) == 1 else self._once(("either", *some), lambda: _or(some))
+        return (
+            some[0]
+            if len(some) == 1
+            else self._once(("either", *some), lambda: reduce(np.logical_or, (one.array for one in some)))
+        )
 
     def rows(self, bits: Some, axes: Sequence[int]) -> Some:
         """Return whole rows of which an element is in the set."""
@@ -202,14 +212,6 @@ def _opened(pattern: Pattern) -> Any:
     size = prod(pattern.shape)
     packed = np.frombuffer(zlib.decompress(pattern.packed), dtype=np.uint8)
     return np.unpackbits(packed, count=size).astype(bool).reshape(pattern.shape)
-
-
-def _and(sets: Sequence[Bits]) -> Any:
-    return reduce(np.logical_and, (one.array for one in sets))
-
-
-def _or(sets: Sequence[Bits]) -> Any:
-    return reduce(np.logical_or, (one.array for one in sets))
 
 
 def _seen(array: Any, options: View) -> Any:

@@ -221,7 +221,11 @@ def _results(
         made = lift(site)
         if made is not None and tuple(graph[number].shape for number in made) == shapes:
             return list(made)
-    serial = index if _draws(call, form) else -1
+    serial = (
+        index
+        if (call.case is None or OPS[call.case.op].draws or any(k == "dropout_p" and v for k, v in form.arguments))
+        else -1
+    )
     kind = "call"
     if len(shapes) == 1 and call.case is not None and (call.case.op, call.case.phase) == ("elementwise", "forward"):
         spread = _aligned(graph, inputs, shapes[0], name)
@@ -243,11 +247,6 @@ def _aligned(graph: Graph, inputs: Sequence[int], shape: tuple[int, ...], name: 
         if len(own) > len(shape) or any(n not in (1, m) for n, m in zip(own[::-1], shape[::-1], strict=False)):
             return ()
     return () if name in _SHAPED else tuple(repeated(graph, number, shape) for number in inputs)
-
-
-def _draws(call: Call, form: Opened) -> bool:
-    """Say whether the same call would give another result."""
-    return call.case is None or OPS[call.case.op].draws or any(k == "dropout_p" and v for k, v in form.arguments)
 
 
 def _taken_apart(form: Form) -> Opened:
@@ -289,17 +288,14 @@ def _flat(size_bytes: int, dtype: str) -> Layout:
     return Layout((size_bytes * 8 // dtype_of(dtype).bits_count,), (1,), dtype, 0, 0)
 
 
-def _elements(shape: Sequence[int]) -> int:
-    count = 1
-    for extent in shape:
-        count *= extent
-    return count
-
-
 @lru_cache(maxsize=_RECENT)
 def _fills(layout: Layout, size_bytes: int) -> bool:
     """Say whether the tensor is the whole of a storage of that size, in some order of its dimensions."""
-    bits = _elements(layout.shape) * dtype_of(layout.dtype).bits_count
+    count = 1
+    for extent in layout.shape:
+        count *= extent
+    elements = count
+    bits = elements * dtype_of(layout.dtype).bits_count
     return not layout.offset and bits == size_bytes * 8 and _dense(layout)
 
 

@@ -58,7 +58,13 @@ def arithmetic(
     distinct = {id(work): work for work in works.values()}
     for (one, most), count in alike.items():
         part = without_bytes(distinct[one])
-        _gather(total, {k: _at_most(k, n, most) * count for k, n in part.flop.items()})
+        _gather(
+            total,
+            {
+                k: (n if most is None or not k.startswith("matrix.") else min(n, most)) * count
+                for k, n in part.flop.items()
+            },
+        )
         special += part.special_count * count
     return Work(flop=total, special_count=special, launch_count=0)
 
@@ -70,11 +76,6 @@ def _computed(graph: Graph, node: Node, formed: Formed | None) -> dict[str, int]
         products, sums = cost(graph, node) if formed is None else formed[:2]
         return contraction(dtype, products, sums) if products else {unit(dtype): sums}
     return {unit(dtype): prod(node.shape) * max(1, len(node.inputs) - 1)}
-
-
-def _at_most(kind: str, flop: int, most: int | None) -> int:
-    """Return the FLOP of one kind, products at most those that are left of the call."""
-    return flop if most is None or not kind.startswith("matrix.") else min(flop, most)
 
 
 def _gather(total: dict[str, int], more: Mapping[str, int]) -> None:

@@ -73,15 +73,11 @@ def live_calls(workload: Workload) -> list[bool]:
         if not wanted.isdisjoint([use.buffer for use in call.writes]):
             for one in (index, *followers):
                 live[one] = True
-            wanted.difference_update(_overwritten(call, workload))
+            overwritten = [use.buffer for use in call.writes if use.bytes == workload.buffers[use.buffer].bytes]
+            wanted.difference_update(overwritten)
             wanted.update([use.buffer for use in call.reads])
         followers = []
     return live
-
-
-def _overwritten(call: Call, workload: Workload) -> list[int]:
-    """Return the storages that the call fills whole: what stood there before is not wanted for them."""
-    return [use.buffer for use in call.writes if use.bytes == workload.buffers[use.buffer].bytes]
 
 
 def without_bytes(work: Work) -> Work:

@@ -30,7 +30,7 @@ def occupancy_of(workload: Workload) -> Occupancy:
     the backward pass writes and the optimizer reads.
     """
     gradients = _parameter_gradients(workload)
-    by_kind = {kind: _kind_bytes(workload, kind) for kind in _PERSISTENT}
+    by_kind = {kind: sum(buffer.bytes for buffer in workload.buffers if buffer.kind == kind) for kind in _PERSISTENT}
     everything, passing = _timeline(workload, frozenset()), _timeline(workload, gradients)
     held = by_kind["weight"] + by_kind["state"]
     carried = by_kind["kv_cache"] + by_kind["input"]
@@ -62,10 +62,6 @@ def _largest_batch(occupancy: Occupancy, capacity: int, batch_count: int) -> int
     pairs = set(zip(occupancy.fixed_bytes, occupancy.growing_bytes, strict=True))
     limits = [(capacity - fixed) * batch_count // growing for fixed, growing in pairs if growing > 0]
     return max(0, min(limits)) if limits else None
-
-
-def _kind_bytes(workload: Workload, kind: str) -> int:
-    return sum(buffer.bytes for buffer in workload.buffers if buffer.kind == kind)
 
 
 def _parameter_gradients(workload: Workload) -> frozenset[int]:

@@ -32,7 +32,11 @@ def step_barrier(
     for call, work, alive in zip(workload.calls, works, live, strict=True):
         fresh = [use for use in call.reads if workload.buffers[use.buffer].kind in given and use.buffer not in written]
         if alive and call.case is not None and work is not None and _outlives(call, workload, last, kept):
-            if work.barrier is not None and len(fresh) == len(call.reads) and _whole(call, work):
+            if (
+                work.barrier is not None
+                and len(fresh) == len(call.reads)
+                and (bool(call.reads) and sum(use.bytes for use in call.reads) >= work.read_bytes)
+            ):
                 found.append(work.barrier)
             found += _second_reads(call, fresh, needs)
         written.update(use.buffer for use in call.writes)
@@ -46,11 +50,6 @@ def _outlives(call: Call, workload: Workload, last: Mapping[int, Call], kept: Se
         return False
     use, buffer = call.writes[0], workload.buffers[call.writes[0].buffer]
     return buffer.kind in kept and buffer.kept_bytes in (None, buffer.bytes) and use.bytes == buffer.bytes
-
-
-def _whole(call: Call, work: Work) -> bool:
-    """Say whether the call touches as many bytes as its rule counts: no operand is a broadcast row or named twice."""
-    return bool(call.reads) and sum(use.bytes for use in call.reads) >= work.read_bytes
 
 
 def _second_reads(call: Call, fresh: Sequence[Use], needs: Mapping[int, set[Use]]) -> Iterator[Barrier]:

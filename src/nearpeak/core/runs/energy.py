@@ -187,7 +187,9 @@ def _integrated(
             sums[name].append(power_w * (high - low))
     covered_s = math.fsum(sums["time"])
     held_s = max(channel.update_s or 0.0, update_s(points))
-    distinct = _changes(points) if update_s(points) else points
+    distinct = (
+        [points[0], *(b for a, b in pairwise(points) if b[1] != a[1]), points[-1]] if update_s(points) else points
+    )
     inside = [p for t, p in points if begin_s <= t <= end_s]
     range_w = max(inside) - min(inside) if inside else 0.0
     energy_j = math.fsum(sums["line"])
@@ -204,11 +206,6 @@ def _integrated(
         series, "integral", energy_j, parts, covered_s, end_s - begin_s, events, warnings,
         count=sum(begin_s <= t <= end_s for t, _ in distinct),
     )  # fmt: skip
-
-
-def _changes(points: list[Point]) -> list[Point]:
-    """Return the readings at which the value changed, with the first and the last."""
-    return [points[0], *(b for a, b in pairwise(points) if b[1] != a[1]), points[-1]]
 
 
 def _sampling_j(points: Sequence[Point], begin_s: float, end_s: float, slew_w_per_s: float | None) -> float:

@@ -116,7 +116,11 @@ def _function(name: str, function: str, arguments: str) -> Sequence[int]:
     }  # fmt: skip
     parts = _split(arguments)
     if function == "weights":
-        return _weights(name, parts)
+        if len(parts) != 3 or not (parts[1].isdigit() and parts[2].isdigit()):
+            raise SpecError(f"{name}: weights({', '.join(parts)}) needs a file, how many values are drawn, and a seed")
+        counts = _histogram(name, Path(parts[0]))
+        drawn = random.Random(int(parts[2])).choices(list(counts), weights=list(counts.values()), k=int(parts[1]))
+        return tuple(sorted(drawn))
     if function == "near":
         return _near(name, arguments, parts)
     if function not in known:
@@ -156,15 +160,6 @@ def _loguniform(name: str, first: int, last: int, count: int, seed: int) -> tupl
     drawn = random.Random(seed)
     low, high = math.log(first), math.log(last)
     return tuple(sorted({min(last, max(first, round(math.exp(drawn.uniform(low, high))))) for _ in range(count)}))
-
-
-def _weights(name: str, parts: list[str]) -> tuple[int, ...]:
-    """Return draws from a recorded histogram, a file with one value and its count a line; each draw is a call."""
-    if len(parts) != 3 or not (parts[1].isdigit() and parts[2].isdigit()):
-        raise SpecError(f"{name}: weights({', '.join(parts)}) needs a file, how many values are drawn, and a seed")
-    counts = _histogram(name, Path(parts[0]))
-    drawn = random.Random(int(parts[2])).choices(list(counts), weights=list(counts.values()), k=int(parts[1]))
-    return tuple(sorted(drawn))
 
 
 def _histogram(name: str, file: Path) -> dict[int, int]:

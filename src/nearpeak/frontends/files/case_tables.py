@@ -35,7 +35,10 @@ def read_columns(path: Path) -> dict[str, Any]:
     if not path.exists():
         raise SpecError(f"table {path}: not found")
     refuse_folder(path)
-    _refuse_packed(path)
+    if path.is_file():
+        with path.open("rb") as file:
+            if file.read(2) == b"\x1f\x8b":
+                raise SpecError(f"table {path}: is packed by gzip; unpack it (gunzip) and give what is in it")
     check_suffix(path)
     reader = {".csv": _read_csv, ".jsonl": _read_jsonl, ".parquet": _read_parquet}[path.suffix.lower()]
     try:
@@ -181,14 +184,6 @@ def _read_csv(path: Path) -> dict[str, Any]:
             raise SpecError(f"table {path}, line {number}: has {len(row)} cells; the header has {len(header)}")
     cells_by_column = zip(*(row for _, row in rows[1:]), strict=True)
     return {name: _typed(np.array(cells)) for name, cells in zip(header, cells_by_column, strict=False)}
-
-
-def _refuse_packed(path: Path) -> None:
-    """Refuse a file that gzip packed, whatever it is called."""
-    if path.is_file():
-        with path.open("rb") as file:
-            if file.read(2) == b"\x1f\x8b":
-                raise SpecError(f"table {path}: is packed by gzip; unpack it (gunzip) and give what is in it")
 
 
 def _typed(cells: Any) -> Any:

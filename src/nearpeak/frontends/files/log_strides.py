@@ -97,7 +97,9 @@ def _layouts(inputs: dict[str, Tensor], tensors: Iterable[_Lying]) -> dict[str, 
             return None
         name, described = left[place]
         del left[: place + 1]
-        layout = _layout(described.shape, tensor)
+        strides = merged(tensor.extents, tensor.strides, described.shape)
+        words = (DENSE, *(word for word, least in LAYOUTS.items() if len(described.shape) >= least))
+        layout = next((word for word in words if strides_of(described.shape, word) == strides), None)
         if layout is None:
             return None
         if layout != DENSE:
@@ -109,13 +111,6 @@ def _holds(described: Tensor, tensor: _Lying) -> bool:
     import torch
 
     return described.elements == prod(tensor.extents) and torch_dtype(torch, described.dtype) is tensor.dtype
-
-
-def _layout(shape: tuple[int, ...], tensor: _Lying) -> str | None:
-    """Return the word for how a tensor lies once it has the extents of the input; none where there is no word."""
-    strides = merged(tensor.extents, tensor.strides, shape)
-    words = (DENSE, *(word for word, least in LAYOUTS.items() if len(shape) >= least))
-    return next((word for word in words if strides_of(shape, word) == strides), None)
 
 
 def merged(extents: Sequence[int], strides: Sequence[int], shape: Sequence[int]) -> tuple[int, ...] | None:

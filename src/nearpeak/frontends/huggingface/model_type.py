@@ -105,7 +105,15 @@ def _captured(name: str, trial: Trial, made: dict[str, Any], options: CaptureOpt
         if isinstance(error.__cause__, ImportError):
             raise MissingExtraError(f"hf:{name}: {' '.join(str(error.__cause__).split())[:160]}") from None
         raise
-    return dataclasses.replace(workload, origin={**workload.origin, **_origin(cls, config, made)})
+    shown = (f"{key} {'×'.join(map(str, getattr(value, 'shape', ())))}" for key, value in made["inputs"].items())
+    origin = {
+        "kind": "model type",
+        "class": cls.__name__,
+        "inputs": ", ".join(shown),
+        "kinds": ", ".join(sorted(made["kinds"])),
+        "dimensions": f"defaults of {type(config).__name__}",
+    }
+    return dataclasses.replace(workload, origin={**workload.origin, **origin})
 
 
 def _inputs(name: str, parts_: Mapping[str, Any], trial: Trial, options: CaptureOptions) -> dict[str, Any]:
@@ -123,14 +131,6 @@ def _inputs(name: str, parts_: Mapping[str, Any], trial: Trial, options: Capture
     return {
         "inputs": inputs, "named": [one for ask in asks.values() for one in ask.named],
         "kinds": {kind for ask in asks.values() for kind in kinds_taken(ask)},
-    }  # fmt: skip
-
-
-def _origin(cls: Any, config: Any, made: Mapping[str, Any]) -> dict[str, str]:
-    shown = (f"{key} {'×'.join(map(str, getattr(value, 'shape', ())))}" for key, value in made["inputs"].items())
-    return {
-        "kind": "model type", "class": cls.__name__, "inputs": ", ".join(shown),
-        "kinds": ", ".join(sorted(made["kinds"])), "dimensions": f"defaults of {type(config).__name__}",
     }  # fmt: skip
 
 

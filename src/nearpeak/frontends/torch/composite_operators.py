@@ -123,7 +123,12 @@ def _replacements() -> dict[str, Callable[..., Any]]:
             # Heads that are broadcast are no form of the operator: products and softmax, as PyTorch spells them out.
             spelled_out = torch.ops.aten._scaled_dot_product_attention_math
             return spelled_out(query, key, value, attn_mask, dropout_p, is_causal, scale=scale)[0]
-        out = _attention()(*four, _fitting_mask(attn_mask, lead), dropout_p, is_causal, scale)
+        fitting_mask = (
+            attn_mask
+            if attn_mask is None or attn_mask.dim() < 3 or len(lead) == 2
+            else _four_dimensional(attn_mask.expand(*lead, *attn_mask.shape[-2:]))
+        )
+        out = _attention()(*four, fitting_mask, dropout_p, is_causal, scale)
         return out if len(lead) == 2 else out.reshape(*lead, *out.shape[-2:])
 
     def dropout(x: Any, p: float, train: bool) -> Any:
@@ -187,10 +192,3 @@ def _four_dimensional(tensor: Any) -> Any:
     while tensor.dim() < 4:
         tensor = tensor.unsqueeze(-3)
     return tensor
-
-
-def _fitting_mask(mask: Any, lead: tuple[int, ...]) -> Any:
-    """Return the mask for four-dimensional queries whose leading extents were `lead`."""
-    if mask is None or mask.dim() < 3 or len(lead) == 2:
-        return mask
-    return _four_dimensional(mask.expand(*lead, *mask.shape[-2:]))

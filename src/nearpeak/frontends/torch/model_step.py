@@ -156,12 +156,10 @@ def tensors_in(tree: Any, depth: int = 0) -> Iterator[Any]:
         for value in tree:
             yield from tensors_in(value, depth)
     elif depth < 4 and not isinstance(tree, (type, torch.nn.Module)):
-        for value in _fields_of(tree):  # caches and outputs that are plain objects
+        fields_of = (
+            [getattr(tree, field.name, None) for field in dataclasses.fields(tree)]
+            if dataclasses.is_dataclass(tree)
+            else (list(vars(tree).values()) if hasattr(tree, "__dict__") else [])
+        )
+        for value in fields_of:  # caches and outputs that are plain objects
             yield from tensors_in(value, depth + 1)
-
-
-def _fields_of(thing: Any) -> list[Any]:
-    """Return the values of an object's fields, slotted ones included."""
-    if dataclasses.is_dataclass(thing):
-        return [getattr(thing, field.name, None) for field in dataclasses.fields(thing)]
-    return list(vars(thing).values()) if hasattr(thing, "__dict__") else []

@@ -17,18 +17,13 @@ def look(gaps: Sequence[Gap]) -> tuple[list[Advice], list[Abstention]]:
     missing = []
     for gap in gaps:
         row = gap.timed
-        if row.case.op not in REORDERING or _converts(gap):
+        if row.case.op not in REORDERING or (len({name for _, name in gap.timed.case.dtypes}) > 1):
             continue
         if not row.module:
             missing.append(abstention(KIND, gap, "what it stands between is not known; rank a captured workload"))
             continue
         groups.setdefault((row.module, row.target, row.runner), []).append(gap)
     return [_kept(module, part) for (module, _, _), part in groups.items()], missing
-
-
-def _converts(gap: Gap) -> bool:
-    """Say whether the copy also changes the number format, which no layout makes unnecessary."""
-    return len({name for _, name in gap.timed.case.dtypes}) > 1
 
 
 def _kept(module: str, part: list[Gap]) -> Advice:

@@ -242,7 +242,10 @@ def _sampled(
         outcome = _ended(readings[kept_from:], timer, timing, (spent_s, wall_s))
         if outcome is not None:
             summed = _summed(readings, kept_from, timer, call_count, outcome)
-            spans = _spans(begun_ns, kept_from, time.monotonic_ns())
+            spans = (
+                ("warm-up", begun_ns[0], begun_ns[kept_from]),
+                ("samples", begun_ns[kept_from], time.monotonic_ns()),
+            )
             return dataclasses.replace(summed, spans_ns=spans, seen=None if keeper is None else keeper.seen)
 
 
@@ -260,10 +263,6 @@ def no_time(samples_s: Sequence[float], call_count: int, timer: Timer) -> str:
     if least_s <= 0:
         return f"{calls} took no time by the timer's clock"
     return f"the timer's clock gives {least_s:.4g} s for {calls}; it tells no less than {timer.resolution_s:.4g} s"
-
-
-def _spans(begun_ns: Sequence[int], kept_from: int, end_ns: int) -> tuple[Span, ...]:
-    return ("warm-up", begun_ns[0], begun_ns[kept_from]), ("samples", begun_ns[kept_from], end_ns)
 
 
 def _ended(kept: Sequence[Reading], timer: Timer, timing: Timing, spent: tuple[float, float]) -> Outcome | None:

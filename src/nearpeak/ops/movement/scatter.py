@@ -159,12 +159,8 @@ def _advanced(site: AtenSite) -> Match:
     table, index = site.args["self"], [i for i in site.args["indices"] if i is not None]
     masked = any(i.dtype == "bool" for i in index)
     _, width = indexed(table, site.args["indices"], 0)
-    rows = 0 if masked else _broadcast_elements(index)
+    rows = 0 if masked else int(np.prod(np.broadcast_shapes(*(i.shape for i in index)), dtype=np.int64))
     return _match(site, rows, width, index, "values", add=bool(site.args.get("accumulate")))
-
-
-def _broadcast_elements(index: list[Tensor]) -> int:
-    return int(np.prod(np.broadcast_shapes(*(i.shape for i in index)), dtype=np.int64))
 
 
 def _from_onnx(site: OnnxSite) -> Match:

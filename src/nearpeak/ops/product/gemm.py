@@ -229,13 +229,9 @@ def _fused(site: OnnxSite) -> Match:
 
 def _turned(tensor: Tensor) -> Tensor:
     """Return `tensor` with its last two dimensions exchanged."""
-    shape, strides = list(tensor.shape), list(tensor.strides or _contiguous(tensor.shape))
+    shape, strides = list(tensor.shape), list(tensor.strides or tuple(accumulate((1, *tensor.shape[:0:-1]), mul))[::-1])
     shape[-2:], strides[-2:] = shape[:-3:-1], strides[:-3:-1]
     return replace(tensor, shape=tuple(shape), strides=tuple(strides))
-
-
-def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple(accumulate((1, *shape[:0:-1]), mul))[::-1]
 
 
 def _match(a: Tensor, b: Tensor, out: Tensor, *, bias: Tensor | None) -> Match:

@@ -52,7 +52,9 @@ def vector_search(
     required_at_most("vector_search", {"vectors": vectors}, k=k, scanned=scanned)
     required_at_most("vector_search", {"lists": lists}, probes=probes)
     required_at_most("vector_search", {"scanned": scanned + vectors * (scanned == 0)}, k=k)
-    met = _met(vectors, k, lists, scanned)
+    exact = minimum(lists, 1) == 0
+    named = minimum(scanned, 1)
+    met = exact * vectors + (1 - exact) * (named * scanned + (1 - named) * k)
     results = queries * k
     return Work(
         flop=contraction(dtype, queries * dim * (lists + met)),
@@ -60,13 +62,6 @@ def vector_search(
         read_bytes=dtype.bytes(queries * dim + lists * dim + met * dim),
         write_bytes=dtype.bytes(results) + INDEX.bytes(results),
     )
-
-
-def _met(vectors: int, k: int, lists: int, scanned: int) -> int:
-    """Return the vectors that each query is compared with at least."""
-    exact = minimum(lists, 1) == 0
-    named = minimum(scanned, 1)
-    return exact * vectors + (1 - exact) * (named * scanned + (1 - named) * k)
 
 
 def _inputs(queries: int, vectors: int, dim: int, dtype: str, lists: int, **_: Any) -> dict[str, Tensor]:

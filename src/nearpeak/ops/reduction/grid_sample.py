@@ -45,7 +45,10 @@ def grid_sample(
     """
     points, taps = batch * od * oh * ow, _taps(mode, volume=volume)
     return Work(
-        flop={unit(dtype): points * minimum(channels * (2 * taps - 1) + taps, channels * _in_turn(taps))}
+        flop={
+            unit(dtype): points
+            * minimum(channels * (2 * taps - 1) + taps, channels * (5 * 7 if taps == 16 else 3 * (taps - 1)))
+        }
         if taps
         else {},
         read_bytes=dtype.bytes(points * (3 if volume else 2) + batch * channels * touched),
@@ -74,11 +77,6 @@ def _taps(mode: str, *, volume: bool) -> int:
     if mode not in MODES:
         raise SpecError(f"grid_sample: mode={mode!r} is not known; there are {', '.join(MODES)}")
     return {"linear": 8 if volume else 4, "cubic": 16}.get(mode, 0)
-
-
-def _in_turn(taps: int) -> int:
-    """Return the FLOP of one channel when dimensions are interpolated one after the other."""
-    return 5 * 7 if taps == 16 else 3 * (taps - 1)
 
 
 def _extents(arguments: dict[str, Any], prefix: str = "") -> tuple[int, ...]:

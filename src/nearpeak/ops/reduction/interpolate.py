@@ -83,18 +83,14 @@ def _values(*sizes: tuple[int, int]) -> int:
             values = prod([*(out for _, out in order[: step + 1]), *(minimum(*pair) for pair in order[step + 1 :])])
             total = total + where(size == wanted, 0, values)
         found.append(total)
-    return _cheapest(found)
+    least = found[0]
+    for count in found[1:]:
+        least = minimum(least, count)
+    return least
 
 
 def _inputs(planes: int, d: int, h: int, w: int, od: int, dtype: str, **_: Any) -> dict[str, Tensor]:
     return {"x": Tensor(shape=(1, planes, *((d,) if _is_volume(d, od) else ()), h, w), dtype=dtype)}
-
-
-def _cheapest(counts: list[int]) -> int:
-    least = counts[0]
-    for count in counts[1:]:
-        least = minimum(least, count)
-    return least
 
 
 def _is_volume(d: int, od: int) -> bool:

@@ -44,18 +44,13 @@ def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
         return {}
     for row in x:
         if row[0] == values[0]:
-            _nearly_as_frequent(row, values)
+            order = np.argsort(np.concatenate(([np.inf], row[1:-1], [np.inf])), kind="stable")[: len(row)]
+            spare, few = (len(row) + 1) % 2, (len(row) - 1) // 2
+            row[order[:spare]] = values[-1]
+            row[order[spare : spare + few]] = values[0]
+            row[order[spare + few :]] = values[1]
         _parted(row)
     return {"x": x}
-
-
-def _nearly_as_frequent(row: Any, values: Any) -> None:
-    """Fill a row with the smallest value and one more of the next, which both ends hold."""
-    order = np.argsort(np.concatenate(([np.inf], row[1:-1], [np.inf])), kind="stable")[: len(row)]
-    spare, few = (len(row) + 1) % 2, (len(row) - 1) // 2
-    row[order[:spare]] = values[-1]
-    row[order[spare : spare + few]] = values[0]
-    row[order[spare + few :]] = values[1]
 
 
 def _parted(row: Any) -> None:

@@ -34,7 +34,8 @@ def attention_call(site: AtenSite) -> Match:
     stored, counted = [site.args.get(name) for name in _MASKS], site.args.get(KNOWN_MASK)
     mask = next((tensor for tensor in stored if tensor is not None and tensor.elements), None)
     groups = 1 if key.strides is not None and key.strides[1] == 0 else key.shape[1]
-    latent = _is_beginning(value, key)
+    same = value.buffer == key.buffer >= 0 and (value.offset, value.strides) == (key.offset, key.strides)
+    latent = same and value.shape[:3] == key.shape[:3] and value.shape[3] <= key.shape[3]
     arguments: dict[str, Any] = {
         "batch": query.shape[0], "heads": query.shape[1], "kv_heads": groups, "q": query.shape[2], "kv": key.shape[2],
         "dim": query.shape[3], "v_dim": value.shape[3], "dtype": query.dtype, "latent": latent,
@@ -64,7 +65,8 @@ def _seen(
     if counted is not None:  # is_causal is counted in
         return {"mask": "known", **{f"live_{name}": n for name, n in zip(Live._fields, counted, strict=True)}}
     elements = 0 if mask is None else min(mask.distinct, prod(query.shape[:3]) * key.shape[2])
-    return {"causal": bool(site.args["is_causal"]), "mask": _mask_kind(mask), "mask_elements": elements}
+    mask_kind = "none" if mask is None else ("bool" if mask.dtype == "bool" else "float")
+    return {"causal": bool(site.args["is_causal"]), "mask": mask_kind, "mask_elements": elements}
 
 
 def _live_keys(arguments: dict[str, Any]) -> int:
@@ -72,12 +74,6 @@ def _live_keys(arguments: dict[str, Any]) -> int:
         return int(arguments["live_keys"])
     live = band_live(arguments["q"], arguments["kv"], Band(0, 0, 0, arguments["causal"], "upper_left"))
     return int(arguments["batch"] * arguments["kv_heads"] * live.keys)
-
-
-def _is_beginning(value: Tensor, key: Tensor) -> bool:
-    """Say whether the values are the first features of the keys, in the same storage."""
-    same = value.buffer == key.buffer >= 0 and (value.offset, value.strides) == (key.offset, key.strides)
-    return same and value.shape[:3] == key.shape[:3] and value.shape[3] <= key.shape[3]
 
 
 def _four(tensor: Tensor) -> Tensor:
@@ -88,9 +84,3 @@ def _four(tensor: Tensor) -> Tensor:
         shape=(1,) * missing + tensor.shape, dtype=tensor.dtype, strides=strides, buffer=tensor.buffer,
         offset=tensor.offset,
     )  # fmt: skip
-
-
-def _mask_kind(mask: Tensor | None) -> str:
-    if mask is None:
-        return "none"
-    return "bool" if mask.dtype == "bool" else "float"

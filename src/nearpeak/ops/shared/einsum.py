@@ -51,16 +51,18 @@ def _letters(equation: str, operands: list[Tensor]) -> tuple[list[str], str]:
     for term, tensor in zip(given.split(","), operands, strict=True):
         hidden = len(tensor.shape) - len(term.replace("...", ""))
         terms.append(term.replace("...", _CAPITALS[len(_CAPITALS) - hidden :] if hidden else ""))
-    widest = max((term.count("...") and len(x.shape) - len(term) + 3 for term, x in _pairs(given, operands)), default=0)
+    widest = max(
+        (
+            term.count("...") and len(x.shape) - len(term) + 3
+            for term, x in zip(given.split(","), operands, strict=True)
+        ),
+        default=0,
+    )
     if not arrow:
         joined = "".join(terms)
         once: Any = sorted(axis for axis in set(joined) if joined.count(axis) == 1 and axis.islower())
         return terms, _CAPITALS[len(_CAPITALS) - widest :] * (widest > 0) + "".join(once)
     return terms, result.replace("...", _CAPITALS[len(_CAPITALS) - widest :] if widest else "")
-
-
-def _pairs(given: str, operands: list[Tensor]) -> Any:
-    return zip(given.split(","), operands, strict=True)
 
 
 _CAPITALS = "QRSTUVWXYZ"

@@ -56,7 +56,11 @@ def run(np: Any, q: Any, k: Any, v: Any, g: Any, w: Any = None, *, state: Any = 
         w: strength of the delta rule's correction [batch,tokens,heads]; none for plain recurrences.
     """
     if state is None:
-        state = np.zeros_like(k[:, 0, :, :, None] * v[:, 0, :, None, :]) if k.shape[1] else _zeros(np, k, v)
+        state = (
+            np.zeros_like(k[:, 0, :, :, None] * v[:, 0, :, None, :])
+            if k.shape[1]
+            else np.zeros((k.shape[0], *k.shape[2:], v.shape[-1]), dtype=v.dtype)
+        )
     outputs, before = [], []
     strengths = [None] * k.shape[1] if w is None else by_token(w)
     for qt, kt, vt, gt, wt in zip(*map(by_token, (q, k, v, g)), strengths, strict=True):
@@ -75,10 +79,6 @@ def by_token(x: Any) -> Any:
     the tokens.
     """
     return x.unbind(1) if hasattr(x, "unbind") else [x[:, t] for t in range(x.shape[1])]
-
-
-def _zeros(np: Any, k: Any, v: Any) -> Any:
-    return np.zeros((k.shape[0], *k.shape[2:], v.shape[-1]), dtype=v.dtype)
 
 
 def in_fp32(

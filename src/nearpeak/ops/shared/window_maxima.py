@@ -35,7 +35,8 @@ def maxima(plane: Any, spans: Spans) -> tuple[Any, Any]:
     """
     places = np.arange(plane.size).reshape(plane.shape)
     found = [
-        places[window][np.unravel_index(plane[window].argmax(), plane[window].shape)] for window in _windows(spans)
+        places[window][np.unravel_index(plane[window].argmax(), plane[window].shape)]
+        for window in [tuple(slice(*span) for span in cell) for cell in product(*spans)]
     ]
     where = np.array(found, dtype=np.int64).reshape([len(row) for row in spans])
     return plane.reshape(-1)[where], where
@@ -73,10 +74,6 @@ def returned(grad: Any, where: Any, shape: Sequence[int]) -> Any:
     for plane, values, places in rows:
         np.add.at(plane, places[places >= 0], values[places >= 0])
     return planes.reshape(shape)
-
-
-def _windows(spans: Spans) -> list[tuple[slice, ...]]:
-    return [tuple(slice(*span) for span in cell) for cell in product(*spans)]
 
 
 def overloads(name: str, matcher: Matcher) -> dict[str, Matcher]:

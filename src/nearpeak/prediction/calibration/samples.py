@@ -93,11 +93,6 @@ def samples_of(columns: Mapping[str, Any]) -> Samples:
         set_aside=tuple(sorted(aside, key=lambda one: one.row)),
         measured_s=np.array([times[row] for row in rows]) * factor,
     )  # fmt: skip
-    return _consistent(samples)
-
-
-def _consistent(samples: Samples) -> Samples:
-    """Return the samples less those whose axes contradict each other; where no other is left, the first is refused."""
     found = contradictions(samples.table)
     if len(found) == len(samples.rows):
         raise SpecError(f"table: row {samples.rows[0]}: {found[0]}")

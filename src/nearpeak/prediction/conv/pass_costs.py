@@ -45,7 +45,11 @@ def fastest(target: Target, dtype: str, shape: Shape, part: str, scalar: dict[st
     """Return the costs of a pass by the algorithm that takes least time, memory aside."""
     rate = _rate(target, dtype)
     device = (rate, DTYPES[dtype].bits_count // 8)
-    kernels = [_implicit(target, shape, part, rate, scalar), _direct(target, shape, part, scalar)]
+    products = shape.flop / vector_rate(target, "fp32")[1]
+    none = np.zeros_like(products)
+    ceiling = products * (1 / scalar[f"{part}_direct_ratio"] - 1)
+    direct = Costs(products, ceiling, none, none, none, none, none, none)
+    kernels = [_implicit(target, shape, part, rate, scalar), direct]
     kernels.append(unrolled(target, shape, part, device, scalar))
     kernels += [_winograd(target, shape, part, rate, scalar)] if (shape.points > 0).any() else []
     kernels += [wide_winograd(target, shape, part, device, scalar)] if (shape.wide_points > 0).any() else []
@@ -111,11 +115,3 @@ def _winograd(target: Target, shape: Shape, part: str, rate: float, scalar: dict
     extents = applicable(shape.points > 0, (m, n, k, shape.groups))
     found = tiled(target, extents, rate, ratio, split_s, edges)
     return found._replace(products=np.where(shape.points > 0, found.products, np.inf))
-
-
-def _direct(target: Target, shape: Shape, part: str, scalar: Mapping[str, float]) -> Costs:
-    """Return the costs of adding up products one after the other, as depthwise kernels do."""
-    products = shape.flop / vector_rate(target, "fp32")[1]
-    none = np.zeros_like(products)
-    ceiling = products * (1 / scalar[f"{part}_direct_ratio"] - 1)
-    return Costs(products, ceiling, none, none, none, none, none, none)

@@ -74,20 +74,20 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, _setting: Setting) -
     size = np.atleast_1d(np.asarray(cases.axes["elements"], dtype=np.float64))
     size = size * DTYPES[cases.dtypes["dtype"]].bits_count / 8
     if _is_copy(cases):
-        parts = _copy(target, size, scalar)
+        if target.kind == "cpu":
+            raise NotModelledError(f"{target.name}: no prediction of transfer; a CPU is the host")
+        wire_s = size / link_rate(target, HOST)
+        parts = {
+            "copy_start": scalar["copy_s"],
+            "copy": wire_s,
+            "copy_ceiling": wire_s * (1 / scalar["copy_ratio"] - 1),
+        }
     elif cases.op == "transfer" or cases.attributes["kind"] in SENDING:
         parts = _parts(sending(target, size, scalar))
     else:
         parts = _collective(target, cases, size, scalar)
     columns = np.stack([np.broadcast_to(parts.get(name, 0.0), size.shape) for name in TERMS], 1)
     return Rows(time_s=columns.sum(1), parts_s=columns)
-
-
-def _copy(target: Target, size: Any, scalar: Mapping[str, float]) -> dict[str, Any]:
-    if target.kind == "cpu":
-        raise NotModelledError(f"{target.name}: no prediction of transfer; a CPU is the host")
-    wire_s = size / link_rate(target, HOST)
-    return {"copy_start": scalar["copy_s"], "copy": wire_s, "copy_ceiling": wire_s * (1 / scalar["copy_ratio"] - 1)}
 
 
 NODE_DEVICES = 8

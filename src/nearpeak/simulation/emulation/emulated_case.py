@@ -56,8 +56,12 @@ def emulated(
         **dict(case.attributes),
     }
     reference = _reference(case)
+    found = _known(vector, formats)
+    if found is not None and not isinstance(found, FloatFormat):
+        raise SpecError(f"emulate: element-wise results are floats of one format, not {vector}")
+    elements = found
     arithmetic = Arithmetic(
-        accumulator=accumulator, factors=_known(factors, formats), vector=_elements(vector, formats),
+        accumulator=accumulator, factors=_known(factors, formats), vector=elements,
         rounding=rounding, seed=seed,
     )  # fmt: skip
 
@@ -137,14 +141,6 @@ def _known(name: str, formats: Mapping[str, Row]) -> Row | None:
     if name not in table:
         raise unknown_name("format", name, tuple(table))
     return table[name]
-
-
-def _elements(name: str, formats: Mapping[str, Row]) -> FloatFormat | None:
-    """Return the format of element-wise results."""
-    found = _known(name, formats)
-    if found is not None and not isinstance(found, FloatFormat):
-        raise SpecError(f"emulate: element-wise results are floats of one format, not {name}")
-    return found
 
 
 def _wide(array: Any) -> Any:

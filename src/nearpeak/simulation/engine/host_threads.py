@@ -29,7 +29,10 @@ class Hosts:
 
     def __init__(self, nodes: Sequence[Running], machine: Machine) -> None:
         self.nodes, self.depth = nodes, machine.pending_count
-        self.launches = [list(_launches(thread, nodes, machine)) for thread in _threads(nodes)]
+        self.launches = [
+            list(_launches(thread, nodes, machine))
+            for thread in list(dict.fromkeys(one.node.thread for one in nodes if one.node.thread))
+        ]
         self.at = [0] * len(self.launches)
         self.busy = [False] * len(self.launches)
         self.waiting: list[set[int]] = [set() for _ in self.launches]
@@ -63,10 +66,6 @@ class Hosts:
         if order in self.of:
             thread, place = self.of[order]
             self.waiting[thread].discard(place)
-
-
-def _threads(nodes: Sequence[Running]) -> list[str]:
-    return list(dict.fromkeys(one.node.thread for one in nodes if one.node.thread))
 
 
 def _launches(thread: str, nodes: Sequence[Running], machine: Machine) -> Iterator[Launch]:

@@ -5,17 +5,12 @@ from collections.abc import Sequence
 from nearpeak.simulation.engine.fair_shares import progress
 from nearpeak.simulation.engine.partition import Context
 from nearpeak.simulation.engine.resident_blocks import Group
-from nearpeak.simulation.engine.work_nodes import Flow, Pace, Running
+from nearpeak.simulation.engine.work_nodes import Flow, Running
 from nearpeak.simulation.machine import Machine
 from nearpeak.simulation.machine_units import PIPES, PS_PER_S
 from nearpeak.simulation.power_governor import Power
 
 EXACT = 1.0 + 1e-12
-
-
-def _works(pace: Pace) -> bool:
-    """Return whether a phase uses a unit or moves bytes."""
-    return any(pace.pipes) or any(pace.pools)
 
 
 class Rates:
@@ -53,7 +48,14 @@ class Rates:
         byte_j = [power.byte_j.get(pool, 0.0) * PS_PER_S for pool in self.pools]
         counts = [flow.count * group.mask.bit_count() for group, flow in running] + [1] * len(moving)
         flows = [flow for _, flow in running] + moving
-        total = power.busy_w if any(_works(flow.running.paces[flow.phase]) for flow in flows) else 0.0
+        total = (
+            power.busy_w
+            if any(
+                (any(flow.running.paces[flow.phase].pipes) or any(flow.running.paces[flow.phase].pools))
+                for flow in flows
+            )
+            else 0.0
+        )
         for flow, count, speed in zip(flows, counts, speeds, strict=True):
             pace = flow.running.paces[flow.phase]
             each = sum(w * use for w, use in zip(pipe_w, pace.pipes, strict=True))

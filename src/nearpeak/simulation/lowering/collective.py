@@ -35,22 +35,18 @@ def _kernels(case: Case, target: Target, _setting: Setting) -> tuple[Node, ...]:
         return (_kernel(case, target, sending(target, size, scalars), SEND_SM_COUNT),)
     kind, ranks = str(attributes["kind"]), np.array([float(dict(case.axes)["ranks"])])
     if ranks[0] <= 1:
-        return (_alone(case, target, scalars["own_s"]),)
+        work, sms = work_of(case), target.sm_count
+        moved = float(work.read_bytes + work.write_bytes)
+        pass_s = moved / (target.dram.bandwidth_bytes_per_s or 1.0)
+        phases = (Phase(fixed_ps=ps(scalars["own_s"])), Phase(fixed_ps=ps(pass_s), pool_bytes={"dram": moved / sms}))
+        alone = Kernel(name=case.op, cta_count=sms, phases=phases, needs=filling(target))
+        return (alone,)
     flagged, plain, excess = flagged_and_plain(target, kind, ranks, size, scalars)
     ring = plain if excess[0] > 1 else flagged
     shots = own_shots(target, kind, dict(case.dtypes)["dtype"], ranks, size, scalars)
     if shots is not None and (shot := quicker(*shots)).time_s[0] < ring.time_s[0]:
         return (_kernel(case, target, shot, SHOT_SM_COUNT),)
     return (_kernel(case, target, ring, RING_SM_COUNT),)
-
-
-def _alone(case: Case, target: Target, start_s: float) -> Kernel:
-    """Return the copy that a rank without others makes."""
-    work, sms = work_of(case), target.sm_count
-    moved = float(work.read_bytes + work.write_bytes)
-    pass_s = moved / (target.dram.bandwidth_bytes_per_s or 1.0)
-    phases = (Phase(fixed_ps=ps(start_s)), Phase(fixed_ps=ps(pass_s), pool_bytes={"dram": moved / sms}))
-    return Kernel(name=case.op, cta_count=sms, phases=phases, needs=filling(target))
 
 
 def _kernel(case: Case, target: Target, line: Line, sm_count: int) -> Kernel:

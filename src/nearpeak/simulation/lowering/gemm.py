@@ -8,7 +8,7 @@ import numpy as np
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
 from nearpeak.ops import case as case_of
-from nearpeak.prediction.gemm.gemm_kernel import CLOCK_S, PADDED, Chosen, chosen, quantise_s, slowed_ratio
+from nearpeak.prediction.gemm.gemm_kernel import CLOCK_S, PADDED, chosen, quantise_s, slowed_ratio
 from nearpeak.prediction.gemm.product_formats import device_figures, tile_sets
 from nearpeak.prediction.kernel_model import Setting
 from nearpeak.prediction.product_units import formats_of
@@ -71,22 +71,18 @@ def kernel_of(product: Product, target: Target, scalars: Mapping[str, float], na
     slower = slowed_ratio(product.m, product.n, product.k, product.batch, hw, p)
     bandwidth = target.dram.bandwidth_bytes_per_s or 1.0
     moved = (best.read_s / slower * scalars["dram_ratio"] + best.write_s * scalars["store_ratio"]) * bandwidth
+    multiplied_s = best.tensor_s - best.waves * scalars["tile_start_s"]
     phases = (
         Phase(fixed_ps=ps(scalars["launch_s"] + scalars["grid_ramp_s"] * best.busy + host)),
         Phase(
             fixed_ps=ps(longest),
-            pipe_s={"tensor": _multiplied_s(best, scalars), "shared": best.cache_s},
+            pipe_s={"tensor": multiplied_s, "shared": best.cache_s},
             pool_bytes=dict.fromkeys(("dram", "l2"), moved / ctas),
         ),
         Phase(fixed_ps=ps(best.body_s - longest + best.store_s + best.reduce_s)),
         Phase(fixed_ps=ps(hot), sags=True),
     )  # fmt: skip
     return Kernel(name=name, cta_count=ctas, phases=phases, needs=filling(target))
-
-
-def _multiplied_s(best: Chosen, scalars: Mapping[str, float]) -> float:
-    """Return how long the matrix unit of one multiprocessor multiplies, filling and draining tiles aside."""
-    return best.tensor_s - best.waves * scalars["tile_start_s"]
 
 
 def _quantising(p: Product, target: Target, scalars: Mapping[str, float], narrow: bool) -> Kernel:

@@ -64,7 +64,9 @@ def _kernels(case: Case, target: Target, setting: Setting) -> tuple[Kernel, ...]
         return _deep(g, target, "grouped product")
     if setting.expert_matrices_count > 1:
         return _layer(case, g, target, setting)
-    return _tiles(g, target, "grouped product", _start_s(g), short_s=_once_s(g))
+    hw = g.figures
+    once_s = float((g.m * g.k * hw[5] + g.touched * g.n * g.k * hw[6] + g.m * g.n * OUT_BYTES) / hw[2])
+    return _tiles(g, target, "grouped product", _start_s(g), short_s=once_s)
 
 
 def _gradients(g: _Grouped, target: Target, *, by_rows: bool) -> tuple[Kernel, ...]:
@@ -156,12 +158,6 @@ def _l2(g: _Grouped) -> float:
 def _start_s(g: _Grouped) -> float:
     """Return the time until tiles start: launching, and scheduling the groups."""
     return g.p["launch_s"] + g.p["group_s"] * g.groups
-
-
-def _once_s(g: _Grouped) -> float:
-    """Return the time of everything once over the pins: weights of other layers pass in between."""
-    hw = g.figures
-    return float((g.m * g.k * hw[5] + g.touched * g.n * g.k * hw[6] + g.m * g.n * OUT_BYTES) / hw[2])
 
 
 def _tiles(g: _Grouped, target: Target, name: str, start_s: float, *, short_s: float = 0.0) -> tuple[Kernel, ...]:

@@ -21,11 +21,9 @@ def _kernels(case: Case, target: Target, setting: Setting) -> tuple[Kernel, ...]
     scalars = ceilings(case, target, "stream")
     count = max(int(work.launch_count[0]), 1)
     kernel = _kernel(columns, target, work, scalars, count, hosted=setting.host_timed)
-    return tuple(_named(kernel, place) for place in range(count))
-
-
-def _named(kernel: Kernel, place: int) -> Kernel:
-    return kernel if place == 0 else replace(kernel, name=f"{kernel.name} {place + 1}")
+    return tuple(
+        (kernel if place == 0 else replace(kernel, name=f"{kernel.name} {place + 1}")) for place in range(count)
+    )
 
 
 def _kernel(

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from nearpeak.base.canonical_json import canonical_json
-from nearpeak.core.history.stored_run import CPU_TIME, TIME, Device, Metric, Pairs, RunRecord, SampleSet, Testbed
+from nearpeak.core.history.stored_run import CPU_TIME, TIME, Device, Metric, RunRecord, SampleSet, Testbed
 from nearpeak.core.runs.measurement import Environment, Measurement
 from nearpeak.errors import SpecError
 from nearpeak.exchange.measurement_lines import measurement_record, parse_results
@@ -43,10 +43,15 @@ def runs_of_measurements(found: Iterable[Measurement], given: Given) -> tuple[Ru
 def _run(found: list[Measurement], given: Given) -> RunRecord:
     environment = found[0].environment
     selector = environment.digest if environment else ""
+    own: dict[str, str] = {}
+    if environment is not None:
+        named = {name: getattr(environment, name) for name in ("driver", "runtime", "system", "python")}
+        own = {**dict(environment.packages), **{name: version for name, version in named.items() if version}}
+    stack = tuple(sorted({**dict(given.stack), **own}.items()))
     return RunRecord(
         device=_device(environment, given), samples=tuple(_sets(found)),
         source=given.source("nearpeak_results", _VERSION, selector=selector),
-        revision=given.revision, branch=given.branch, stack=_stack(environment, given), track=given.track,
+        revision=given.revision, branch=given.branch, stack=stack, track=given.track,
         started_ns=given.written_ns if given.started_ns is None else given.started_ns, trigger=given.trigger,
     )  # fmt: skip
 
@@ -94,14 +99,6 @@ def _device(environment: Environment | None, given: Given) -> Device:
             raise SpecError(f"{given.name}: does not say on which device it was measured; name it by --device")
         return given.device
     return Device(name=environment.device, uuid=environment.device_uuid, host=given.host, settings=environment.settings)
-
-
-def _stack(environment: Environment | None, given: Given) -> Pairs:
-    own: dict[str, str] = {}
-    if environment is not None:
-        named = {name: getattr(environment, name) for name in ("driver", "runtime", "system", "python")}
-        own = {**dict(environment.packages), **{name: version for name, version in named.items() if version}}
-    return tuple(sorted({**dict(given.stack), **own}.items()))
 
 
 IMPORTER = Importer(

@@ -159,7 +159,18 @@ def revision_id(connection: Connection, revision: Revision) -> int:
     found = connection.execute(asked).one_or_none()
     if found is None:
         _check_known(connection, repository, revision)
-        return id_of(connection, table, _revision_row(repository, revision), ["repo_id", "sha"])
+        revision_row = {
+            "repo_id": repository,
+            "sha": revision.sha,
+            "parent_sha": revision.parent_sha,
+            "author": revision.author,
+            "authored_ns": revision.authored_ns,
+            "committed_ns": revision.committed_ns,
+            "fp_pos": revision.position,
+            "subject": revision.subject,
+            "pull_request": revision.pull_request,
+        }
+        return id_of(connection, table, revision_row, ["repo_id", "sha"])
     if revision.position is not None and found.fp_pos is None:
         connection.execute(table.update().where(table.c.id == found.id).values(fp_pos=revision.position))
     elif revision.position not in (None, found.fp_pos):
@@ -178,11 +189,3 @@ def _check_known(connection: Connection, repository: int, revision: Revision) ->
             f"commit {revision.sha}: is not in the history of {revision.repository or 'its repository'} that the store"
             " knows; give the repository that holds it (--repository)"
         )
-
-
-def _revision_row(repository: int, revision: Revision) -> dict[str, Any]:
-    return {
-        "repo_id": repository, "sha": revision.sha, "parent_sha": revision.parent_sha, "author": revision.author,
-        "authored_ns": revision.authored_ns, "committed_ns": revision.committed_ns, "fp_pos": revision.position,
-        "subject": revision.subject, "pull_request": revision.pull_request,
-    }  # fmt: skip

@@ -57,7 +57,8 @@ class Findings:
         """
         now_ns = time.time_ns()
         with writing(self._engine, self._name) as connection:
-            detector_id = _detector_id(connection, detector)
+            identity = digest([detector.name, detector.version, dict(detector.parameters)])
+            detector_id = id_of(connection, _T["detector"], {**_DETECTOR.row(detector), "hash": identity}, ["hash"])
             table = _T["change_point"]
             mine = and_(table.c.series_id == series, table.c.detector_id == detector_id)
             rows = connection.execute(select(table).where(mine)).mappings()
@@ -68,7 +69,12 @@ class Findings:
                 row = _CHANGE.row(one, "id") | {"last_seen_ns": now_ns, "retracted_ns": None}
                 if one.order_key in known:
                     old = known[one.order_key]
-                    connection.execute(update(table).where(table.c.id == old["id"]).values(_kept(old, row)))
+                    evidence = canonical_json({**json.loads(old["evidence"]), **json.loads(row["evidence"])})
+                    kept = row | {
+                        "tier": "confirmed" if old["tier"] == "confirmed" else row["tier"],
+                        "evidence": evidence,
+                    }
+                    connection.execute(update(table).where(table.c.id == old["id"]).values(kept))
                 else:
                     first = {"uid": new_uid(), "detector_id": detector_id, "first_seen_ns": now_ns}
                     connection.execute(insert(table).values(row | first))
@@ -257,17 +263,6 @@ def _alert_row(connection: Connection, alert: int) -> Mapping[str, Any]:
 
 def _add_event(connection: Connection, alert: int, event: AlertEvent) -> None:
     connection.execute(insert(_T["alert_event"]).values(alert_id=alert, **_EVENT.row(event)))
-
-
-def _detector_id(connection: Connection, detector: Detector) -> int:
-    identity = digest([detector.name, detector.version, dict(detector.parameters)])
-    return id_of(connection, _T["detector"], {**_DETECTOR.row(detector), "hash": identity}, ["hash"])
-
-
-def _kept(old: Mapping[str, Any], row: dict[str, Any]) -> dict[str, Any]:
-    """Return what a change point becomes: what was confirmed by other means stays so, with its evidence."""
-    evidence = canonical_json({**json.loads(old["evidence"]), **json.loads(row["evidence"])})
-    return row | {"tier": "confirmed" if old["tier"] == "confirmed" else row["tier"], "evidence": evidence}
 
 
 def changes_where(connection: Connection, where: Any, *, retracted: bool) -> tuple[StoredChange, ...]:

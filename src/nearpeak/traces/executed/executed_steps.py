@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -71,17 +70,28 @@ def _executed(trace: Trace, device: int, target: Target | None, name: str) -> Ex
     rows, slices = picture_of(trace, device, queues.start_ns, queues.end_ns)
     header = trace.header
     known = next((one for one in header.devices if one.index == device), None)
+    path = (
+        {}
+        if trace.header.clock == "none"
+        else dict(critical_path(trace, window_ns=(queues.start_ns, queues.end_ns)).time_by_what_ns)
+    )
+    sms = int(known.sm_count) if known is not None and known.sm_count else (target.sm_count if target else None)
+    unmatched = sum(
+        one.device_ns
+        for one in items
+        if one.kind in ("kernel", "graph") and (one.operator == NOTHING or not operators[one.operator].cases)
+    )
     return Executed(
         name=name or Path(header.source).name, format=header.format, device=known.name if known else "",
         target=target.name if target else "", step_count=len(spans), steps_found=found.how if found.steps else "",
         left_out_count=sum(step.warm_up for step in found.steps),
         step_ns=tuple(end - start for start, end in spans), items=items, latency_ns=queues.latency_ns,
         kernels=_kernels(trace, items, queues), operators=operators, timeline=timeline,
-        unmatched_ns=_unmatched(items, operators), missing=_missing(trace, found, items), losses=tuple(
-            loss.line() for loss in header.losses), sm_count=_sms(known, target),
+        unmatched_ns=unmatched, missing=_missing(trace, found, items), losses=tuple(
+            loss.line() for loss in header.losses), sm_count=sms,
             power_limit_w=target.power_w if target else None,
         clocks=_clocks(trace, queues), rank_count=header.world_size, notes=_notes(trace, device, spans, found),
-        path_ns=_path(trace, queues),
+        path_ns=path,
         module_ns=_modules(trace, queues), 
         host=host_costs(trace, items, operators, queues.latency_ns, (queues.start_ns, spans[-1][1])),
         flags=_flags(trace), rows=rows, slices=slices,
@@ -100,13 +110,6 @@ def _cut(trace: Trace) -> str | None:
     """Return where a file is cut off; none where it is whole."""
     losses = [loss for loss in trace.header.losses if loss.kind.startswith(END) and loss.what == "dropped"]
     return losses[-1].example if losses else None
-
-
-def _path(trace: Trace, queues: Queues) -> dict[str, int]:
-    """Return what decided when the last work ended; nothing where the file has no times."""
-    if trace.header.clock == "none":
-        return {}
-    return dict(critical_path(trace, window_ns=(queues.start_ns, queues.end_ns)).time_by_what_ns)
 
 
 def _modules(trace: Trace, queues: Queues) -> dict[str, int]:
@@ -142,12 +145,6 @@ def _marked(found: Steps) -> Steps:
 def _brief(name: str) -> str:
     """Return a name of a kernel without most of its template."""
     return name if len(name) <= _BRIEF else name[: _BRIEF - 1] + "…"
-
-
-def _sms(known: Any, target: Target | None) -> int | None:
-    if known is not None and known.sm_count:
-        return int(known.sm_count)
-    return target.sm_count if target else None
 
 
 def _spans(trace: Trace, found: Steps) -> list[tuple[int, int]]:
@@ -193,17 +190,12 @@ def _kernels(trace: Trace, items: Sequence[QueueItem], queues: Queues) -> tuple[
     )  # fmt: skip
 
 
-def _unmatched(items: Sequence[QueueItem], operators: Any) -> int:
-    return sum(
-        one.device_ns for one in items
-        if one.kind in ("kernel", "graph") and (one.operator == NOTHING or not operators[one.operator].cases)
-    )  # fmt: skip
-
-
 def _missing(trace: Trace, found: Steps, items: Sequence[QueueItem]) -> dict[str, str]:
     """Return what the trace does not say, and how to record it."""
     work, form = trace.device_rows(), trace.header.format
     lone = unlinked_ratio(trace, work)
+    rows = trace.rows(EventKind.KERNEL)
+    is_anonymous = bool(len(rows)) and len(np.unique(trace.name[rows])) == 1 and len(rows) > 50
     checks = {
         "host": (
             not trace.of_kind(EventKind.HOST_API).any(),
@@ -227,7 +219,7 @@ def _missing(trace: Trace, found: Steps, items: Sequence[QueueItem]) -> dict[str
             not any(item.phase for item in items),
             "no range names the optimizer's step (Optimizer.step#…): what belongs to it is not known",
         ),
-        "names": (_is_anonymous(trace), "kernels have no names"),
+        "names": (is_anonymous, "kernels have no names"),
         "ranges": (
             not _has_ranges(trace),
             "no ranges or Python frames: where the host loads data is not known (with_stack=True, NVTX)",
@@ -241,11 +233,6 @@ def _has_ranges(trace: Trace) -> bool:
     rows = trace.rows(EventKind.HOST_RANGE, EventKind.HOST_FRAME)
     marks = trace.name_table(lambda text: "ProfilerStep" in text)
     return len(rows) > 0 and not marks[trace.name[rows]].all()
-
-
-def _is_anonymous(trace: Trace) -> bool:
-    rows = trace.rows(EventKind.KERNEL)
-    return bool(len(rows)) and len(np.unique(trace.name[rows])) == 1 and len(rows) > 50
 
 
 def _says_memory(trace: Trace) -> bool:

@@ -98,10 +98,6 @@ def _parts(old: Executed, new: Executed) -> tuple[tuple[str, float], ...]:
     return tuple(sorted((pair for pair in found if pair[1]), key=lambda pair: -abs(pair[1])))
 
 
-def _key(operator: ExecutedOperator) -> Key:
-    return operator.name, operator.shapes, operator.dtypes
-
-
 def _aligned(old: Executed, new: Executed) -> float | None:
     """Return the part of all calls of operators that is aligned in their order; none where one has none."""
     if not (old.called and new.called):
@@ -149,7 +145,7 @@ def _kernel_pairs(old: Executed, new: Executed) -> tuple[OperatorPair, ...]:
 
 def _pairs(old: Executed, new: Executed) -> tuple[OperatorPair, ...]:
     """Return the operators that both ran."""
-    before, after = ({_key(one): one for one in side.operators} for side in (old, new))
+    before, after = ({(one.name, one.shapes, one.dtypes): one for one in side.operators} for side in (old, new))
     pairs = [_pair(one, after[key], old.step_count, new.step_count) for key, one in before.items() if key in after]
     return tuple(sorted(pairs, key=lambda pair: (-abs(pair.candidate_ns - pair.baseline_ns), pair.name)))
 

@@ -26,7 +26,11 @@ def shortfall_of(executed: Executed, unseen_ns: int = 0) -> Shortfall:
         if item.event == NOTHING:
             continue
         operator = None if item.operator == NOTHING else executed.operators[item.operator]
-        wanted = _expected_ns(item, operator)
+        wanted = (
+            None
+            if operator is None or operator.predicted_s is None or not operator.device_ns
+            else round(operator.predicted_s * 1e9 * operator.call_count * item.device_ns / operator.device_ns)
+        )
         term = _term(executed, item, operator)
         totals[term, ""] += item.exclusive_ns - (wanted or 0)
         expected += wanted or 0
@@ -44,13 +48,6 @@ def shortfall_of(executed: Executed, unseen_ns: int = 0) -> Shortfall:
         expected_ns=expected + unseen_ns, executed_ns=executed.window_ns,
         parts=tuple(sorted(parts, key=lambda part: -part.time_ns)), covered_ratio=covered / max(1, window.busy_ns),
     )  # fmt: skip
-
-
-def _expected_ns(item: QueueItem, operator: ExecutedOperator | None) -> int | None:
-    """Return the item's share of the expected time of its operator; none where that has none."""
-    if operator is None or operator.predicted_s is None or not operator.device_ns:
-        return None
-    return round(operator.predicted_s * 1e9 * operator.call_count * item.device_ns / operator.device_ns)
 
 
 def _term(executed: Executed, item: QueueItem, operator: ExecutedOperator | None) -> str:

@@ -66,7 +66,9 @@ def _updates(scene: Scene, places: list[int]) -> Iterator[list[int]]:
     first, step = "", NOTHING
     for place in places:
         name = _names(scene, place)
-        if scene.items[place].step != step or (name == first and not _repeats(scene, found, place)):
+        if scene.items[place].step != step or (
+            name == first and not (bool(found) and _names(scene, found[-1]) == _names(scene, place))
+        ):
             if found:
                 yield found
             if scene.items[place].step != step:
@@ -75,11 +77,6 @@ def _updates(scene: Scene, places: list[int]) -> Iterator[list[int]]:
         found.append(place)
     if found:
         yield found
-
-
-def _repeats(scene: Scene, update: list[int], place: int) -> bool:
-    """Say whether the last kernels were of the same kind: then another of it begins nothing new."""
-    return bool(update) and _names(scene, update[-1]) == _names(scene, place)
 
 
 def _marked(updates: list[list[int]]) -> Iterator[tuple[list[int], bool]]:

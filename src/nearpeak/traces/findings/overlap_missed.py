@@ -18,7 +18,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Drop the waits between streams that compute and let each go on when it can."""
     lanes = _lanes(scene)
     loads = _loads(scene)
-    overlap = _achieved(scene, loads)
+    whole = sum(load for load, _ in loads)
+    overlap = max(0.0, whole - scene.executed.timeline.compute_ns) / max(1, whole - loads[-1][0])
     if overlap > 0.5:
         return
     if not scene.executed.sm_count:
@@ -51,12 +52,6 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         " and the streams"
         " overlap, nothing depended on the order",
     )
-
-
-def _achieved(scene: Scene, loads: list[tuple[int, int]]) -> float:
-    """Return the overlap that was had of the most that any order could have: (sum - union) / (sum - largest load)."""
-    whole = sum(load for load, _ in loads)
-    return max(0.0, whole - scene.executed.timeline.compute_ns) / max(1, whole - loads[-1][0])
 
 
 def _fills(scene: Scene, places: list[int]) -> bool:

@@ -86,7 +86,9 @@ def _read(path: Path) -> Trace:
         calls = _calls(base, rows, strings)
         _kernels(base, rows, strings)
         _copies(base, rows)
-        _fills(base, rows)
+        for cells in base.read(f"{_PREFIX}MEMSET", (*_SHARED, "bytes", "memKind"), needed=_SHARED[:2]):
+            rare = {**_rare(cells), "bytes": wholes(cells[-2]), "target_memory": _memory(cells[-1])}
+            rows.add(EventKind.MEMSET, ["Memset"] * len(cells[0]), rare=rare, **_device(cells))
         graphs = _graphs(base, rows)
         _waits(base, rows, calls)
         _ranges(base, rows, strings)
@@ -217,12 +219,6 @@ def _copies(base: Database, rows: EventRows) -> None:
 def _memory(cells: Sequence[object]) -> Array:
     found = wholes(cells)
     return np.array(_MEMORIES, np.int64)[np.where((found >= 0) & (found < len(_MEMORIES)), found, len(_MEMORIES) - 1)]
-
-
-def _fills(base: Database, rows: EventRows) -> None:
-    for cells in base.read(f"{_PREFIX}MEMSET", (*_SHARED, "bytes", "memKind"), needed=_SHARED[:2]):
-        rare = {**_rare(cells), "bytes": wholes(cells[-2]), "target_memory": _memory(cells[-1])}
-        rows.add(EventKind.MEMSET, ["Memset"] * len(cells[0]), rare=rare, **_device(cells))
 
 
 def _waits(base: Database, rows: EventRows, calls: Mapping[tuple[int, int], str]) -> None:

@@ -188,8 +188,12 @@ def _calls(table: _Table, rows: EventRows) -> None:
     """Take calls and markers; tables of allocations and of scratch memory call theirs an operation."""
     rest = _rest(table)
     named = next((name for name in ("Function", "Operation", "Kind") if name in table), "Function")
+    marked = [
+        EventKind.HOST_RANGE if "MARKER" in str(domain).upper() else EventKind.HOST_API for domain in table["Domain"]
+    ]
+    call_kinds = np.array(marked, np.int64)
     rows.add(
-        _call_kinds(table["Domain"]),
+        call_kinds,
         [cell or "" for cell in table[named]],
         **_times(table),
         process=wholes(table["Process_Id"]),
@@ -198,12 +202,6 @@ def _calls(table: _Table, rows: EventRows) -> None:
         rare=rest["rare"],
         texts={**rest["texts"], "domain": table["Domain" if "Domain" in table else "Kind"]},
     )
-
-
-def _call_kinds(domains: Sequence[object]) -> Array:
-    """Return ranges for markers, calls for everything else."""
-    marked = [EventKind.HOST_RANGE if "MARKER" in str(domain).upper() else EventKind.HOST_API for domain in domains]
-    return np.array(marked, np.int64)
 
 
 def _statistics(table: _Table, rows: EventRows, lacks: list[str]) -> None:

@@ -60,7 +60,8 @@ def _tool(tool: Mapping[str, Any], rows: EventRows, devices: dict[int, TraceDevi
     """Take what one process recorded."""
     numbers = {}
     for agent in _objects(tool.get("agents")):
-        index = _index(agent)
+        number = whole(agent.get("node_id"))
+        index = number if number != MISSING else handle(agent.get("id"))
         numbers[handle(agent.get("id"))] = index
         if agent.get("type") == 2:
             devices[index] = _device(agent, index)
@@ -85,11 +86,6 @@ def _tool(tool: Mapping[str, Any], rows: EventRows, devices: dict[int, TraceDevi
 
 def _hashable(value: object) -> bool:
     return isinstance(value, (int, str))
-
-
-def _index(agent: Mapping[str, Any]) -> int:
-    number = whole(agent.get("node_id"))
-    return number if number != MISSING else handle(agent.get("id"))
 
 
 def _device(agent: Mapping[str, Any], index: int) -> TraceDevice:

@@ -100,7 +100,8 @@ def si(text: str, unit: str, *, comma: bool = False) -> tuple[float | None, str,
     if found is None or value is None:
         return None, base, ()
     instances = (_number(part, comma=comma) for part in (found[2] or "").split(";"))
-    return _scaled(value, factor), base, tuple(one * factor for one in instances if one is not None)
+    scaled = value / round(1 / factor) if factor < 1 else value * factor
+    return scaled, base, tuple(one * factor for one in instances if one is not None)
 
 
 def _number(text: str, *, comma: bool) -> float | None:
@@ -111,11 +112,6 @@ def _number(text: str, *, comma: bool) -> float | None:
         return float(text.translate(_TURNED if comma else _DROPPED))
     except ValueError:  # a sign or an exponent alone
         return None
-
-
-def _scaled(value: float, factor: float) -> float:
-    """Return the product, by division where that is exact: 1002.5 us is 1002.5 / 1e6 s."""
-    return value / round(1 / factor) if factor < 1 else value * factor
 
 
 def unit_of(unit: str) -> tuple[float, str]:

@@ -62,12 +62,17 @@ def trace_of(raw: _Raw, texts: Texts, header: TraceHeader) -> Trace:
     stream, correlation = column(raw.stream), column(raw.correlation)
     sparse = _moved(raw.sparse, order, len(keep))
     launch, unlinked = launches(kind, process, correlation)
+    table = np.zeros(max(len(texts), 1), np.int8)
+    named = np.isin(kind, _NAMED)
+    for index in np.flatnonzero(np.bincount(name[named], minlength=1)):
+        table[index] = family_of(texts[int(index)])
+    families = np.where(named, table[name], 0).astype(np.int8) if len(name) else np.zeros(0, np.int8)
     return Trace(
         header=_told(header, *losses, *unlinked),
         texts=texts,
         kind=kind,
         name=name,
-        family=_families(kind, name, texts),
+        family=families,
         start_ns=start,
         end_ns=end,
         process=process,
@@ -135,12 +140,3 @@ def _moved(sparse: Mapping[str, Column], order: Array, count: int) -> dict[str, 
         if len(sort):
             found[name] = Column(rows=rows[sort], values=column.values[sort], text=column.text)
     return found
-
-
-def _families(kind: Array, name: Array, texts: Texts) -> Array:
-    """Return what each event computes; each distinct name is looked at once."""
-    table = np.zeros(max(len(texts), 1), np.int8)
-    named = np.isin(kind, _NAMED)
-    for index in np.flatnonzero(np.bincount(name[named], minlength=1)):
-        table[index] = family_of(texts[int(index)])
-    return np.where(named, table[name], 0).astype(np.int8) if len(name) else np.zeros(0, np.int8)

@@ -51,7 +51,11 @@ class _Causes:
         self.trace = trace
         waits = trace.sparse["sync"].rows if trace.has("sync") else rows[:0]
         self.lanes = lanes_of(trace, np.union1d(rows, waits))
-        self.before = _before(rows, self.lanes)
+        lane = self.lanes.numbers[np.searchsorted(self.lanes.rows, rows)]
+        order = np.argsort(lane, kind="stable")
+        sorted_rows, lane = rows[order], lane[order]
+        same = lane[1:] == lane[:-1]
+        self.before = dict(zip(sorted_rows[1:][same].tolist(), sorted_rows[:-1][same].tolist(), strict=True))
         self.what = {int(row): _WORDS[one] for row, one in zip(rows, class_of(trace, rows, communication), strict=True)}
         self.by_end = rows[np.argsort(trace.end_ns[rows], kind="stable")]
         self.ends = trace.end_ns[self.by_end]
@@ -69,15 +73,6 @@ class _Causes:
         rows, ends = self.waits.get(lane, (np.zeros(0, np.int64), np.zeros(0, np.int64)))
         place = int(np.searchsorted(ends, self.trace.start_ns[call], side="right")) - 1
         return int(rows[place]) if place >= 0 else None
-
-
-def _before(rows: Array, lanes: Lanes) -> dict[int, int]:
-    """Return the work that comes before each on its stream."""
-    lane = lanes.numbers[np.searchsorted(lanes.rows, rows)]
-    order = np.argsort(lane, kind="stable")
-    sorted_rows, lane = rows[order], lane[order]
-    same = lane[1:] == lane[:-1]
-    return dict(zip(sorted_rows[1:][same].tolist(), sorted_rows[:-1][same].tolist(), strict=True))
 
 
 def _thread_waits(trace: Trace) -> dict[tuple[int, int], tuple[Array, Array]]:

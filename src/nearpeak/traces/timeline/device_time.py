@@ -1,7 +1,7 @@
 """Where the time of a device went: compute, exposed communication, copies and fills, and idle time by cause."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -71,6 +71,11 @@ def _timeline(trace: Trace, rows: Array, communication: Communication, window: t
     graph = _graph_calls(trace)[trace.launch[rows]] & (trace.launch[rows] != NO_ROW)
     size = trace.values("bytes", rows[rank == _MEMCPY])
     device = trace.device[rows[0]]
+    lanes = lanes_of(trace, rows)
+    order = np.argsort(lanes.numbers, kind="stable")
+    stops = np.cumsum(np.bincount(lanes.numbers, minlength=len(lanes.labels)))
+    parts = zip(lanes.labels, np.split(order, stops[:-1]), strict=True)
+    streams = {label: union_ns(start[mine], end[mine]) for label, mine in parts}
     return Timeline(
         device=None if device == MISSING else int(device),
         start_ns=int(start.min() if window is None else window[0]),
@@ -93,7 +98,7 @@ def _timeline(trace: Trace, rows: Array, communication: Communication, window: t
         gap_count=gaps,
         idle_by_cause_ns=causes,
         queue_delay_ns=_queue_delay(trace, rows),
-        stream_busy_ns=_streams(trace, rows, start, end),
+        stream_busy_ns=streams,
         graph_launch_count=len(np.unique(trace.launch[rows[graph]])),
         graph_kernel_count=int(graph.sum()),
     )
@@ -121,15 +126,6 @@ def _queue_delay(trace: Trace, rows: Array) -> int | None:
     if not len(linked):
         return None
     return int(np.median(trace.start_ns[linked] - trace.start_ns[trace.launch[linked]]))
-
-
-def _streams(trace: Trace, rows: Array, start: Array, end: Array) -> Mapping[str, int]:
-    """Return the busy time of each stream."""
-    lanes = lanes_of(trace, rows)
-    order = np.argsort(lanes.numbers, kind="stable")
-    stops = np.cumsum(np.bincount(lanes.numbers, minlength=len(lanes.labels)))
-    parts = zip(lanes.labels, np.split(order, stops[:-1]), strict=True)
-    return {label: union_ns(start[mine], end[mine]) for label, mine in parts}
 
 
 def _idle(

@@ -31,10 +31,16 @@ def with_host_work(trace: Trace, joinable: Callable[[str], bool]) -> Trace:
     if not len(rows):
         return trace
     names = _names(trace, rows)
-    streams = _streams(trace, rows)
+    lanes = np.stack([trace.process[rows], trace.thread[rows]])
+    found: Array = np.unique(lanes, axis=1, return_inverse=True)[1].reshape(-1)
+    streams = found.astype(np.int64)
+    table = np.zeros(len(trace.texts), np.int8)
+    table[trace.name] = trace.family
+    own = trace.family[rows]
+    families = np.where(own != Family.UNKNOWN, own, table[names]).astype(np.int8)
     more = Trace(
         header=trace.header, texts=trace.texts, kind=np.full(len(rows), EventKind.KERNEL, np.int8), name=names,
-        family=_families(trace, rows, names), start_ns=trace.start_ns[rows], end_ns=trace.end_ns[rows],
+        family=families, start_ns=trace.start_ns[rows], end_ns=trace.end_ns[rows],
         process=trace.process[rows], thread=np.full(len(rows), MISSING, np.int64),
         device=np.full(len(rows), HOST_DEVICE, np.int64), stream=streams,
         correlation=np.full(len(rows), MISSING, np.int64), launch=rows.astype(np.int32),
@@ -99,21 +105,6 @@ def _longest(trace: Trace, units: Array) -> Array:
     first = np.unique(place[order], return_index=True)[1]
     found: Array = rows[order][first]
     return found
-
-
-def _families(trace: Trace, rows: Array, names: Array) -> Array:
-    """Return what each kernel computes: told from the operator that it stands for, else from its own name."""
-    table = np.zeros(len(trace.texts), np.int8)
-    table[trace.name] = trace.family
-    own = trace.family[rows]
-    return np.where(own != Family.UNKNOWN, own, table[names]).astype(np.int8)
-
-
-def _streams(trace: Trace, rows: Array) -> Array:
-    """Return a number for each thread on which operators ran."""
-    lanes = np.stack([trace.process[rows], trace.thread[rows]])
-    found: Array = np.unique(lanes, axis=1, return_inverse=True)[1].reshape(-1)
-    return found.astype(np.int64)
 
 
 def _joined(trace: Trace, more: Trace) -> Trace:

@@ -128,7 +128,7 @@ def _judged(trial: Trial, asked: Question, name: str, got: Any) -> tuple[str, di
     fault = "" if fault and _is_as_stored(asked, name, got, one) else fault
     # Rounding a mean that is far from 0 moves whole groups, of which there may be few.
     moved = asked.distribution == "offset" and OPS[asked.case.op].subtracted is not None
-    score = bias_z(got, one) if _rounding_dominates(trial, one.dtype) and not moved else 0.0
+    score = bias_z(got, one) if (narrow(one.dtype) and not contract_of(trial.case).steps_count) and not moved else 0.0
     figures["bias_z"] = abs(score)
     if not fault and abs(score) > BIAS_LIMIT and not _usual_bias(asked, name, score):
         fault = f"the mean error is {score:.1f} standard errors from 0"
@@ -169,11 +169,6 @@ def _error_of_usual(asked: Question, name: str, got: Any, one: Expected) -> floa
         return 0.0
     ratio = error_ratio(got, usual, one)
     return ratio if math.isfinite(ratio) else 0.0
-
-
-def _rounding_dominates(trial: Trial, dtype: str) -> bool:
-    """Say whether the last rounding is what errors consist of, which has no bias; sums in fp32 may have one."""
-    return narrow(dtype) and not contract_of(trial.case).steps_count
 
 
 CHECK = groups

@@ -145,13 +145,15 @@ def _groups(case: Case, seed: int, name: str) -> tuple[tuple[Told, ...], ...]:
     count = int(max(1, min(MOST_GROUPED, np.ceil((np.median(noises) / MOST_NOISE_SHARE) ** 2 * 1.5))))
     others = draws_of(case, seed, DRAWS * count)
     return tuple(
-        (one, *(_told(_with(asked, name, one[0]), name) for asked in others[number + DRAWS :: DRAWS]))
+        (
+            one,
+            *(
+                _told(bare_question(asked.case, {**asked.tensors, name: one[0].tensors[name]}, "normal"), name)
+                for asked in others[number + DRAWS :: DRAWS]
+            ),
+        )
         for number, one in enumerate(first)
     )
-
-
-def _with(asked: Question, name: str, of: Question) -> Question:
-    return bare_question(asked.case, {**asked.tensors, name: of.tensors[name]}, "normal")
 
 
 def _noise(told: Told) -> float:

@@ -89,13 +89,12 @@ def _slopes(case: Case, implementation: Implementation, seed: int, count: int) -
             value, error = wanted[finite], (got - wanted)[finite]
             taken.setdefault(name, []).append((float((error * value).sum()), float((value**2).sum())))
     found = {name: _ratios(sums, group) for name, sums in taken.items()}
-    least = {name: _least_share(case) * UNIT_ROUNDOFF[asked.expected[name].dtype] for name in taken}
+    least = {
+        name: (STORED_SHARE if OPS[case.op].kept is not None else LEAST_SHARE)
+        * UNIT_ROUNDOFF[asked.expected[name].dtype]
+        for name in taken
+    }
     return {name: one for name, one in found.items() if len(one) == count and abs(np.mean(one)) > least[name]}
-
-
-def _least_share(case: Case) -> float:
-    """Return below which share of the output's roundoff a slope is that of roundings."""
-    return STORED_SHARE if OPS[case.op].kept is not None else LEAST_SHARE
 
 
 def _ratios(sums: list[tuple[float, float]], group: int) -> Any:

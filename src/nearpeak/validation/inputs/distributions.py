@@ -87,7 +87,12 @@ def _drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], dist
         choice, _, name = entry.rpartition(":")
         if name in values and (not choice or choice in arguments.values()):
             values[name] = np.abs(values[name]) + _LEAST.get(ways[name], 0.1)
-    values |= _changed(op, declared, values, random, distribution)
+    changed = (
+        _at_first(values, OPS[op].numerics.states)
+        if distribution == "first_step"
+        else (_saturated(op, declared, values, random) if distribution == "saturated" else {})
+    )
+    values |= changed
     for name in OPS[op].numerics.ignored:
         if distribution in _WITH_IGNORED and values[name].size > 1:
             values[name].flat[1:] = np.where(
@@ -96,15 +101,6 @@ def _drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], dist
             values[name].flat[-1] = IGNORED
     tensors = {name: _stored(value, declared[name]) for name, value in values.items()}
     return _inside_domain(op, arguments, tensors, distribution)
-
-
-def _changed(
-    op: str, declared: Mapping[str, Tensor], values: Mapping[str, Any], random: Any, distribution: str
-) -> dict[str, Any]:
-    """Return the inputs that are otherwise than drawn, whatever their limits and signs."""
-    if distribution == "first_step":
-        return _at_first(values, OPS[op].numerics.states)
-    return _saturated(op, declared, values, random) if distribution == "saturated" else {}
 
 
 def _at_first(values: Mapping[str, Any], states: Sequence[str]) -> dict[str, Any]:

@@ -29,7 +29,8 @@ def of_values(case: Case, mutant: Mutant) -> str:
     What only moves elements changes nothing where there is one value.
     """
     name = mutant.where.partition("[")[0]
-    possible = _possible(case)
+    make = _VALUES.get(case.op)
+    possible = {} if make is None else make(arguments_of(case))
     wanted = [name] if name else list(declared_formats(case))
     if mutant.inputs is not None and not mutant.of_gradient:
         single = all(one in possible and np.size(possible[one]) == 1 for one in declared_formats(case))
@@ -41,7 +42,11 @@ def of_values(case: Case, mutant: Mutant) -> str:
         return "the definition allows one value, of which it makes the same" if same else ""
     for one in wanted:
         values = imported_torch().as_tensor(possible[one]).to(declared_formats(case)[one])
-        if not _drawn_within(case, one, widened(values)):
+        asked = question(case, 0, "normal")
+        drawn_within = asked is not None and bool(
+            np.isin(asked.expected[one].rounded * 1.0, widened(values) * 1.0).all()
+        )
+        if not drawn_within:
             return ""
         if mutant.moves is not None and len(values.unique()) == 1:
             continue
@@ -54,18 +59,6 @@ def of_values(case: Case, mutant: Mutant) -> str:
 _WITH_ZEROS = ("zero kernel", "tile zeroed")
 _OF_RESULTS = (*_WITH_ZEROS, "stale output", "columns swapped")
 """Mistakes that make their answer of right ones, or of zeros."""
-
-
-def _drawn_within(case: Case, name: str, values: Any) -> bool:
-    """Say whether the reference's own results are among the values that the definition is said to allow."""
-    asked = question(case, 0, "normal")
-    return asked is not None and bool(np.isin(asked.expected[name].rounded * 1.0, values * 1.0).all())
-
-
-def _possible(case: Case) -> dict[str, Any]:
-    """Return all values of the outputs that have few, by output."""
-    make = _VALUES.get(case.op)
-    return {} if make is None else make(arguments_of(case))
 
 
 def _products(arguments: Arguments) -> dict[str, Any]:

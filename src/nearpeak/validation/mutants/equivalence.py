@@ -52,9 +52,14 @@ def _shown(case: Case, mutant: Mutant, seed: int) -> str:
     ways: dict[str, Callable[[], bool]] = {
         IDENTITY: lambda: mutant.inputs is not None and all(_identity(case, one, mutant) for one, _ in asked),
         ELSEWHERE: lambda: mutant.other is not None and all(_same_elsewhere(case, one, mutant) for one, _ in asked),
-        ALIKE: lambda: _moves_results(mutant) and all(_alike(one, mutant) for one, _ in asked),
+        ALIKE: lambda: (
+            (mutant.moves is not None and mutant.inputs is None and not mutant.of_gradient)
+            and all(_alike(one, mutant) for one, _ in asked)
+        ),
         RIGHT_FORM: lambda: mutant.algebraic and _right_in_float64(case, mutant, seed),
-        RIGHT_GRADIENTS: lambda: _moves_gradients(mutant) and _same_gradients_in_float64(case, mutant, seed),
+        RIGHT_GRADIENTS: lambda: (
+            (mutant.moves is not None and mutant.of_gradient) and _same_gradients_in_float64(case, mutant, seed)
+        ),
         SAME_BITS: lambda: _same_answers(case, mutant, asked),
     }
     return next((said for said, holds in ways.items() if holds()), "")
@@ -135,14 +140,6 @@ def _same_elsewhere(case: Case, asked: Question, mutant: Mutant) -> bool:
         _near(one.values, fitted(torch.as_tensor(np.array(found[name])), one.values.shape).numpy(), 1e-11)
         for name, one in expected.items()
     )
-
-
-def _moves_gradients(mutant: Mutant) -> bool:
-    return mutant.moves is not None and mutant.of_gradient
-
-
-def _moves_results(mutant: Mutant) -> bool:
-    return mutant.moves is not None and mutant.inputs is None and not mutant.of_gradient
 
 
 def _alike(asked: Question, mutant: Mutant) -> bool:

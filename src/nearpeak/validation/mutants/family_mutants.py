@@ -55,12 +55,8 @@ def _without_softmax_term(tensors: Tensors, reduction: str, **arguments: Any) ->
     """Return the right loss, whose gradient lacks the probabilities: it is non-zero at the target alone."""
     right = OPS["cross_entropy"].torch_call(tensors, reduction=reduction, **arguments)["y"].detach()
     rows = -tensors["x"].gather(1, tensors["target"][:, None])[:, 0]
-    share = _reduced(rows, reduction)
+    share = rows if reduction == "none" else getattr(rows, reduction)()
     return {"y": right + (share - share.detach())}
-
-
-def _reduced(rows: Any, reduction: str) -> Any:
-    return rows if reduction == "none" else getattr(rows, reduction)()
 
 
 def _adamw_inside(tensors: Tensors, decay: str, amsgrad: bool, **arguments: Any) -> Tensors:

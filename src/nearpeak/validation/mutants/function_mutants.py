@@ -201,20 +201,15 @@ def _norms(missing: int, *, inside: bool) -> dict[str, Replacement]:
         whole = [dimension for dimension in range(x.dim()) if dimension != 1]
         if training:
             y = _normalised(_wide(x), missing, eps, inside=inside, dims=whole)
-            _kept(x, running_mean, running_var, momentum, whole)
+            if running_mean is not None:
+                running_mean.mul_(1 - momentum).add_(x.detach().mean(whole) * momentum)
+                running_var.mul_(1 - momentum).add_(x.detach().var(whole) * momentum)
         else:
             shape = (1, -1, *(1,) * (x.dim() - 2))
             y = (_wide(x) - running_mean.view(shape)) / (_wide(running_var).sqrt() + eps).view(shape)
         return affine(x, y, weight, bias, channels=True)
 
     return {"layer_norm": layer_norm, "group_norm": group_norm, "rms_norm": rms_norm, "batch_norm": batch_norm}
-
-
-def _kept(x: Any, mean: Any, variance: Any, momentum: float, dims: Any) -> None:
-    """Update the running statistics as they should be."""
-    if mean is not None:
-        mean.mul_(1 - momentum).add_(x.detach().mean(dims) * momentum)
-        variance.mul_(1 - momentum).add_(x.detach().var(dims) * momentum)
 
 
 def _biased(name: str) -> Replacement:

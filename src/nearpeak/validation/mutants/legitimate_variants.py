@@ -45,12 +45,12 @@ def variants_of(case: Case) -> Iterator[Implementation]:
     if (column_major := _column_major(case, right)) is not None:
         yield Implementation(name="matrices by columns", call=column_major)
     for wide in ("fp32", "fp64") if _narrow(case) else ("fp64",):
-        if not _of_format(case) and _widens(case, wide):
+        if dict(case.attributes).get("function") != "nextafter" and _widens(case, wide):
             yield Implementation(name=f"{wide} inside, rounded once", call=_wider(case, right, wide))
     yield Implementation(name="reference, rounded at the end", call=_reference(case))
     for dimension in _batch_dimensions(case):
         yield Implementation(name=f"rows of extent {dimension} in reverse", call=_reversed_rows(right, dimension))
-        if _tiles(case, dimension):
+        if all(_joins(case, asked, dimension) for asked in _looked_at(case)):
             yield Implementation(name=f"two tiles of extent {dimension}, last first", call=_tiled(right, dimension))
     for name, dimension in () if _narrow(case) else summed(case):
         for parts in SPLITS:
@@ -101,11 +101,6 @@ def _right_in_fp64(case: Case, call: Call) -> bool:
         return False
     pairs = [(widened(found[name]), one.values) for name, one in asked.expected.items()]
     return all(np.allclose(got, value, rtol=1e-6, atol=1e-9, equal_nan=True) for got, value in pairs)
-
-
-def _of_format(case: Case) -> bool:
-    """Say whether the result is a place in its format, which is another one in a wider format."""
-    return dict(case.attributes).get("function") == "nextafter"
 
 
 def _widens(case: Case, wide: str) -> bool:
@@ -188,11 +183,6 @@ def _reversed_rows(right: Call, extent: int) -> Call:
 
 def _turned(tensor: Any, extent: int, turn: Any) -> Any:
     return turn(tensor) if tensor.dim() and tensor.shape[0] == extent else tensor
-
-
-def _tiles(case: Case, extent: int) -> bool:
-    """Say whether both halves of the rows can be computed apart, by the oracle."""
-    return all(_joins(case, asked, extent) for asked in _looked_at(case))
 
 
 def _joins(case: Case, asked: Question, extent: int) -> bool:

@@ -243,7 +243,10 @@ def _of_closed_form(asked: Question) -> frozenset[str]:
     above = {f"grad_{name}": np.zeros(one.values.shape) for name, one in asked.expected.items()}
     try:
         with np.errstate(all="ignore"):
-            arrays = {name: _array(one) for name, one in (given | above).items()}
+            arrays = {
+                name: (np.array(one) if isinstance(one, np.ndarray) else widened(one).copy())
+                for name, one in (given | above).items()
+            }
             return frozenset(reference(arrays, **backward_arguments(asked)))
     except NotModelledError:
         return frozenset()
@@ -257,10 +260,6 @@ def leaves_of(asked: Question) -> tuple[str, ...]:
     closed = _of_closed_form(asked) if asked.expected else frozenset()  # of what is added up nothing is expected
     floats = (name for name, tensor in asked.tensors.items() if tensor.is_floating_point())
     return tuple(name for name in floats if name not in asked.expected and (not closed or f"grad_{name}" in closed))
-
-
-def _array(one: Any) -> Any:
-    return np.array(one) if isinstance(one, np.ndarray) else widened(one).copy()
 
 
 def backward_arguments(asked: Question) -> dict[str, Any]:

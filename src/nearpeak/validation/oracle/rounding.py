@@ -52,7 +52,10 @@ class _Watched(np.ndarray):
             return result
         if out is None and not isinstance(result, tuple):
             return self._of(result, ufunc, method, exact=ufunc in EXACT)
-        found = tuple(self._of(one, ufunc, method, exact=ufunc in EXACT) for one in _many(result))
+        found = tuple(
+            self._of(one, ufunc, method, exact=ufunc in EXACT)
+            for one in (result if isinstance(result, tuple) else (result,))
+        )
         if out is not None:
             for target, one in zip(out, found, strict=True):
                 _plain(target)[...] = _plain(one)
@@ -96,10 +99,6 @@ def _name(function: Any, method: str) -> str:
 
 def _plain(one: Any) -> Any:
     return one.view(np.ndarray) if isinstance(one, _Watched) else one
-
-
-def _many(result: Any) -> tuple[Any, ...]:
-    return result if isinstance(result, tuple) else (result,)
 
 
 def erring(reference: Reference, arrays: Arrays, found: Arrays, where: str, nudge: Nudge) -> dict[str, Any]:

@@ -12,20 +12,15 @@ def _rule(graph: Graph, node: Node) -> int | None:
     if source.kind not in ("pointwise", "add", "product") or not is_part(node, source.shape):
         return None
     if source.kind == "product":
-        return _of_product(graph, node, source)
+        assert isinstance(node.options, View)
+        if contracts(source):
+            return None
+        term = merged(graph, viewed(graph, node.inputs[0], node.options), 0, opened(graph, source))
+        return None if term is None else placed(graph, term, node.dtype)
     parts = [view(graph, number, node.options.groups, node.options.starts) for number in source.inputs]
     if source.kind == "add":
         return added(graph, parts, node.dtype)
     return graph.add("pointwise", tuple(parts), node.shape, node.dtype, source.options)
-
-
-def _of_product(graph: Graph, node: Node, source: Node) -> int | None:
-    """Return the slice of a product without a sum of products: each operand is sliced."""
-    assert isinstance(node.options, View)
-    if contracts(source):
-        return None
-    term = merged(graph, viewed(graph, node.inputs[0], node.options), 0, opened(graph, source))
-    return None if term is None else placed(graph, term, node.dtype)
 
 
 REWRITE = Rewrite(

@@ -1,7 +1,5 @@
 """Windows that meet only a part of a padded tensor need only that part."""
 
-from typing import Any
-
 from nearpeak.bounds.simplify.affine_views import View, meets, selected, view
 from nearpeak.bounds.simplify.rewrites import Rewrite
 from nearpeak.bounds.simplify.value_graph import Graph, Node
@@ -14,7 +12,11 @@ def _rule(graph: Graph, node: Node) -> int | None:
     assert isinstance(node.options, View)
     inner, places = source.inputs[0], list(source.options)
     for axis, (begin, step) in enumerate(places):
-        hits = _hits(node.options, axis, begin, step, graph[inner].shape[axis])
+        extent = graph[inner].shape[axis]
+        runs = [(times, n) for group in node.options.groups for own, times, n in group if own == axis]
+        positions = meets(node.options.starts[axis] - begin, runs)
+        inside = positions[positions % step == 0] // step
+        hits = inside[(inside >= 0) & (inside < extent)]
         if not hits.size:
             return graph.constant(0.0, node.shape, node.dtype)
         low, high = int(hits.min()), int(hits.max()) + 1
@@ -26,14 +28,6 @@ def _rule(graph: Graph, node: Node) -> int | None:
     return view(
         graph, graph.add("spread", (inner,), source.shape, node.dtype, tuple(places)), *node.options
     )  # fmt: skip
-
-
-def _hits(options: View, axis: int, begin: int, step: int, extent: int) -> Any:
-    """Return the positions of the tensor within the zeros that the view meets along one dimension."""
-    runs = [(times, n) for group in options.groups for own, times, n in group if own == axis]
-    positions = meets(options.starts[axis] - begin, runs)
-    inside = positions[positions % step == 0] // step
-    return inside[(inside >= 0) & (inside < extent)]
 
 
 REWRITE = Rewrite(

@@ -5,16 +5,19 @@ from typing import Any
 from nearpeak.frontends.huggingface.input_request import DEFAULT_TOKENS, Ask, Recipe
 
 
-def _layers(ask: Ask, name: str) -> int:
-    """Return how many layers of the other model are read, whose outputs stand side by side."""
-    return len(ask.setting("target_layer_ids", default=(0,))) if name == "context_hidden_states" else 1
-
-
 def _needed(name: str) -> Any:
     def embeddings(ask: Ask) -> Any:
         needed = ask.parameters[name] or (name == "inputs_embeds" and ask.hints.get("embedded"))
         width = int(ask.setting("hidden_size", kind="text"))
-        return ask.floats(ask.batch, DEFAULT_TOKENS, width * _layers(ask, name)) if needed else None
+        return (
+            ask.floats(
+                ask.batch,
+                DEFAULT_TOKENS,
+                width * (len(ask.setting("target_layer_ids", default=(0,))) if name == "context_hidden_states" else 1),
+            )
+            if needed
+            else None
+        )
 
     return embeddings
 

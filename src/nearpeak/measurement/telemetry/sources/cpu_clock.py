@@ -16,14 +16,16 @@ def source(root: Path) -> FileSource:
     cores = by_number(list((root / "sys/devices/system/cpu").glob("cpu[0-9]*")))
     clocked = [core for core in cores if (core / "cpufreq/scaling_cur_freq").exists()]
     chosen = clocked[:: -(-len(clocked) // MOST_CORES)] if clocked else []
-    files = [(_clock(core.name), NumberFile(core / "cpufreq/scaling_cur_freq", 1e3)) for core in chosen]
+    files = [
+        (
+            Channel(name=f"{core.name}.clock", unit="Hz", kind="instantaneous", meaning=_CLOCK, resolution=1e3),
+            NumberFile(core / "cpufreq/scaling_cur_freq", 1e3),
+        )
+        for core in chosen
+    ]
     counters = [core / "thermal_throttle/package_throttle_count" for core in cores]
     files += [(_COUNTER, NumberFile(one)) for one in counters if one.exists()][:1]
     return FileSource("cpu_clock", 100.0, files, "the system shows neither clocks nor throttle counters of its cores")
-
-
-def _clock(core: str) -> Channel:
-    return Channel(name=f"{core}.clock", unit="Hz", kind="instantaneous", meaning=_CLOCK, resolution=1e3)
 
 
 _COUNTER = Channel(name="cpu.throttle_count", unit="count", kind="counter", meaning=_THROTTLE, resolution=1.0)

@@ -80,7 +80,11 @@ def bessel_i(order: int, x: Any, *, scaled: bool = False) -> Any:
         (SERIES_BELOW, GROWTH_FROM),
         lambda at: _powers(order, size[at], 1.0) * (np.exp(-size[at]) if scaled else 1.0),
         integral,
-        lambda at: _alternating(order, size[at]) / np.sqrt(2 * math.pi * size[at]) * shown(size[at]),
+        lambda at: (
+            sum((-1) ** k * term for k, term in enumerate(_expansion(order, size[at])))
+            / np.sqrt(2 * math.pi * size[at])
+            * shown(size[at])
+        ),
     )
     return sign * found
 
@@ -163,10 +167,6 @@ def _expansion(order: float, x: Any) -> Iterator[Any]:
     for k in range(1, _EXPANDED + 1):
         yield term
         term = term * (4 * order * order - (2 * k - 1) ** 2) / (8 * k * x)
-
-
-def _alternating(order: float, x: Any) -> Any:
-    return sum((-1) ** k * term for k, term in enumerate(_expansion(order, x)))
 
 
 def _waves(order: int, x: Any, even: Any, odd: Any, sign: float) -> Any:

@@ -144,7 +144,10 @@ def _parsed(text: str, seen: set[str]) -> Formula:
 def _kind(node: ast.AST) -> str:
     """Return what one node of an expression counts as: `flop`, `special` or nothing."""
     if isinstance(node, ast.Call):
-        return _kind_of_call(ast.unparse(node.func))
+        name = ast.unparse(node.func)
+        if name not in _NAMESPACE:
+            raise SpecError(f"formula: {name!r} is no known function; there are {', '.join(_NAMESPACE)}")
+        return "flop" if name in _ARITHMETIC else "special" if name in _SPECIAL else ""
     if isinstance(node, ast.BinOp):
         if isinstance(node.op, (ast.Div, ast.Pow)):
             return "special"
@@ -152,9 +155,3 @@ def _kind(node: ast.AST) -> str:
     if isinstance(node, ast.UnaryOp):
         return "flop" if isinstance(node.op, ast.USub) and not isinstance(node.operand, ast.Constant) else ""
     return "flop" if isinstance(node, ast.Compare) else ""
-
-
-def _kind_of_call(name: str) -> str:
-    if name not in _NAMESPACE:
-        raise SpecError(f"formula: {name!r} is no known function; there are {', '.join(_NAMESPACE)}")
-    return "flop" if name in _ARITHMETIC else "special" if name in _SPECIAL else ""
