@@ -21,7 +21,7 @@ from nearpeak.prediction.calibration.fit import Fit, fit
 from nearpeak.prediction.calibration.intervals import interval_ends
 from nearpeak.prediction.case_prediction import predict_table
 from nearpeak.prediction.kernel_model import CaseColumns, Setting
-from nearpeak.prediction.models.power import FORM, power_calibration, power_w
+from nearpeak.prediction.models.power import FORM, board_w, demand_w, limited_w, power_calibration
 from nearpeak.prediction.refinement import scalars_of
 from nearpeak.targets import target_of
 
@@ -60,6 +60,12 @@ than about half of that.
 | block | rows | through the meter | as it stands | settled, as it stands | covered | neighbours | between software |
 |---|---|---|---|---|---|---|---|
 """
+
+
+def power_w(target: Any, columns: Any, values: Any, time_s: Any) -> Any:
+    """Return the average power by part, rows by parts, of cases that run one after the other without a pause."""
+    parts = limited_w(demand_w(target, columns, values, time_s), board_w(target))
+    return np.stack(np.broadcast_arrays(*parts), 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

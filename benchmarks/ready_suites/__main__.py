@@ -8,7 +8,7 @@ from nearpeak.core.answers.suite import Suite
 from nearpeak.suites.suite_file import save_text
 
 HERE = Path(__file__).parent
-FOLDER = Path(suite_construction.__file__).parent / "suite" / "ready"
+FOLDER = Path(suite_construction.__file__).parents[1] / "suites" / "ready"
 _DLRM = str(HERE / "dlrm_dcnv2.py")
 _ONE_PROMPT = {"batch": 1, "sequence": 2048, "dtype": "bf16"}
 

@@ -15,14 +15,16 @@ from nearpeak.targets import TARGETS, target_of
 GOLDEN = ROOT / "tests" / "golden"
 
 
-def stems(folder, suffix):
-    return sorted(p.stem for p in (PACKAGE / folder).glob(f"*{suffix}") if not p.stem.startswith("_"))
+def stems(pattern):
+    files = PACKAGE.glob(pattern)
+    return sorted(file.stem for file in files if not file.stem.startswith("_") and file.parent.name != "shared")
 
 
 def test_registered_names_are_the_stems_of_the_files():
-    assert stems("ops", ".py") == [name for name in OPS if OPS[name].forward.__module__ == f"nearpeak.ops.{name}"]
-    assert stems("targets", ".toml") == sorted(set(TARGETS) & set(stems("targets", ".toml")))
-    assert stems("report", ".py") == sorted(set(FORMATS) & set(stems("report", ".py")))
+    assert stems("ops/*/*.py") == [name for name in OPS if OPS[name].forward.__module__.endswith(f".{name}")]
+    assert len(stems("ops/*/*.py")) > 80
+    assert stems("targets/*.toml") == sorted(set(TARGETS))
+    assert stems("reports/analysis/*.py") == sorted(set(FORMATS))
 
 
 @pytest.mark.parametrize("name", OPS)
@@ -68,7 +70,9 @@ def test_every_figure_of_a_device_file_has_a_source(name):
     assert device.launch_floor_s is None or device.launch_source
 
 
-@pytest.mark.parametrize("file", sorted((PACKAGE / "capture" / "models").glob("*.toml")), ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    "file", sorted((PACKAGE / "frontends" / "huggingface" / "models").glob("*.toml")), ids=lambda file: file.stem
+)
 def test_every_published_model_names_its_source(file):
     text = file.read_text(encoding="utf-8")
     assert tomllib.loads(text)

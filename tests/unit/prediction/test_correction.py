@@ -107,7 +107,7 @@ def test_columns_left_blank_are_the_defaults_that_trees_were_fitted_with():
 
 
 def test_a_file_with_a_broken_correction_is_refused_by_name(tmp_path):
-    folder = Path(nearpeak.__file__).parent / "predict" / "coefficients"
+    folder = Path(nearpeak.__file__).parent / "prediction" / "coefficients"
     groups = groups_of(folder / "attention" / "h100_sxm.toml")
     entry = groups["attention.bf16"]
     path = tmp_path / "mine.toml"
