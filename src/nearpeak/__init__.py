@@ -1,19 +1,26 @@
 """nearpeak: how near to the hardware's peak is this work, is it getting worse, and what is worth doing next?"""
 
-# The folders of these names are loaded first, so that the functions below keep the names in the package.
-import nearpeak.frontends
-import nearpeak.judgement
-import nearpeak.prediction  # noqa: F401
-from nearpeak.api.achievable_time import predict
+from nearpeak.api.achievable_time import explain, predict, simulate
+from nearpeak.api.measured_analysis import compare, judge, measure, validate
 from nearpeak.api.questions import analyze, bound, capture, case, case_table, provision, target
 from nearpeak.core.answers.analysis import Analysis
 from nearpeak.core.answers.bound import Bound, Policy
+from nearpeak.core.answers.explanation import Explanation
+from nearpeak.core.answers.prediction import Prediction
+from nearpeak.core.answers.provision import Provision
+from nearpeak.core.answers.simulation import Run
+from nearpeak.core.answers.step_prediction import StepPrediction
+from nearpeak.core.runs.measurement import Measurement
+from nearpeak.core.runs.paired_rounds import Judgement, PairedComparison
+from nearpeak.core.runs.validation import Validation
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
 from nearpeak.core.work.workload import Workload
 from nearpeak.errors import NearpeakError
 
 __all__ = [
-    "Analysis", "Bound", "Case", "NearpeakError", "Policy", "Target", "Workload",
-    "analyze", "bound", "capture", "case", "case_table", "predict", "provision", "target",
+    "Analysis", "Bound", "Case", "Explanation", "Judgement", "Measurement", "NearpeakError", "PairedComparison",
+    "Policy", "Prediction", "Provision", "Run", "StepPrediction", "Target", "Validation", "Workload",
+    "analyze", "bound", "capture", "case", "case_table", "compare", "explain", "judge", "measure", "predict",
+    "provision", "simulate", "target", "validate",
 ]  # fmt: skip

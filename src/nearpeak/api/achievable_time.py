@@ -1,4 +1,4 @@
-"""The public function predict: how long good software is expected to take."""
+"""The public functions predict, explain and simulate: expected times of cases and steps on a device."""
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -12,10 +12,13 @@ from nearpeak.core.work.workload import Workload
 from nearpeak.errors import NotModelledError, SpecError
 
 if TYPE_CHECKING:
+    from nearpeak.core.answers.explanation import Explanation
     from nearpeak.core.answers.prediction import Prediction
+    from nearpeak.core.answers.simulation import Run
     from nearpeak.ops.shared.tables.case_table import CaseTable
     from nearpeak.prediction.case_prediction import PredictionTable
     from nearpeak.prediction.kernel_model import Setting
+    from nearpeak.simulation.step_simulation import StepRun
 
 
 @overload
@@ -83,6 +86,84 @@ def predict(
     if not isinstance(cases, CaseTable):
         cases = table_of(cases) if isinstance(cases, Mapping) else table_of_cases(list(cases))
     return predict_table(cases, device, setting, calibration)
+
+
+def explain(
+    first: Case, second: Case | None = None, *, target: str | Target, other_target: str | Target | None = None
+) -> "Explanation":
+    """Return the difference of two predicted times, part by part: two cases, two targets, or both.
+
+    Args:
+        second: the case of the second prediction; `first` again when not given.
+        other_target: the target of the second prediction; `target` again when not given.
+
+    Raises:
+        SpecError: one case on one target has nothing to differ from.
+
+    >>> from nearpeak.api.questions import case
+    >>> whole, ragged = (case("gemm", m=m, n=4096, k=4096, dtype="bf16") for m in (4096, 4097))
+    >>> parts = explain(whole, ragged, target="a100_sxm_80gb").parts_s
+    >>> next(iter(parts))
+    'tile_padding'
+    """
+    from nearpeak.core.answers.explanation import Explanation
+
+    if second is None and other_target is None:
+        raise SpecError("explain: one case on one target has nothing to differ from; add a case or a target")
+    device_of = _functions()[0]
+    cases = (first, first if second is None else second)
+    devices = (device_of(target), device_of(target if other_target is None else other_target))
+    earlier, later = (predict(case, device) for case, device in zip(cases, devices, strict=True))
+    names = dict.fromkeys((*earlier.waterfall_s, *later.waterfall_s))
+    parts = {name: (earlier.waterfall_s.get(name, 0.0), later.waterfall_s.get(name, 0.0)) for name in names}
+    return Explanation(
+        cases=cases, targets=devices, predictions=(earlier, later), figures=_differing_figures(*devices),
+        parts_s=dict(sorted(parts.items(), key=lambda item: -abs(item[1][1] - item[1][0]))),
+    )  # fmt: skip
+
+
+def _differing_figures(first: Target, second: Target) -> dict[str, tuple[float, float, str]]:
+    """Return the figures in which two devices differ, each with its unit."""
+    figures = {
+        "multiprocessors": (first.sm_count, second.sm_count, ""),
+        "memory bandwidth": (first.dram.bandwidth_bytes_per_s, second.dram.bandwidth_bytes_per_s, "B/s"),
+        "last cache": (first.l2.capacity_bytes, second.l2.capacity_bytes, "B"),
+        "clock": (first.clock_hz or None, second.clock_hz or None, "Hz"),
+        "power limit": (first.power_w, second.power_w, "W"),
+    }
+    for unit in sorted(set(first.peaks) & set(second.peaks)):
+        figures[f"{unit} rate"] = (first.peaks[unit].flop_per_s, second.peaks[unit].flop_per_s, "FLOP/s")
+    return {
+        name: (float(left), float(right), unit)
+        for name, (left, right, unit) in figures.items()
+        if left is not None and right is not None and left != right
+    }
+
+
+@overload
+def simulate(work: Case, target: str | Target) -> "Run": ...
+@overload
+def simulate(work: Workload, target: str | Target) -> "StepRun": ...
+
+
+def simulate(work: Case | Workload, target: str | Target) -> Any:
+    """Return the simulated run of a case alone on a device, or of all calls of a step one after the other.
+
+    Thread blocks are placed on multiprocessors and share units, caches and memory; durations come from their phases
+    and the device's resources. A target may be edited into a device that does not exist.
+
+    >>> from nearpeak.api.questions import case
+    >>> simulate(case("gemm", m=4096, n=4096, k=4096, dtype="bf16"), "h100_sxm").cta_count
+    132
+    """
+    from nearpeak.api.questions import device_of
+    from nearpeak.simulation.step_simulation import simulate_case, simulate_step
+
+    if isinstance(work, Case):
+        return simulate_case(work, device_of(target))
+    if isinstance(work, Workload):
+        return simulate_step(work, device_of(target))
+    raise SpecError(f"simulate: takes a Case or a Workload, got {type(work).__name__}")
 
 
 @lru_cache

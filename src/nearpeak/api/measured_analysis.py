@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,8 +16,11 @@ from nearpeak.core.work.case import Case
 from nearpeak.errors import MeasureError, NearpeakError, SpecError
 
 if TYPE_CHECKING:
+    from nearpeak.core.runs.paired_rounds import Judgement, Round
+    from nearpeak.core.runs.validation import Validation
     from nearpeak.core.work.target import Target
     from nearpeak.measurement.timing.interleaved_rounds import Arm
+    from nearpeak.validation.running.implementation_run import Implementation
 
 
 def measure(
@@ -205,6 +208,43 @@ def compare(
         case=case, baseline=names[0], candidate=names[1], clock=clock, rounds=tuple(rounds), judgement=judgement,
         outcome="compared", differences=differences,
     )  # fmt: skip
+
+
+def judge(rounds: "Sequence[Round]", tolerance_ratio: float = 0.02) -> "Judgement":
+    """Return the verdict on interleaved A/B rounds; with the roles swapped it is mirrored.
+
+    Args:
+        tolerance_ratio: change up to which the two count as the same.
+
+    Raises:
+        SpecError: fewer than two rounds, or a tolerance that is not between 0 and 1.
+
+    >>> from nearpeak.core.runs.paired_rounds import Round
+    >>> judge([Round(four_log_ratio=(log,)) for log in (0.051, 0.049, 0.05, 0.052, 0.048)]).verdict
+    'regression'
+    """
+    from nearpeak.judgement.paired_verdict import judged
+
+    return judged(rounds, tolerance_ratio)
+
+
+def validate(
+    case: Case, implementation: "Implementation | Callable[..., Mapping[str, Any]]", *, seed: int = 0
+) -> "Validation":
+    """Return what the numerics checks V0 to V12 find on an implementation of `case`, run in this process.
+
+    Args:
+        implementation: (tensors by input name, **arguments of the case) → outputs by name.
+        seed: of all inputs; the same seed repeats every figure of the record.
+
+    >>> from nearpeak.ops import case
+    >>> product = case("gemm", m=8, n=8, k=16, dtype="fp32")
+    >>> validate(product, lambda tensors, **_: {"y": tensors["a"] @ tensors["b"]}).status
+    'PASS'
+    """
+    from nearpeak.validation import validate
+
+    return validate(case, implementation, seed=seed)
 
 
 def environment_differences(left: Environment, right: Environment) -> tuple[tuple[str, str, str], ...]:
