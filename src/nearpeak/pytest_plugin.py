@@ -60,14 +60,14 @@ class Attained:
             raise SpecError(f"require_ratio: {least_ratio!r} is no share of the bound; give one above 0, at most 1")
         name = target or self.measurement.target
         try:
-            found = self.ratio(target)
+            limit = self.ratio(target)
         except NearpeakError as error:  # raised anew, as pytest shows the frames that it came through
             raise type(error)(str(error)) from None
-        if found >= least_ratio:
+        if limit >= least_ratio:
             return
         least, known = bound(self.measurement.case, name), known_to(self.measurement.estimate())
         raise AssertionError(
-            f"{self.measurement.case.label()}: {found:.3g} of the bound on {name} is attained, {least_ratio:g} is "
+            f"{self.measurement.case.label()}: {limit:.3g} of the bound on {name} is attained, {least_ratio:g} is "
             f"required: {show(self.time_s, 's')} {known} beside {show(least.time_s, 's')}, limited by "
             f"{least.limiter}; again: {self.again}"
         )
@@ -120,18 +120,20 @@ class NearpeakMeasure:
         backend = _backend(function, timing, device)
         runner = TimedRunner(backend, timing, argument=backend.argument, process="caller")
         with kept_running():
-            found = runner.measure(wanted, lock_of)
-        if not found.has_times or found.outcome is Outcome.SUSPECT_FAST:
-            command = found.validation.command if found.validation is not None else ""
+            measurement = runner.measure(wanted, lock_of)
+        if not measurement.has_times or measurement.outcome is Outcome.SUSPECT_FAST:
+            command = measurement.validation.command if measurement.validation is not None else ""
             again = self._again(function, command)
             raise AssertionError(
-                f"{wanted.label()}: {found.outcome.value}: {found.note}{again and f'; again: {again}'}"
+                f"{wanted.label()}: {measurement.outcome.value}: {measurement.note}{again and f'; again: {again}'}"
             )
-        unproved = _unproved(found)
+        unproved = _unproved(measurement)
         if unproved:
             warnings.warn(f"{wanted.label()}: results are not proved right: {unproved}", stacklevel=2)
         words = shlex.join(["--runner", runner.name, "--cache", cache, "--budget", f"{budget_s:g} s"])
-        return Attained(measurement=found, again=self._again(function, f"nearpeak measure {_in_words(wanted)} {words}"))
+        return Attained(
+            measurement=measurement, again=self._again(function, f"nearpeak measure {_in_words(wanted)} {words}")
+        )
 
     def _again(self, function: Callable[..., Any], command: str) -> str:
         """Return the command where the function has a name that others can import, else the test itself."""
@@ -140,10 +142,10 @@ class NearpeakMeasure:
         return command if named and command else test or command
 
 
-def _refuse_no_function(given: object) -> None:
-    if isinstance(given, type) or not callable(given):
-        what = "a class" if isinstance(given, type) else f"no function but {type(given).__name__}"
-        raise SpecError(f"nearpeak_measure: {given!r} is {what}; give a function, or an object that is called")
+def _refuse_no_function(function: object) -> None:
+    if isinstance(function, type) or not callable(function):
+        what = "a class" if isinstance(function, type) else f"no function but {type(function).__name__}"
+        raise SpecError(f"nearpeak_measure: {function!r} is {what}; give a function, or an object that is called")
 
 
 def _backend(function: Callable[..., Any], timing: "Timing", device: str) -> Any:
@@ -165,11 +167,11 @@ def _in_words(case: Case) -> str:
     return shlex.join([case.op, *words])
 
 
-def _unproved(found: "Measurement") -> str:
+def _unproved(measurement: "Measurement") -> str:
     """Return why times say nothing of results; empty where the contract has passed them."""
-    if found.validation is None:
+    if measurement.validation is None:
         return "the case is too large to be checked where it is timed, or has no contract; check a smaller one"
-    return "" if not found.validation.failed else str(found.validation.reason)
+    return "" if not measurement.validation.failed else str(measurement.validation.reason)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -182,7 +184,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         )
     if cases:
         metafunc.parametrize(
-            "_nearpeak_case", cases, ids=[one.label().replace(" ", "-") for one in cases], indirect=True
+            "_nearpeak_case", cases, ids=[case.label().replace(" ", "-") for case in cases], indirect=True
         )
 
 
@@ -205,7 +207,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 @pytest.fixture
 def nearpeak_measure(_nearpeak_case: Case | None, request: pytest.FixtureRequest) -> Iterator[NearpeakMeasure]:
     """Check and time a function on the case of the test; a test of a case that measures nothing is an error."""
-    found = NearpeakMeasure(_nearpeak_case, request.node.nodeid)
-    yield found
-    if _nearpeak_case is not None and not found.was_called and request.node.stash.get(_PASSED, False):
+    fixture = NearpeakMeasure(_nearpeak_case, request.node.nodeid)
+    yield fixture
+    if _nearpeak_case is not None and not fixture.was_called and request.node.stash.get(_PASSED, False):
         pytest.fail("the test passed without a call of nearpeak_measure, so that nothing was checked", pytrace=False)

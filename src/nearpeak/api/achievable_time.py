@@ -199,7 +199,7 @@ def _file(calibration: Any) -> Path | None:
 def _predict_step(workload: Workload, device: Target, setting: "Setting", calibration: Path | None) -> StepPrediction:
     from nearpeak.prediction.step_time import step_of
 
-    found = step_of(workload, device, setting, calibration)
-    if found is None:
+    step_prediction = step_of(workload, device, setting, calibration)
+    if step_prediction is None:
         raise NotModelledError(f"predict: {workload.name}: none of its calls can be predicted on {device.name}")
-    return found
+    return step_prediction

@@ -1,4 +1,4 @@
-"""The public functions that run cases: measurements beside their bounds, each case in a process of its own."""
+"""The public functions that run cases on this machine: measure, compare, judge, validate, conversion coverage."""
 
 import dataclasses
 import time
@@ -45,15 +45,15 @@ def measure(
     """
     from nearpeak.measurement.session import run_cases
 
-    why = {one.case: one.why for one in cases.chosen} if isinstance(cases, Suite) else {}
+    why = {choice.case: choice.why for choice in cases.chosen} if isinstance(cases, Suite) else {}
     wanted = list(why) if isinstance(cases, Suite) else [cases] if isinstance(cases, Case) else list(cases)
     if not wanted:
         raise SpecError("measure: no cases are given; give at least one")
     device = _target_of(runner)
 
-    def judged(found: Measurement) -> Measurement:
-        beside = _beside_bound(found, device or known_target(found.target))
-        return dataclasses.replace(beside, why=why.get(found.case, ()))
+    def judged(measurement: Measurement) -> Measurement:
+        beside = _checked_against_bound(measurement, device or known_target(measurement.target))
+        return dataclasses.replace(beside, why=why.get(measurement.case, ()))
 
     yield from run_cases(
         wanted, runner, timing, out, fresh=fresh, judge=judged, launch_count=launch_count, telemetry_hz=telemetry_hz
@@ -75,16 +75,16 @@ def measured(
     from nearpeak.judgement.plausibility import with_measurements
     from nearpeak.measurement.session import run_cases
 
-    target = require_timed(runner, [one.target for one in analysis.targets])
-    here = next(one for one in analysis.targets if one.target == target)
+    target = require_timed(runner, [entry.target for entry in analysis.targets])
+    here = next(entry for entry in analysis.targets if entry.target == target)
     labels = {row.case: row.label for row in analysis.rows}
     taken: dict[Case, Measurement] = {}
-    for found in run_cases(labels, runner, Timing(budget_s=budget_s)):
-        taken[found.case] = found
+    for measurement in run_cases(labels, runner, Timing(budget_s=budget_s)):
+        taken[measurement.case] = measurement
         if progress:
-            progress(labels[found.case])
+            progress(labels[measurement.case])
     new = with_measurements(analysis.rows, here, taken)
-    return dataclasses.replace(analysis, targets=tuple(new if one is here else one for one in analysis.targets))
+    return dataclasses.replace(analysis, targets=tuple(new if entry is here else entry for entry in analysis.targets))
 
 
 def require_timed(runner: str, targets: Collection[str]) -> str:
@@ -96,10 +96,10 @@ def require_timed(runner: str, targets: Collection[str]) -> str:
     >>> require_timed("torch_cpu", ["h200_sxm", "cpu"])
     'cpu'
     """
-    found = timed_target(runner)
-    if found not in targets:
-        raise SpecError(f"--measure: {runner} times the target {found!r}; add --target {found}")
-    return found
+    device = timed_target(runner)
+    if device not in targets:
+        raise SpecError(f"--measure: {runner} times the target {device!r}; add --target {device}")
+    return device
 
 
 def timed_target(runner: str) -> str:
@@ -156,20 +156,22 @@ def bound_s(case: Case, device: "Target | None", *, cached: bool = False) -> flo
         return None
 
 
-def least_s(found: Measurement, device: "Target | None") -> float | None:
+def least_s(measurement: Measurement, device: "Target | None") -> float | None:
     """Return the time that no sample of `found` can be below: the bound, with inputs where its calls found them."""
-    cached = found.method is not None and found.method.cache == "hot"
-    return bound_s(found.case, device, cached=cached)
+    cached = measurement.method is not None and measurement.method.cache == "hot"
+    return bound_s(measurement.case, device, cached=cached)
 
 
-def _beside_bound(found: Measurement, device: "Target | None") -> Measurement:
+def _checked_against_bound(measurement: Measurement, device: "Target | None") -> Measurement:
     """Return `found` as below its bound where it is: a rule, a figure of the device or a timer is wrong."""
-    floor_s = least_s(found, device) if found.outcome in TIMED and found.method else None
-    if floor_s is None or found.best_s + found.timer_s >= floor_s:
-        return found
-    note = f"its best sample of {found.best_s:.4g} s is below the bound of {floor_s:.4g} s on {found.target}"
-    said = "; ".join(filter(None, (note, found.note)))
-    return dataclasses.replace(found, outcome=Outcome.BELOW_BOUND, note=said)
+    floor_s = least_s(measurement, device) if measurement.outcome in TIMED and measurement.method else None
+    if floor_s is None or measurement.best_s + measurement.timer_s >= floor_s:
+        return measurement
+    note = (
+        f"its best sample of {measurement.best_s:.4g} s is below the bound of {floor_s:.4g} s on {measurement.target}"
+    )
+    notes = "; ".join(filter(None, (note, measurement.note)))
+    return dataclasses.replace(measurement, outcome=Outcome.BELOW_BOUND, note=notes)
 
 
 def compare(
@@ -191,8 +193,8 @@ def compare(
     clock, judgement = "", None
     differences: tuple[tuple[str, str, str], ...] = ()
     try:
-        for one, left, right in rounds_of(case, (baseline, candidate), timing):
-            rounds.append(one)
+        for round_, left, right in rounds_of(case, (baseline, candidate), timing):
+            rounds.append(round_)
             clock, differences = left.clock, environment_differences(left.environment, right.environment)
             late = time.monotonic() - begun_s >= budget_s and len(rounds) > 1
             if late or len(rounds) in LOOKS:
@@ -254,8 +256,8 @@ def environment_differences(left: Environment, right: Environment) -> tuple[tupl
     (('driver', '1', '2'),)
     """
     flat = []
-    for one in (left, right):
-        record = one.record()
+    for environment in (left, right):
+        record = environment.record()
         inner = {f"{kind}.{name}": text for kind in ("packages", "settings") for name, text in record.pop(kind).items()}
         flat.append(record | inner)
     names = sorted({*flat[0], *flat[1]})
@@ -309,15 +311,15 @@ def coverage(
         function, arguments, timeout_s=timing.limit_s, memory_bytes=timing.memory_bytes, preload=preload
     )
     if ending.verdict == "result":
-        found = dict(ending.value)
-        found["placed"] = tuple((name, count) for name, count in found["placed"])
-        rows = (Fallback(**{**row, "reason": row["reason"].replace(str(path), str(model))}) for row in found["ledger"])
-        return Conversion(**{**found, "ledger": tuple(rows)})
+        record = dict(ending.value)
+        record["placed"] = tuple((name, count) for name, count in record["placed"])
+        rows = (Fallback(**{**row, "reason": row["reason"].replace(str(path), str(model))}) for row in record["ledger"])
+        return Conversion(**{**record, "ledger": tuple(rows)})
     if ending.verdict == "error":
         raise getattr(errors, ending.value[0], MeasureError)(ending.value[1].replace(str(path), str(model)))
     why = {"timeout": f"it did not end within {timing.limit_s:g} s (--limit)", "died": "it ended its process"}
-    said = ": ".join(ending.value).splitlines()[0] if ending.verdict == "raised" else why[ending.verdict]
-    raise MeasureError(f"{model}: {said.replace(str(path), str(model))}")
+    reason = ": ".join(ending.value).splitlines()[0] if ending.verdict == "raised" else why[ending.verdict]
+    raise MeasureError(f"{model}: {reason.replace(str(path), str(model))}")
 
 
 def onnx_conversion_record(path: str, **arguments: Any) -> dict[str, Any]:
@@ -339,11 +341,11 @@ def _flop_by_rules(run: Callable[[], Any]) -> dict[str, int]:
     from nearpeak.frontends.torch.profiled_calls import run_and_recorded
     from nearpeak.ops import work_of
 
-    found: dict[str, int] = {}
+    flop_counts: dict[str, int] = {}
     for name, calls in run_and_recorded(run):
         flop = sum(call.call_count * int(sum(work_of(call.case).flop.values())) for call in calls if call.case)
-        found[name] = found.get(name, 0) + flop
-    return found
+        flop_counts[name] = flop_counts.get(name, 0) + flop
+    return flop_counts
 
 
 def measure_roofs() -> tuple[Path, dict[str, float]]:
@@ -354,8 +356,8 @@ def measure_roofs() -> tuple[Path, dict[str, float]]:
     from nearpeak.measurement.machine.roofs import cpu_roofs, cpu_target_text, kept_roofs
     from nearpeak.targets import CPU
 
-    found = kept_roofs(dict(cpu_roofs()), known_target(CPU))
-    return _kept(roofs_file(), cpu_target_text(found)), found
+    rates = kept_roofs(dict(cpu_roofs()), known_target(CPU))
+    return _kept(roofs_file(), cpu_target_text(rates)), rates
 
 
 def roofs_file() -> Path:

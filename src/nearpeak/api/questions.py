@@ -1,4 +1,4 @@
-"""The public functions: capture, bound, analyze, and what they take."""
+"""The public functions case, target, capture, bound, analyze and provision."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -105,7 +105,7 @@ def analyze(workload: Workload, targets: str | Target | Sequence[str | Target], 
     targets = [targets] if isinstance(targets, (str, Target)) else list(targets)
     if not targets:
         raise SpecError("analyze: no target is given; name at least one, e.g. 'h200_sxm'")
-    devices = [device_of(one) for one in targets]
+    devices = [device_of(name) for name in targets]
     return with_predictions(analysis_of(workload, devices, policy, version=version()), devices)
 
 
@@ -192,17 +192,17 @@ def capture_with(source: str | Path | Callable[..., object], options: CaptureOpt
     return workload_of(read_suite(source))
 
 
-def device_of(one: str | Target) -> Target:
+def device_of(device: str | Target) -> Target:
     """Return the target that is given, or the one of that name.
 
     >>> device_of("h100_sxm").name
     'h100_sxm'
     """
-    if isinstance(one, str):
-        return target(one)
-    if isinstance(one, Target):
-        return one
-    raise SpecError(f"target: {one!r} is neither a name nor a Target; give e.g. 'h200_sxm'")
+    if isinstance(device, str):
+        return target(device)
+    if isinstance(device, Target):
+        return device
+    raise SpecError(f"target: {device!r} is neither a name nor a Target; give e.g. 'h200_sxm'")
 
 
 def version() -> str:

@@ -1,4 +1,4 @@
-"""Suites from what users name: models, files, sweeps, operators, ready-made suites; times from targets."""
+"""Test suites built from models, files, sweeps and operator rules, weighted by bound times on a target."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -45,10 +45,10 @@ def suite(
     >>> [one.name for one in found.sources]
     ['sweep 1', 'directed softmax']
     """
-    parts = [_part(one, capture) for one in sources] + list(_swept(sweeps, where))
+    parts = [_part(entry, capture) for entry in sources] + list(_swept(sweeps, where))
     wanted = dict.fromkeys(operators)
     if directed:
-        wanted |= dict.fromkeys(sorted({one.case.op for part in parts for one in part.cases}))
+        wanted |= dict.fromkeys(sorted({entry.case.op for part in parts for entry in part.cases}))
     return merged([*parts, *map(directed_suite, wanted)], name)
 
 
@@ -67,9 +67,9 @@ def times_of(cases: Sequence[Case], target: str | Target) -> tuple[dict[Case, fl
 
     device = questions.target(target) if isinstance(target, str) else target
     launch_s = device.launch_floor_s or LAUNCH_S
-    found = answered_table(table_of_cases(cases), device, Policy()) if cases else None
-    rows = zip(cases, found.bound_s.tolist(), strict=True) if found is not None else ()
-    refused = found.refused if found is not None else {}
+    table = answered_table(table_of_cases(cases), device, Policy()) if cases else None
+    rows = zip(cases, table.bound_s.tolist(), strict=True) if table is not None else ()
+    refused = table.refused if table is not None else {}
     times = {case: bound_s + launch_s for row, (case, bound_s) in enumerate(rows) if row not in refused}
     return times, f"bound on {device.name} plus a launch of {launch_s * 1e6:.3g} us"
 
@@ -87,7 +87,7 @@ def cheapest(
     >>> [dict(one.case.axes)["elements"] for one in plan.suite.chosen]
     [4096]
     """
-    times, words = times_of([one.case for one in suite.cases], target)
+    times, words = times_of([entry.case for entry in suite.cases], target)
     if budget_s is not None:
         costs = {case: SAMPLING_S + CALLS_RUN * time_s for case, time_s in times.items()}
         words = f"{SAMPLING_S:g} s and {CALLS_RUN} times the {words}"
@@ -95,16 +95,16 @@ def cheapest(
     return planned(suite, times, goal_ratio=goal_ratio, time=words, identity=identity)
 
 
-def _part(one: str | Path | Workload | Suite, capture: Callable[[str], Workload] | None) -> Suite:
-    if isinstance(one, Suite):
-        return one
-    if isinstance(one, Workload):
-        return suite_of(one)
-    if names_suite(one):
-        return read_suite(one)
+def _part(source: str | Path | Workload | Suite, capture: Callable[[str], Workload] | None) -> Suite:
+    if isinstance(source, Suite):
+        return source
+    if isinstance(source, Workload):
+        return suite_of(source)
+    if names_suite(source):
+        return read_suite(source)
     from nearpeak.api import questions
 
-    return suite_of((capture or questions.capture)(str(one)))
+    return suite_of((capture or questions.capture)(str(source)))
 
 
 def _swept(sweeps: Sequence[str], where: Sequence[str]) -> list[Suite]:

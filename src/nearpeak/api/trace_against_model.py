@@ -1,4 +1,4 @@
-"""A trace beside the model that was meant to run: which of its calls ran, which were never seen, its bound."""
+"""Comparison of a profiler trace with a captured model: calls that ran, calls never seen, the step's bound."""
 
 from collections.abc import Iterator
 
@@ -36,9 +36,9 @@ def join_of(executed: Executed, model: Workload, target: Target | None) -> Model
         for case, count in counts.items() if count * executed.step_count > seen[case]
     ]  # fmt: skip
     without = sum(call.call_count for call in model.calls if call.case is None)
-    found = bound(model, device)
+    step_bound = bound(model, device)
     return ModelJoin(
-        name=model.name, step_bound_s=found.time_s, bound_is_whole=not found.uncovered,
+        name=model.name, step_bound_s=step_bound.time_s, bound_is_whole=not step_bound.uncovered,
         call_count=sum(counts.values()), seen_count=sum(seen.values()) / executed.step_count,
         unseen=tuple(sorted(unseen, key=lambda one: (-(one.expected_s or 0.0), one.label))),
         uncovered_count=without + round(sum(one.call_count for one in unseen if one.expected_s is None)),
@@ -52,9 +52,9 @@ def lines_of(join: ModelJoin, step_s: float) -> Iterator[str]:
     bound = f"its step takes {least}{show(join.step_bound_s, 's')} at least, and took {show(step_s, 's')}"
     yield f"{join.name}: {join.seen_count:,.6g} of {join.call_count:,} calls ran as captured ({share:.0%}); {bound}"
     if join.unseen:
-        named = "; ".join(f"{one.call_count:g} × {one.label}" for one in join.unseen[:_NAMED])
+        named = "; ".join(f"{call.call_count:g} × {call.label}" for call in join.unseen[:_NAMED])
         more = f"; {len(join.unseen) - _NAMED} more" if len(join.unseen) > _NAMED else ""
-        time = show(sum(one.expected_s or 0.0 for one in join.unseen), "s")
+        time = show(sum(call.expected_s or 0.0 for call in join.unseen), "s")
         yield f"never seen, {time} expected: {named}{more}"
     if share < _LEAST:
         yield (
@@ -69,11 +69,11 @@ def lines_of(join: ModelJoin, step_s: float) -> Iterator[str]:
 
 
 def _ran(executed: Executed) -> dict[Case, int]:
-    found: dict[Case, int] = {}
+    counts: dict[Case, int] = {}
     for operator in executed.operators:
         for case in operator.cases:
-            found[case] = found.get(case, 0) + operator.call_count
-    return found
+            counts[case] = counts.get(case, 0) + operator.call_count
+    return counts
 
 
 def _unseen(case: Case, count: float, device: Target) -> Unseen:

@@ -1,4 +1,4 @@
-"""A trace file in, a report out: read, laid beside theory, and looked through for causes."""
+"""Analysis of a profiler trace file: read, joined to cases and bounds, searched for causes of lost time."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -69,7 +69,7 @@ def analyze_trace(
     join = join_of(executed, model, target)
     step_s = executed.window_ns * 1e-9 / executed.step_count
     executed = replace(executed, notes=(*lines_of(join, step_s), *executed.notes))
-    unseen_ns = round(sum(one.expected_s or 0.0 for one in join.unseen) * executed.step_count * 1e9)
+    unseen_ns = round(sum(call.expected_s or 0.0 for call in join.unseen) * executed.step_count * 1e9)
     return replace(report_of(executed, version(), unseen_ns, model.name), join=join)
 
 
@@ -77,5 +77,5 @@ def _with_target(trace: Trace, target: Target | None) -> tuple[Trace, Target | N
     if target is not None:
         return trace, target
     device = busiest_device(trace)
-    name = next((one.name for one in trace.header.devices if one.index == device), "")
+    name = next((listed.name for listed in trace.header.devices if listed.index == device), "")
     return trace, target_of_gpu(name) if name else None
