@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDER = ROOT / "docs" / "explain" / "figures"
+FOLDER = ROOT / "docs" / "lab" / "figures"
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -25,7 +25,7 @@ class Figure:
     """A number that was measured, and what it had to be."""
 
     name: str
-    """Stem of its file in docs/explain/figures; lower case and underscores."""
+    """Stem of its file in docs/lab/figures; lower case and underscores."""
     value: float
     """What was measured, in `unit`."""
     unit: str

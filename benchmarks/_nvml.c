@@ -1,7 +1,7 @@
 /* A library with the names of NVML, of one GPU that answers from a table and takes as long as a driver does.
 
    Each call and each field takes CALL_US of the processor, the energy counter ENERGY_US: the dearest that were measured
-   on an H200 with driver 580.159 (docs/explain/telemetry.md, 2026-11-27). Layouts: NVML API reference. */
+   on an H200 with driver 580.159 (docs/lab/h200.md, 2026-11-27). Layouts: NVML API reference. */
 
 #include <stdio.h>
 #include <string.h>

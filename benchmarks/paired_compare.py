@@ -1,6 +1,6 @@
 """Verdicts of `compare` beside two busy loops: pairs of the same work, and pairs with 5 % more planted.
 
-Pairs are kept in docs/explain/figures/paired_compare_pairs.jsonl, a line each, so that they can be taken in several
+Pairs are kept in docs/lab/figures/paired_compare_pairs.jsonl, a line each, so that they can be taken in several
 sittings: `python -m benchmarks.paired_compare --minutes 45` adds what fits and says how things stand. A pair counts
 as long as the code that takes and judges pairs, and the machine, are those that it was taken by.
 """

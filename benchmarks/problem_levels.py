@@ -18,7 +18,7 @@ FIGURES = (
     "problem_corpus_captured", "problem_corpus_uncovered_calls", "problem_corpus_memory",
     "problem_level_1_2_median_seconds", "problem_level_3_median_seconds", "problem_level_4_slowest_seconds",
 )  # fmt: skip
-RECORDS = ROOT / "docs" / "explain" / "problem_files.json"
+RECORDS = ROOT / "docs" / "lab" / "problem_files.json"
 """How many problems of each level were captured, and each miss with its cause: for the page of coverage."""
 _IMPORTED = ("torch", "transformers", "torch._dynamo")
 

@@ -46,7 +46,7 @@ def misquotes(text: str, figures: dict[str, str]) -> list[str]:
     found = []
     for name, value in _QUOTE.findall(text):
         if name not in figures:
-            found.append(f"{name}: no such figure in docs/explain/figures; 'make bench' measures them")
+            found.append(f"{name}: no such figure in docs/lab/figures; 'make bench' measures them")
         elif value.strip() != figures[name]:
             found.append(f"{name}: quoted as {value.strip()}, measured {figures[name]}")
     return found

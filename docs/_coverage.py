@@ -16,7 +16,7 @@ from nearpeak.ops import OPS, Operator, case
 from nearpeak.targets import TARGETS, target_of
 
 ROOT = Path(__file__).parent.parent
-RECORDS = ROOT / "docs" / "explain"
+RECORDS = ROOT / "docs" / "lab"
 _NOT_MEASURED = "not measured"
 
 

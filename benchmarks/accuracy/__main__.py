@@ -14,7 +14,7 @@ from benchmarks.accuracy.scores import Score, held_out, score, shown, summary
 from nearpeak.errors import NearpeakError, SpecError
 from nearpeak.prediction.model_choice import form_of
 
-PAGE = Path(__file__).parents[2] / "docs/explain/accuracy.md"
+PAGE = Path(__file__).parents[2] / "docs/lab/accuracy.md"
 HEAD = """# How far predictions are from measurements
 
 Written by `python -m benchmarks.accuracy CORPUS --page`; nothing is fitted by it. Errors are of predicted over
@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("--family", default="", help="one family, e.g. gemm; all by default")
     parser.add_argument("--only", default="", help="text that source, device and format must contain")
     parser.add_argument("--every-row", action="store_true", help="score every row, not only held-out sites")
-    parser.add_argument("--page", action="store_true", help="write docs/explain/accuracy.md")
+    parser.add_argument("--page", action="store_true", help="write docs/lab/accuracy.md")
     options = parser.parse_args()
     if options.page and (options.family or options.only or options.every_row):
         parser.error("--page takes all families, blocks and held-out rows; leave the other options away")

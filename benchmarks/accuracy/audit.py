@@ -15,7 +15,7 @@ from nearpeak.prediction.calibration.samples import Samples
 from nearpeak.prediction.calibration.table_audit import audit
 from nearpeak.targets import target_of
 
-PAGE = Path(__file__).parents[2] / "docs/explain/corpus_audit.md"
+PAGE = Path(__file__).parents[2] / "docs/lab/corpus_audit.md"
 SHOWN = [kind for kind in KINDS if kind not in ("set_aside", "slow_repeat")]  # blocks have one row per shape
 HEAD = f"""# Audit of the measurements that predictions are scored on
 

@@ -59,7 +59,7 @@ All held-out sites of a device together. *Half width*: median half width of the 
 ELSEWHERE = """
 ## Bars that other benchmarks measure
 
-Read from `docs/explain/figures`, with the machine and the date that each was taken on.
+Read from `docs/lab/figures`, with the machine and the date that each was taken on.
 
 | bar | asked | reached | | machine | date |
 |---|---|---|---|---|---|
@@ -116,7 +116,7 @@ def main() -> None:
     """Print every block of every bar; optionally write the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.bars", description=__doc__)
     parser.add_argument("corpus", type=Path)
-    parser.add_argument("--page", action="store_true", help="write docs/explain/accuracy_bars.md")
+    parser.add_argument("--page", action="store_true", help="write docs/lab/accuracy_bars.md")
     options = parser.parse_args()
     records, evidence = _found(options.corpus)
     verdicts = [verdict(bar, records, evidence.allowed_ratio) for bar in BARS]

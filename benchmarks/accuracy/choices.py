@@ -20,7 +20,7 @@ from nearpeak.core.answers.bound import Policy
 from nearpeak.prediction.case_prediction import predict_table
 from nearpeak.targets import target_of
 
-PAGE = Path(__file__).parents[2] / "docs/explain/accuracy_choices.md"
+PAGE = Path(__file__).parents[2] / "docs/lab/accuracy_choices.md"
 HEAD = """# What boards and choices of libraries leave open
 
 Written by `python -m benchmarks.accuracy.choices CORPUS --page`; nothing is fitted by it. Errors are mean absolute
@@ -84,7 +84,7 @@ def main() -> None:
     """Print the tables; optionally write the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.choices", description=__doc__)
     parser.add_argument("corpus", type=Path)
-    parser.add_argument("--page", action="store_true", help="write docs/explain/accuracy_choices.md")
+    parser.add_argument("--page", action="store_true", help="write docs/lab/accuracy_choices.md")
     options = parser.parse_args()
     text = HEAD
     for head, lines in (

@@ -34,7 +34,7 @@ Mean absolute error in percent: without data, and after 30 cases the mean and th
 | family | left out | rows | no data: all | above 50 us | 30 cases: all | above 50 us | worst: all | above 50 us |
 |---|---|---|---|---|---|---|---|---|
 """
-PAGE = Path(__file__).parents[2] / "docs/explain/accuracy_designed.md"
+PAGE = Path(__file__).parents[2] / "docs/lab/accuracy_designed.md"
 
 
 def main() -> None:
@@ -42,7 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.designed", description=__doc__)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--family", default="", help="one family, e.g. gemm")
-    parser.add_argument("--page", action="store_true", help="write docs/explain/accuracy_designed.md")
+    parser.add_argument("--page", action="store_true", help="write docs/lab/accuracy_designed.md")
     options = parser.parse_args()
     if options.page and options.family:
         parser.error("--page takes all families; leave --family away")

@@ -15,7 +15,7 @@ from nearpeak.core.work.workload import Workload
 from nearpeak.errors import NearpeakError
 from nearpeak.targets import TARGETS, target_of
 
-PAGE = Path(__file__).parents[2] / "docs/explain/accuracy_models.md"
+PAGE = Path(__file__).parents[2] / "docs/lab/accuracy_models.md"
 HEAD = """# How far predictions of whole models are from measurements
 
 Written by `python -m benchmarks.accuracy.models CORPUS --page`; nothing is fitted by it, and no row of whole models was
@@ -87,7 +87,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.models", description=__doc__)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--vtrain", action="store_true", help="data-parallel training of vTrain as well")
-    parser.add_argument("--page", action="store_true", help="write docs/explain/accuracy_models.md")
+    parser.add_argument("--page", action="store_true", help="write docs/lab/accuracy_models.md")
     options = parser.parse_args()
     errors: dict[str, list[float]] = {}
     lines = []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.accuracy.family import EAGER, OLD, target_name
 
-PAGE = Path(__file__).parents[2] / "docs/explain/accuracy_noise.md"
+PAGE = Path(__file__).parents[2] / "docs/lab/accuracy_noise.md"
 HEAD = """# How much measurements differ between versions of one software
 
 Written by `python -m benchmarks.accuracy.noise CORPUS --page`. For every shape that one framework measured with its
@@ -77,7 +77,7 @@ def main() -> None:
     """Print one line per file, device and format; optionally write the page."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.noise", description=__doc__)
     parser.add_argument("corpus", type=Path)
-    parser.add_argument("--page", action="store_true", help="write docs/explain/accuracy_noise.md")
+    parser.add_argument("--page", action="store_true", help="write docs/lab/accuracy_noise.md")
     options = parser.parse_args()
     lines = []
     for found in noises(options.corpus):

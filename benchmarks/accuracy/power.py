@@ -37,7 +37,7 @@ TURNS = 4
 """Times that runs and scalars are fitted in turn."""
 SETTLED_S = 2e-4
 """Kernels from which a meter has settled in nearly all runs."""
-PAGE = Path(__file__).parents[2] / "docs/explain/accuracy_power.md"
+PAGE = Path(__file__).parents[2] / "docs/lab/accuracy_power.md"
 HEAD = """# How far predicted power is from boards' meters
 
 Written by `python -m benchmarks.accuracy.power CORPUS --page`; nothing is fitted by it. Average power of products whose
@@ -98,7 +98,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.power", description=__doc__)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--fit", action="store_true", help="fit scalars and settling times, and write both files")
-    parser.add_argument("--page", action="store_true", help="write docs/explain/accuracy_power.md")
+    parser.add_argument("--page", action="store_true", help="write docs/lab/accuracy_power.md")
     options = parser.parse_args()
     found = list(_readings(options.corpus / "aic_gemm.parquet"))
     if options.fit:

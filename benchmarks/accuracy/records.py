@@ -15,7 +15,7 @@ from nearpeak.errors import NearpeakError
 from nearpeak.prediction.model_choice import form_of
 from nearpeak.targets import target_of
 
-FOLDER = Path(__file__).parents[2] / "docs/explain"
+FOLDER = Path(__file__).parents[2] / "docs/lab"
 SHORT_S = 20e-6
 """Element-wise kernels from here on have a bar."""
 EXACT, LEAST_S = 1 - 1e-9, 1e-15

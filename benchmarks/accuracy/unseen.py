@@ -16,7 +16,7 @@ from nearpeak.core.answers.bound import Policy
 from nearpeak.errors import NearpeakError
 from nearpeak.targets import target_of
 
-PAGE = Path(__file__).parents[2] / "docs/explain/accuracy_unseen.md"
+PAGE = Path(__file__).parents[2] / "docs/lab/accuracy_unseen.md"
 HEAD = """# How far predictions are on a device without data
 
 Written by `python -m benchmarks.accuracy.unseen CORPUS`. For each device, the scalars of a format are fitted on each
@@ -37,7 +37,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.accuracy.unseen", description=__doc__)
     parser.add_argument("corpus", type=Path)
     parser.add_argument("--family", default="", help="one family, e.g. gemm")
-    parser.add_argument("--page", action="store_true", help="write docs/explain/accuracy_unseen.md")
+    parser.add_argument("--page", action="store_true", help="write docs/lab/accuracy_unseen.md")
     options = parser.parse_args()
     if options.page and options.family:
         parser.error("--page takes all families; leave --family away")

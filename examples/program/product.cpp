@@ -1,5 +1,5 @@
 // A product of fp32 matrices as a runner: nearpeak measure gemm m=64 n=64 k=64 dtype=fp32 --runner process:./product
-// It answers the protocol of docs/explain/measurement.md. What it reads of each line it finds by its key, which is
+// It answers the protocol of docs/guide/measurement.md. What it reads of each line it finds by its key, which is
 // enough here: nearpeak writes keys once, and neither keys nor paths hold quotes.
 #include <chrono>
 #include <cstdio>

@@ -68,7 +68,7 @@ def test_every_operator_target_error_and_assumption_is_in_the_reference():
 
 
 def test_the_page_on_bounds_explains_every_assumption():
-    page = (ROOT / "docs" / "explain" / "bounds.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "guide" / "bounds.md").read_text(encoding="utf-8")
     assert [key for key in ASSUMPTIONS if f"| {key} |" not in page] == []
 
 

@@ -42,7 +42,7 @@ def scenario_of(path: Path, case_of: Callable[[list[str]], Case]) -> Scenario:
     tables = data.get("stream")
     if not isinstance(tables, list) or not tables or set(data) - {"stream", "copy_engines"}:
         raise SpecError(
-            f"{path}: holds one or more [[stream]] tables, copy_engines, no more; see docs/explain/simulator.md"
+            f"{path}: holds one or more [[stream]] tables, copy_engines, no more; see docs/guide/simulation.md"
         )
     engines = _whole(path, data, "copy_engines", 2)
     streams = tuple(_stream(path, place, table, case_of) for place, table in enumerate(tables, 1))

@@ -84,30 +84,7 @@ def recorded_as_timed(case: Case, runner: str, result: CheckResult) -> Validatio
 
 
 CONTRACT_VERSION = 24
-# 1: bounds, rounds and groups. 2: sums in narrow formats are rounded once, errors average out over fresh inputs.
-# 3: inputs of unlike sizes. 4: positions are judged by the values they name, gradients at inputs that tell them.
-# 5: bounds of chains know what cancels on the way, whatever the inputs; few numbers meet the first and last edge.
-# 6: matrices have the form that their routine is for; signs and order that are open are chosen before comparing.
-# 7: columns that complete a basis are judged by the projection on their span, single sums by PyTorch's of all rounds.
-# 8: maxima, squares and exponentials that fail for some rows; formats that end; NaN first, rows of minus infinity.
-# 9: rows that are stored before their weight, and their factors. 10: what follows from a step's number in fp32; copies
-# that are none; NaN behind AMSGrad's maximum is open. 11: a row that may be kept is rounded in one of two ways, each
-# element by itself; products that are stored once for each tap are judged by PyTorch's own; gradients are those of
-# either of equal values. 12: errors of gradients in 16 bits average out over fresh inputs, along each of their terms;
-# a value without its position has the gradient of any of equal ones. 13: weights of draws are none below 0, and each of
-# them may become the heaviest. 14: what is interpolated errs by what it holds, norms over few numbers by their mean's
-# rounding. 15: few results get as many rounds as errors are pooled of; parameters far larger than their updates.
-# 16: NaN at the start of a second row; scores in 16 bits that are far below 0 keep digits. 17: gradients that are
-# missing; what comes from above and does not lie densely; empty groups and rows that nothing names; results that a
-# later call changes, global state that one leaves changed. 18: truth values are both, some numbers are clipped, the
-# last row of a table is read; gradients where a first round selects nothing, and of results below the numbers of fp16.
-# 19: kernels of GPUs; numbers in fp32 beside narrow inputs keep digits. 20: lists of a search are told apart by more
-# than rounding; windows of padding alone have no gradient, norms of two numbers a small one; both ends of one bin.
-# 21: further rounds are sought where only the order of equal values changed; the last of many bins; gates of many
-# features are open; norms of one number are asked at tiny ones, and single numbers are left out too. 22: states of
-# scans are held in fp32 in PyTorch's way, and those of linear attention and the delta rule decay. 23: optimizers
-# whose states are 0, as before a first step; scale and shift of a norm that are stored in 16 bits are right. 24: solves
-# by factors err element by element, determinants are near 1; few rows lie in different segments; keys beyond a cap.
+# docs/guide/validation.md, "Versions of the contract", says what each version added.
 
 
 def _policy(case: Case) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Expected gains of autocast: the worked table of docs/explain/mixed_precision.md, and what must hold of any step."""
+"""Expected gains of autocast: the worked table of docs/guide/precision.md, and what must hold of any step."""
 
 from functools import cache
 

@@ -66,5 +66,5 @@ def test_the_policy_of_the_templates_is_good():
 
 def test_both_templates_are_there_and_the_page_on_history_names_them():
     assert [file.name for file in TEMPLATES] == ["github_actions.yml", "gitlab.yml"]
-    page = (ROOT / "docs" / "explain" / "history.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "guide" / "history.md").read_text(encoding="utf-8")
     assert all(f"../ci/{file.name}" in page for file in TEMPLATES)

@@ -44,7 +44,7 @@ def scalars_for(target, cases):
 
 
 def plain_least(m, n, k, batch, hw, p, tiles):
-    """Return the least time of all tiles and splits, one by one, as docs/explain/prediction.md tells it."""
+    """Return the least time of all tiles and splits, one by one, as docs/lab/kernel_models.md tells it."""
     peak, sm, bandwidth, cache, clock, a, b, c, quantised, copies, line, _, _, single = hw
     s = dict(zip([one.name for one in FORM.scalars], p, strict=True))
     sizes = [batch * m * k * a, batch * n * k * b, batch * m * n * c]

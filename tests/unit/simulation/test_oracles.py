@@ -1,4 +1,4 @@
-"""Closed forms that the simulator must meet; numbers follow the list in docs/explain/simulator.md."""
+"""Closed forms that the simulator must meet; numbers follow the list in docs/guide/simulation.md."""
 
 import itertools
 from dataclasses import replace

@@ -197,7 +197,7 @@ def test_energy_under_a_limit_lies_between_the_lowest_and_the_highest_voltage(co
     assert told == pytest.approx(run.energy_j, abs=(20 + 49) * 1.01e-3)
 
 
-# Legal anomalies, see docs/explain/simulator.md: each is a theorem about list schedules or a coupling of the device.
+# Legal anomalies, see docs/guide/simulation.md: each is a theorem about list schedules or a coupling of the device.
 
 GRAHAM = (3, 2, 2, 2, 4, 4, 4, 4, 9)
 AFTER = {8: ("k0",), 4: ("k3",), 5: ("k3",), 6: ("k3",), 7: ("k3",)}

@@ -10,7 +10,7 @@ from nearpeak.core.work.target import Target
 from nearpeak.core.work.work import Work
 
 # When the figure is complete, at most S bytes of the group's elements are on chip; the rest of them, which their own
-# outputs still need, are read a second time. Proof: docs/explain/bounds.md.
+# outputs still need, are read a second time. Proof: docs/guide/bounds.md.
 
 
 def barrier_terms(work: Work, target: Target, policy: Policy) -> Sequence[TermColumn]:

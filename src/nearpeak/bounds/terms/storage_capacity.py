@@ -15,7 +15,7 @@ from nearpeak.core.work.work import Work
 
 # Theorem. A program forms V products a·b, each summed into one output, on a machine with S words of storage. Then it
 # moves at least 2 V / sqrt(S R) - 3 S words in and out of that storage, whatever its order, splitting of sums and
-# recomputation, where R is the most (output, tap) pairs that one input position serves. Proof: docs/explain/bounds.md.
+# recomputation, where R is the most (output, tap) pairs that one input position serves. Proof: docs/guide/bounds.md.
 
 _MOVED_WORDS = "max(2 * products_count / sqrt({words} * reuse_count) - 3 * {words}, 0)"
 _BYTES = f"word_bits / 8 * {_MOVED_WORDS}"

@@ -38,7 +38,7 @@ from nearpeak.ops import OPS
 from nearpeak.targets import CPU
 
 PROTOCOL = 1
-# 1: prepare, run, outputs, close; docs/explain/measurement.md describes each line.
+# 1: prepare, run, outputs, close; docs/guide/measurement.md describes each line.
 FORMATS: Mapping[str, str] = {
     "fp64": "<f8", "fp32": "<f4", "fp16": "<f2", "bf16": "<u2", "int64": "<i8", "int32": "<i4", "int16": "<i2",
     "int8": "i1", "uint8": "u1", "bool": "u1",

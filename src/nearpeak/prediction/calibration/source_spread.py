@@ -28,7 +28,7 @@ _VERSIONS = {"attention": 0.15, "grouped_gemm": 0.10, "collective": 0.05}
 """Logarithms by which twins are less sure, by form, as tables of another board are of other versions of the frameworks.
 
 Intervals widened by half hold 92 % of products of superseded versions on the A100, H100 and L40S, but 79 % of attention
-(median block) and 88 % of grouped products; with these, 90 % of each (docs/explain/prediction.md). Of published
+(median block) and 88 % of grouped products; with these, 90 % of each (docs/lab/kernel_models.md). Of published
 all-reduces, 90 % of the sizes differ by 3.8 % at most between H100 and H200, by 5.5 % between B200 and GB200.
 """
 _PAIR = 2

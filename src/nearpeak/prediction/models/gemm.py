@@ -58,7 +58,7 @@ def _tells_of(device: Target, target: Target, dtypes: Mapping[str, str]) -> bool
     """Return whether kernels measured on `device` may run on `target`.
 
     TensorRT-LLM's kernel for scales of blocks on Ada, the only one in the tables there, is written for Ada alone: its
-    0.3 of the rate tells of no other architecture (docs/explain/products_unseen.md).
+    0.3 of the rate tells of no other architecture (docs/lab/products_unseen.md).
     """
     return "fp8_block" not in _groups("", dtypes)[:2] or device.architecture != "ada" or target.architecture == "ada"
 

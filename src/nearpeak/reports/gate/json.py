@@ -7,7 +7,7 @@ from nearpeak.core.history.gate import GateResult
 
 KIND = "nearpeak gate"
 SCHEMA_VERSION = 1
-# 1: first version; documented in docs/explain/history.md.
+# 1: first version; documented in docs/guide/history.md.
 
 
 def render(result: GateResult) -> str:

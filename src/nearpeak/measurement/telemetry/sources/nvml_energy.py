@@ -13,7 +13,7 @@ MOST_HZ, LEAST_HZ = 10.0, 0.25
 and the later one is asked for where a window ends."""
 MOST_CPU_RATIO = 0.0015
 """Share of a core that reading it may take: a call takes 3.3 to 4.5 ms of CPU time on an H200 with driver 580.159,
-where every other call of the sources beside takes 1 to 7 us (measured 2026-11-27, docs/explain/telemetry.md)."""
+where every other call of the sources beside takes 1 to 7 us (measured 2026-11-27, docs/lab/h200.md)."""
 _STEP_J = 1e-3
 
 
