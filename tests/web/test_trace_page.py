@@ -6,14 +6,15 @@ pytest.importorskip("torch")
 from benchmarks import _planted_traces as planted
 from benchmarks.planted_traces import reported
 
-from nearpeak.reports import traces as formats
+from nearpeak.reports.document.html import to_html
+from nearpeak.reports.trace_report import document_of
 
 
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory):
     folder = tmp_path_factory.mktemp("trace")
     path = folder / "page.html"
-    path.write_text(formats.to_html(reported(planted.host_sync(5), folder / "trace.json")), encoding="utf-8")
+    path.write_text(to_html(document_of(reported(planted.host_sync(5), folder / "trace.json"))), encoding="utf-8")
     return path
 
 

@@ -7,7 +7,8 @@ from nearpeak.core.answers.proof import Proof
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
 from nearpeak.reports.analysis.json import RECORDS
-from nearpeak.reports.figure_text import hung, interval
+from nearpeak.reports.document import Block, Document, Table, columns
+from nearpeak.reports.figure_text import interval
 from nearpeak.units import show
 
 
@@ -26,20 +27,19 @@ def to_json(case: Case, target: Target, bound: Bound, proof: Proof) -> str:
     )  # fmt: skip
 
 
-def to_terminal(label: str, target: Target, bound: Bound) -> str:
-    """Return the bound as a few lines of text within 80 columns."""
-    lines = [
-        label,
-        f"  on {target.title} ({target.name}): at least {show(bound.time_s, 's')}, limited by {bound.limiter}",
+def document_of(label: str, target: Target, bound: Bound) -> Document:
+    """Return the bound as a document."""
+    terms = [
+        (one.name, one.time_s, one.status, one.formula) for one in sorted(bound.terms, key=lambda one: -one.time_s)
     ]
-    if bound.interval is not None:
-        lines.append(f"  {interval(bound.interval)}")
-    for term in sorted(bound.terms, key=lambda one: -one.time_s):
-        lines.append(f"    {term.name:8} {show(term.time_s, 's'):>10}  {term.status:7} {term.formula}")
-    lines.append(f"  plain roofline at documented rates: {show(bound.roofline_s, 's')}")
-    if bound.launch_floor_s is not None:
-        lines.append(f"  launch floor, beside the bound: {show(bound.launch_floor_s, 's')}")
-    lines += [f"  {key}: {ASSUMPTIONS[key]}" for key in bound.assumptions]
-    if target.unverified:
-        lines.append(f"  derived or second-hand figures: {', '.join(target.unverified)}")
-    return "\n".join(hung(lines))
+    floor_s = bound.launch_floor_s
+    blocks: list[Block] = [
+        f"  on {target.title} ({target.name}): at least {show(bound.time_s, 's')}, limited by {bound.limiter}",
+        f"  {interval(bound.interval)}" if bound.interval is not None else "",
+        Table(columns=columns("term|", "#time_s|", "status|", "~formula|"), rows=terms, indent_count=4),
+        f"  plain roofline at documented rates: {show(bound.roofline_s, 's')}",
+        f"  launch floor, beside the bound: {show(floor_s, 's')}" if floor_s is not None else "",
+        *(f"  {key}: {ASSUMPTIONS[key]}" for key in bound.assumptions),
+        f"  derived or second-hand figures: {', '.join(target.unverified)}" if target.unverified else "",
+    ]
+    return Document(title=label, blocks=blocks, kicker="Bound")

@@ -8,6 +8,7 @@ from nearpeak.core.answers.expected_energy import ExpectedEnergy
 from nearpeak.core.answers.step_prediction import CAUSES, StepPrediction
 from nearpeak.reports import figure_text as words
 from nearpeak.reports.analysis.json import RECORDS
+from nearpeak.reports.document import Block, Document, Heading
 from nearpeak.units import show
 
 LEAST_SHARE = 0.005
@@ -99,19 +100,14 @@ def to_json(analysis: Analysis) -> str:
     )  # fmt: skip
 
 
-def to_terminal(analysis: Analysis) -> str:
-    """Return the predictions of all targets as text."""
-    blocks = []
+def document_of(analysis: Analysis) -> Document:
+    """Return the predictions of all targets as a document."""
+    blocks: list[Block] = []
     for one in analysis.targets:
-        lines = [f"{words.clean(analysis.name)} ({words.subject(analysis)}) on {one.title} ({one.target})"]
-        lines += [f"  {line}" for line in lines_of(analysis, one)]
+        blocks.append(Heading(f"{analysis.name} ({words.subject(analysis)}) on {one.title} ({one.target})"))
+        blocks += [f"  {line}" for line in lines_of(analysis, one)]
         if one.prediction is not None:
-            lines += [f"    {text}" for text in legend(one.prediction)]
-            lines += [f"  left out, {count} calls: {why}" for why, count in one.prediction.unpredicted.items()]
-        blocks.append("\n".join(words.hung(lines)))
-    return "\n\n".join(blocks)
-
-
-def legend(found: StepPrediction) -> Iterator[str]:
-    """Yield what each cause means."""
-    yield from (f"{cause}: {text}" for cause, text in CAUSES.items() if cause in found.gap_s)
+            causes = ((cause, text) for cause, text in CAUSES.items() if cause in one.prediction.gap_s)
+            blocks += [f"    {cause}: {text}" for cause, text in causes]
+            blocks += [f"  left out, {count} calls: {why}" for why, count in one.prediction.unpredicted.items()]
+    return Document(blocks=blocks, kicker="Expected time")

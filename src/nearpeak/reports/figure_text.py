@@ -9,7 +9,7 @@ from nearpeak.core.answers.bound import Interval, Policy
 from nearpeak.core.runs.below_bound_finding import BelowBound
 from nearpeak.core.runs.estimate import Estimate
 from nearpeak.errors import ImplausibleError
-from nearpeak.units import show
+from nearpeak.units import counted, show
 
 STEPS: Mapping[str, str] = {
     "forward": "inference step",
@@ -41,6 +41,8 @@ _DTYPE_POLICIES: Mapping[str, str] = {
     "hard": "Products may run on any unit of the device, whatever its accuracy.",
 }
 
+MOST_UNMEASURED = 5
+"""Cases without a measured time that are named."""
 _KEPT = "\u00a0"  # a space at which no line is broken
 _UNIT = re.compile(r"(?<=[0-9]) (?=(?:%|[nµmkMGTP]?(?:s|J|W|B|B/s|FLOP|FLOP/s|Hz))(?![\w/]))")
 # Escape sequences of terminals: CSI, OSC up to its terminator, and two-character ones.
@@ -298,6 +300,19 @@ def below_bound(one: BelowBound) -> str:
     terms = ", ".join(f"{name} {show(time_s, 's')}" for name, time_s in one.terms_s.items())
     times = f"{show(one.measured_s, 's')}, shortest of {len(one.samples_s)}, under {show(one.bound_s, 's')}"
     return f"BELOW_BOUND {clean(one.label)}: {times} by {one.limiter}; {terms}; cause {one.cause}"
+
+
+def unmeasured(analysis: Analysis, target: TargetAnalysis) -> Iterator[str]:
+    """Yield how many cases gave no time, then each of the first with the reason; nothing where all gave one."""
+    lacking = [(row.label, time.unmeasured) for row, time in zip(analysis.rows, target.times, strict=True)
+               if time.unmeasured]  # fmt: skip
+    if not lacking:
+        return
+    yield f"{len(lacking)} of {counted(len(target.times), 'case')} without a measured time:"
+    for label, why in lacking[:MOST_UNMEASURED]:
+        yield f"{clean(label)}: {shortened(why, 200)}"
+    if len(lacking) > MOST_UNMEASURED:
+        yield f"and {len(lacking) - MOST_UNMEASURED} more"
 
 
 def fits(value: bool | None) -> str:

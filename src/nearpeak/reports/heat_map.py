@@ -1,10 +1,11 @@
 """Which multiprocessors worked on what over time: one drawing per run, rectangles or, of many kernels, a heat map."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from html import escape
+from functools import partial
 
 from nearpeak.core.answers.simulation import Batch, Run
-from nearpeak.reports.svg_page import COLOURS, ends, keys, page
+from nearpeak.reports.document import Drawing
+from nearpeak.reports.document.html import COLOURS, ends, keys, safe
 from nearpeak.units import show
 
 _MOST_RECTANGLES = 4_000
@@ -14,32 +15,28 @@ _COLUMNS, _LEVELS = 240, 8
 _MOST_REPEATS = 200
 
 
-def to_html(title: str, runs: Sequence[tuple[str, Run]], sm_count: int, extra: str = "") -> str:
-    """Return a page with one drawing per run: multiprocessors downwards, time to the right.
+def drawing_of(run: Run, sm_count: int, title: str = "") -> Drawing:
+    """Return the drawing of a run with its key and axes: multiprocessors downwards, time to the right.
 
     Args:
-        runs: what each drawing shows, in words, and the run with its batches.
         sm_count: multiprocessors of the device.
-        extra: more of the page, below.
+        title: heading above it.
     """
-    return page(title, "\n".join(section(name, run, sm_count) for name, run in runs) + extra)
+    return Drawing(title, partial(_drawn, run, sm_count))
 
 
-def section(name: str, run: Run, sm_count: int) -> str:
-    """Return the drawing of one run with its heading, key and axes."""
-    kinds = _kinds(run)
-    colours = {kind: COLOURS[min(place, len(COLOURS) - 1)] for place, kind in enumerate(kinds)}
+def _drawn(run: Run, sm_count: int) -> str:
+    colours = {kind: COLOURS[min(place, len(COLOURS) - 1)] for place, kind in enumerate(_kinds(run))}
     pieces = sum(min(batch.repeat_count, _MOST_REPEATS) for batch in run.batches)
     exact = pieces <= _MOST_RECTANGLES
     drawn = _rectangles(run, sm_count, colours) if exact else _cells(run, sm_count, colours)
     how = "each piece is a set of thread blocks" if exact else "the deeper the colour, the larger the busy share"
     label = f"{show(run.end_ps / 1e12, 's')}; rows are multiprocessors 0 to {sm_count - 1}, time goes right, {how}"
-    power = _power(run)
     return (
-        f"<h2>{escape(name)}</h2><p>{escape(label)}</p>{keys(list(colours.items()))}"
-        f'<svg class="map" viewBox="0 0 1000 {sm_count}" preserveAspectRatio="none" role="img" '
-        f'aria-label="{escape(name)}: {escape(label)}">{"".join(drawn)}</svg>'
-        f"{ends('0 s', show(run.end_ps / 2e12, 's'), show(run.end_ps / 1e12, 's'))}{power}"
+        f"<p>{label}</p>{keys(list(colours.items()))}"
+        f'<svg class="drawing map" viewBox="0 0 1000 {sm_count}" preserveAspectRatio="none" role="img" '
+        f'aria-label="{label}">{"".join(drawn)}</svg>'
+        f"{ends('0 s', show(run.end_ps / 2e12, 's'), show(run.end_ps / 1e12, 's'))}{_power(run)}"
     )
 
 
@@ -68,8 +65,8 @@ def _power(run: Run) -> str:
         )
     named = [(f"{name}, {what}", colour) for name, colour, _, what in curves]
     return (
-        f'{keys(named)}<svg style="height:130px" viewBox="0 0 1000 100" preserveAspectRatio="none" role="img" '
-        f'aria-label="power and clock over time">{"".join(lines)}</svg>'
+        f'{keys(named)}<svg class="drawing" style="height:130px" viewBox="0 0 1000 100" preserveAspectRatio="none" '
+        f'role="img" aria-label="power and clock over time">{"".join(lines)}</svg>'
     )
 
 
@@ -105,7 +102,7 @@ def _rectangles(run: Run, sm_count: int, colours: Mapping[str, str]) -> Iterator
                 wide = max(1000 * (end_ps - start_ps) / run.end_ps - 0.4, 0.4)
                 yield (
                     f'<rect x="{1000 * start_ps / run.end_ps:.2f}" y="{first + 0.05:.2f}" width="{wide:.2f}" '
-                    f'height="{count - 0.1:.1f}" fill="{colour_of[batch.name]}"><title>{escape(batch.name)}: '
+                    f'height="{count - 0.1:.1f}" fill="{colour_of[batch.name]}"><title>{safe(batch.name)}: '
                     f"{show(start_ps / 1e12, 's') if start_ps else '0 s'} to {show(end_ps / 1e12, 's')}</title></rect>"
                 )
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from nearpeak.core.answers.prediction import Prediction
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
+from nearpeak.reports.document import Block, Document, Table, columns
 from nearpeak.reports.expected_time_text import DISTANCE, energy_line
-from nearpeak.reports.figure_text import hung
 from nearpeak.units import show
 
 _NOTHING = {"classical": "nothing", "any": "no algorithm, Winograd's and FFT among them,"}
@@ -52,29 +52,24 @@ def own_device(name: str, differing: Sequence[str]) -> str:
     return f"your {name} is not the one that ships and was measured: {', '.join(differing[:_NAMED])}{more} {verb}"
 
 
-def to_terminal(label: str, target: Target, found: Prediction) -> str:
-    """Return the prediction as a few lines of text."""
+def document_of(label: str, target: Target, found: Prediction) -> Document:
+    """Return the prediction as a document."""
     used = found.calibration
-    lines = [
-        label,
-        f"  on {target.title} ({target.name}): about {show(found.time_s, 's')}, "
-        f"90 % between {show(found.low_s, 's')} and {show(found.high_s, 's')}",
-        f"  {_NOTHING[found.algorithm]} can beat {show(found.bound_s, 's')}; largest part: {found.limiter}",
-    ]
-    lines += [
-        f"    {name:14} {show(time_s, 's'):>10}  {100 * time_s / found.time_s:5.1f} %" for name, time_s in _parts(found)
-    ]
-    if found.energy is not None:
-        lines.append(f"  energy: {energy_line(found.energy)}")
-    lines += [f"  {note}" for note in found.notes]
-    lines.append(f"  {DISTANCE[found.distance_count]}{BORROWED if used.is_borrowed else ''}")
-    if used.differing:
-        lines.append(f"  {own_device(target.name, used.differing)}")
-    lines.append(f"  scalars {used.name}, form {used.version}, {used.row_count} measurements: {used.source}")
+    parts = [(name, time_s, f"{100 * time_s / found.time_s:.1f} %") for name, time_s in _parts(found)]
     loose = [one.name for one in used.coefficients if not one.identified]
-    if loose:
-        lines.append(f"  not pinned down by them: {', '.join(loose)}")
-    return "\n".join(hung(lines))
+    blocks: list[Block] = [
+        f"  on {target.title} ({target.name}): about {show(found.time_s, 's')}, 90 % between {show(found.low_s, 's')} "
+        f"and {show(found.high_s, 's')}",
+        f"  {_NOTHING[found.algorithm]} can beat {show(found.bound_s, 's')}; largest part: {found.limiter}",
+        Table(columns=columns("part|", "#time_s|", "#share|"), rows=parts, indent_count=4),
+        f"  energy: {energy_line(found.energy)}" if found.energy is not None else "",
+        *(f"  {note}" for note in found.notes),
+        f"  {DISTANCE[found.distance_count]}{BORROWED if used.is_borrowed else ''}",
+        f"  {own_device(target.name, used.differing)}" if used.differing else "",
+        f"  scalars {used.name}, form {used.version}, {used.row_count} measurements: {used.source}",
+        f"  not pinned down by them: {', '.join(loose)}" if loose else "",
+    ]
+    return Document(title=label, blocks=blocks, kicker="Prediction")
 
 
 def _parts(found: Prediction) -> list[tuple[str, float]]:

@@ -1,10 +1,12 @@
 """A simulated run as text, as JSON and as a trace that Perfetto opens."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from nearpeak.core.answers.simulation import Batch, Run, Span
+from nearpeak.reports.document import Block, Document, Table, columns
+from nearpeak.reports.heat_map import drawing_of
 from nearpeak.units import show
 
 PS_PER_US = 1_000_000
@@ -12,31 +14,47 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 _COLUMNS = 60
 
 
-def to_terminal(label: str, title: str, run: Run, bound_s: float | None, slots: int) -> str:
-    """Return a run in a few lines: time, share of the bound, kernels, and how many multiprocessors were busy."""
+def document_of(
+    label: str, title: str, run: Run, bound_s: float | None, slots: int, more: Sequence[tuple[str, str]] = ()
+) -> Document:
+    """Return a run: time, share of the bound, kernels, and how many multiprocessors were busy.
+
+    Args:
+        slots: multiprocessors of the device.
+        more: further figures with their names.
+    """
     time_s = run.end_ps * 1e-12
-    lines = [f"{label} on {title} (simulated)", f"  time       {show(time_s, 's')}"]
+    figures = [("time", show(time_s, "s"))]
     if bound_s:
-        lines.append(f"  bound      {show(bound_s, 's')}, reached to {100 * bound_s / time_s:.0f} %")
+        figures.append(("bound", f"{show(bound_s, 's')}, reached to {100 * bound_s / time_s:.0f} %"))
     if run.energy_j is not None:
-        lines.append(f"  energy     {show(run.energy_j, 'J')}, on average {show(run.energy_j / time_s, 'W')}")
-    lines.append(f"  kernels    {len(run.spans)}, thread blocks {run.cta_count:,}, events {run.event_count:,}")
-    lines += [f"  {line}" for line in _kernels(run)]
+        figures.append(("energy", f"{show(run.energy_j, 'J')}, on average {show(run.energy_j / time_s, 'W')}"))
+    counts = f"{len(run.spans)}, thread blocks {run.cta_count:,}, events {run.event_count:,}"
+    figures += [("kernels", counts), *more]
     if run.batches:
-        lines.append(f"  busy       {wave(run, slots)}")
-        lines.append(f"             0 to {show(time_s, 's')}; █ is all {slots} multiprocessors")
-    return "\n".join(lines)
+        scale = f"0 to {show(time_s, 's')}; █ is all {slots} multiprocessors"
+        figures += [("busy", wave(run, slots)), ("", scale)]
+    blocks: list[Block] = [figures_table(figures)]
+    blocks += [drawing_of(run, slots, "Multiprocessors")] if run.batches else []
+    blocks += _kernels(run)
+    return Document(title=f"{label} on {title} (simulated)", blocks=blocks, kicker="Simulated run")
 
 
-def _kernels(run: Run, most: int = 12) -> Iterator[str]:
-    """Yield the longest kernels with when they ran."""
+def figures_table(figures: Sequence[tuple[str, str]]) -> Table:
+    """Return figures with their names, without a heading."""
+    return Table(columns=columns("name|", "value|"), rows=figures, indent_count=2)
+
+
+def _kernels(run: Run, most: int = 12) -> list[Block]:
+    """Return the longest kernels in the order in which they ran."""
     order = sorted(run.spans, key=lambda span: span.start_ps - span.end_ps)[:most]
+    rows = []
     for span in sorted(order, key=lambda span: span.start_ps):
-        waited = span.start_ps - span.ready_ps
-        late = f", waited {show(waited * 1e-12, 's')}" if waited else ""
-        yield f"{span.name[:32]:32} {show((span.end_ps - span.start_ps) * 1e-12, 's'):>10}{late}"
-    if len(run.spans) > most:
-        yield f"… and {len(run.spans) - most} shorter"
+        waited_ps = span.start_ps - span.ready_ps
+        waited = f"waited {show(waited_ps * 1e-12, 's')}" if waited_ps else ""
+        rows.append((span.name, (span.end_ps - span.start_ps) * 1e-12, waited))
+    rest = f"… and {len(run.spans) - most} shorter" if len(run.spans) > most else ""
+    return [Table(columns=columns("kernel", "#time_s|time", "waited|"), rows=rows), rest]
 
 
 def wave(run: Run, slots: int) -> str:

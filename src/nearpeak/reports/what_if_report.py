@@ -1,123 +1,79 @@
-"""Devices that do not exist beside the one that does: Pareto plots and a tornado plot, as text and as a page."""
+"""Devices that do not exist beside the one that does: Pareto plots and a tornado plot."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from html import escape
 
 from nearpeak.core.answers.what_if import Sensitivity, WhatIf
-from nearpeak.reports.figure_text import hung
-from nearpeak.reports.svg_page import COLOURS, page, table
+from nearpeak.reports.document import Block, Cell, Document, Drawing, Heading, Table, Text, columns
+from nearpeak.reports.document.html import COLOURS
 from nearpeak.units import show
 
-_BAR = 10
-"""Characters of the longest bar of a tornado in a terminal."""
 _SHOWN = 40
-"""Rows of a sweep that a terminal and a page's table show."""
+"""Devices of a sweep that a table shows."""
 ASSUMED = "area by assumed shares of the die; energy with a limit that grows with the area"
 
 
-def sweep_text(title: str, found: Sequence[WhatIf]) -> str:
-    """Return a table of devices, those marked that nothing beats in time, energy and area."""
+def sweep_document(title: str, found: Sequence[WhatIf]) -> Document:
+    """Return devices with time, area and energy, those marked that nothing beats in all three."""
+    pairs = [(one.area_ratio, one) for one in found]
+    drawings = [Drawing("Time and area", partial(_scatter, pairs, "area, of the device as it is"))]
+    if all(one.energy_ratio is not None for one in found):
+        pairs = [(one.energy_ratio or 0.0, one) for one in found]
+        drawings.append(Drawing("Time and energy", partial(_scatter, pairs, "energy, of the device as it is")))
     best = [one for one in found if one.is_best]
-    shown = list(found) if len(found) <= _SHOWN else best
-    lines = [title]
-    for one in shown:
-        mark, edits = "*" if one.is_best else " ", ", ".join(one.edits)
-        lines += (
-            [f"{mark} {edits:30} {_figures(one)}"]
-            if len(edits) <= 30
-            else [f"{mark} {edits}", f"{'':33}{_figures(one)}"]
-        )
+    shown = list(found) if len(found) <= _SHOWN else best[:_SHOWN]
+    rows = [
+        ("*" if one.is_best else "", Cell(value=", ".join(one.edits), kind="strong" if one.is_best else ""), one.time_s,
+         _percent(one.time_ratio - 1), f"{one.area_ratio:.2f}", _ratio(one.energy_ratio)) for one in shown
+    ]  # fmt: skip
+    blocks: list[Block] = [
+        *drawings, Heading("Devices"),
+        Table(columns=columns("mark|", "~device", "#time_s|time", "#change", "#area", "#energy"), rows=rows),
+    ]  # fmt: skip
     if len(shown) < len(found):
-        lines.append(f"  … and {len(found) - len(shown)} devices that others beat; --json has them all")
-    lines.append(f"* {len(best)} of {len(found)}: who is better in time, energy or area is worse in another of them")
-    return "\n".join(hung([*lines, *(f"  {text}" for text in _left_out(found)), f"  {ASSUMED}"]))
+        blocks.append(f"… and {len(found) - len(shown)} devices that others beat; --json has them all")
+    blocks.append(f"* {len(best)} of {len(found)}: who is better in time, energy or area is worse in another of them")
+    return Document(title=title, blocks=[*blocks, *_notes(found, ASSUMED)], kicker="Devices that do not exist")
 
 
-def _left_out(found: Sequence[WhatIf]) -> list[str]:
-    """Return what says how many calls are in no figure; nothing where all are in them."""
-    counts = {one.unmodelled_count for one in found} - {0}
-    if not counts:
-        return []
-    shown = f"{min(counts):,}" if len(counts) == 1 else f"up to {max(counts):,}"
-    return [f"not in it: {shown} calls of the step that are not modelled; 'nearpeak simulate' says why"]
+def _notes(found: Sequence[WhatIf], last: str) -> Iterator[Text]:
+    """Yield how many calls are in no figure, then what all figures assume."""
+    if counts := {one.unmodelled_count for one in found} - {0}:
+        shown = f"{min(counts):,}" if len(counts) == 1 else f"up to {max(counts):,}"
+        why = f"not in it: {shown} calls of the step that are not modelled; 'nearpeak simulate' says why"
+        yield Text(why, "muted")
+    yield Text(last, "muted")
 
 
-def _both(found: Sequence[Sensitivity]) -> list[WhatIf]:
-    return [each for one in found for each in (one.less, one.more)]
+def _percent(ratio: float) -> str:
+    return f"{100 * ratio:+.1f} %"
 
 
-def _figures(one: WhatIf) -> str:
-    energy = "" if one.energy_ratio is None else f"  energy {one.energy_ratio:5.2f}"
-    return f"{show(one.time_s, 's'):>10} {100 * (one.time_ratio - 1):+6.1f} %  area {one.area_ratio:5.2f}{energy}"
-
-
-def tornado_text(title: str, found: Sequence[Sensitivity]) -> str:
-    """Return a tornado plot as text: what less of each figure costs, to the right, and what more of it saves, left."""
-    widest = max((_reach(one) for one in found), default=0.0) or 1.0
-    lines = [title, f"  {'figure':20} {'more':>{_BAR}}|{'less':{_BAR}} time"]
-    for one in found:
-        saved = round(_BAR * max(-_change(one.more), 0.0) / widest)
-        lost = round(_BAR * max(_change(one.less), 0.0) / widest)
-        lines.append(
-            f"  {one.name:20} {'█' * saved:>{_BAR}}|{'█' * lost:{_BAR}} "
-            f"{100 * _change(one.more):+5.1f} % … {100 * _change(one.less):+5.1f} %, area +{_area(one):.1f} %"
-        )
-    bought = max(found, key=lambda one: one.gain_ratio())
-    if bought.gain_ratio() > 0:
-        lines.append(f"  {bought.name} buys most: {bought.more.edits[0]} saves {100 * bought.gain_ratio():.1f} %")
-    lines += [f"  {text}" for text in _left_out(_both(found))]
-    return "\n".join(hung([*lines, f"  each figure times and divided by the same factor; {ASSUMED}"]))
+def _ratio(ratio: float | None) -> str | None:
+    return None if ratio is None else f"{ratio:.2f}"
 
 
 def _change(one: WhatIf) -> float:
     return round(one.time_ratio - 1, 6) + 0.0
 
 
-def _energy(one: WhatIf) -> str:
-    return "–" if one.energy_ratio is None else f"{100 * (one.energy_ratio - 1):+.1f} %"
-
-
-def _area(one: Sensitivity) -> float:
-    return 100 * (one.more.area_ratio - 1)
-
-
-def _reach(one: Sensitivity) -> float:
-    return max(abs(_change(one.less)), abs(_change(one.more)))
-
-
-def sweep_html(title: str, found: Sequence[WhatIf]) -> str:
-    """Return a page with Pareto plots of time against area and against energy, and the table of what is best."""
-    body = [_scatter("time and area", [(one.area_ratio, one) for one in found], "area, of the device as it is")]
-    if all(one.energy_ratio is not None for one in found):
-        pairs = [(one.energy_ratio or 0.0, one) for one in found]
-        body.append(_scatter("time and energy", pairs, "energy, of the device as it is"))
-    best = [one for one in found if one.is_best]
-    rows = [
-        (", ".join(one.edits), show(one.time_s, "s"), f"{100 * (one.time_ratio - 1):+.1f} %", f"{one.area_ratio:.2f}",
-         "–" if one.energy_ratio is None else f"{one.energy_ratio:.2f}")
-        for one in best[:_SHOWN]
-    ]  # fmt: skip
-    head = ("device that no other beats", "time", "change", "area", "energy")
-    return page(title, "\n".join([*body, f"<h2>Not beaten: {len(best)} of {len(found)}</h2>", table(head, rows),
-                                  _note(_left_out(found))]))  # fmt: skip
-
-
-def _scatter(name: str, pairs: Sequence[tuple[float, WhatIf]], across: str) -> str:
+def _scatter(pairs: Sequence[tuple[float, WhatIf]], across: str) -> str:
     """Return a plot of time, downwards better, against something that costs, leftwards better."""
     (left, right), (low, high) = _range([x for x, _ in pairs]), _range([one.time_ratio for _, one in pairs])
     dots = []
     for x, one in sorted(pairs, key=lambda pair: pair[1].is_best):
         title = escape(f"{', '.join(one.edits)}: {show(one.time_s, 's')}")
-        look = f'r="5" fill="{COLOURS[1]}"' if one.is_best else f'r="3" fill="{COLOURS[-1]}" fill-opacity=".55"'
+        look = f'r="5" fill="{COLOURS[1]}"' if one.is_best else f'r="3" fill="{COLOURS[-1]}" opacity=".55"'
         dots.append(
             f'<circle cx="{100 * (x - left) / (right - left):.2f}%" '
             f'cy="{100 * (high - one.time_ratio) / (high - low):.2f}%" {look}><title>{title}</title></circle>'
         )
     return (
-        f"<h2>{escape(name.capitalize())}</h2><p>Each point is a device; those in colour are beaten by none in time, "
-        f'energy and area. Time, of the device as it is, upwards; {escape(across)}, to the right.</p><div class="plot">'
-        f'<svg style="height:360px" role="img" aria-label="{escape(name)}">{"".join(_ticks(left, right, low, high))}'
-        f"{''.join(dots)}</svg></div>"
+        "<p>Each point is a device; those in colour are beaten by none in time, "
+        f"energy and area. Time, of the device as it is, upwards; {escape(across)}, to the right.</p>"
+        '<div class="scatter"><svg class="drawing" style="height:360px" role="img" '
+        f'aria-label="time and {escape(across)}">{"".join(_ticks(left, right, low, high))}{"".join(dots)}</svg></div>'
     )
 
 
@@ -140,13 +96,34 @@ def _ticks(left: float, right: float, low: float, high: float) -> Iterator[str]:
         yield f'<text x="0" y="{100 * share}%" dx="-8" dy="4" text-anchor="end">{y:.2f}</text>'
 
 
-def tornado_html(title: str, found: Sequence[Sensitivity]) -> str:
-    """Return a page with the tornado plot of a step."""
-    widest = max((_reach(one) for one in found), default=0.0) or 1.0
+def tornado_document(title: str, found: Sequence[Sensitivity]) -> Document:
+    """Return what more and less of each figure of a device does to a step: saved by more of it, lost by less."""
+    widest = max((abs(_change(each)) for one in found for each in (one.less, one.more)), default=0.0) or 1.0
+    rows = []
+    for one in found:
+        more, less = _change(one.more), _change(one.less)
+        rows.append((
+            one.name, one.more.edits[0].partition("=")[2].strip('"'), _percent(more), max(-more, 0.0) / widest,
+            _percent(less), max(less, 0.0) / widest, _percent(one.more.area_ratio - 1),
+            None if one.more.energy_ratio is None else _percent(one.more.energy_ratio - 1),
+        ))  # fmt: skip
+    heads = ("+more is", "#more", "saved_bar|saves", "#less", "lost_bar|costs", "#area", "+#energy")
+    bought = max(found, key=lambda one: one.gain_ratio())
+    best = f"{bought.name} buys most: {bought.more.edits[0]} saves {100 * bought.gain_ratio():.1f} %"
+    both = [each for one in found for each in (one.less, one.more)]
+    blocks: list[Block] = [
+        Drawing("", partial(_tornado, found, widest)), Table(columns=columns("figure", *heads), rows=rows),
+        best if bought.gain_ratio() > 0 else "",
+        *_notes(both, f"each figure times and divided by the same factor; {ASSUMED}"),
+    ]  # fmt: skip
+    return Document(title=title, blocks=blocks, kicker="Which figure buys most")
+
+
+def _tornado(found: Sequence[Sensitivity], widest: float) -> str:
     row, bars = 46, []
     for place, one in enumerate(found):
         y = 26 + row * place
-        text = f"{one.name}: {100 * _change(one.more):+.1f} % … {100 * _change(one.less):+.1f} %"
+        text = f"{one.name}: {_percent(_change(one.more))} … {_percent(_change(one.less))}"
         bars.append(f'<text x="50%" y="{y - 6}" text-anchor="middle">{escape(text)}</text>')
         for each, colour in ((one.more, COLOURS[2]), (one.less, COLOURS[4])):
             wide = 46 * abs(_change(each)) / widest
@@ -155,20 +132,8 @@ def tornado_html(title: str, found: Sequence[Sensitivity]) -> str:
                 f'<rect x="{x:.2f}%" y="{y}" width="{wide:.2f}%" height="16" fill="{colour}">'
                 f"<title>{escape(each.edits[0])}: {show(each.time_s, 's')}</title></rect>"
             )
-    height = 26 + row * len(found)
-    rows = [
-        (one.name, one.more.edits[0].partition("=")[2].strip('"'), f"{100 * _change(one.more):+.1f} %",
-         f"{_area(one):+.1f} %", _energy(one.more))
-        for one in sorted(found, key=lambda one: -one.gain_ratio())
-    ]  # fmt: skip
-    return page(
-        title,
-        "<h2>Which figure buys most</h2><p>Change of the step's time with more (green) and less (red) of each figure "
-        f'alone; left is faster.</p><svg style="height:{height}px" role="img" aria-label="tornado plot">'
-        f'<line x1="50%" x2="50%" y1="0" y2="100%"/>{"".join(bars)}</svg><h2>More of it</h2>'
-        + table(("figure", "to", "time", "area", "energy"), rows) + _note(_left_out(_both(found))),
-    )  # fmt: skip
-
-
-def _note(left_out: Sequence[str]) -> str:
-    return "".join(f'<p class="note">{escape(text)}.</p>' for text in (*left_out, ASSUMED))
+    return (
+        "<p>Change of the step's time with more (green) and less (red) of each figure alone; left is faster.</p>"
+        f'<svg class="drawing" style="height:{26 + row * len(found)}px" role="img" aria-label="tornado plot">'
+        f'<line x1="50%" x2="50%" y1="0" y2="100%"/>{"".join(bars)}</svg>'
+    )

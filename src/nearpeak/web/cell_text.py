@@ -1,12 +1,12 @@
 """Figures and names as cells of tables; formatting is that of the reports."""
 
 from nearpeak.core.history.stored_run import Series
+from nearpeak.reports.document import Cell, Link
 from nearpeak.reports.figure_text import clean, shortened
 from nearpeak.reports.figure_text import percent as share
 from nearpeak.reports.history.tracks import percent, sha_text, value_text
 from nearpeak.reports.history.tracks import place_text as where
 from nearpeak.units import show, time_text
-from nearpeak.web.page_view import Cell, Link
 from nearpeak.web.site import case_key, key_of
 
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from nearpeak.farm.device_registry import DeviceState, devices
 from nearpeak.farm.farm_status import overview
 from nearpeak.farm.queue_views import Holding, JobRow, holdings, job_rows, outcome_of
+from nearpeak.reports.document import Cell, Table, columns
 from nearpeak.web.cell_text import clean, shortened, time_cell
-from nearpeak.web.page_view import Cell, Table, columns
 from nearpeak.web.site import Site
 
 MOST_JOBS = 50
@@ -36,18 +36,16 @@ def _devices(found: Sequence[DeviceState], held: dict[str, Holding]) -> Table:
     )  # fmt: skip
 
 
-def _device(one: DeviceState, held: Holding | None) -> tuple[Cell, ...]:
+def _device(one: DeviceState, held: Holding | None) -> tuple[object, ...]:
     kind = {"open": "good", "draining": "warn"}.get(one.service, "bad")
     more = f" and {held.job_count - 1} more" if held and held.job_count > 1 else ""
     return (
-        Cell(value=one.device.name), Cell(value=one.device.model), Cell(value=one.device.host),
+        one.device.name, one.device.model, one.device.host,
         Cell(value="in service" if one.service == "open" else one.service, kind=kind),
         Cell(value=held.job if held else None, text=f"{held.kind} {held.job[:12]}{more}" if held else "free",
              kind="" if held else "muted", hint=clean(one.holder)),
-        time_cell(held.since_ns if held else None), Cell(value=one.fencing_token),
-        time_cell(held.expires_ns if held else None),
-        Cell(value=one.noise_ratio, text="–" if one.noise_ratio is None else f"{one.noise_ratio:.2%}"),
-        Cell(value=one.note),
+        time_cell(held.since_ns if held else None), one.fencing_token, time_cell(held.expires_ns if held else None),
+        Cell(value=one.noise_ratio, text="–" if one.noise_ratio is None else f"{one.noise_ratio:.2%}"), one.note,
     )  # fmt: skip
 
 
@@ -55,7 +53,7 @@ def _counts(site: Site) -> Table:
     found = overview(site.store)["jobs"]
     return Table(
         name="states", caption="Jobs of the farm by state", columns=columns("state|State", "#jobs|Jobs"),
-        rows=tuple((Cell(value=state), Cell(value=count)) for state, count in found.items() if count),
+        rows=tuple((state, count) for state, count in found.items() if count),
         empty="nothing was ever submitted: 'nearpeak farm submit' does",
     )  # fmt: skip
 
@@ -69,10 +67,9 @@ def jobs_table(rows: Sequence[JobRow], name: str, caption: str) -> Table:
                         "note|What came of it"),
         rows=tuple(
             (
-                Cell(value=one.uid, text=one.uid[:12]), Cell(value=one.kind),
-                Cell(value=one.subject, text=one.subject[:40]), Cell(value=one.state, kind=_KINDS.get(one.state, "")),
-                Cell(value=one.priority), Cell(value=one.owner), Cell(value=one.trigger), Cell(value=one.device),
-                Cell(value=one.attempt_count), time_cell(one.created_ns),
+                Cell(value=one.uid, text=one.uid[:12]), one.kind, Cell(value=one.subject, text=one.subject[:40]),
+                Cell(value=one.state, kind=_KINDS.get(one.state, "")), one.priority, one.owner, one.trigger, one.device,
+                one.attempt_count, time_cell(one.created_ns),
                 Cell(value=outcome_of(one), text=shortened(outcome_of(one), 120)),
             )
             for one in rows

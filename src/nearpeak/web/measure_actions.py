@@ -17,9 +17,9 @@ from nearpeak.farm.jobs import BatchRequest, JobRequest
 from nearpeak.farm.queue_views import job_rows
 from nearpeak.history.stored_devices import case_of_series, target_of_device
 from nearpeak.measurement.runners import RUNNERS
+from nearpeak.reports.document import Table
 from nearpeak.store.rows.list_rows import AlertRow
 from nearpeak.web.farm_tables import jobs_table
-from nearpeak.web.page_view import Table
 from nearpeak.web.reproduction_commands import case_words, measure_command, store_option
 from nearpeak.web.site import Site
 

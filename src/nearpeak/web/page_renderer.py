@@ -15,8 +15,9 @@ from markupsafe import Markup
 
 from nearpeak.reports import figure_text as words
 from nearpeak.reports.analysis.html import embedded, palette
+from nearpeak.reports.document import Cell, Link, Scalar, Table
 from nearpeak.web.history_chart import HEIGHT, WIDTH, Chart
-from nearpeak.web.page_view import Cell, Link, Scalar, Table, View
+from nearpeak.web.page_view import View
 from nearpeak.web.pages import menu
 from nearpeak.web.site import Site, case_key, file_of, key_of
 
@@ -115,7 +116,7 @@ def table_csv(table: Table) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
     writer.writerow([column.name for column in table.columns])
-    writer.writerows([[_plain_cell(cell.value) for cell in row] for row in table.rows])
+    writer.writerows([[_plain_cell(cell.value) for cell in row] for row in table.cells])
     return out.getvalue()
 
 
@@ -130,7 +131,7 @@ def _plain_cell(value: Scalar) -> Scalar:
 def table_json(table: Table) -> str:
     """Return a table as JSON: a list of rows by name of the column."""
     names = [column.name for column in table.columns]
-    rows = [dict(zip(names, (cell.value for cell in row), strict=True)) for row in table.rows]
+    rows = [dict(zip(names, (cell.value for cell in row), strict=True)) for row in table.cells]
     text = json.dumps({"table": table.name, "caption": table.caption, "rows": rows}, indent=1, allow_nan=False)
     return f"{text}\n"
 

@@ -13,9 +13,9 @@ from urllib.parse import quote, urlencode
 
 from nearpeak.core.history.stored_run import Series
 from nearpeak.errors import NearpeakError, NotFoundError
+from nearpeak.reports.document import Link
 from nearpeak.store import Store
 from nearpeak.store.rows.list_rows import AlertRow
-from nearpeak.web.page_view import Link
 
 REMEMBERED_S, OLDEST_S = 15.0, 60.0
 """How long weights and the like are remembered where nothing new came in; the oldest that is shown while new ones are

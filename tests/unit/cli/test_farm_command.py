@@ -171,7 +171,8 @@ def test_a_file_of_jobs_that_is_wrong_says_where(call, tmp_path, line, said):
 
 
 def test_text_for_people_is_at_most_80_wide():
-    from nearpeak.reports.history.farm import job_text, jobs_text, overview_text
+    from nearpeak.reports.document.terminal import to_terminal
+    from nearpeak.reports.history.farm import job_text, jobs_document, overview_document
 
     device = {"name": "GPU-" + "8" * 40, "pool": "device", "service": "quarantined", "note": "", "noise_ratio": 0.01,
               "batch": 7, "fencing_token": 123456, "left_s": 59.0, "is_away": False}  # fmt: skip
@@ -184,7 +185,8 @@ def test_text_for_people_is_at_most_80_wide():
     tried = {**device, "device": "d" * 90, "outcome": "lost", "note": "n" * 90}
     whole = {"uid": "a" * 32, "kind": "measure", "state": "done", "batch": {"uid": "b" * 32}, "attempts": [tried],
              "payload": {"x": "y" * 99}, "result": None}  # fmt: skip
-    for text in (overview_text(overview), jobs_text([job], 10**6), jobs_text([], 0), job_text(whole)):
+    documents = (overview_document(overview), jobs_document([job], 10**6), jobs_document([], 0))
+    for text in (*map(to_terminal, documents), job_text(whole)):
         assert max(map(len, text.splitlines())) <= 80, text
         assert "\x1b" not in text
 
@@ -202,7 +204,7 @@ def test_a_job_has_one_name_that_every_command_takes(call, terminal):
     name = text.split()[1].rstrip(":")
     assert (code, len(name), text) == (0, 12, f"job {name}: queued\n")
     assert call("submit", "command", "--", "true")[1] == f"job {name}: queued already\n"
-    assert call("status", "--jobs")[1].splitlines()[1].startswith(f"{name} command  queued")
+    assert call("status", "--jobs")[1].splitlines()[2].startswith(f"{name}  command  queued")
     assert call("status", "--job", name)[1].startswith(f"job {name}")
     assert call("cancel", name)[1] == "1 batch cancelled\n"
     assert call("cancel", name)[1] == "0 batches cancelled: all are over\n"

@@ -43,6 +43,7 @@ def without_numbers(text):
 
 def on_terminal(monkeypatch):
     monkeypatch.setattr(_shared, "on_terminal", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
 
 
 @pytest.mark.parametrize("words", [

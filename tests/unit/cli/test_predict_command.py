@@ -9,7 +9,8 @@ from nearpeak.cli import application
 from nearpeak.core.work.workload import Call, Workload
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.frontends.files.saved_workload import save_text
-from nearpeak.reports.prediction_report import to_terminal
+from nearpeak.reports.document.terminal import to_terminal
+from nearpeak.reports.prediction_report import document_of
 
 
 def run(capsys, *words):
@@ -48,7 +49,7 @@ def test_a_table_may_be_named_in_place_of_a_case(command, tmp_path, capsys):
 def test_parts_that_would_read_nothing_are_one_line_and_still_add_up():
     case = nearpeak.case("grouped_gemm", m=64, groups=64, n=2048, k=4096, dtype="bf16")
     found = nearpeak.predict(case, "h100_sxm")
-    text = to_terminal("x", nearpeak.target("h100_sxm"), found)
+    text = to_terminal(document_of("x", nearpeak.target("h100_sxm"), found))
     small = [term for term in found.terms if abs(term.time_s) < 5e-4 * found.time_s]
     assert f"    {len(small)} smaller " in text
     assert not any(f"    {term.name} " in text for term in small)

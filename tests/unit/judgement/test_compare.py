@@ -9,7 +9,10 @@ from tests.unit.reports import factory
 from nearpeak.core.answers.analysis_comparison import BETTER, NOT_COMPARABLE, SAME, WORSE
 from nearpeak.core.answers.bound import Policy
 from nearpeak.judgement.analysis_difference import compare
-from nearpeak.reports.comparison import to_json, to_markdown, to_terminal
+from nearpeak.reports.comparison_report import document_of, to_json
+from nearpeak.reports.document.html import to_html
+from nearpeak.reports.document.markdown import to_markdown
+from nearpeak.reports.document.terminal import to_terminal
 
 TWO = factory.DEVICES[:2]
 BASELINE = factory.analysis(devices=TWO)
@@ -93,11 +96,13 @@ def test_a_case_that_several_modules_call_is_added_up():
 def test_reports_of_a_comparison_fit_and_escape_and_state_ratio_and_verdict():
     hostile = dataclasses.replace(LESS_WORK, name=factory.HOSTILE)
     comparison = compare(BASELINE, hostile)
-    text = to_terminal(comparison)
+    document = document_of(comparison)
+    text = to_terminal(document)
     assert max(map(len, text.splitlines())) <= 80
     assert "\x1b" not in text
     assert "better" in text
-    assert "<script>" not in to_markdown(comparison).replace("`", "")
+    assert "<script>" not in to_markdown(document).replace("`", "")
+    assert "<script>" not in to_html(document)
     change = json.loads(to_json(comparison))["targets"][0]["changes"]["bound_s"]
     assert change["ratio"] == pytest.approx(change["candidate"] / change["baseline"])
     assert change["verdict"] == BETTER
@@ -105,5 +110,6 @@ def test_reports_of_a_comparison_fit_and_escape_and_state_ratio_and_verdict():
 
 def test_reports_of_what_is_not_comparable_say_why():
     comparison = compare(BASELINE, edited(batch_count=8))
-    for render in (to_terminal, to_markdown, to_json):
-        assert "other batch: 1 against 8" in render(comparison)
+    assert "other batch: 1 against 8" in to_json(comparison)
+    for render in (to_terminal, to_markdown, to_html):
+        assert "other batch: 1 against 8" in render(document_of(comparison))

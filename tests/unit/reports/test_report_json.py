@@ -14,8 +14,8 @@ from nearpeak.core.answers.proof import Proof, ProvedTerm, Quantity
 from nearpeak.core.runs.below_bound_finding import BelowBound
 from nearpeak.core.work.case import Case
 from nearpeak.errors import SpecError
+from nearpeak.reports import comparison_report as comparison
 from nearpeak.reports.analysis.json import from_json, to_json
-from nearpeak.reports.comparison import json as comparison
 
 ANALYSIS = factory.analysis(measured=True)
 TEXT = to_json(ANALYSIS)

@@ -9,7 +9,9 @@ from nearpeak.core.answers.what_if import WhatIf
 from nearpeak.core.work.workload import Call, Workload
 from nearpeak.errors import SpecError
 from nearpeak.ops import case
-from nearpeak.reports.what_if_report import sweep_html, sweep_text, tornado_html, tornado_text
+from nearpeak.reports.document.html import to_html
+from nearpeak.reports.document.terminal import to_terminal
+from nearpeak.reports.what_if_report import sweep_document, tornado_document
 from nearpeak.simulation.architecture_sweep import axes_of, sensitivity, sweep, with_best
 from nearpeak.simulation.step_simulation import simulate_step
 from nearpeak.simulation.step_timeline import LAUNCHES, simulate_timeline
@@ -66,10 +68,10 @@ def test_a_larger_device_costs_area_and_pays_in_time():
 def test_plots_show_every_device_and_figure_as_text_and_as_a_page():
     swept = sweep(STEP, "h100_sxm", axes_of(["sm_count=66,132"]))
     rows = sensitivity(STEP, "h100_sxm")
-    text, page = sweep_text("t", swept), sweep_html("t", swept)
+    text, page = to_terminal(sweep_document("t", swept)), to_html(sweep_document("t", swept))
     assert all(one.edits[0] in text for one in swept)
     assert page.count("<circle") == 2 * len(swept)
-    text, page = tornado_text("t", rows), tornado_html("t", rows)
+    text, page = to_terminal(tornado_document("t", rows)), to_html(tornado_document("t", rows))
     assert all(one.name in text and one.name in page for one in rows)
     assert "buys most" in text
 
@@ -82,9 +84,11 @@ def test_calls_that_are_not_modelled_are_counted_and_shown():
     assert [one.time_s for one in swept] == [
         one.time_s for one in sweep(STEP, "h100_sxm", axes_of(["sm_count=66,132"]))
     ]
-    for text in (sweep_text("t", swept), sweep_html("t", swept), tornado_text("t", rows), tornado_html("t", rows)):
-        assert "not in it: 7 calls" in text
-    assert "not in it" not in sweep_text("t", sweep(STEP, "h100_sxm", axes_of(["sm_count=66"])))
+    for document in (sweep_document("t", swept), tornado_document("t", rows)):
+        for text in (to_terminal(document), to_html(document)):
+            assert "not in it: 7 calls" in text
+    whole = sweep_document("t", sweep(STEP, "h100_sxm", axes_of(["sm_count=66"])))
+    assert "not in it" not in to_terminal(whole)
 
 
 @pytest.mark.parametrize("text", ["sm_count=0", "dram.bandwidth=-3 TB/s", "l2.capacity=0 MiB", "sm_count=132,"])

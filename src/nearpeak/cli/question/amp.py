@@ -1,6 +1,5 @@
 """`nearpeak amp`: what mixed precision is expected to gain before anyone tries it, and what of it a trace shows."""
 
-import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from nearpeak.units import parse
 if TYPE_CHECKING:
     from nearpeak.core.work.target import Target
     from nearpeak.precision.actual_gain import Steps
-    from nearpeak.reports.precision.html import Priced
+    from nearpeak.reports.precision_report import Priced
 
 TRACE = typer.Option(None, "--trace", help="Trace of the model under autocast: its precision, and where time went.")
 BASELINE = typer.Option(None, "--baseline", help="With --trace: the same without autocast, to calibrate and compare.")
@@ -81,7 +80,7 @@ def _priced(steps: "Steps", device: "Target", fixed_s: float, trace: Path | None
     from nearpeak.precision.actual_gain import expected_and_executed
     from nearpeak.precision.expected_times import mixed_precision_of
     from nearpeak.precision.verdict import verdict_of
-    from nearpeak.reports.precision.html import Priced
+    from nearpeak.reports.precision_report import Priced
 
     eager = mixed_precision_of(steps.written, steps.lowered, device, fixed_s=fixed_s)
     if trace is None:
@@ -96,32 +95,29 @@ def _priced(steps: "Steps", device: "Target", fixed_s: float, trace: Path | None
 
 def _deliver(found: "list[Priced]", html: Path | None, *, as_json: bool) -> None:
     from nearpeak.api.questions import version
-    from nearpeak.reports import precision
+    from nearpeak.reports import precision_report as report
+    from nearpeak.reports.document.html import to_html
 
+    document = report.document_of(found, version())
     if html is not None:
-        shared.write_whole(html, precision.to_html(found, version()))
-    colour, width = shared.coloured(), shutil.get_terminal_size().columns
-    for one in found:
-        if as_json:
-            sys.stdout.write(precision.to_json(one.device, one.eager, one.verdict, one.gap) + "\n")
-            continue
-        sys.stdout.write(precision.to_terminal(one.device, one.eager, one.verdict, colour=colour, width=width))
-        if one.gap is not None:
-            sys.stdout.write(precision.gap_to_terminal(one.gap, one.step_counts, colour=colour, width=width))
+        shared.write_whole(html, to_html(document))
+    if not as_json:
+        shared.print_document(document)
+    for one in found if as_json else ():
+        sys.stdout.write(report.to_json(one.device, one.eager, one.verdict, one.gap) + "\n")
 
 
 def _print_precision(path: Path, target: list[str], edits: list[str], *, as_json: bool) -> None:
     """Print in which precision the products of a trace ran."""
     from nearpeak.precision.actual_gain import precision_of_file
-    from nearpeak.reports import precision
+    from nearpeak.reports import precision_report as report
 
     devices = shared.targets_of(target, edits) if target else []
     _, found = precision_of_file(path, devices[0] if devices else None)
     if as_json:
-        sys.stdout.write(precision.executed_to_json(found) + "\n")
+        sys.stdout.write(report.executed_to_json(found) + "\n")
     else:
-        width = shutil.get_terminal_size().columns
-        sys.stdout.write(precision.executed_to_terminal(found, colour=shared.coloured(), width=width))
+        shared.print_document(report.executed_document_of(found))
 
 
 def register(app: typer.Typer) -> None:

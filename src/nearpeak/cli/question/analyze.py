@@ -203,14 +203,13 @@ def _for_people(analysis: "Analysis") -> str:
 
 def _print_comparison(baseline: Path, candidate: "Analysis", *, json: bool) -> None:
     from nearpeak.judgement.analysis_difference import compare
-    from nearpeak.reports import comparison
+    from nearpeak.reports import comparison_report as report
 
     found = compare(_load(baseline), candidate)
     if json:
-        sys.stdout.write(comparison.to_json(found).rstrip("\n") + "\n")
+        sys.stdout.write(report.to_json(found))
     else:
-        width = shutil.get_terminal_size().columns
-        sys.stdout.write(comparison.to_terminal(found, colour=shared.coloured(), width=width).rstrip("\n") + "\n")
+        shared.print_document(report.document_of(found))
 
 
 def _is_report(path: Path) -> bool:

@@ -1,6 +1,7 @@
 """`nearpeak bound`: the time that nothing can beat, for one case or a table of cases."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from nearpeak.cli.shared.table_files import check_table, read_usable, write_answ
 from nearpeak.errors import SpecError
 
 if TYPE_CHECKING:
-    from nearpeak.core.answers.bound import Policy
+    from nearpeak.core.answers.bound import Bound, Policy
     from nearpeak.core.work.case import Case
     from nearpeak.core.work.target import Target
 
@@ -59,21 +60,24 @@ def register(app: typer.Typer) -> None:
 
 
 def _bound_case(case: "Case", devices: list["Target"], policy: "Policy", *, json: bool) -> None:
-    from nearpeak.api.questions import version
     from nearpeak.bounds.case_bound import case_bound
-    from nearpeak.bounds.proof_checker import proof_of
     from nearpeak.ops import label_of
     from nearpeak.reports import case_bound_report as report
 
-    found = [(device, case_bound(case, device, policy)) for device in devices]
-    plain = json or not shared.on_terminal()
-    for device, one in found:
-        if plain:
-            proof = proof_of(case.digest, one, device, policy, version())
-            text = report.to_json(case, device, one, proof)
-        else:
-            text = report.to_terminal(label_of(case), device, one)
-        sys.stdout.write(f"{text}\n")
+    for device in devices:
+        bound = case_bound(case, device, policy)
+        shared.tell(
+            partial(report.document_of, label_of(case), device, bound),
+            partial(_record, case, device, bound, policy), json=json,
+        )  # fmt: skip
+
+
+def _record(case: "Case", device: "Target", bound: "Bound", policy: "Policy") -> str:
+    from nearpeak.api.questions import version
+    from nearpeak.bounds.proof_checker import proof_of
+    from nearpeak.reports import case_bound_report as report
+
+    return report.to_json(case, device, bound, proof_of(case.digest, bound, device, policy, version()))
 
 
 def _bound_table(path: Path | None, out: Path | None, devices: list["Target"], policy: "Policy", *, json: bool) -> None:

@@ -50,17 +50,11 @@ def register(app: typer.Typer) -> None:
 
 
 def _print_table(workload: "Workload") -> None:
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
     from nearpeak.ops import label_of
+    from nearpeak.reports.document import Cell, Document, Table, columns
 
-    table = Table(title=escape(f"{workload.name}, {workload.step} step"), title_justify="left", box=None)
-    table.add_column("calls", justify="right")
-    table.add_column("case", overflow="fold")
-    for case, count in workload.case_counts().items():
-        table.add_row(str(count), escape(label_of(case)))
-    for name, count in workload.uncovered_counts().items():
-        table.add_row(str(count), f"[yellow]uncovered: {escape(name)}[/yellow]")
-    Console().print(table)
+    rows: list[tuple[int, str | Cell]] = [(count, label_of(case)) for case, count in workload.case_counts().items()]
+    rows += [(count, Cell(value=f"uncovered: {name}", kind="warn"))
+             for name, count in workload.uncovered_counts().items()]  # fmt: skip
+    table = Table(columns=columns("#calls", "~case"), rows=rows)
+    shared.print_document(Document(title=f"{workload.name}, {workload.step} step", blocks=[table]))

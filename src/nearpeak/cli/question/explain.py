@@ -1,7 +1,6 @@
-"""`nearpeak explain`: why one predicted time differs from another."""
+"""Command `nearpeak explain`: the difference of two predicted times, part by part."""
 
 import shlex
-import sys
 
 import typer
 
@@ -22,7 +21,7 @@ def explain(
 
     Words of the second case replace those of the first, so that 'm=4097' alone asks what one row more costs.
     """
-    from nearpeak.api.achievable_time import predict
+    from nearpeak.api.achievable_time import explain as explained
     from nearpeak.ops import label_of
     from nearpeak.reports import explanation_report as report
 
@@ -37,13 +36,11 @@ def explain(
     words = _words(cases[0])
     first = case_of(words, "explain")
     second = case_of(_replaced(words, _words(cases[1])), "explain") if len(cases) == 2 else first
-    pair, targets = (first, second), (devices[0], devices[-1])
-    found = predict(first, targets[0]), predict(second, targets[1])
-    if json or not shared.on_terminal():
-        text = report.to_json(pair, targets, found)
-    else:
-        text = report.to_terminal((label_of(first), label_of(second)), targets, found)
-    sys.stdout.write(f"{text}\n")
+    explanation = explained(first, second, target=devices[0], other_target=devices[-1])
+    shared.tell(
+        lambda: report.document_of(explanation, (label_of(first), label_of(second))),
+        lambda: report.to_json(explanation), json=json,
+    )  # fmt: skip
 
 
 def register(app: typer.Typer) -> None:

@@ -1,6 +1,7 @@
 """`nearpeak predict`: the time that good software is expected to reach, for one case or a table of cases."""
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -123,8 +124,7 @@ def _predict_workload(
     from nearpeak.reports import expected_time_text as report
 
     found = with_predictions(analysis_of(questions.capture(path), devices), devices, calibration, how)
-    plain = json or not shared.on_terminal()
-    sys.stdout.write(f"{report.to_json(found) if plain else report.to_terminal(found)}\n")
+    shared.tell(lambda: report.document_of(found), lambda: report.to_json(found), json=json)
     _tell_differing(devices)
     _tell_lacked(calibration, [row.case for row in found.rows], devices)
 
@@ -137,11 +137,12 @@ def _predict_case(
     from nearpeak.reports import prediction_report as report
 
     case = case_of(words, "predict")
-    plain = json or not shared.on_terminal()
     for device in devices:
         found = predict_case(case, device, how, calibration)
-        text = report.to_json(case, device, found) if plain else report.to_terminal(label_of(case), device, found)
-        sys.stdout.write(f"{text}\n")
+        shared.tell(
+            partial(report.document_of, label_of(case), device, found),
+            partial(report.to_json, case, device, found), json=json,
+        )  # fmt: skip
     _tell_lacked(calibration, [case], devices)
 
 

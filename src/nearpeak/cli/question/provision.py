@@ -1,7 +1,6 @@
 """`nearpeak provision`: what a device must have at least to reach a given time."""
 
 import re
-import shutil
 import sys
 
 import typer
@@ -47,8 +46,7 @@ def provision(
     if as_json:
         sys.stdout.write(report.to_json(found) + "\n")
     else:
-        width = shutil.get_terminal_size().columns
-        sys.stdout.write(report.to_terminal(found, colour=shared.coloured(), width=width))
+        shared.print_document(report.document_of(found))
 
 
 def register(app: typer.Typer) -> None:

@@ -131,22 +131,18 @@ def _scored(
 
 
 def _print_table(name: str, rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table
-
+    from nearpeak.reports.document import Document, Table, columns
     from nearpeak.units import show
 
-    table = Table(title=escape(name), title_justify="left", box=None)
-    for column, side in (("workload", "left"), ("target", "left"), ("bound", "right"), ("solution", "left"),
-                         ("time", "right"), ("score", "right")):  # fmt: skip
-        table.add_column(column, justify=side, overflow="fold")  # type: ignore[arg-type]  # rich knows the words
+    lines = []
     for row in rows:
         mark = "≥ " if row["uncovered"] else ""
         value = row.get("score")
-        said = "" if value is None else f"{value:.3f} {'(headroom)' if row['kind'] == 'headroom' else ''}".strip()
+        score = "" if value is None else f"{value:.3f} {'(headroom)' if row['kind'] == 'headroom' else ''}".strip()
         time = show(row["time_s"], "s") if "time_s" in row else row.get("status", "")
-        cells = (row["workload"][:8], row["target"], mark + show(row["bound_s"], "s"), row.get("solution", ""), time,
-                 said or row.get("kind", ""))  # fmt: skip
-        table.add_row(*map(escape, cells))
-    Console().print(table)
+        lines.append(
+            (row["workload"][:8], row["target"], mark + show(row["bound_s"], "s"), row.get("solution", ""), time,
+             score or row.get("kind", ""))
+        )  # fmt: skip
+    heads = columns("workload", "~target", "#bound", "~solution", "#time", "#score")
+    shared.print_document(Document(title=name, blocks=[Table(columns=heads, rows=lines)]))

@@ -4,7 +4,7 @@ import dataclasses
 import json as jsonlib
 import re
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -33,7 +33,7 @@ def ops(name: str | None = NAME, json: bool = shared.JSON) -> None:
     elif name:
         _print_operator(found[0])
     else:
-        _print_rows(("op", "backward", "axes", "what"), [_operator_row(one) for one in found], ("axes", "what"))
+        _print_rows([_operator_row(one) for one in found], "op", "backward", "~axes", "~what")
 
 
 def targets(name: str | None = NAME, json: bool = shared.JSON) -> None:
@@ -47,8 +47,8 @@ def targets(name: str | None = NAME, json: bool = shared.JSON) -> None:
     elif name:
         _print_target(found[0])
     else:
-        heads = ("target", "device", "strongest", "rate", "memory", "bandwidth")
-        _print_rows(heads, [_target_row(device) for device in found], ("device",))
+        heads = ("target", "~device", "strongest", "#rate", "#memory", "#bandwidth")
+        _print_rows([_target_row(device) for device in found], *heads)
 
 
 def models(json: bool = shared.JSON) -> None:
@@ -62,7 +62,7 @@ def models(json: bool = shared.JSON) -> None:
             sys.stdout.write(jsonlib.dumps(record) + "\n")
     else:
         rows = [(one.name, one.title, f"{one.parameters_count:,}") for one in found]
-        _print_rows(("model", "title", "parameters"), rows, ("title",))
+        _print_rows(rows, "model", "~title", "#parameters")
 
 
 def runners(json: bool = shared.JSON) -> None:
@@ -77,7 +77,7 @@ def runners(json: bool = shared.JSON) -> None:
         (one["write"], " ".join(one["devices"]), "yes" if "backward" in one["phases"] else "",
          ", ".join(f"{name} (missing)" if name in one["missing"] else name for name in one["needs"])) for one in records
     ]  # fmt: skip
-    _print_rows(("runner", "devices", "gradient", "needs"), rows, ("needs",))
+    _print_rows(rows, "runner", "~devices", "gradient", "~needs")
 
 
 def _runner_record(name: str, made: Any) -> dict[str, Any]:
@@ -194,14 +194,8 @@ def _print_target(device: "Target") -> None:
     sys.stdout.write("\n".join(hung(out)) + "\n")
 
 
-def _print_rows(heads: tuple[str, ...], rows: Sequence[tuple[str, ...]], folded: Collection[str]) -> None:
-    """Print a table whose columns stay whole, so that names can be copied, except for those to be folded."""
-    from rich.console import Console
-    from rich.table import Table
+def _print_rows(rows: Sequence[tuple[str, ...]], *heads: str) -> None:
+    """Print a table; names stay whole, so that they can be copied, where a `~` before a heading says to fold others."""
+    from nearpeak.reports.document import Document, Table, columns
 
-    table = Table(box=None, pad_edge=False)
-    for head in heads:
-        table.add_column(head, overflow="fold", no_wrap=head not in folded)
-    for row in rows:
-        table.add_row(*row)
-    Console().print(table, markup=False)
+    shared.print_document(Document(blocks=[Table(columns=columns(*heads), rows=rows)]))

@@ -51,16 +51,16 @@ def status(
         _list(opened, state, limit, json=json)
     else:
         overview = found.overview(opened)
-        say(overview, text.overview_text(overview).rstrip("\n"), json=json)
+        shared.tell(lambda: text.overview_document(overview), lambda: jsonlib.dumps(overview), json=json)
 
 
 def _list(opened: "Store", state: str, limit: int, *, json: bool) -> None:
     from nearpeak.farm import farm_status as found
-    from nearpeak.reports.history.farm import jobs_text
+    from nearpeak.reports.history.farm import jobs_document
 
     rows = found.jobs(opened, state=state, limit=limit)
     if shared.on_terminal() and not json:
-        sys.stdout.write(jobs_text(rows, found.job_count(opened, state=state)))
+        shared.print_document(jobs_document(rows, found.job_count(opened, state=state)))
         return
     for row in rows:
         sys.stdout.write(f"{jsonlib.dumps(row)}\n")

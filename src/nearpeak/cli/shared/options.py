@@ -1,11 +1,12 @@
 """Options and small pieces that several commands share."""
 
 import os
+import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperGroup
@@ -13,6 +14,9 @@ from typer.core import TyperGroup
 from nearpeak.core.answers.bound import Policy
 from nearpeak.core.work.target import Target
 from nearpeak.errors import SpecError
+
+if TYPE_CHECKING:
+    from nearpeak.reports.document import Document
 
 TARGET = typer.Option(
     [], "--target", "-t", help="Device, partition (h100_sxm:1g.10gb), cpu, or a TOML file. Repeatable."
@@ -135,3 +139,18 @@ def progress(title: str) -> Iterator[None]:
 
     with Console(stderr=True).status(escape(title)):
         yield
+
+
+def tell(document_of: "Callable[[], Document]", record_of: Callable[[], str], *, json: bool) -> None:
+    """Print a report for people on a terminal; elsewhere, and where it is asked for, its record as JSON."""
+    if json or not on_terminal():
+        sys.stdout.write(f"{record_of()}\n")
+    else:
+        print_document(document_of())
+
+
+def print_document(document: "Document") -> None:
+    """Print a report for people, as wide as the terminal is."""
+    from nearpeak.reports.document.terminal import to_terminal
+
+    sys.stdout.write(to_terminal(document, colour=coloured(), width=shutil.get_terminal_size().columns))

@@ -2,7 +2,7 @@
 
 import json as jsonlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from nearpeak.core.work.case import Case
     from nearpeak.core.work.target import Target
     from nearpeak.core.work.workload import Workload
+    from nearpeak.reports.document import Document
     from nearpeak.simulation.architecture_sweep import Executor
 
 
@@ -42,16 +43,18 @@ def case_alone(case: "Case", device: "Target", show: Shown) -> None:
     from nearpeak.simulation.step_simulation import simulate_case
 
     run, bound_s = simulate_case(case, device, records=True, governed=show.governed), case_bound(case, device).time_s
+    title = f"{device.title} ({device.name})"
     if show.json:
-        text = report.to_json(label_of(case), device.name, run, bound_s)
-    else:
-        text = report.to_terminal(label_of(case), f"{device.title} ({device.name})", run, bound_s, device.sm_count)
-    sys.stdout.write(f"{text}\n")
-    _draw(show, f"{label_of(case)} on {device.title}", [("One kernel's waves", run)], device.sm_count)
+        sys.stdout.write(f"{report.to_json(label_of(case), device.name, run, bound_s)}\n")
+    _deliver(
+        show, lambda: report.document_of(label_of(case), title, run, bound_s, device.sm_count), run, device.sm_count
+    )
 
 
 def step_sum(workload: "Workload", device: "Target", show: Shown) -> None:
     """Show the sum of a step's kernels, each alone."""
+    from nearpeak.reports.document import Document
+    from nearpeak.reports.simulation_report import figures_table
     from nearpeak.simulation.step_simulation import simulate_step
     from nearpeak.units import show as unit
 
@@ -64,16 +67,19 @@ def step_sum(workload: "Workload", device: "Target", show: Shown) -> None:
         }  # fmt: skip
         sys.stdout.write(jsonlib.dumps(record) + "\n")
         return
-    energy = "" if found.energy_j is None or not found.time_s else (
-        f"  energy     {unit(found.energy_j, 'J')}, on average {unit(found.energy_j / found.time_s, 'W')}\n"
-    )  # fmt: skip
-    sys.stdout.write(
-        f"{workload.name} ({workload.step}) on {device.title} ({device.name}, simulated)\n"
-        f"  time       {unit(found.time_s, 's')}, kernel after kernel in one stream\n{energy}"
-        f"  kernels    {found.kernel_count:,}, thread blocks {found.cta_count:,}\n"
-    )
-    for reason, count in found.unmodelled_count.items():
-        sys.stdout.write(f"  not in it  {count} calls: {reason}\n")
+    figures = [("time", f"{unit(found.time_s, 's')}, kernel after kernel in one stream")]
+    if found.energy_j is not None and found.time_s:
+        figures.append(
+            ("energy", f"{unit(found.energy_j, 'J')}, {unit(found.energy_j / found.time_s, 'W')} on average")
+        )
+    figures.append(("kernels", f"{found.kernel_count:,}, thread blocks {found.cta_count:,}"))
+    table = figures_table([*figures, *_left_out(found.unmodelled_count)])
+    title = f"{workload.name} ({workload.step}) on {device.title} ({device.name}, simulated)"
+    shared.print_document(Document(title=title, blocks=[table]))
+
+
+def _left_out(counts: "Mapping[str, int]") -> list[tuple[str, str]]:
+    return [("not in it", f"{count} calls: {reason}") for reason, count in counts.items()]
 
 
 def step_timeline(workload: "Workload", device: "Target", launch: str, show: Shown) -> None:
@@ -85,24 +91,31 @@ def step_timeline(workload: "Workload", device: "Target", launch: str, show: Sho
     label = f"{workload.name} ({workload.step}), {launch}"
     if show.json:
         sys.stdout.write(report.to_json(label, device.name, found.run, None) + "\n")
-    else:
-        title = f"{device.title} ({device.name})"
-        sys.stdout.write(f"{report.to_terminal(label, title, found.run, None, device.sm_count)}\n")
-        host = f", busy for {found.host_s * 1e3:.3g} ms" if found.host_s else ""
-        sys.stdout.write(f"  host       {LAUNCHES[launch]}{host}\n")
-        for reason, count in found.unmodelled_count.items():
-            sys.stdout.write(f"  not in it  {count} calls: {reason}\n")
-    _draw(show, f"{workload.name} ({workload.step}) on {device.title}", [(launch, found.run)], device.sm_count)
+    host = f", busy for {found.host_s * 1e3:.3g} ms" if found.host_s else ""
+    more = [("host", f"{LAUNCHES[launch]}{host}"), *_left_out(found.unmodelled_count)]
+    title = f"{device.title} ({device.name})"
+    _deliver(
+        show,
+        lambda: report.document_of(label, title, found.run, None, device.sm_count, more),
+        found.run,
+        device.sm_count,
+    )
 
 
-def _draw(show: Shown, title: str, runs: "list[tuple[str, Run]]", sm_count: int) -> None:
-    """Write the files that are wanted."""
-    from nearpeak.reports import heat_map, simulation_report
+def _deliver(show: Shown, document_of: "Callable[[], Document]", run: "Run | None" = None, sm_count: int = 0) -> None:
+    """Print a report for people, where no JSON is wanted, and write the files that are."""
+    from nearpeak.reports.document.html import to_html
+    from nearpeak.reports.simulation_report import to_trace
 
-    if show.trace is not None:
-        shared.write_whole(show.trace, simulation_report.to_trace(runs[0][1], sm_count))
+    if show.trace is not None and run is not None:
+        shared.write_whole(show.trace, to_trace(run, sm_count))
+    if show.json and show.html is None:
+        return
+    document = document_of()
+    if not show.json:
+        shared.print_document(document)
     if show.html is not None:
-        shared.write_whole(show.html, heat_map.to_html(title, runs, sm_count))
+        shared.write_whole(show.html, to_html(document))
 
 
 def sweep_devices(workload: "Workload", name: str, axes: list[str], workers: int, show: Shown) -> None:
@@ -115,10 +128,7 @@ def sweep_devices(workload: "Workload", name: str, axes: list[str], workers: int
     title = f"{workload.name} ({workload.step}) on edits of {name}, simulated"
     if show.json:
         sys.stdout.write("".join(jsonlib.dumps(asdict(one)) + "\n" for one in found))
-    else:
-        sys.stdout.write(report.sweep_text(title, found) + "\n")
-    if show.html is not None:
-        shared.write_whole(show.html, report.sweep_html(title, found))
+    _deliver(show, lambda: report.sweep_document(title, found))
 
 
 def tornado(workload: "Workload", name: str, workers: int, show: Shown) -> None:
@@ -131,10 +141,7 @@ def tornado(workload: "Workload", name: str, workers: int, show: Shown) -> None:
     title = f"{workload.name} ({workload.step}) on edits of {name}, simulated"
     if show.json:
         sys.stdout.write("".join(jsonlib.dumps(asdict(one)) + "\n" for one in found))
-    else:
-        sys.stdout.write(report.tornado_text(title, found) + "\n")
-    if show.html is not None:
-        shared.write_whole(show.html, report.tornado_html(title, found))
+    _deliver(show, lambda: report.tornado_document(title, found))
 
 
 @contextmanager
@@ -152,7 +159,7 @@ def _executor(workers: int) -> "Iterator[Executor | None]":
 
 def share_streams(path: Path, device: "Target", policies: list[str], show: Shown) -> None:
     """Show how the streams of a file fare under each policy."""
-    from nearpeak.reports import heat_map, sharing_report, simulation_report
+    from nearpeak.reports import sharing_report as report
     from nearpeak.simulation.scenario import POLICIES, share
     from nearpeak.simulation.scenario_file import scenario_of
 
@@ -164,14 +171,8 @@ def share_streams(path: Path, device: "Target", policies: list[str], show: Shown
         share(scenario, device, policy, records=drawn, governed=show.governed)
         for policy in policies or POLICIES
     ]  # fmt: skip
-    runs = [(one.policy, one.run) for one in found if one.run is not None]
-    if show.trace is not None:
-        shared.write_whole(show.trace, simulation_report.to_trace(runs[0][1], device.sm_count))
-    if show.html is not None:
-        page = heat_map.to_html(f"{path.name} on {device.title}", runs, device.sm_count, sharing_report.to_html(found))
-        shared.write_whole(show.html, page)
     if show.json:
         records = ({"target": device.name, **asdict(replace(one, run=None))} for one in found)
         sys.stdout.write("".join(jsonlib.dumps(one) + "\n" for one in records))
-    else:
-        sys.stdout.write(f"{sharing_report.to_terminal(device.title, found)}\n")
+    title = f"{path.name} on {device.title}"
+    _deliver(show, lambda: report.document_of(title, found, device.sm_count), found[0].run, device.sm_count)

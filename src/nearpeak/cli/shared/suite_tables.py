@@ -1,12 +1,10 @@
 """Tables of `nearpeak suite`: what a suite holds, its three coverage numbers, and what two suites differ in."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
-
+from nearpeak.cli.shared.options import print_document
+from nearpeak.reports.document import Block, Document, Table, Text, columns
 from nearpeak.units import counted
 
 if TYPE_CHECKING:
@@ -16,83 +14,81 @@ if TYPE_CHECKING:
     from nearpeak.suites.suite_difference import SuiteDifference
 
 NOT_MEASURED = "not measured"
+_NONE = "none"
+_STANDS_FOR = {"exact": "itself", "class": "its class", "saturated": "its saturated class"}
 
 
 def print_suite(suite: "Suite", coverage: "SuiteCoverage", ran: "RunOfSuite | None" = None) -> None:
     """Print the plan, what of it ran, then use-case, directed and effective coverage."""
-    console = Console(highlight=False)
     did = "are run" if ran is None else f"ran and passed ({ran.unchecked_count} of them unchecked)"
-    console.print(escape(f"{suite.name}: {coverage.chosen_count} of {coverage.case_count} cases {did}"))
-    for one in () if ran is None else ran.excluded:
-        console.print(
-            f"  [yellow]{one.reason}: {counted(one.case_count, 'case')}, {one.flop_ratio:.2%} of FLOP[/yellow]"
-        )
-    for key, value in suite.plan.items():
-        console.print(escape(f"  {key}: {value}"))
-    for name, count in coverage.uncovered.items():
-        console.print(f"  [yellow]uncovered: {escape(name)}, {count} calls[/yellow]")
-    _print_lacks(console, suite)
+    title = f"{suite.name}: {coverage.chosen_count} of {coverage.case_count} cases {did}"
+    print_document(Document(title=title, blocks=[*_plan(suite, coverage, ran), *_coverage(coverage)]))
+
+
+def _plan(suite: "Suite", coverage: "SuiteCoverage", ran: "RunOfSuite | None") -> Iterator[Text]:
+    lacks = [f"{one.reason}: {counted(one.case_count, 'case')}, {one.flop_ratio:.2%} of FLOP"
+             for one in (() if ran is None else ran.excluded)]  # fmt: skip
+    yield from (Text(f"  {text}", "warn") for text in lacks)
+    yield from (Text(f"  {key}: {value}") for key, value in suite.plan.items())
+    yield from (Text(f"  uncovered: {name}, {count} calls", "warn") for name, count in coverage.uncovered.items())
+    yield from _lacks(suite)
     if coverage.untimed_count:
-        console.print(f"  [yellow]without a time: {counted(coverage.untimed_count, 'case')}; shares of time are "
-                      "unknown where a workload calls one[/yellow]")  # fmt: skip
+        unknown = "shares of time are unknown where a workload calls one"
+        yield Text(f"  without a time: {counted(coverage.untimed_count, 'case')}; {unknown}", "warn")
+
+
+def _coverage(coverage: "SuiteCoverage") -> Iterator[Block]:
     table = _use_table(coverage.use, effective=False)
-    console.print(table if table.row_count else "use-case coverage: no workload calls any of them")
-    console.print(_directed_table(coverage.directed))
+    yield table if table.rows else "use-case coverage: no workload calls any of them"
+    yield _directed_table(coverage.directed)
     if coverage.scored_count is None:
-        console.print(f"effective coverage: {NOT_MEASURED}; --scores takes the mutation scores of the cases")
+        yield f"effective coverage: {NOT_MEASURED}; --scores takes the mutation scores of the cases"
         return
-    if table.row_count:
-        console.print(_use_table(coverage.use, effective=True))
-    console.print(f"mutation scores: {coverage.scored_count} of {coverage.chosen_count} cases; others count 0")
+    if table.rows:
+        yield _use_table(coverage.use, effective=True)
+    yield f"mutation scores: {coverage.scored_count} of {coverage.chosen_count} cases; others count 0"
 
 
-def _print_lacks(console: Console, suite: "Suite") -> None:
-    """Print what of each source its cases do not hold: lines that could not be read, strides, what was constrained."""
+def _lacks(suite: "Suite") -> Iterator[Text]:
+    """Yield what of each source its cases do not hold: lines that could not be read, strides, what was constrained."""
     from nearpeak.frontends.files.sweep import COMBINATIONS, REMOVED
 
     for source in suite.sources:
         for said in filter(None, map(source.origin.get, ("unread", "strides"))):
-            console.print(f"  [yellow]{escape(f'{source.name}: {said}')}[/yellow]")
+            yield Text(f"  {source.name}: {said}", "warn")
         for key, count in source.origin.items():
             if key.startswith(REMOVED) and count != "0":
                 noun = "combination" if key.endswith(COMBINATIONS) else "point"
-                said = f"{counted(int(count), noun)} {key.removesuffix(COMBINATIONS)}"
-                console.print(escape(f"  {source.name}: {said}"))
+                yield Text(f"  {source.name}: {counted(int(count), noun)} {key.removesuffix(COMBINATIONS)}")
 
 
 def print_cases(cases: Iterable["SuiteCase"]) -> None:
     """Print each case with its calls and reasons."""
     from nearpeak.ops import label_of
 
-    table = _table("", ("calls", "right"), ("run", "left"), ("case", "left"), ("why", "left"))
+    rows = []
     for one in cases:
         places = (": ".join(dict.fromkeys(filter(None, (why.source, why.rule or why.module)))) for why in one.why)
-        reasons = "; ".join(dict.fromkeys(places))
-        table.add_row(
-            str(one.call_count or ""), "yes" if one.chosen else "", escape(label_of(one.case)), escape(reasons)
-        )
-    Console().print(table)
+        rows.append((str(one.call_count or ""), "yes" if one.chosen else "", label_of(one.case),
+                     "; ".join(dict.fromkeys(places))))  # fmt: skip
+    print_document(Document(blocks=[Table(columns=columns("#calls", "run", "~case", "~why"), rows=rows)]))
 
 
 def print_difference(found: "SuiteDifference") -> None:
     """Print what is new, gone and changed."""
     from nearpeak.ops import label_of
 
-    console = Console(highlight=False)
-    for sign, sources in (("+", found.added_sources), ("-", found.removed_sources)):
-        for source in sources:
-            console.print(escape(f"{sign} source {source.name}"))
-    table = _table("", ("", "left"), ("calls", "right"), ("case", "left"), ("what changed", "left"))
-    for sign, cases in (("+", found.added), ("-", found.removed)):
-        for one in cases:
-            table.add_row(sign, str(one.call_count or ""), escape(label_of(one.case)), "")
+    sources = [f"+ source {source.name}" for source in found.added_sources]
+    sources += [f"- source {source.name}" for source in found.removed_sources]
+    rows = [(sign, str(one.call_count or ""), label_of(one.case), "")
+            for sign, cases in (("+", found.added), ("-", found.removed)) for one in cases]  # fmt: skip
     for before, after in found.changed:
         counts = [str(one.call_count or "") for one in (before, after)]
-        said = counts[0] if counts[0] == counts[1] else f"{before.call_count} → {after.call_count}"
-        table.add_row("~", said, escape(label_of(after.case)), _what_changed(before, after))
-    console.print(table)
-    console.print(f"{len(found.added)} added, {len(found.removed)} removed, {len(found.changed)} changed, "
-                  f"{found.same_count} the same")  # fmt: skip
+        calls = counts[0] if counts[0] == counts[1] else f"{before.call_count} → {after.call_count}"
+        rows.append(("~", calls, label_of(after.case), _what_changed(before, after)))
+    table = Table(columns=columns("sign|", "#calls", "~case", "~what changed"), rows=rows, empty="")
+    total = f"{len(found.added)} added, {len(found.removed)} removed, {len(found.changed)} changed"
+    print_document(Document(blocks=[*sources, table, f"{total}, {found.same_count} the same"]))
 
 
 def _what_changed(before: "SuiteCase", after: "SuiteCase") -> str:
@@ -105,22 +101,17 @@ def _what_changed(before: "SuiteCase", after: "SuiteCase") -> str:
 def _use_table(shares: Sequence["UseShare"], *, effective: bool) -> Table:
     """Return one row per workload and identity, one column per currency; rows without any weight are left out."""
     currencies = list(dict.fromkeys(share.currency for share in shares))
-    heads = [(currency, "right") for currency in currencies]
-    title = f"{'effective ' if effective else ''}use-case coverage"
-    table = _table(title, ("workload", "left"), ("a case stands for", "left"), *heads)
     cells = {
         (share.workload, share.identity, share.currency): _use_cell(share, effective=effective) for share in shares
     }
-    shown = ""
+    rows, shown = [], ""
     for workload, identity in dict.fromkeys((share.workload, share.identity) for share in shares):
         row = [cells[workload, identity, currency] for currency in currencies]
         if any(cell != _NONE for cell in row):
             name, shown = ("" if workload == shown else workload), workload
-            table.add_row(escape(name), _STANDS_FOR[identity], *row)
-    return table
-
-
-_NONE = "none"
+            rows.append((name, _STANDS_FOR[identity], *row))
+    heads = columns("~workload", "a case stands for", *(f"#{currency}" for currency in currencies))
+    return Table(caption=f"{'effective ' if effective else ''}use-case coverage", columns=heads, rows=rows)
 
 
 def _use_cell(share: "UseShare", *, effective: bool) -> str:
@@ -130,23 +121,13 @@ def _use_cell(share: "UseShare", *, effective: bool) -> str:
     return _percent(share.effective_ratio if effective else share.covered_ratio, _NONE)
 
 
-_STANDS_FOR = {"exact": "itself", "class": "its class", "saturated": "its saturated class"}
-
-
 def _directed_table(shares: Iterable["DirectedShare"]) -> Table:
-    heads = (("met", "right"), ("of", "right"), ("infeasible", "right"), ("directed", "right"), ("effective", "right"))
-    table = _table("directed coverage", ("op", "left"), *heads)
-    for one in shares:
-        counts = (str(one.met_count), str(one.valid_count), str(one.infeasible_count))
-        table.add_row(one.op, *counts, _percent(one.covered_ratio, "no obligation"), _percent(one.effective_ratio))
-    return table
-
-
-def _table(title: str, *columns: tuple[str, str]) -> Table:
-    table = Table(title=title or None, title_justify="left", box=None)
-    for name, side in columns:
-        table.add_column(name, justify=side, overflow="fold")  # type: ignore[arg-type]  # rich knows the words
-    return table
+    rows = [
+        (one.op, one.met_count, one.valid_count, one.infeasible_count,
+         _percent(one.covered_ratio, "no obligation"), _percent(one.effective_ratio)) for one in shares
+    ]  # fmt: skip
+    heads = columns("op", "#met", "#of", "#infeasible", "#directed", "#effective")
+    return Table(caption="directed coverage", columns=heads, rows=rows)
 
 
 def _percent(ratio: float | None, absent: str = NOT_MEASURED) -> str:

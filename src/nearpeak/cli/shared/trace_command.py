@@ -1,7 +1,7 @@
 """The part of `nearpeak analyze` that reads traces: report, files, comparison of two."""
 
-import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,7 +45,9 @@ def report_on(
         unprofiled: time of a step without the profiler, with its unit.
     """
     from nearpeak.api.trace_analysis import analyze_trace
-    from nearpeak.reports import traces as formats
+    from nearpeak.reports import trace_report as formats
+    from nearpeak.reports.document.html import to_html
+    from nearpeak.reports.document.markdown import to_markdown
 
     if against is not None and any(file is not None for file in files):
         raise SpecError("--html, --markdown, --save: write the report of one trace; leave them out with --against")
@@ -60,22 +62,25 @@ def report_on(
         report = analyze_trace(Path(path), device, model, ranks=ranks, files=wanted, unprofiled_step_s=plain_s)
     if against is not None:
         return _compared(report, against, targets, json=json)
-    writers = {"html": formats.to_html, "markdown": formats.to_markdown, "json": formats.to_json}
+    document = formats.document_of(report)
+    writers: dict[str, Callable[[], str]] = {
+        "html": lambda: to_html(document), "markdown": lambda: to_markdown(document),
+        "json": lambda: formats.to_json(report),
+    }  # fmt: skip
     for file, name in files.items():
         if file is not None:
-            shared.write_whole(file, writers[name](report))
+            shared.write_whole(file, writers[name]())
     if json:
         sys.stdout.write(formats.to_json(report))
     else:
-        width = shutil.get_terminal_size().columns
-        sys.stdout.write(formats.to_terminal(report, colour=shared.coloured(), width=width))
+        shared.print_document(document)
     return 0
 
 
 def _compared(report: "TraceReport", against: Path, targets: "list[Target]", *, json: bool) -> int:
     """Compare with another trace, on the second target; without one on the device that it names, or else the first."""
     from nearpeak.api.trace_analysis import analyze_trace
-    from nearpeak.reports.traces import difference
+    from nearpeak.reports import trace_difference_report as difference
     from nearpeak.traces.executed.execution_comparison import compare
 
     if not is_trace(str(against)):
@@ -87,6 +92,5 @@ def _compared(report: "TraceReport", against: Path, targets: "list[Target]", *, 
     if json:
         sys.stdout.write(difference.to_json(found))
     else:
-        width = shutil.get_terminal_size().columns
-        sys.stdout.write(difference.to_terminal(found, colour=shared.coloured(), width=width))
+        shared.print_document(difference.document_of(found))
     return {"regression": 10, "inconclusive": 11, "not comparable": 11}.get(found.verdict, 0)

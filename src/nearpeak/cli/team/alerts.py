@@ -26,7 +26,7 @@ def list_(
     json: bool = shared.JSON,
 ) -> None:
     """List alerts, the most urgent first; how many are put off until a day to come is said on standard error."""
-    from nearpeak.reports.history.alerts import alerts_text
+    from nearpeak.reports.history.alerts import alerts_document
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
 
@@ -39,7 +39,7 @@ def list_(
             sys.stdout.write(f"{jsonlib.dumps(asdict(one))}\n")
     else:
         rows = [(one.id, one.status, one.assignee, _due(one.due_ns, now_ns) + one.title) for one in due]
-        sys.stdout.write(alerts_text(rows))
+        shared.print_document(alerts_document(rows))
     if later := sorted(one.snoozed_until_ns or 0 for one in found if one not in due):
         when = f"{'until' if len(later) == 1 else 'the first until'} {time_text(later[0])[:10]}"
         sys.stderr.write(f"{len(later)} put off, {when}; --all lists them too\n")
@@ -47,7 +47,7 @@ def list_(
 
 def show(alert: int = ALERT, store: str | None = STORE, json: bool = shared.JSON) -> None:
     """Show one alert with every step of its life."""
-    from nearpeak.reports.history.alerts import events_text
+    from nearpeak.reports.history.alerts import events_document
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
 
@@ -75,7 +75,7 @@ def show(alert: int = ALERT, store: str | None = STORE, json: bool = shared.JSON
     head += [f"  {name}: {value}" for name, value in told.items() if value]
     head += [f"  {one.axis}: {one.what}" for one in blamed]
     rows = [(time_text(one.at_ns), one.actor, one.from_status, one.to_status, one.note) for one in events]
-    sys.stdout.write(events_text(head, rows))
+    shared.print_document(events_document(head, rows))
 
 
 def move(

@@ -34,7 +34,7 @@ def rank(
     from nearpeak.history.opportunity_ranking import ranking_of
     from nearpeak.history.series_tracks import series_named
     from nearpeak.judgement.opportunities import KEYS, grouped
-    from nearpeak.reports.history.ranking import ranking_text
+    from nearpeak.reports.ranking_report import document_of
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
 
@@ -49,7 +49,7 @@ def rank(
         record = asdict(ranking) | {"groups": [asdict(one) for one in groups], "by": by}
         sys.stdout.write(f"{jsonlib.dumps(record, default=str)}\n")
         return
-    sys.stdout.write(ranking_text(ranking, groups, by, top))
+    shared.print_document(document_of(ranking, groups, by, top))
 
 
 def register(app: typer.Typer) -> None:

@@ -19,17 +19,16 @@ from nearpeak.reports import bar_geometry as bars
 from nearpeak.reports import expected_time_text as expected
 from nearpeak.reports import figure_text as words
 from nearpeak.reports import roofline_geometry as roofline
-from nearpeak.reports import unmeasured_cases as unmeasured
 from nearpeak.units import show
 
 SHOWN_COUNT = 200
 """Rows of the table before one asks for all of them."""
-_FOLDER = Path(__file__).parents[1] / "templates"
+FOLDER = Path(__file__).parents[1] / "templates"
 
 
 def render(analysis: Analysis) -> str:
     """Return the page."""
-    style, script = stylesheet(), (_FOLDER / "script.js").read_text("utf-8")
+    style, script = stylesheet(), (FOLDER / "script.js").read_text("utf-8")
     plot = roofline.plot_of(analysis)
     return (
         _environment()
@@ -54,12 +53,12 @@ def render(analysis: Analysis) -> str:
 
 def stylesheet() -> str:
     """Return what the pages of reports share, colours included, as CSS."""
-    return palette() + (_FOLDER / "style.css").read_text("utf-8")
+    return palette() + (FOLDER / "style.css").read_text("utf-8")
 
 
 def palette() -> str:
     """Return the colours and typefaces of all pages, light and dark, as CSS."""
-    return (_FOLDER / "palette.css").read_text("utf-8")
+    return (FOLDER / "palette.css").read_text("utf-8")
 
 
 def used_assumptions(analysis: Analysis) -> Mapping[str, str]:
@@ -178,7 +177,7 @@ def environment_of(folder: Path) -> Environment:
 
 @cache
 def _environment() -> Environment:
-    found = environment_of(_FOLDER)
+    found = environment_of(FOLDER)
     found.filters.update(
         unit=show,
         percent=words.percent,
@@ -191,7 +190,6 @@ def _environment() -> Environment:
     found.globals.update(
         words=words,
         expected=expected,
-        unmeasured=unmeasured,
         roofline=roofline,
         bars=bars,
         families=FAMILIES,

@@ -1,26 +1,22 @@
-"""Alerts for the terminal."""
+"""Alerts as documents: a list of them, and the life of one."""
 
 from collections.abc import Sequence
 
-from nearpeak.reports.figure_text import clean, hung, shortened
+from nearpeak.reports.document import Document, Table, columns
+from nearpeak.reports.figure_text import shortened
 
-WIDTH = 80
 
-
-def alerts_text(rows: Sequence[tuple[int, str, str, str]]) -> str:
+def alerts_document(rows: Sequence[tuple[int, str, str, str]]) -> Document:
     """Return a line for each alert: number, state, who looks after it, title."""
-    if not rows:
-        return "no alerts\n"
-    lines = [f"{'alert':>5}  {'state':<14} {'who':<10} what"]
-    for number, status, who, title in rows:
-        lines.append(f"{number:>5}  {shortened(status, 14):<14} {shortened(who, 10) or '–':<10} {shortened(title, 46)}")
-    return "\n".join(lines) + "\n"
+    cells = [(number, status, who or "–", title) for number, status, who, title in rows]
+    heads = columns("#alert", "state", "who", "what")
+    return Document(blocks=[Table(columns=heads, rows=cells)] if rows else ["no alerts"])
 
 
-def events_text(head: Sequence[str], rows: Sequence[tuple[str, str, str, str, str]]) -> str:
+def events_document(head: Sequence[str], rows: Sequence[tuple[str, str, str, str, str]]) -> Document:
     """Return an alert with its life: when, who, from which state to which, why."""
-    lines = [clean(line) for line in head]
+    lines = []
     for time, actor, before, after, note in rows:
-        step = clean(after) if before in ("", after) else f"{clean(before)} → {clean(after)}"
-        lines.append(f"  {time}  {shortened(actor, 12)}: {step}{f': {clean(note)}' if note else ''}")
-    return "\n".join(hung(lines, WIDTH)) + "\n"
+        step = after if before in ("", after) else f"{before} → {after}"
+        lines.append(f"  {time}  {shortened(actor, 12)}: {step}{f': {note}' if note else ''}")
+    return Document(blocks=[*head, *lines])

@@ -5,17 +5,16 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nearpeak.reports.figure_text import clean, hung, shortened
+from nearpeak.reports.document import Document, Table, columns
+from nearpeak.reports.figure_text import clean, shortened
 from nearpeak.units import counted
 
 WIDTH = 80
 
 
-def overview_text(found: Mapping[str, Any]) -> str:
+def overview_document(found: Mapping[str, Any]) -> Document:
     """Return devices with what they do, hosts, and how many jobs are in each state."""
-    lines = [f"{'device':<32} {'pool':<6} {'state':<11} {'token':>6} {'left':>6}  noise"]
-    lines += [_device(one) for one in found["devices"]] or ["no devices; 'nearpeak farm up' registers those of a host"]
-    lines += [""] + [
+    lines = [
         f"host {shortened(one['name'], 40)}: {one['executor']}, heard of {one['seen_s']:.0f} s ago"
         for one in found["hosts"]
     ]
@@ -27,7 +26,11 @@ def overview_text(found: Mapping[str, Any]) -> str:
     ]
     lines += [f"queued work: about {found['queued_s']:.0f} s of device time"] if found["queued_s"] else []
     lines += budget_lines(found["budgets"], found["asked_s"])
-    return "\n".join(hung(lines, WIDTH)) + "\n"
+    devices = Table(
+        columns=columns("device", "pool", "state", "#token", "#left", "#noise"),
+        rows=list(map(_device, found["devices"])), empty="no devices; 'nearpeak farm up' registers those of a host",
+    )  # fmt: skip
+    return Document(blocks=[devices, *lines])
 
 
 def counted_text(jobs: Mapping[str, int]) -> str:
@@ -64,29 +67,33 @@ def budget_lines(budgets: Mapping[str, float], asked_s: Mapping[str, float]) -> 
     ]
 
 
-def _device(one: Mapping[str, Any]) -> str:
+def _device(one: Mapping[str, Any]) -> tuple[object, ...]:
     busy = "running" if one["batch"] is not None else "away" if one["is_away"] else "free"
     state = busy if one["service"] == "open" else one["service"]
-    noise = "–" if one["noise_ratio"] is None else f"{one['noise_ratio']:.2%}"
-    left = f"{one['left_s']:.0f} s" if one["batch"] is not None else "–"
-    return f"{shortened(one['name'], 32):<32} {one['pool']:<6} {state:<11} {one['fencing_token']:>6} {left:>6}  {noise}"
+    noise = None if one["noise_ratio"] is None else f"{one['noise_ratio']:.2%}"
+    left = f"{one['left_s']:.0f} s" if one["batch"] is not None else None
+    return one["name"], one["pool"], state, one["fencing_token"], left, noise
 
 
-def jobs_text(rows: Sequence[Mapping[str, Any]], whole_count: int) -> str:
+def jobs_document(jobs: Sequence[Mapping[str, Any]], whole_count: int) -> Document:
     """Return a line for each job, and how many there are beside them."""
-    if not rows:
-        return "no jobs\n"
-    lines = [f"{'job':<12} {'kind':<8} {'state':<9} {'tries':>5} {'device':<16} what"]
-    for one in rows:
-        lines.append(
-            f"{one['uid'][:12]:<12} {shortened(one['kind'], 8):<8} {one['state']:<9} {one['attempt_count']:>5} "
-            f"{shortened(one['device'], 16):<16} {shortened(one['what'], 25)}"
+    rows = [
+        (
+            one["uid"][:12],
+            one["kind"],
+            one["state"],
+            one["attempt_count"],
+            one["device"],
+            one["what"],
+            shortened(one["note"], WIDTH - 2),
         )
-        if one["note"]:
-            lines.append(f"{'':<12} {shortened(one['note'], WIDTH - 13)}")
-    if whole_count > len(rows):
-        lines.append(f"the newest {len(rows)} of {whole_count}; --limit {whole_count} lists all")
-    return "\n".join(line.rstrip() for line in lines) + "\n"
+        for one in jobs
+    ]
+    table = Table(
+        columns=columns("job", "kind", "state", "#tries", "device", "what", ">note"), rows=rows, empty="no jobs"
+    )
+    more = f"the newest {len(jobs)} of {whole_count}; --limit {whole_count} lists all"
+    return Document(blocks=[table, more if whole_count > len(jobs) else ""] if jobs else ["no jobs"])
 
 
 def job_text(one: Mapping[str, Any]) -> str:

@@ -9,12 +9,13 @@ from nearpeak.core.history.alert import CLOSED
 from nearpeak.core.history.stored_run import Series
 from nearpeak.history.alert_queue import Wanted, place_in
 from nearpeak.history.alert_triage import NOTHING, weights_of
+from nearpeak.reports.document import Cell, Table, columns
 from nearpeak.store.rows.finding_values import AlertEvent, StoredChange, StoredComparison
 from nearpeak.store.rows.investigation_rows import Attribution
 from nearpeak.store.rows.list_rows import AlertRow
 from nearpeak.web.cell_text import change, clean, date, percent, series_cell, sha_text, shortened, time_cell
 from nearpeak.web.measure_actions import again
-from nearpeak.web.page_view import Cell, Table, View, columns
+from nearpeak.web.page_view import View
 from nearpeak.web.pages import Page
 from nearpeak.web.pages.triage import queue_of
 from nearpeak.web.query_arguments import Asked
@@ -84,14 +85,14 @@ def _changes(changes: Sequence[StoredChange], series: Mapping[int, Series], role
     )  # fmt: skip
 
 
-def _change_row(one: StoredChange, series: Series, role: str) -> tuple[Cell, ...]:
+def _change_row(one: StoredChange, series: Series, role: str) -> tuple[object, ...]:
     ends = [None if end is None else math.exp(end) for end in (one.low_ratio, one.high_ratio)]
     sure = one.tier == "confirmed"
     return (
-        series_cell(series), Cell(value=series.device), Cell(value=series.testbed.name),
+        series_cell(series), series.device, series.testbed.name,
         change(math.exp(one.effect_ratio), direction=series.metric.direction, sure=sure),
-        *(Cell(value=end, text="–" if end is None else percent(end)) for end in ends), _clock(one),
-        Cell(value=one.tier), Cell(value=role), Cell(value=one.rev_hi, text=sha_text(one.rev_hi)),
+        *(Cell(value=end, text="–" if end is None else percent(end)) for end in ends), _clock(one), one.tier, role,
+        Cell(value=one.rev_hi, text=sha_text(one.rev_hi)),
     )  # fmt: skip
 
 
@@ -107,7 +108,7 @@ def _stack_table(stack: Sequence[tuple[str, str, str]]) -> Table:
     return Table(
         name="stack", caption="Software that changed with it",
         columns=columns("component|Component", "before|Before", "after|After"),
-        rows=tuple(tuple(Cell(value=word) for word in row) for row in stack), empty="the same software on both sides",
+        rows=tuple(tuple(word for word in row) for row in stack), empty="the same software on both sides",
     )  # fmt: skip
 
 
@@ -117,8 +118,7 @@ def _blamed(found: Sequence[Attribution]) -> Table:
         columns=columns("axis|Axis", "what|What", "before|Before", "after|After", "#score_ratio|Score",
                         "method|Method"),
         rows=tuple(
-            (Cell(value=one.axis), Cell(value=one.what), Cell(value=one.before), Cell(value=one.after),
-             Cell(value=one.score_ratio), Cell(value=one.method))
+            (one.axis, one.what, one.before, one.after, one.score_ratio, one.method)
             for one in found
         ),
         empty="nothing is blamed yet",
@@ -132,8 +132,8 @@ def _bisects(site: Site, number: int) -> Iterator[Table]:
             name=f"bisect{one}", caption=f"Search {one} over {found.axis}: {found.state}",
             columns=columns("#step|Step", "candidate|Candidate", "verdict|Verdict", "evidence|Evidence"),
             rows=tuple(
-                (Cell(value=place), Cell(value=step.candidate, text=shortened(step.candidate, 60)),
-                 Cell(value=step.verdict), _evidence(step.evidence))
+                (place, Cell(value=step.candidate, text=shortened(step.candidate, 60)), step.verdict,
+                 _evidence(step.evidence))
                 for place, step in enumerate(found.steps, 1)
             ),
             empty="no step was taken yet",
@@ -157,14 +157,14 @@ def _comparisons(site: Site, series: Sequence[Series]) -> Iterator[Table]:
         )  # fmt: skip
 
 
-def _comparison_row(series: Series, one: StoredComparison) -> tuple[Cell, ...]:
+def _comparison_row(series: Series, one: StoredComparison) -> tuple[object, ...]:
     logs = (one.theta_ratio, one.low_ratio, one.high_ratio, one.theta_clock_ratio)
     ratios = [None if log is None else math.exp(log) for log in logs]
     kind = {"regression": "bad", "improvement": "good"}.get(one.verdict, "")
     return (
         series_cell(series), Cell(value=one.verdict, kind=kind),
-        *(Cell(value=ratio, text="–" if ratio is None else percent(ratio)) for ratio in ratios),
-        Cell(value=one.look_count), Cell(value=one.launch_count), time_cell(one.created_ns),
+        *(Cell(value=ratio, text="–" if ratio is None else percent(ratio)) for ratio in ratios), one.look_count,
+        one.launch_count, time_cell(one.created_ns),
     )  # fmt: skip
 
 
@@ -173,8 +173,7 @@ def _events(events: Sequence[AlertEvent]) -> Table:
         name="events", caption="What was done",
         columns=columns("at_ns|When", "actor|Who", "from|From", "to|To", "note|Note"),
         rows=tuple(
-            (time_cell(one.at_ns), Cell(value=one.actor), Cell(value=one.from_status), Cell(value=one.to_status),
-             Cell(value=one.note))
+            (time_cell(one.at_ns), one.actor, one.from_status, one.to_status, one.note)
             for one in events
         ),
     )  # fmt: skip

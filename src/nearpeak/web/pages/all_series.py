@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 from nearpeak.core.history.stored_run import Latest, Series
+from nearpeak.reports.document import Cell, Table, columns
 from nearpeak.store.page_queries import in_parts
 from nearpeak.web.cell_text import change, quantity, series_cell, workload_link
-from nearpeak.web.page_view import Cell, Table, View, columns
+from nearpeak.web.page_view import View
 from nearpeak.web.pages import Page
 from nearpeak.web.query_arguments import Asked
 from nearpeak.web.series_charts import small_charts
@@ -50,13 +51,13 @@ def _table(site: Site, series: Sequence[Series], changes: Mapping[int, int]) -> 
     )  # fmt: skip
 
 
-def _row(one: Series, pair: Latest | None, single: tuple[int, float] | None, changes: int) -> tuple[Cell, ...]:
+def _row(one: Series, pair: Latest | None, single: tuple[int, float] | None, changes: int) -> tuple[object, ...]:
     value = pair.value if pair else single[1] if single else None
     return (
-        series_cell(one), Cell(value=one.device), Cell(value=one.testbed.name), Cell(value=one.branch),
-        Cell(value=one.workload, link=workload_link(one.workload)), Cell(value=one.metric.name), Cell(value=one.owner),
+        series_cell(one), one.device, one.testbed.name, one.branch,
+        Cell(value=one.workload, link=workload_link(one.workload)), one.metric.name, one.owner,
         quantity(value, one.metric.unit),
-        change(pair.ratio if pair else None, direction=one.metric.direction, sure=False), Cell(value=changes),
+        change(pair.ratio if pair else None, direction=one.metric.direction, sure=False), changes,
     )  # fmt: skip
 
 

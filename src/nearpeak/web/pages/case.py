@@ -6,11 +6,12 @@ from nearpeak.core.history.stored_run import Series
 from nearpeak.errors import NearpeakError, NotFoundError
 from nearpeak.history.series_state import standings
 from nearpeak.history.stored_devices import case_of_series
+from nearpeak.reports.document import Cell, Link, Table, columns
 from nearpeak.reports.figure_text import limiter
 from nearpeak.targets import TARGETS
 from nearpeak.web.cell_text import clean, part, quantity, series_cell, workload_link
 from nearpeak.web.measure_actions import again
-from nearpeak.web.page_view import Cell, Link, Table, View, columns
+from nearpeak.web.page_view import View
 from nearpeak.web.pages import Page
 from nearpeak.web.query_arguments import Asked
 from nearpeak.web.reproduction_commands import commands_of_case
@@ -47,10 +48,9 @@ def _measured(site: Site, series: Sequence[Series]) -> Table:
                         "#value|Newest", "#predicted_s|Predicted", "#bound_s|Speed of light",
                         "#attained_ratio|Reached"),
         rows=tuple(
-            (series_cell(one.series, f"series {one.series.id}"), Cell(value=one.series.device),
-             Cell(value=one.series.testbed.name), Cell(value=one.series.branch), Cell(value=one.series.metric.name),
-             quantity(one.value, one.series.metric.unit), quantity(one.predicted_s, "s"), quantity(one.bound_s, "s"),
-             part(one.attained_ratio, implausible=one.is_implausible))
+            (series_cell(one.series, f"series {one.series.id}"), one.series.device, one.series.testbed.name,
+             one.series.branch, one.series.metric.name, quantity(one.value, one.series.metric.unit), one.predicted_s,
+             one.bound_s, part(one.attained_ratio, implausible=one.is_implausible))
             for one in standings(site.store, series)
         ),
     )  # fmt: skip
@@ -74,9 +74,9 @@ def _bounds(one: Series) -> Table:
             continue
         if bound is not None:
             link = Link(page="target", path={"target": name})
-            rows.append((Cell(value=target.title, link=link), quantity(bound.time_s, "s"),
+            rows.append((Cell(value=target.title, link=link), bound.time_s,
                          Cell(value=bound.limiter, text=limiter(bound.limiter))))  # fmt: skip
-    rows.sort(key=lambda row: (float(row[1].value or 0.0), str(row[0].value)))
+    rows.sort(key=lambda row: (row[1], str(row[0].value)))
     return Table(
         name="bounds", caption="Speed of light on every device",
         columns=columns("target|Device", "#bound_s|Least time", "limiter|Limited by"), rows=tuple(rows),
@@ -87,7 +87,7 @@ def _bounds(one: Series) -> Table:
 def _parameters(one: Series) -> Table:
     return Table(
         name="parameters", caption="What it is", columns=columns("name|Name", "value|Value"),
-        rows=tuple((Cell(value=name), Cell(value=value, text=clean(str(value))))
+        rows=tuple((name, Cell(value=value, text=clean(str(value))))
                    for name, value in sorted(one.parameters.items())),
         empty="its tool states no parameters",
     )  # fmt: skip

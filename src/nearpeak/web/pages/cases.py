@@ -2,8 +2,9 @@
 
 from collections import Counter
 
+from nearpeak.reports.document import Cell, Table, columns
 from nearpeak.web.cell_text import case_link, clean, workload_link
-from nearpeak.web.page_view import Cell, Table, View, columns
+from nearpeak.web.page_view import View
 from nearpeak.web.pages import Page
 from nearpeak.web.query_arguments import Asked
 from nearpeak.web.site import Site

@@ -7,8 +7,9 @@ import numpy as np
 from nearpeak.core.history.stored_run import Series
 from nearpeak.errors import NearpeakError
 from nearpeak.history.commit_comparison import TOLERANCE_RATIO, Compared, compared
+from nearpeak.reports.document import Cell, Link, Table, columns
 from nearpeak.web.cell_text import change, clean, percent, quantity, series_cell, sha_text
-from nearpeak.web.page_view import Cell, Link, Table, View, columns
+from nearpeak.web.page_view import View
 from nearpeak.web.pages import Page
 from nearpeak.web.query_arguments import Asked
 from nearpeak.web.site import Site
@@ -65,7 +66,7 @@ def _matrix(rows: Sequence[Compared], a: str, b: str) -> Table:
         name="matrix", caption="Change by case and device", is_matrix=True,
         columns=columns("case|Case", *(f"#{place}|{place}" for place in places)),
         rows=tuple(
-            (Cell(value=case), *(_verdict(found.get((case, place)), a, b) for place in places)) for case in cases
+            (case, *(_verdict(found.get((case, place)), a, b) for place in places)) for case in cases
         ),
         empty="no series was measured at both commits",
     )  # fmt: skip
@@ -97,19 +98,18 @@ def _size(one: Compared) -> tuple[bool, float]:
     return one.judgement is None, -abs(float(np.log(one.judgement.time_ratio))) if one.judgement else 0.0
 
 
-def _row(one: Compared, a: str, b: str) -> tuple[Cell, ...]:
+def _row(one: Compared, a: str, b: str) -> tuple[object, ...]:
     unit, found = one.series.metric.unit, one.judgement
     stack = ", ".join(f"{name} {before or 'none'} → {after or 'none'}" for name, before, after in one.stack)
     verdict = _verdict(one, a, b)
     return (
-        series_cell(one.series), Cell(value=_place(one.series)),
-        quantity(one.before.value if one.before else None, unit),
+        series_cell(one.series), _place(one.series), quantity(one.before.value if one.before else None, unit),
         quantity(one.after.value if one.after else None, unit),
         change(found.time_ratio if found else None, sure=bool(found) and verdict.kind in ("good", "bad")),
         *(Cell(value=end, text="–" if end is None else percent(end))
           for end in ((found.low_ratio, found.high_ratio) if found else (None, None))),
         Cell(value=found.verdict if found else "", text=found.verdict if found else "–", kind=verdict.kind,
-             link=verdict.link), Cell(value=one.reason), Cell(value=stack),
+             link=verdict.link), one.reason, stack,
     )  # fmt: skip
 
 

@@ -5,9 +5,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from nearpeak.history.series_state import Standing, prediction_of
+from nearpeak.reports.document import Cell, Link, Table, columns
 from nearpeak.reports.figure_text import limiter
-from nearpeak.web.cell_text import part, quantity, series_cell
-from nearpeak.web.page_view import Cell, Link, Table, View, columns
+from nearpeak.web.cell_text import part, series_cell
+from nearpeak.web.page_view import View
 from nearpeak.web.pages import Page
 from nearpeak.web.pages.fleet import all_standings
 from nearpeak.web.query_arguments import Asked
@@ -63,7 +64,7 @@ def _classes(rows: Sequence[Standing]) -> Table:
         columns=columns("kernel|Kernel", "device|Device", "#series|Series", "#least_ratio|Least",
                         "#median_ratio|Median", "#most_ratio|Most"),
         rows=tuple(
-            (Cell(value=kernel), Cell(value=device), Cell(value=len(group)),
+            (kernel, device, len(group),
              *(part(ratio) for ratio in _spread([one.attained_ratio for one in group if one.attained_ratio])))
             for (kernel, device), group in _by_kernel(rows).items()
         ),
@@ -83,8 +84,8 @@ def _cases(rows: Sequence[Standing]) -> Table:
         rows=tuple(
             (series_cell(one.series), Cell(value=one.series.device, link=Link(page="efficiency",
                                                                               query={"device": one.series.device})),
-             Cell(value=one.series.testbed.name), quantity(one.value, "s"), _predicted(one),
-             quantity(one.bound_s, "s"), part(one.attained_ratio, implausible=one.is_implausible),
+             one.series.testbed.name, one.value, _predicted(one), one.bound_s,
+             part(one.attained_ratio, implausible=one.is_implausible),
              Cell(value=one.limiter, text=limiter(one.limiter)))
             for one in rows
         ),
@@ -92,9 +93,9 @@ def _cases(rows: Sequence[Standing]) -> Table:
     )  # fmt: skip
 
 
-def _predicted(one: Standing) -> Cell:
+def _predicted(one: Standing) -> float | None:
     found = prediction_of(one.series)
-    return quantity(None if found is None else found.time_s, "s")
+    return None if found is None else found.time_s
 
 
 PAGE = Page(name="efficiency", path="/efficiency", build=build, title="Efficiency", rank=5, is_computed=True)

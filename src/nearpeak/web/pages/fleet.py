@@ -4,10 +4,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from nearpeak.history.series_state import Standing, standings
+from nearpeak.reports.document import Cell, Link, Table, columns
 from nearpeak.store.rows.list_rows import DeviceRow
 from nearpeak.web.cell_text import age, percent, share, time_cell
 from nearpeak.web.farm_tables import farm_tables
-from nearpeak.web.page_view import Cell, Link, Table, View, columns
+from nearpeak.web.page_view import View
 from nearpeak.web.pages import Page
 from nearpeak.web.query_arguments import Asked
 from nearpeak.web.site import Site
@@ -52,7 +53,7 @@ def _matrix(rows: Sequence[Standing], shown: str) -> Table:
         name="heat", caption=f"{title}, by kernel and device", is_matrix=True,
         columns=columns("kernel|Kernel", *(f"#{device}|{device}" for device in devices)),
         rows=tuple(
-            (Cell(value=kernel), *(_cell(cells.get((kernel, device), ()), kernel, device, shown) for device in devices))
+            (kernel, *(_cell(cells.get((kernel, device), ()), kernel, device, shown) for device in devices))
             for kernel in kernels
         ),
         empty="no times are stored",
@@ -85,10 +86,9 @@ def _devices(site: Site, devices: Sequence[DeviceRow], rows: Sequence[Standing])
         columns=columns("device|Device", "host|Host", "uuid|Unit", "vendor|Vendor", "architecture|Architecture",
                         "#series|Series", "#runs|Runs", "last_run_ns|Last run", "age|Fresh"),
         rows=tuple(
-            (Cell(value=one.name, link=Link(page="all_series", query={"device": one.name})), Cell(value=one.host),
-             Cell(value=one.uuid), Cell(value=one.vendor), Cell(value=one.architecture),
-             Cell(value=counts.get(one.name, 0)), Cell(value=one.run_count), time_cell(one.last_ns),
-             Cell(value=age(one.last_ns, site.now_ns)))
+            (Cell(value=one.name, link=Link(page="all_series", query={"device": one.name})), one.host, one.uuid,
+             one.vendor, one.architecture, counts.get(one.name, 0), one.run_count, time_cell(one.last_ns),
+             age(one.last_ns, site.now_ns))
             for one in devices
         ),
         empty="no device has run anything",

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping
 
 from nearpeak.core.history.stored_run import Run
 from nearpeak.errors import NotFoundError
+from nearpeak.reports.document import Cell, Link, Table, columns
 from nearpeak.store.rows.list_rows import MeasuredRow
 from nearpeak.web.cell_text import clean, date, quantity, series_link
-from nearpeak.web.page_view import Cell, Link, Table, View, columns
+from nearpeak.web.page_view import View
 from nearpeak.web.pages import Page
 from nearpeak.web.query_arguments import Asked
 from nearpeak.web.site import Site
@@ -50,12 +51,12 @@ def _measured(rows: tuple[MeasuredRow, ...]) -> Table:
     )  # fmt: skip
 
 
-def _row(one: MeasuredRow) -> tuple[Cell, ...]:
+def _row(one: MeasuredRow) -> tuple[object, ...]:
     failed = one.value is None
     return (
-        Cell(value=one.label, link=series_link(one.series)), Cell(value=one.testbed), Cell(value=one.metric),
-        Cell(value=one.launch), *(quantity(value, one.unit) for value in (one.value, one.low_value, one.high_value)),
-        Cell(value=one.sample_count), Cell(value=one.outcome, kind="bad" if failed else ""),
+        Cell(value=one.label, link=series_link(one.series)), one.testbed, one.metric, one.launch,
+        *(quantity(value, one.unit) for value in (one.value, one.low_value, one.high_value)), one.sample_count,
+        Cell(value=one.outcome, kind="bad" if failed else ""),
         Cell(value=one.clock_hz, text="–" if one.clock_hz is None else f"{one.clock_hz / 1e9:.3f} GHz"),
         Cell(value=one.note, text=clean(one.note)[:200]),
     )  # fmt: skip
@@ -70,14 +71,14 @@ def _facts(run: Run) -> Table:
     ]  # fmt: skip
     return Table(
         name="environment", caption="Where it ran", columns=columns("name|What", "value|Value"),
-        rows=tuple((Cell(value=name), Cell(value=value)) for name, value in rows if value),
+        rows=tuple((name, value) for name, value in rows if value),
     )  # fmt: skip
 
 
 def _stack(run: Run) -> Table:
     return Table(
         name="software", caption="Software", columns=columns("component|Component", "version|Version"),
-        rows=tuple((Cell(value=name), Cell(value=version)) for name, version in run.stack), empty="not stated",
+        rows=tuple((name, version) for name, version in run.stack), empty="not stated",
     )  # fmt: skip
 
 

@@ -1,8 +1,9 @@
 """All runs, newest first."""
 
 from nearpeak.core.history.stored_run import Run
+from nearpeak.reports.document import Cell, Table, columns
 from nearpeak.web.cell_text import run_cell, sha_text, shortened, time_cell
-from nearpeak.web.page_view import Cell, Table, View, columns
+from nearpeak.web.page_view import View
 from nearpeak.web.pages import Page
 from nearpeak.web.query_arguments import Asked
 from nearpeak.web.site import Site
@@ -27,12 +28,11 @@ def build(site: Site, asked: Asked) -> View:
     )  # fmt: skip
 
 
-def _row(one: Run) -> tuple[Cell, ...]:
+def _row(one: Run) -> tuple[object, ...]:
     sha, subject = (one.revision.sha, one.revision.subject) if one.revision else ("", "")
     return (
         run_cell(one.id), Cell(value=sha, text=sha_text(sha)), Cell(value=subject, text=shortened(subject, 80)),
-        Cell(value=one.device.name), Cell(value=one.device.host), Cell(value=one.trigger), time_cell(one.started_ns),
-        Cell(value=one.source),
+        one.device.name, one.device.host, one.trigger, time_cell(one.started_ns), one.source,
     )  # fmt: skip
 
 

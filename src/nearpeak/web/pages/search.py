@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 from nearpeak.core.history.stored_run import Run
 from nearpeak.history.alert_queue import Wanted
+from nearpeak.reports.document import Cell, Link, Table, columns
 from nearpeak.targets import TARGETS, target_of
 from nearpeak.web.cell_text import run_cell, series_cell, sha_text, shortened, where, workload_link
-from nearpeak.web.page_view import Cell, Link, Table, View, columns
+from nearpeak.web.page_view import View
 from nearpeak.web.pages import Page
 from nearpeak.web.pages.triage import queue_of
 from nearpeak.web.query_arguments import Asked
@@ -34,7 +35,7 @@ def _found(site: Site, words: tuple[str, ...]) -> tuple[Table, ...]:
         _kernels(site, words),
         Table(
             name="series", caption=f"Series ({series.total_count})", columns=columns("series|Series", "where|Where"),
-            rows=tuple((series_cell(one), Cell(value=where(one))) for one in series.rows),
+            rows=tuple((series_cell(one), where(one)) for one in series.rows),
         ),
         _alerts(site, words, has_series=bool(series.rows)), _reports(site, words), _runs(runs, run_count),
         Table(
@@ -78,7 +79,7 @@ def _alerts(site: Site, words: tuple[str, ...], *, has_series: bool) -> Table:
     return Table(
         name="alerts", caption=f"Alerts ({count})", columns=columns("alert|Alert", "state|State"),
         rows=tuple((Cell(value=one.title, link=Link(page="alert", path={"alert": str(one.id)})),
-                    Cell(value=one.status)) for one in site.store.browsing.alerts(found[:ROWS])),
+                    one.status) for one in site.store.browsing.alerts(found[:ROWS])),
     )  # fmt: skip
 
 
@@ -90,7 +91,7 @@ def _runs(runs: Sequence[Run], count: int) -> Table:
         columns=columns("run|Run", "sha|Commit", "subject|Subject", "device|Device"),
         rows=tuple(
             (run_cell(one.id), Cell(value=sha, text=sha_text(sha)), Cell(value=subject, text=shortened(subject, 80)),
-             Cell(value=one.device.name))
+             one.device.name)
             for one, sha, subject in revisions
         ),
     )  # fmt: skip

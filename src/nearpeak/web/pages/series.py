@@ -7,6 +7,7 @@ from nearpeak.core.history.stored_run import Run, Series
 from nearpeak.core.history.track import Track, TrackChange, TrackPoint
 from nearpeak.history.series_state import standings
 from nearpeak.history.series_tracks import track_of
+from nearpeak.reports.document import Cell, Link, Table, columns
 from nearpeak.store import History
 from nearpeak.web.cell_text import (
     case_link,
@@ -25,7 +26,7 @@ from nearpeak.web.cell_text import (
 from nearpeak.web.cell_text import where as place_of
 from nearpeak.web.history_chart import Chart, Mark, chart_of
 from nearpeak.web.measure_actions import again
-from nearpeak.web.page_view import Cell, Link, Table, View, columns
+from nearpeak.web.page_view import View
 from nearpeak.web.pages import Page
 from nearpeak.web.query_arguments import Asked
 from nearpeak.web.reproduction_commands import commands_of
@@ -106,12 +107,12 @@ def _points(
     )  # fmt: skip
 
 
-def _point(one: Series, point: TrackPoint, ends: tuple[float, float], run: Run | None) -> tuple[Cell, ...]:
+def _point(one: Series, point: TrackPoint, ends: tuple[float, float], run: Run | None) -> tuple[object, ...]:
     subject = run.revision.subject if run and run.revision else ""
     clock = sum(point.clocks_hz) / len(point.clocks_hz) if point.clocks_hz else None
     return (
         Cell(value=point.sha, text=sha_text(point.sha)), Cell(value=subject, text=shortened(clean(subject), 90)),
-        *(quantity(value, one.metric.unit) for value in (point.value, *ends)), Cell(value=len(point.values)),
+        *(quantity(value, one.metric.unit) for value in (point.value, *ends)), len(point.values),
         Cell(value=clock, text="–" if clock is None else f"{clock / 1e9:.3f} GHz"), run_cell(point.run_id),
     )  # fmt: skip
 
@@ -127,7 +128,7 @@ def _changes(track: Track) -> Table:
     )  # fmt: skip
 
 
-def _change(one: TrackChange, direction: str) -> tuple[Cell, ...]:
+def _change(one: TrackChange, direction: str) -> tuple[object, ...]:
     said = "▲ worse" if one.worse else "▼ better"
     over = ", taken back since" if one.over else ""
     stack = ", ".join(f"{name} {before or 'none'} → {after or 'none'}" for name, before, after in one.stack)
@@ -135,10 +136,10 @@ def _change(one: TrackChange, direction: str) -> tuple[Cell, ...]:
     return (
         Cell(value="worse" if one.worse else "better", text=said + over, kind="bad" if one.worse else "good"),
         change(one.value_ratio, direction=direction, sure=one.tier == "confirmed"),
-        *(Cell(value=ratio, text=percent(ratio)) for ratio in (one.low_ratio, one.high_ratio)),
-        Cell(value=sure), Cell(value=one.good_sha, text=sha_text(one.good_sha)),
+        *(Cell(value=ratio, text=percent(ratio)) for ratio in (one.low_ratio, one.high_ratio)), sure,
+        Cell(value=one.good_sha, text=sha_text(one.good_sha)),
         Cell(value=one.bad_sha, text=sha_text(one.bad_sha), link=_commits(one)),
-        Cell(value=one.subject, text=shortened(clean(one.subject), 80)), Cell(value=stack),
+        Cell(value=one.subject, text=shortened(clean(one.subject), 80)), stack,
         Cell(value=one.clock_ratio, text="–" if one.clock_ratio is None else percent(one.clock_ratio)),
     )  # fmt: skip
 
@@ -158,9 +159,9 @@ def _beside(site: Site, one: Series) -> Table:
         columns=columns("series|Series", "device|Device", "runner|Runner", "branch|Branch", "metric|Metric",
                         "#value|Newest", "#attained_ratio|Of the speed of light"),
         rows=tuple(
-            (series_cell(row.series), Cell(value=row.series.device), Cell(value=row.series.testbed.name),
-             Cell(value=row.series.branch), Cell(value=row.series.metric.name),
-             quantity(row.value, row.series.metric.unit), part(row.attained_ratio, implausible=row.is_implausible))
+            (series_cell(row.series), row.series.device, row.series.testbed.name, row.series.branch,
+             row.series.metric.name, quantity(row.value, row.series.metric.unit),
+             part(row.attained_ratio, implausible=row.is_implausible))
             for row in standings(site.store, others, predicted=False)
         ),
         empty="it is measured nowhere else",

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping
 from nearpeak.core.work.target import Target
 from nearpeak.errors import NotFoundError
 from nearpeak.history.stored_devices import target_of_device
+from nearpeak.reports.document import Link, Table, columns
 from nearpeak.targets import TARGETS, target_of
 from nearpeak.units import show
-from nearpeak.web.page_view import Cell, Link, Table, View, columns
+from nearpeak.web.page_view import View
 from nearpeak.web.pages import Page
 from nearpeak.web.query_arguments import Asked
 from nearpeak.web.site import Site
@@ -33,29 +34,20 @@ def _peaks(one: Target) -> Table:
     return Table(
         name="peaks", caption="Rates",
         columns=columns("unit|Unit", "#flop_per_s|Rate", "#clock_hz|At clock", "source|Source"),
-        rows=tuple(
-            (Cell(value=unit), Cell(value=peak.flop_per_s, text=show(peak.flop_per_s, "FLOP/s")),
-             Cell(value=peak.clock_hz, text=show(peak.clock_hz, "Hz")), Cell(value=peak.source))
-            for unit, peak in sorted(one.peaks.items())
-        ),
+        rows=[(unit, peak.flop_per_s, peak.clock_hz, peak.source) for unit, peak in sorted(one.peaks.items())],
     )  # fmt: skip
 
 
 def _memory(one: Target) -> Table:
-    rows = [("memory", one.dram.capacity_bytes, one.dram.bandwidth_bytes_per_s, one.dram.source)]
+    rows: list[tuple[object, ...]] = [
+        ("memory", one.dram.capacity_bytes, one.dram.bandwidth_bytes_per_s, one.dram.source)
+    ]
     rows += [(f"link {name}", None, link.bandwidth_bytes_per_s, link.source) for name, link in one.links.items()]
     return Table(
         name="memory", caption="Memory and links",
         columns=columns("level|Level", "#capacity_bytes|Capacity", "#bandwidth_bytes_per_s|Bandwidth", "source|Source"),
-        rows=tuple(
-            (Cell(value=level), _shown(capacity, "B"), _shown(bandwidth, "B/s"), Cell(value=source))
-            for level, capacity, bandwidth, source in rows
-        ),
+        rows=rows,
     )  # fmt: skip
-
-
-def _shown(value: float | None, unit: str) -> Cell:
-    return Cell(value=value, text="–" if value is None else show(value, unit))
 
 
 def _everywhere(_: Site) -> Iterator[Mapping[str, str]]:

@@ -1,9 +1,10 @@
 """All devices that are described, with the figures that bounds rest on most."""
 
 from nearpeak.core.work.target import Target
+from nearpeak.reports.document import Cell, Link, Table, columns
 from nearpeak.targets import TARGETS, target_of
-from nearpeak.web.cell_text import quantity, show
-from nearpeak.web.page_view import Cell, Link, Table, View, columns
+from nearpeak.units import show
+from nearpeak.web.page_view import View
 from nearpeak.web.pages import Page
 from nearpeak.web.query_arguments import Asked
 from nearpeak.web.site import Site
@@ -17,10 +18,9 @@ def build(site: Site, asked: Asked) -> View:
         one = target_of(name)
         unit, rate = _fastest(one)
         rows.append((
-            Cell(value=one.title, link=Link(page="target", path={"target": name})), Cell(value=one.vendor),
-            Cell(value=one.architecture), Cell(value=one.sm_count),
-            Cell(value=rate, text=f"{show(rate, 'FLOP/s')} {unit.partition('.')[2]}", hint=unit),
-            _of(one.dram.bandwidth_bytes_per_s, "B/s"), _of(one.dram.capacity_bytes, "B"), _of(one.power_w, "W"),
+            Cell(value=one.title, link=Link(page="target", path={"target": name})), one.vendor, one.architecture,
+            one.sm_count, Cell(value=rate, text=f"{show(rate, 'FLOP/s')} {unit.partition('.')[2]}", hint=unit),
+            one.dram.bandwidth_bytes_per_s, one.dram.capacity_bytes, one.power_w,
         ))  # fmt: skip
     table = Table(
         name="targets", caption="Devices that are described", has_filter=True,
@@ -37,10 +37,6 @@ def _fastest(one: Target) -> tuple[str, float]:
     rates = {unit: peak.flop_per_s for unit, peak in one.peaks.items()}
     floating = {unit: rate for unit, rate in rates.items() if not unit.partition(".")[2].startswith("int")} or rates
     return max(floating.items(), key=lambda pair: pair[1])
-
-
-def _of(value: float | None, unit: str) -> Cell:
-    return quantity(value, unit) if value is None or unit == "W" else Cell(value=value, text=show(value, unit))
 
 
 PAGE = Page(name="targets", path="/targets", build=build, title="Targets", rank=9)

@@ -7,10 +7,11 @@ from nearpeak.core.history.alert import CLOSED
 from nearpeak.core.history.stored_run import Series
 from nearpeak.history.alert_queue import SHOWN, SORTS, Queue, Wanted
 from nearpeak.history.alert_triage import NOTHING, Weight, weights_of
+from nearpeak.reports.document import Cell, Link, Table, columns
 from nearpeak.store.rows.list_rows import AlertRow
 from nearpeak.web.cell_text import age, percent, sha_text, show, time_cell
 from nearpeak.web.history_chart import Chart
-from nearpeak.web.page_view import Cell, Link, Table, View, columns
+from nearpeak.web.page_view import View
 from nearpeak.web.pages import Page
 from nearpeak.web.query_arguments import Asked
 from nearpeak.web.series_charts import small_charts
@@ -113,14 +114,14 @@ def _table(alerts: Sequence[AlertRow], known: Mapping[int, Weight]) -> Table:
     )  # fmt: skip
 
 
-def _row(one: AlertRow, weight: Weight) -> tuple[Cell, ...]:
+def _row(one: AlertRow, weight: Weight) -> tuple[object, ...]:
     link = Link(page="alert", path={"alert": str(one.id)})
     return (
-        Cell(value=one.id, link=link), Cell(value=one.title), Cell(value=one.status), Cell(value=one.assignee),
+        Cell(value=one.id, link=link), one.title, one.status, one.assignee,
         Cell(value=weight.worst_ratio, text="–" if weight.worst_ratio is None else percent(weight.worst_ratio)),
-        Cell(value=weight.gap_s, text=show(weight.gap_s, "s") if weight.gap_s else "–"),
-        Cell(value=weight.change_count), Cell(value=one.rev_lo, text=sha_text(one.rev_lo)),
-        Cell(value=one.rev_hi, text=sha_text(one.rev_hi)), time_cell(one.created_ns),
+        Cell(value=weight.gap_s, text=show(weight.gap_s, "s") if weight.gap_s else "–"), weight.change_count,
+        Cell(value=one.rev_lo, text=sha_text(one.rev_lo)), Cell(value=one.rev_hi, text=sha_text(one.rev_hi)),
+        time_cell(one.created_ns),
     )  # fmt: skip
 
 

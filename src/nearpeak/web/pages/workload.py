@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from nearpeak.core.history.stored_run import Series
 from nearpeak.errors import NotFoundError
 from nearpeak.history.series_state import Standing, standings
+from nearpeak.reports.document import Cell, Table, columns
 from nearpeak.web.cell_text import case_link, change, clean, part, quantity, series_link
-from nearpeak.web.page_view import Cell, Table, View, columns
+from nearpeak.web.page_view import View
 from nearpeak.web.pages import Page
 from nearpeak.web.query_arguments import Asked
 from nearpeak.web.series_charts import small_charts
@@ -55,10 +56,9 @@ def _table(rows: Sequence[Standing]) -> Table:
         rows=tuple(
             (Cell(value=one.series.label, link=case_link(one.series.case)),
              Cell(value=one.series.id, text=f"series {one.series.id}", link=series_link(one.series.id)),
-             Cell(value=one.series.device), Cell(value=one.series.testbed.name), Cell(value=one.series.metric.name),
+             one.series.device, one.series.testbed.name, one.series.metric.name,
              quantity(one.value, one.series.metric.unit),
-             change(one.change_ratio, direction=one.series.metric.direction, sure=False),
-             quantity(one.predicted_s, "s"), quantity(one.bound_s, "s"),
+             change(one.change_ratio, direction=one.series.metric.direction, sure=False), one.predicted_s, one.bound_s,
              part(one.attained_ratio, implausible=one.is_implausible))
             for one in rows
         ),

@@ -1,7 +1,8 @@
 """Kernels and models whose cases are measured, and reports that lie beside the store."""
 
+from nearpeak.reports.document import Cell, Link, Table, columns
 from nearpeak.web.cell_text import workload_link
-from nearpeak.web.page_view import Cell, Link, Table, View, columns
+from nearpeak.web.page_view import View
 from nearpeak.web.pages import Page
 from nearpeak.web.query_arguments import Asked
 from nearpeak.web.site import Site
@@ -16,7 +17,7 @@ def build(site: Site, asked: Asked) -> View:
         counts[name] = counts.get(name, 0) + 1
     kernels = Table(
         name="workloads", caption="Measured", columns=columns("workload|Kernel or model", "#cases|Cases"),
-        rows=tuple((Cell(value=name, link=workload_link(name)), Cell(value=count)) for name, count in counts.items()),
+        rows=tuple((Cell(value=name, link=workload_link(name)), count) for name, count in counts.items()),
         empty="nothing is measured yet",
     )  # fmt: skip
     names = () if site.setting.is_static else report_names(site.setting.reports)

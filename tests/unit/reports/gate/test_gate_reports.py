@@ -79,7 +79,7 @@ def test_names_out_of_a_store_cannot_break_a_table_or_call_people():
 def test_the_terminal_shows_failures_and_keeps_to_80_columns():
     text = report("terminal")
     assert max(map(len, text.splitlines())) <= 80
-    assert "✗ a" in text
+    assert "✗  a" in text
     assert "1 of 6 pass; exit code 12" in text
     assert "\x1b" not in text
 

@@ -17,7 +17,9 @@ from nearpeak.precision.actual_gain import Steps, expected_and_executed, precisi
 from nearpeak.precision.expected_times import mixed_precision_of  # noqa: E402
 from nearpeak.precision.gap_terms import precision_gap  # noqa: E402
 from nearpeak.precision.verdict import realised_of  # noqa: E402
-from nearpeak.reports import precision as formats  # noqa: E402
+from nearpeak.reports import precision_report as formats  # noqa: E402
+from nearpeak.reports.document import Document  # noqa: E402
+from nearpeak.reports.document.terminal import to_terminal  # noqa: E402
 from nearpeak.targets import target_of  # noqa: E402
 
 H100 = target_of("h100_sxm")
@@ -194,7 +196,7 @@ def test_a_baseline_whose_fp32_is_not_known_withholds_the_realised_part(records,
 
 def test_every_format_shows_what_ran(records, tmp_path):
     found = expected_and_executed(steps(), H100, traced(records, tmp_path, "autocast"))
-    text = formats.gap_to_terminal(found.gap, found.step_counts)
+    text = to_terminal(Document(blocks=tuple(formats.gap_blocks(found.gap, found.step_counts))))
     assert max(map(len, text.splitlines())) <= 80
     assert "7, 7 expected" in text
     record = json.loads(formats.executed_to_json(found.gap.executed))

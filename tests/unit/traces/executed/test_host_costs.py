@@ -12,14 +12,22 @@ from tests.samples import SAMPLES, needs_samples
 from nearpeak.core.traces.executed_run import NOTHING
 from nearpeak.core.traces.trace import EventKind, TraceHeader
 from nearpeak.errors import SpecError
-from nearpeak.reports import trace_text as said
-from nearpeak.reports.traces import to_html, to_json, to_markdown, to_terminal
+from nearpeak.reports.document.html import to_html
+from nearpeak.reports.document.markdown import to_markdown
+from nearpeak.reports.document.terminal import to_terminal
+from nearpeak.reports.trace_report import HOST_TITLES, document_of, to_json
 from nearpeak.traces import read_trace
 from nearpeak.traces.executed.executed_steps import executed_of
 from nearpeak.traces.findings import report_of
 from nearpeak.traces.reading.table_rows import EventRows
 
 HOST = {"process": 1, "thread": 1}
+
+
+def texts_of(report, width=80):
+    """A report on every medium."""
+    document = document_of(report)
+    return [to_terminal(document, width=width), to_markdown(document), to_html(document)]
 
 
 def trace_of(*events):
@@ -112,8 +120,8 @@ def test_a_planted_kind_costs_what_the_same_program_without_it_saves(make, name,
 def test_reports_show_the_host_where_the_step_waits_for_it_and_only_there(tmp_path):
     for make, shown in ((planted.data_loading, True), (planted.cast_storm, False)):
         report = report_of(executed_of(read_trace(planted.write(make(3), tmp_path / "trace.json"))))
-        texts = [to_terminal(report), to_markdown(report), to_html(report)]
-        assert [said.HOST["kind"] in text for text in texts] == [shown] * 3
+        texts = texts_of(report)
+        assert [HOST_TITLES["kind"] in text for text in texts] == [shown] * 3
         assert max(map(len, texts[0].splitlines())) <= 80
         assert json.loads(to_json(report))["executed"]["host"][0]["by"] == "kind"
 

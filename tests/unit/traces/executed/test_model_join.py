@@ -16,7 +16,10 @@ from nearpeak.cli import application  # noqa: E402
 from nearpeak.core.work.capture_options import CaptureOptions  # noqa: E402
 from nearpeak.errors import SpecError  # noqa: E402
 from nearpeak.frontends.torch.module_capture import capture_torch  # noqa: E402
-from nearpeak.reports import traces as formats  # noqa: E402
+from nearpeak.reports.document.html import to_html  # noqa: E402
+from nearpeak.reports.document.markdown import to_markdown  # noqa: E402
+from nearpeak.reports.document.terminal import to_terminal  # noqa: E402
+from nearpeak.reports.trace_report import document_of, to_json  # noqa: E402
 from nearpeak.targets import target_of  # noqa: E402
 
 
@@ -30,6 +33,12 @@ class Mlp(nn.Module):
 
     def forward(self, x):
         return self.net(x)
+
+
+def texts_of(report, width=80):
+    """A report on every medium."""
+    document = document_of(report)
+    return [to_terminal(document, width=width), to_markdown(document), to_html(document)]
 
 
 def captured(layers=2, step="forward"):
@@ -86,11 +95,11 @@ def test_calls_that_never_ran_are_named_with_their_expected_time_and_the_terms_s
         report.join.unseen[0].expected_s * report.executed.step_count * 1e9, abs=1
     )
     assert report.shortfall.residual_ns == 0
-    for text in (formats.to_terminal(report), formats.to_markdown(report), formats.to_html(report)):
+    for text in texts_of(report):
         assert "4 of 7 calls ran as captured (57%)" in " ".join(text.split())
         assert "never seen" in text
-    assert max(map(len, formats.to_terminal(report).splitlines())) <= 80
-    assert json.loads(formats.to_json(report))["join"]["unseen"][0]["call_count"] == 3
+    assert max(map(len, to_terminal(document_of(report)).splitlines())) <= 80
+    assert json.loads(to_json(report))["join"]["unseen"][0]["call_count"] == 3
 
 
 def test_another_batch_is_said_to_be_another(trace):

@@ -14,11 +14,20 @@ from typer.testing import CliRunner
 from nearpeak.api.trace_analysis import analyze_trace
 from nearpeak.cli import application
 from nearpeak.core.work.workload import Call, Workload
-from nearpeak.reports import traces as formats
-from nearpeak.reports.traces import difference
+from nearpeak.reports import trace_difference_report as difference
+from nearpeak.reports.document.html import to_html
+from nearpeak.reports.document.markdown import to_markdown
+from nearpeak.reports.document.terminal import to_terminal
+from nearpeak.reports.trace_report import document_of, to_json
 from nearpeak.traces import read_trace
 from nearpeak.traces.executed.execution_comparison import compare
 from nearpeak.traces.findings import RULES, planted_shares
+
+
+def texts_of(report, width=80):
+    """A report on every medium."""
+    document = document_of(report)
+    return [to_terminal(document, width=width), to_markdown(document), to_html(document)]
 
 
 @pytest.fixture(scope="module")
@@ -32,14 +41,14 @@ def healthy(tmp_path_factory):
 
 
 def test_a_terminal_of_80_columns_holds_every_line(report):
-    text = formats.to_terminal(report)
+    text = to_terminal(document_of(report))
     assert max(map(len, text.splitlines())) <= 80
     for word in ("idle.sync_bound", "unmatched", "to refute", "measured", "expected", "of bound", "Not told"):
         assert word in text
 
 
 def test_json_holds_findings_operators_and_terms_that_sum(report):
-    record = json.loads(formats.to_json(report))
+    record = json.loads(to_json(report))
     assert record["findings"][0]["id"] == "idle.sync_bound"
     found = record["shortfall"]
     assert found["expected_ns"] + sum(part["time_ns"] for part in found["parts"]) == found["executed_ns"]
@@ -48,8 +57,8 @@ def test_json_holds_findings_operators_and_terms_that_sum(report):
 
 
 def test_markdown_and_html_say_the_same_and_the_page_asks_nothing_of_a_network(report):
-    words = formats.to_markdown(report)
-    page = formats.to_html(report)
+    words = to_markdown(document_of(report))
+    page = to_html(document_of(report))
     for text in (words, page):
         assert "idle.sync_bound" in text.replace("\\_", "_")
         assert "to refute" in text.lower()
@@ -58,7 +67,7 @@ def test_markdown_and_html_say_the_same_and_the_page_asks_nothing_of_a_network(r
 
 
 def test_every_colour_that_the_page_uses_is_defined(report):
-    page = formats.to_html(report)
+    page = to_html(document_of(report))
     assert set(re.findall(r"var\((--[a-z0-9-]+)", page)) <= set(re.findall(r"(--[a-z0-9-]+)\s*:", page))
 
 
@@ -70,7 +79,7 @@ def test_every_operator_of_a_planted_trace_stands_beside_its_bound(report):
 
 
 def test_without_shapes_the_first_screen_says_so(tmp_path):
-    text = formats.to_terminal(reported(planted.healthy(3), tmp_path / "trace.json", ("shapes",)))
+    text = to_terminal(document_of(reported(planted.healthy(3), tmp_path / "trace.json", ("shapes",))))
     assert "unmatched: all device time; no shapes" in " ".join(text.split())
 
 
@@ -105,7 +114,7 @@ def test_swapping_the_traces_inverts_every_ratio_and_the_parts_sum_to_the_differ
     assert sum(time for _, time in there.parts) == pytest.approx(
         there.candidate_step_s - there.baseline_step_s, rel=1e-9
     )
-    assert max(map(len, difference.to_terminal(there).splitlines())) <= 80
+    assert max(map(len, to_terminal(difference.document_of(there)).splitlines())) <= 80
     assert json.loads(difference.to_json(there))["verdict"] == there.verdict
 
 
@@ -144,24 +153,24 @@ def test_files_of_the_trace_are_refused_where_there_is_no_trace(tmp_path):
 def test_the_critical_path_fills_the_span_of_the_work_and_every_format_shows_it(report):
     path_ns = report.executed.path_ns
     assert 0 < sum(path_ns.values()) <= report.executed.window_ns
-    for text in (formats.to_terminal(report), formats.to_markdown(report), formats.to_html(report)):
+    for text in texts_of(report):
         assert "ritical path, by what decided: " in text
-    assert json.loads(formats.to_json(report))["executed"]["path_ns"] == dict(path_ns)
+    assert json.loads(to_json(report))["executed"]["path_ns"] == dict(path_ns)
 
 
 def test_modules_are_shown_with_their_time_and_what_is_in_none(report):
     executed = dataclasses.replace(report.executed, module_ns={"nn.Module: Linear_0": 3_000, "": 1_000})
     whole = dataclasses.replace(report, executed=executed)
-    for text in (formats.to_terminal(whole), formats.to_markdown(whole), formats.to_html(whole)):
+    for text in texts_of(whole):
         assert "Linear" in text
         assert "in no module" in text
-    assert max(map(len, formats.to_terminal(whole).splitlines())) <= 80
+    assert max(map(len, to_terminal(document_of(whole)).splitlines())) <= 80
 
 
 def test_a_window_without_marked_steps_is_never_called_a_step(report):
     executed = dataclasses.replace(report.executed, steps_found="", step_count=1)
     whole = dataclasses.replace(report, executed=executed)
-    for text in (formats.to_terminal(whole), formats.to_markdown(whole), formats.to_html(whole)):
+    for text in texts_of(whole):
         assert "no steps marked: the whole window counts as one" in " ".join(text.split())
         assert "one step" not in text.lower()
 
@@ -169,9 +178,9 @@ def test_a_window_without_marked_steps_is_never_called_a_step(report):
 def test_trust_in_a_finding_is_what_was_counted_or_said_to_be_unknown(report):
     first = report.findings[0]
     assert first.planted is not None
-    assert f"{first.planted.right_count} of {first.planted.trace_count} traces" in formats.to_html(report)
+    assert f"{first.planted.right_count} of {first.planted.trace_count} traces" in to_html(document_of(report))
     unknown = dataclasses.replace(report, findings=(dataclasses.replace(first, planted=None),))
-    assert "not measured" in formats.to_terminal(unknown)
+    assert "not measured" in to_terminal(document_of(unknown))
 
 
 def test_whole_windows_are_compared_without_a_verdict_on_steps(healthy):
@@ -202,8 +211,8 @@ def test_without_operators_kernels_of_one_name_are_aligned(healthy):
     assert found.by_kernel
     assert found.aligned_ratio is None
     assert {pair.name for pair in found.operators} == {use.name for use in healthy.executed.kernels}
-    assert "neither trace has operators" in difference.to_terminal(found)
-    assert "nothing can be aligned" in difference.to_terminal(compare(bare, healthy))
+    assert "neither trace has operators" in to_terminal(difference.document_of(found))
+    assert "nothing can be aligned" in to_terminal(difference.document_of(compare(bare, healthy)))
 
 
 def test_classes_add_up_to_the_kernels_and_swap_with_the_traces(report, healthy):
@@ -215,7 +224,7 @@ def test_classes_add_up_to_the_kernels_and_swap_with_the_traces(report, healthy)
 
 
 def test_a_device_that_is_not_known_is_asked_for(report, healthy):
-    text = difference.to_terminal(compare(changed(report, target=""), healthy))
+    text = to_terminal(difference.document_of(compare(changed(report, target=""), healthy)))
     assert "its device is not known; --target NAME" in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 80
 
@@ -231,5 +240,5 @@ def test_calls_of_a_model_without_an_expected_time_are_counted(tmp_path):
     unknown = Call(case=None, operator="custom::op", phase="forward", call_count=5)
     found = analyze_trace(file, model=Workload(name="mine", step="train", calls=(unknown,)))
     assert any(note.startswith("5 calls of mine") for note in found.executed.notes)
-    for text in (formats.to_terminal(found), formats.to_markdown(found), formats.to_html(found)):
+    for text in texts_of(found):
         assert "5 calls of mine" in text

@@ -9,7 +9,10 @@ pytest.importorskip("torch")
 from benchmarks import _planted_traces as planted
 from benchmarks.planted_traces import reported
 
-from nearpeak.reports.traces import to_html, to_markdown, to_terminal
+from nearpeak.reports.document.html import to_html
+from nearpeak.reports.document.markdown import to_markdown
+from nearpeak.reports.document.terminal import to_terminal
+from nearpeak.reports.trace_report import document_of
 from nearpeak.targets import target_of
 from nearpeak.traces import read_trace
 from nearpeak.traces.executed.executed_steps import executed_of
@@ -18,6 +21,12 @@ from nearpeak.traces.findings import report_of
 SEED = 78
 STATIC = 0
 """A seed whose program runs the same kernels in each step."""
+
+
+def texts_of(report, width=80):
+    """A report on every medium."""
+    document = document_of(report)
+    return [to_terminal(document, width=width), to_markdown(document), to_html(document)]
 
 
 def executed(cause, tmp_path, seed=SEED):
@@ -37,7 +46,7 @@ def test_the_terms_of_a_gain_sum_to_it_within_a_nanosecond(cause, tmp_path):
 def test_a_gain_that_is_not_the_evidence_is_explained_in_every_report(tmp_path):
     report = report_of(executed("cast_storm", tmp_path))
     assert len(report.findings[0].terms) > 1
-    for text in (to_terminal(report, width=200), to_markdown(report), to_html(report)):
+    for text in texts_of(report, width=200):
         assert "the gain: " in text
 
 

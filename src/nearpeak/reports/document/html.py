@@ -1,0 +1,191 @@
+"""Documents as one HTML page that needs nothing else: style, script and data are inside."""
+
+from collections.abc import Iterator, Sequence
+from html import escape
+
+from nearpeak.reports.analysis.html import FOLDER, embedded, hash_of, stylesheet
+from nearpeak.reports.document import (
+    Block,
+    Cell,
+    Column,
+    Details,
+    Document,
+    Drawing,
+    Heading,
+    Items,
+    Span,
+    Table,
+    Text,
+    Timeline,
+    spans,
+)
+from nearpeak.reports.document import Words as Running
+from nearpeak.reports.figure_text import clean
+
+COLOURS = ("#2f6fde", "#d9722e", "#2e9d5b", "#a14fc2", "#c23b4f", "#2b9aab", "#8a8f2a", "#6b6f78")
+"""Colours of what a drawing tells apart, readable on white and on black."""
+_FRAME = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; \
+script-src {policy}; base-uri 'none'; form-action 'none'">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<a class="skip" href="#report">Skip to the report</a>
+<header class="masthead">
+{masthead}
+</header>
+<main id="report">
+{main}
+</main>
+<footer><p class="note">{foot}</p></footer>
+{script}
+</body>
+</html>
+"""
+_TIMELINE = """<h2>Timeline</h2>
+<p class="note">Wheel or pinch to zoom, drag to move, arrow keys, + − and 0 with the picture in focus, \
+double click for the whole.</p>
+<div class="zoom"><button type="button" data-zoom="0.5" aria-label="Zoom in">+</button>\
+<button type="button" data-zoom="2" aria-label="Zoom out">−</button><button type="button" data-zoom="0">whole</button>\
+<output id="span"></output></div>
+<div class="lanes"><canvas id="picture" tabindex="0" role="img" aria-label="What ran on each thread and stream; the \
+tables below say the same in figures"></canvas></div>
+<p id="under" class="note" aria-live="polite">Point at a slice for its name and length.</p>
+"""
+
+
+def to_html(document: Document) -> str:
+    """Return the document as a page."""
+    style, scripts, policy = stylesheet() + (FOLDER / "document.css").read_text("utf-8"), "", "'none'"
+    for block in document.blocks:
+        if isinstance(block, Timeline):
+            code = (FOLDER / "timeline.js").read_text("utf-8")
+            data = embedded(_timeline_data(block))
+            scripts = f'<script type="application/json" id="data">{data}</script>\n<script>{code}</script>'
+            policy = f"'{hash_of(code)}'"
+    return _FRAME.format(
+        policy=policy, title=safe(f"{document.title}: {document.kicker.lower()}"), style=style,
+        masthead="\n".join(_masthead(document)), main="\n".join(_sections(document.blocks)), foot=safe(document.foot),
+        script=scripts,
+    )  # fmt: skip
+
+
+def safe(text: str) -> str:
+    """Return text as HTML shows it, without control characters."""
+    return escape(clean(text))
+
+
+def keys(colours: Sequence[tuple[str, str]]) -> str:
+    """Return what the colours of a drawing stand for.
+
+    >>> keys([("a", "#fff")])
+    '<p class="keys"><span><i style="background:#fff"></i>a</span></p>'
+    """
+    named = "".join(f'<span><i style="background:{colour}"></i>{safe(name)}</span>' for name, colour in colours)
+    return f'<p class="keys">{named}</p>'
+
+
+def ends(*texts: str) -> str:
+    """Return texts below a drawing, from its left end to its right."""
+    return f'<div class="ends">{"".join(f"<span>{safe(text)}</span>" for text in texts)}</div>'
+
+
+def _masthead(document: Document) -> Iterator[str]:
+    yield f'<p class="kicker">{safe(document.kicker)} <span aria-hidden="true">·</span> nearpeak</p>'
+    yield f"<h1>{safe(document.title)}</h1>"
+    yield from [f'<p class="subject">{safe(document.subject)}</p>'] if document.subject else []
+    yield from [f'<p class="lede">{safe(document.lead)}</p>'] if document.lead else []
+    if document.figures:
+        cells = (f'<div><dt>{safe(name)}</dt><dd>{safe(value)}</dd><dd class="note">{safe(note)}</dd></div>'
+                 for name, value, note in document.figures)  # fmt: skip
+        yield f'<dl class="figures">{"".join(cells)}</dl>'
+
+
+def _sections(blocks: Sequence[Block]) -> Iterator[str]:
+    yield "<section>"
+    for place, block in enumerate(blocks):
+        begins = (isinstance(block, Heading) and block.level == 2) or (isinstance(block, Drawing) and block.title)
+        if place and (begins or isinstance(block, Timeline)):
+            yield "</section>\n<section>"
+        yield from _block(block)
+    yield "</section>"
+
+
+def _block(block: Block) -> Iterator[str]:
+    if isinstance(block, str):
+        yield f"<p>{safe(block)}</p>" if block else ""
+    elif isinstance(block, Heading):
+        yield f"<h{block.level}>{_words(block.words)}</h{block.level}>"
+    elif isinstance(block, Text):
+        is_note = block.style == "muted"
+        yield f"<p{' class=note' if is_note else ''}>{_words(block.words, '' if is_note else block.style)}</p>"
+    elif isinstance(block, Items):
+        yield f"<ul>{''.join(f'<li>{_words(item)}</li>' for item in block.items)}</ul>" if block.items else ""
+    elif isinstance(block, Table) and (block.rows or block.empty):
+        yield from _table(block)
+    elif isinstance(block, Drawing):
+        yield f"<h2>{safe(block.title)}</h2>" if block.title else ""
+        yield block.html()
+    elif isinstance(block, Timeline):
+        kinds = sorted({kind for *_, kind in block.slices})
+        yield _TIMELINE + keys([(kind, f"var(--{block.colours.get(kind, 'other')})") for kind in kinds])
+    elif isinstance(block, Details):
+        inner = "\n".join(text for one in block.blocks for text in _block(one))
+        yield f"<details><summary>{safe(block.summary)}</summary>{inner}</details>"
+
+
+def _words(words: Running, style: str = "") -> str:
+    return "".join(_span(Span(piece.text, f"{style} {piece.style}")) for piece in spans(words))
+
+
+def _span(span: Span) -> str:
+    text, names = safe(span.text), span.style.split()
+    text = f"<code>{text}</code>" if "code" in names else text
+    text = f"<b>{text}</b>" if "strong" in names else text
+    rest = " ".join(name for name in names if name not in ("code", "strong"))
+    return f'<span class="{rest}">{text}</span>' if rest else text
+
+
+def _table(table: Table) -> Iterator[str]:
+    yield f"<h3>{safe(table.caption)}</h3>" if table.caption else ""
+    if not table.rows:
+        yield f"<p>{safe(table.empty)}</p>"
+        return
+    tops = "".join(f"<th{' class=num' if one.is_number else ''}>{safe(one.title)}</th>" for one in table.columns)
+    head = f"<thead><tr>{tops}</tr></thead>" if any(one.title for one in table.columns) else ""
+    rows = (
+        "".join(_cell(column, cell) for column, cell in zip(table.columns, row, strict=True)) for row in table.cells
+    )
+    yield f'<div class="wide"><table>{head}<tbody>'
+    yield from (f"<tr>{row}</tr>" for row in rows)
+    yield "</tbody></table></div>"
+
+
+def _cell(column: Column, cell: Cell) -> str:
+    if column.unit == "bar":
+        share = 100 * min(max(float(cell.value or 0.0), 0.0), 1.0)
+        return f'<td class="amount"><i style="width:{share:.2f}%"></i></td>' if share else "<td></td>"
+    hint = f' title="{safe(cell.hint)}"' if cell.hint else ""
+    kind = " class=num" if column.is_number else "" if column.title else " class=sign"
+    text = _span(Span(cell.text.replace("\n", ""), cell.kind))
+    return f"<td{kind}{hint}>{text}</td>"
+
+
+def _timeline_data(block: Timeline) -> dict[str, object]:
+    """Return what the script draws, as columns; names and kinds once."""
+    names = {name: place for place, name in enumerate(dict.fromkeys(name for *_, name, _ in block.slices))}
+    kinds = {kind: place for place, kind in enumerate(dict.fromkeys(kind for *_, kind in block.slices))}
+    return {
+        "rows": [clean(row) for row in block.rows], "names": [clean(name)[:160] for name in names],
+        "kinds": list(kinds), "colours": [block.colours.get(kind, "other") for kind in kinds],
+        "row": [row for row, *_ in block.slices], "start": [start for _, start, *_ in block.slices],
+        "length": [end - start for _, start, end, _, _ in block.slices],
+        "name": [names[name] for *_, name, _ in block.slices], "kind": [kinds[kind] for *_, kind in block.slices],
+        "window_ns": block.window_ns,
+    }  # fmt: skip
