@@ -1,4 +1,4 @@
-"""Every error that nearpeak raises on purpose, with the exit code that the command line gives it."""
+"""The exceptions that nearpeak raises, each with its exit code on the command line."""
 
 from collections.abc import Callable
 

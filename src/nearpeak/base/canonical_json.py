@@ -1,4 +1,4 @@
-"""One canonical JSON text per value, and the digest that identifies it."""
+"""Canonical JSON of a value, and the SHA-256 digest that identifies it."""
 
 import hashlib
 import json
@@ -30,11 +30,11 @@ def parsed_once(text: str) -> object:
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         names = [name for name, _ in pairs]
         raise SpecError(f"the key {next(name for name in names if names.count(name) > 1)!r} stands twice")
-    return found
+    return members
 
 
 def digest(value: object) -> str:

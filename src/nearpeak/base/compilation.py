@@ -1,4 +1,4 @@
-"""Compiles inner loops once per machine; the result is kept in the user's cache folder, never beside the code."""
+"""Just-in-time compilation of inner loops with Numba, cached in the user's cache folder."""
 
 import tempfile
 from collections.abc import Callable

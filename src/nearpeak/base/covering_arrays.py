@@ -43,18 +43,20 @@ def covering(
     """
     strength = min(strength, len(levels))
 
-    def found(wanted: Combination) -> tuple[Row | None, str]:
+    def legal(wanted: Combination) -> tuple[Row | None, str]:
         row, reason = legal_row(wanted, levels, refusal)
         if row is None and hopeful is not None:
             row = _searched_row(wanted, levels, refusal, hopeful)
         return row, reason
 
-    trials = {one: found(one) for one in combinations_of(levels, 1)}
-    alone = {one: reason for one, (row, reason) in trials.items() if row is None}  # what contains them needs no trial
+    trials = {combination: legal(combination) for combination in combinations_of(levels, 1)}
+    alone = {
+        combination: reason for combination, (row, reason) in trials.items() if row is None
+    }  # what contains them needs no trial
     missing: dict[Combination, None] = {}
     infeasible: dict[Combination, str] = {}
     for wanted in combinations_of(levels, strength):
-        reason = next((alone[(one,)] for one in wanted if (one,) in alone), "")
+        reason = next((alone[(combination,)] for combination in wanted if (combination,) in alone), "")
         if reason:
             infeasible[wanted] = reason
         else:
@@ -62,16 +64,16 @@ def covering(
     rows: list[Row] = []
     while missing:
         wanted = next(iter(missing))
-        row, reason = found(wanted)
+        row, reason = legal(wanted)
         if row is None:
             infeasible[wanted] = reason
             del missing[wanted]
             continue
         row = _fuller(row, wanted, levels, strength, missing, refusal)
         rows.append(row)
-        for one in combinations(((name, row[name]) for name in levels), strength):
-            missing.pop(one, None)
-            infeasible.pop(one, None)
+        for combination in combinations(((name, row[name]) for name in levels), strength):
+            missing.pop(combination, None)
+            infeasible.pop(combination, None)
     return Covering(rows=tuple(rows), infeasible=infeasible)
 
 
@@ -164,4 +166,4 @@ def _added(
 ) -> int:
     """Return how many missing combinations a level adds to those that are settled."""
     made = (tuple(sorted((*part, (name, value)), key=lambda pair: order[pair[0]])) for part in others)
-    return sum(one in missing for one in made)
+    return sum(combination in missing for combination in made)

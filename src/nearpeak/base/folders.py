@@ -1,4 +1,4 @@
-"""Where a user's own files lie, as the system has folders for them, and how files are written: whole or not at all."""
+"""Folders for the user's configuration, data and cache files, and atomic writing of files."""
 
 import os
 import re

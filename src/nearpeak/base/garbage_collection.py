@@ -1,4 +1,4 @@
-"""Pauses the search for reference cycles while many small objects are made that all stay alive."""
+"""A context in which the garbage collector pauses while many long-lived objects are made."""
 
 import gc
 from collections.abc import Iterator

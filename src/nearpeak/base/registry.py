@@ -1,4 +1,4 @@
-"""Registries of things that are one file each: operators, targets, report formats."""
+"""Registries that find their entries by module: operators, targets, report formats."""
 
 import difflib
 import importlib
@@ -108,7 +108,7 @@ def unknown_name(kind: str, name: str, known: tuple[str, ...], meant: Sequence[s
     >>> print(unknown_name("target", "zz", ("h100_sxm", "t4")))
     target 'zz': not known ('nearpeak show targets' lists all 2)
     """
-    longer = [one for one in known if name and one.startswith(name.lower())]
+    longer = [candidate for candidate in known if name and candidate.startswith(name.lower())]
     close = (
         list(meant)[:4]
         or list(dict.fromkeys((*longer, *difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.4))))[:4]

@@ -1,4 +1,4 @@
-"""The operator catalogue: one file per operator, and the way to make a case and its work."""
+"""The operator catalogue, one file per operator; constructs cases and computes their least work."""
 
 from collections import Counter
 from functools import cache, lru_cache
@@ -26,11 +26,11 @@ def _called(name: str) -> list[str]:
     (['topk'], ['linalg'], ['gemm'], [])
     """
     counts: Counter[str] = Counter()
-    for one in OPS:
-        names = [overload.split(".")[1] for overload in OPS[one].aten] + list(OPS[one].onnx)
+    for operator in OPS:
+        names = [overload.split(".")[1] for overload in OPS[operator].aten] + list(OPS[operator].onnx)
         bare = (word.lower().removeprefix("_").removeprefix("linalg_").removesuffix("_ex") for word in names)
-        counts[one] = sum(word == name.lower() for word in bare)
-    return [one for one, count in counts.most_common() if count]
+        counts[operator] = sum(word == name.lower() for word in bare)
+    return [operator for operator, count in counts.most_common() if count]
 
 
 OPS: Registry[Operator] = Registry.of_modules(
@@ -127,10 +127,10 @@ def onnx_matchers() -> dict[str, tuple[str, Matcher]]:
 
 
 def _matchers(dialect: str) -> dict[str, tuple[str, Matcher]]:
-    found: dict[str, tuple[str, Matcher]] = {}
+    claims: dict[str, tuple[str, Matcher]] = {}
     for name in OPS:
         for overload, matcher in getattr(OPS[name], dialect).items():
-            if overload in found:
-                raise SpecError(f"ops: {overload} is claimed by both {found[overload][0]} and {name}")
-            found[overload] = (name, matcher)
-    return found
+            if overload in claims:
+                raise SpecError(f"ops: {overload} is claimed by both {claims[overload][0]} and {name}")
+            claims[overload] = (name, matcher)
+    return claims

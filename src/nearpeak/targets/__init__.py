@@ -1,4 +1,4 @@
-"""The devices: one TOML each, with a source for every figure; partitions, power modes and edits derive from them."""
+"""The catalogue of devices: one TOML file each, with a source for every figure."""
 
 import os
 import tomllib
@@ -61,9 +61,9 @@ def target_of(name: str, edits: Sequence[str] = ()) -> Target:
     2000000000000.0
     """
     stem, part = _split(name)
-    own = _own_file(stem)
-    if own is not None:
-        return _derived(own.stem, part, tuple(sorted(edits)), _read(own), own)
+    path = _own_file(stem)
+    if path is not None:
+        return _derived(path.stem, part, tuple(sorted(edits)), _read(path), path)
     if stem == CPU:
         raise SpecError("target 'cpu': its roofs are not measured yet; run 'nearpeak calibrate roofs' (a few minutes)")
     return _shipped(stem, part, tuple(sorted(edits)))
@@ -115,8 +115,8 @@ def _own_file(stem: str) -> Path | None:
     """Return the path of the user's own file for a target, if it is one."""
     if stem.endswith(".toml"):
         return Path(stem)
-    own = f"{user_folder()}/targets/{stem}.toml"
-    return Path(own) if os.path.exists(own) else None  # a Path a call took 20 us, a prediction takes 4
+    path = f"{user_folder()}/targets/{stem}.toml"
+    return Path(path) if os.path.exists(path) else None  # a Path a call took 20 us, a prediction takes 4
 
 
 def _read(path: Path) -> dict[str, Any]:

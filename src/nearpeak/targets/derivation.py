@@ -1,4 +1,4 @@
-"""Derived targets: partitions and power modes of a device, and what-if edits of its file."""
+"""Targets derived from others: partitions and power modes of a device, and edited (hypothetical) devices."""
 
 import copy
 import difflib
@@ -149,15 +149,15 @@ def _agreed(new: dict[str, Any], changed: set[_Path]) -> dict[str, Any]:
     """Bring the peaks back into agreement with themselves after the figures `changed` were set."""
     everywhere = ("sm_count",) in changed or ("clock", "max") in changed
     for unit, row in new["peak"].items():
-        own = {key for key in NESTED["peak"] if ("peak", unit, key) in changed}
-        if ("clock", "max") in changed and "clock" not in own:
+        edited_keys = {key for key in NESTED["peak"] if ("peak", unit, key) in changed}
+        if ("clock", "max") in changed and "clock" not in edited_keys:
             row["clock"] = new["clock"]["max"]
-        if {"rate", "sm_clock"} <= own:
+        if {"rate", "sm_clock"} <= edited_keys:
             continue  # both statements are the user's: reading the file says whether they contradict each other
         cycles_hz = new["sm_count"] * parse(row["clock"], "Hz")
-        if "rate" in own:
+        if "rate" in edited_keys:
             row["sm_clock"] = _text(parse(row["rate"], "FLOP/s") / cycles_hz, "FLOP")
-        elif own or everywhere:
+        elif edited_keys or everywhere:
             row["rate"] = _text(cycles_hz * parse(row["sm_clock"], "FLOP"), "FLOP/s")
     return new
 

@@ -1,4 +1,4 @@
-"""What a device file may state: its tables, keys and units; one home for the reader, the edits and the documents."""
+"""The tables, keys and units that a device file may have."""
 
 KINDS = ("gpu", "npu", "cpu")
 """Kinds of device; an `npu` has matrix engines beside processors of another kind, and `sm_count` counts the engines."""

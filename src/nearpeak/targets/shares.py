@@ -1,4 +1,4 @@
-"""Shares of a device that software hands out: MPS percentages and green contexts, which limit multiprocessors only."""
+"""Targets for a software share of a device: MPS percentages and green contexts, which limit the multiprocessors."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Runs a function in a child process of its own, forked from a server that has imported the slow packages."""
+"""Function calls in a child process of their own, forked from a server that has imported the slow packages."""
 
 import atexit
 import json
@@ -117,10 +117,10 @@ def _server(preload: tuple[str, ...], variables: tuple[tuple[str, str], ...], in
     """Return the running server, started again if it has ended; others go on, whichever thread asks."""
     key = (preload, variables, inherits)
     with _STARTING:
-        found = _SERVERS.get(key)
-        if found is None or not found.alive():
-            found = _SERVERS[key] = _Server(preload, variables, inherits)
-        return found
+        server = _SERVERS.get(key)
+        if server is None or not server.alive():
+            server = _SERVERS[key] = _Server(preload, variables, inherits)
+        return server
 
 
 def send(pipe: Any, value: object) -> None:

@@ -1,4 +1,4 @@
-"""The process behind `call_isolated`: imports once, forks a child per request, watches it and kills what is left."""
+"""The fork server behind `call_isolated`: one child process per request, with limits on its time and memory."""
 
 import contextlib
 import ctypes
@@ -39,8 +39,8 @@ def serve(preload: Sequence[str]) -> None:
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     _silence(os.open(os.devnull, os.O_RDWR))
     sys.path[:] = json.loads(receive(requests))
-    for one in preload:
-        _load(one)
+    for module in preload:
+        _load(module)
     gc.collect()
     gc.freeze()
     for number in count():
@@ -77,9 +77,9 @@ def _load(preload: str) -> None:
     """Import a module if it is there, and call the function that stands after a colon."""
     module, _, function = preload.partition(":")
     try:
-        found = importlib.import_module(module)
+        imported = importlib.import_module(module)
         if function:
-            getattr(found, function)()
+            getattr(imported, function)()
     except ImportError:
         return  # the child says which extra is missing
 
@@ -150,7 +150,9 @@ def _watch(child: int, result: int, output: int, requests: int, deadline: float)
 def _added_bytes(child: int) -> int | None:
     """Return the address space that a child has added to what it started with; none where the system does not say."""
     try:
-        sizes = [int(Path(f"/proc/{one}/statm").read_text(encoding="ascii").split()[0]) for one in (child, "self")]
+        sizes = [
+            int(Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[0]) for process in (child, "self")
+        ]
     except (OSError, IndexError):  # no such system, or the child has just ended
         return None
     return max(0, sizes[0] - sizes[1]) * resource.getpagesize()

@@ -1,4 +1,4 @@
-"""The end of what a program prints, however much that is."""
+"""The last lines of a program's output."""
 
 
 class Tail:

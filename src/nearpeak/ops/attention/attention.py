@@ -219,8 +219,8 @@ def _weights(arrays: dict[str, Any], **arguments: Any) -> tuple[dict[str, Any], 
 
 
 def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
-    _, found = _weights(arrays, **arguments)
-    return {"output": found.weights @ found.value}
+    _, weights = _weights(arrays, **arguments)
+    return {"output": weights.weights @ weights.value}
 
 
 def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:

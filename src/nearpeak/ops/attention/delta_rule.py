@@ -1,4 +1,4 @@
-"""The delta rule over a sequence or one token: plain, gated per head (gated delta net) or per channel (Kimi)."""
+"""The delta rule over a sequence or one token: ungated, gated per head (gated delta net) or per channel (Kimi)."""
 
 from functools import partial
 

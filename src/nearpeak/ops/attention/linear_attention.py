@@ -1,4 +1,4 @@
-"""Linear attention over a sequence or one token: plain, with retention, with a gate per head or per channel."""
+"""Linear attention over a sequence or one token: ungated, with retention, gated per head or per channel."""
 
 from nearpeak.core.work.dtype import DType
 from nearpeak.core.work.work import Work

@@ -1,4 +1,4 @@
-"""Rotary position embedding: pairs of features turned by an angle that grows with the position."""
+"""Rotary position embedding: pairs of features rotated by an angle proportional to the position."""
 
 from typing import Any
 
@@ -89,13 +89,13 @@ def _rows(arrays: dict[str, Any], batch: int, positions: int, table_rows: int, i
 def _tables(arrays: dict[str, Any], **arguments: Any) -> list[tuple[Any, Any]]:
     """Return cosines and sines of the first and of the second feature of each pair."""
     rows = _rows(arrays, **arguments)
-    found = []
+    tables = []
     for part in ("first", "second"):
-        own = [arrays[name] for name in ("cos", "sin")]
+        entries_pair = [arrays[name] for name in ("cos", "sin")]
         if arguments["table"] == "full":
-            own = [entries[:, _pair(arguments, part)] for entries in own]
-        found.append((own[0][rows], own[1][rows]))
-    return found
+            entries_pair = [entries[:, _pair(arguments, part)] for entries in entries_pair]
+        tables.append((entries_pair[0][rows], entries_pair[1][rows]))
+    return tables
 
 
 def _pair(arguments: dict[str, Any], part: str) -> slice:

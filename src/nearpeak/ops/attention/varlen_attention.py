@@ -1,4 +1,4 @@
-"""Attention over sequences of unequal length, packed one behind the other without padding."""
+"""Attention over sequences of unequal length that are packed without padding."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -103,9 +103,9 @@ def _live(tokens: int, kv: int, sequences: int, band: Band, cross: bool, lengths
         return known
     if any(np.any(count != 0) for count in known):
         raise SpecError("varlen_attention: live_pairs, live_keys and live_queries belong to lengths=known")
-    one = band_live(tokens, kv, band)
+    whole = band_live(tokens, kv, band)
     if cross:
-        return Live(*(where(sequences <= 1, count, 0 * count) for count in one))
+        return Live(*(where(sequences <= 1, count, 0 * count) for count in whole))
     parts = maximum(sequences, 1)
     short, longer = tokens // parts, tokens % parts
     pairs = (parts - longer) * band_live(short, short, band).pairs
@@ -171,8 +171,8 @@ def _weights(arrays: dict[str, Any], **arguments: Any) -> tuple[dict[str, Any], 
 
 
 def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
-    _, found = _weights(arrays, **arguments)
-    return {"output": (found.weights @ found.value)[0].swapaxes(0, 1)}
+    _, weights = _weights(arrays, **arguments)
+    return {"output": (weights.weights @ weights.value)[0].swapaxes(0, 1)}
 
 
 def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
@@ -183,9 +183,9 @@ def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, A
 
 def _torch_mask(tensors: dict[str, Any], **arguments: Any) -> Any:
     """Return what `_mask` returns, computed where the offsets lie: to be read on the host, a GPU would have to end."""
-    own, key = tensors["offsets"], tensors["kv_offsets" if arguments["cross"] else "offsets"]
+    query_offsets, key_offsets = tensors["offsets"], tensors["kv_offsets" if arguments["cross"] else "offsets"]
     (row, place, length), (column, at, kv_length) = (
-        _placed(ends, arguments[name]) for ends, name in ((own, "tokens"), (key, "kv_tokens"))
+        _placed(ends, arguments[name]) for ends, name in ((query_offsets, "tokens"), (key_offsets, "kv_tokens"))
     )
     at, last = at[None, :], (place + kv_length[row] - length[row])[:, None]  # aligned at the lower right
     live = row[:, None] == column[None, :]

@@ -153,11 +153,11 @@ def _from_aten(site: AtenSite) -> Match:
     back = "grad_output" in site.args
     y = site.args["grad_output"] if back else site.outputs[0]
     mask = site.args["output_mask"] if back else ()
-    asked = {f"grad_{name}": bool(m) for name, m in zip(("input", "weight", "bias"), mask, strict=False)}
-    arguments = _arguments(site, weight, y) | (asked if back else {"bias": site.args["bias"] is not None})
+    gradients = {f"grad_{name}": bool(m) for name, m in zip(("input", "weight", "bias"), mask, strict=False)}
+    arguments = _arguments(site, weight, y) | (gradients if back else {"bias": site.args["bias"] is not None})
     phase = "backward" if back else "forward"
     if site.args["transposed"]:
-        unread = {"input": asked.get("grad_weight", True), "weight": asked.get("grad_input", True)}
+        unread = {"input": gradients.get("grad_weight", True), "weight": gradients.get("grad_input", True)}
         touched = {name: 0 for name, needed in unread.items() if not needed}
         return Match(arguments=arguments, phase=phase, touched_bytes=touched, op="conv_transpose")
     touched = _touched(arguments, site.args["input"], weight, names=("input", "weight"))
@@ -208,9 +208,9 @@ def _quantised(site: OnnxSite) -> Match:
     linear = site.name == "QLinearConv"
     places = (0, 3, 8) if linear else (0, 1)
     operands = tuple(site.inputs[place] if place < len(site.inputs) else None for place in places)
-    found = _from_onnx(OnnxSite(name="Conv", inputs=operands, outputs=site.outputs, attributes=site.attributes))
-    touched = {str(places[int(name)]): size for name, size in found.touched_bytes.items()}
-    return Match(arguments=found.arguments, touched_bytes=touched)
+    match = _from_onnx(OnnxSite(name="Conv", inputs=operands, outputs=site.outputs, attributes=site.attributes))
+    touched = {str(places[int(name)]): size for name, size in match.touched_bytes.items()}
+    return Match(arguments=match.arguments, touched_bytes=touched)
 
 
 OPERATOR = Operator(

@@ -1,4 +1,4 @@
-"""Transposed convolution in one to three dimensions: the input's gradient of a convolution, used as a layer."""
+"""Transposed convolution in one to three dimensions (the input gradient of a convolution, used as a layer)."""
 
 from typing import Any
 

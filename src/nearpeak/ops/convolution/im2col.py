@@ -1,4 +1,4 @@
-"""Windows of an image laid out as columns, and columns added back into an image."""
+"""im2col and col2im: windows of an image laid out as columns, and columns added back into an image."""
 
 from typing import Any
 

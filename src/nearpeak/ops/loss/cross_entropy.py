@@ -1,4 +1,4 @@
-"""Cross entropy of logits with the target class: log-softmax and negative log-likelihood in one pass."""
+"""Cross entropy of logits against target classes: fused log-softmax and negative log-likelihood."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Connectionist temporal classification: the likelihood of a label sequence over all its alignments."""
+"""Connectionist temporal classification (CTC): the likelihood of a label sequence over all its alignments."""
 
 from collections import Counter
 from typing import Any
@@ -75,9 +75,9 @@ def _inputs(batch: int, time: int, classes: int, labels: int, dtype: str, **_: A
 
 def _extended(target: Any) -> Any:
     """Return the labels, none of them blank, with blanks (class 0) around each."""
-    found = np.zeros((*target.shape[:-1], 2 * target.shape[-1] + 1), dtype=np.int64)
-    found[..., 1::2] = target
-    return found
+    extended = np.zeros((*target.shape[:-1], 2 * target.shape[-1] + 1), dtype=np.int64)
+    extended[..., 1::2] = target
+    return extended
 
 
 def _valid(drawn: dict[str, Any], time: int, classes: int, labels: int, **_: Any) -> dict[str, Any]:
@@ -100,8 +100,8 @@ def _alphas(x: Any, path: Any) -> Any:
     skips = np.array([s > 1 and path[s] != 0 and path[s] != path[s - 2] for s in range(len(path))])
     for t in range(1, len(x)):
         row = before[t - 1]
-        one, two = (np.concatenate([np.full(k, -np.inf), row])[: len(row)] for k in (1, 2))
-        before[t] = np.logaddexp(np.logaddexp(row, one), np.where(skips, two, -np.inf)) + x[t, path]
+        shifted_one, shifted_two = (np.concatenate([np.full(k, -np.inf), row])[: len(row)] for k in (1, 2))
+        before[t] = np.logaddexp(np.logaddexp(row, shifted_one), np.where(skips, shifted_two, -np.inf)) + x[t, path]
     return before
 
 

@@ -1,4 +1,4 @@
-"""Hinge losses over classes: one target class per row, or several."""
+"""Multi-class and multi-label margin (hinge) losses."""
 
 from typing import Any
 
@@ -119,12 +119,12 @@ def _slopes(arrays: dict[str, Any], classes: int, squared: bool) -> tuple[Any, A
 def _reference(
     arrays: dict[str, Any], classes: int, function: str, reduction: str, squared: bool, **_: Any
 ) -> dict[str, Any]:
-    found = {"y": reduced(_slopes(arrays, classes, squared)[0], reduction)}
+    outputs = {"y": reduced(_slopes(arrays, classes, squared)[0], reduction)}
     if function == "multi_margin":
-        return found
+        return outputs
     member = np.zeros_like(arrays["x"])
     np.put_along_axis(member, _targets(arrays, classes), 1.0, axis=1)
-    return found | {"is_target": member}
+    return outputs | {"is_target": member}
 
 
 def _backward_reference(

@@ -1,4 +1,4 @@
-"""Losses that compare a prediction with a target element by element: mean squared error and its kin."""
+"""Element-wise losses: mean squared error, absolute error, Huber, binary cross entropy and others."""
 
 from collections.abc import Mapping
 from typing import Any

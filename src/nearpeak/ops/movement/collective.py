@@ -1,4 +1,4 @@
-"""Communication among the ranks of one group, as one rank takes part in it: all_reduce, all_gather and the others."""
+"""Collective communication as seen by one rank of a group: all_reduce, all_gather, reduce_scatter and others."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -118,9 +118,9 @@ def _row(kind: str, role: str) -> Kind:
 
 
 def _inputs(elements: int, dtype: str, ranks: int, kind: str, role: str, **_: Any) -> dict[str, Tensor]:
-    one = role == "leaf" or kind in ("broadcast", "scatter", "send", "recv")
+    is_flat = role == "leaf" or kind in ("broadcast", "scatter", "send", "recv")
     width = elements // ranks if kind in ("all_gather", "gather") else elements
-    return {"x": Tensor(shape=(width,) if one else (ranks, width), dtype=dtype)}
+    return {"x": Tensor(shape=(width,) if is_flat else (ranks, width), dtype=dtype)}
 
 
 def _outcome(x: Any, elements: int, ranks: int, kind: str, role: str) -> Any:

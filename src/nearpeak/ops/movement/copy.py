@@ -110,10 +110,10 @@ def _padded(site: AtenSite) -> Match:
 
 
 def _cropped(x: Tensor, out: Tensor, padding: list[tuple[int, int]], name: str) -> Match:
-    kept = list(x.shape)
-    for index, (before, after) in enumerate(padding, len(kept) - len(padding)):
-        kept[index] = max(0, kept[index] + min(0, before) + min(0, after))
-    read = min(x.distinct, int(np.prod(kept, dtype=np.int64)))
+    extents = list(x.shape)
+    for index, (before, after) in enumerate(padding, len(extents) - len(padding)):
+        extents[index] = max(0, extents[index] + min(0, before) + min(0, after))
+    read = min(x.distinct, int(np.prod(extents, dtype=np.int64)))
     arguments: dict[str, Value] = {"elements": out.elements, "read": read, "dtype": x.dtype}
     return Match(arguments=arguments, touched_bytes={name: dtype_of(x.dtype).bytes(read)})
 
@@ -121,9 +121,9 @@ def _cropped(x: Tensor, out: Tensor, padding: list[tuple[int, int]], name: str) 
 def _into_slice(site: AtenSite) -> Match:
     """Match slice_scatter and its kin: what the source replaces is not read."""
     x, source = site.args["self"], site.args["src"]
-    kept = max(0, x.elements - source.elements)
+    unreplaced = max(0, x.elements - source.elements)
     match = _gathered([source, x], site.outputs[0])
-    return Match(arguments=match.arguments, touched_bytes={"self": min(x.bytes, dtype_of(x.dtype).bytes(kept))})
+    return Match(arguments=match.arguments, touched_bytes={"self": min(x.bytes, dtype_of(x.dtype).bytes(unreplaced))})
 
 
 def _sharded(site: AtenSite) -> Match:
@@ -143,9 +143,9 @@ def _triangle(site: AtenSite) -> Match:
     x, diagonal = site.args["self"], site.args.get("diagonal", 0)
     rows, columns = x.shape[-2:]
     below = np.clip(np.arange(rows) + diagonal + (1 if ".tril" in site.name else 0), 0, columns)
-    kept = int(below.sum()) if ".tril" in site.name else int((columns - below).sum())
+    triangle = int(below.sum()) if ".tril" in site.name else int((columns - below).sum())
     planes = x.elements // (rows * columns) if rows * columns else 0
-    read = min(x.distinct, planes * kept)
+    read = min(x.distinct, planes * triangle)
     arguments = {"elements": x.elements, "read": read, "dtype": x.dtype}
     return Match(arguments=arguments, touched_bytes={"self": dtype_of(x.dtype).bytes(read)})
 

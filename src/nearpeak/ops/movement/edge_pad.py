@@ -1,4 +1,4 @@
-"""Padding with the tensor's own elements: reflected or repeated at the edges, and its gradient."""
+"""Reflection and replication padding, and its gradient."""
 
 from math import prod
 from typing import Any
@@ -119,8 +119,8 @@ def _from_aten(site: AtenSite) -> Match:
         arguments |= {f"p{axis}": max(0, before), f"p{axis}_end": max(0, after)}
     if "grad_output" in site.args:
         return Match(arguments=arguments, phase="backward", touched_bytes={"self": 0})
-    kept = prod(int(arguments[axis]) for axis in ("planes", *_AXES[-count:]))
-    return Match(arguments=arguments, touched_bytes={"self": dtype_of(x.dtype).bytes(min(kept, x.distinct))})
+    unpadded = prod(int(arguments[axis]) for axis in ("planes", *_AXES[-count:]))
+    return Match(arguments=arguments, touched_bytes={"self": dtype_of(x.dtype).bytes(min(unpadded, x.distinct))})
 
 
 OPERATOR = Operator(

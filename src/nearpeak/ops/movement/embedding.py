@@ -1,4 +1,4 @@
-"""Rows of a table by index, and the table's gradient."""
+"""Embedding lookup: rows of a table by index, and the gradient of the table."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Rows of a table added up, averaged or maximised bag by bag, and the table's gradient."""
+"""Embedding bags: rows of a table summed, averaged or maximised per bag, and the gradient of the table."""
 
 from typing import Any
 
@@ -128,13 +128,13 @@ def _backward_reference(arrays: dict[str, Any], tokens: int, mode: str, **_: Any
     grad, index = np.zeros_like(arrays["weight"]), arrays["index"]
     factors = arrays.get("factors", np.ones(tokens))[:, None]
     for upstream, bag in zip(arrays["grad_y"], _bags(arrays, tokens), strict=True):
-        own, rows = index[bag], arrays["weight"][index[bag]]
-        if not len(own):
+        bag_index, rows = index[bag], arrays["weight"][index[bag]]
+        if not len(bag_index):
             continue
         if mode == "max":
-            np.add.at(grad, (own[rows.argmax(axis=0)], np.arange(len(upstream))), upstream)
+            np.add.at(grad, (bag_index[rows.argmax(axis=0)], np.arange(len(upstream))), upstream)
         else:
-            np.add.at(grad, own, upstream * factors[bag] / (len(own) if mode == "mean" else 1))
+            np.add.at(grad, bag_index, upstream * factors[bag] / (len(bag_index) if mode == "mean" else 1))
     return {"grad_weight": grad}
 
 

@@ -1,4 +1,4 @@
-"""Elements or rows picked by index: gather, index_select and advanced indexing."""
+"""Elements or rows read by index: gather, index_select and advanced indexing."""
 
 from math import prod
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whether each element is among a set of others."""
+"""Membership test: for each element, whether it occurs in a second tensor."""
 
 from typing import Any
 
@@ -53,8 +53,8 @@ def _torch_call(tensors: dict[str, Any], **_: Any) -> dict[str, Any]:
 
 def _from_aten(site: AtenSite) -> Match:
     """Match isin of tensors and of single numbers."""
-    found = [site.args.get(name) for name in ("elements", "test_elements")]
-    x, tests = (value if isinstance(value, Tensor) else None for value in found)
+    operands = [site.args.get(name) for name in ("elements", "test_elements")]
+    x, tests = (value if isinstance(value, Tensor) else None for value in operands)
     dtype = (x or tests or site.outputs[0]).dtype
     arguments: dict[str, Value] = {"elements": site.outputs[0].elements, "tests": tests.distinct if tests else 0}
     return Match(arguments=arguments | {"dtype": dtype})

@@ -1,4 +1,4 @@
-"""A sequence of values put where a mask is true, and their gradient."""
+"""Masked scatter: consecutive values written where a mask is true, and their gradient."""
 
 from typing import Any
 
@@ -105,8 +105,8 @@ def _from_aten(site: AtenSite) -> Match:
         "elements": x.elements, "sources": source.elements, "mask": mask.distinct, "dtype": x.dtype,
         "in_place": in_place,
     }  # fmt: skip
-    kept = dtype_of(x.dtype).bytes(max(x.elements - source.elements, 0))
-    touched = {"source": 0, "self": 0 if in_place else min(kept, x.bytes)}
+    unreplaced_bytes = dtype_of(x.dtype).bytes(max(x.elements - source.elements, 0))
+    touched = {"source": 0, "self": 0 if in_place else min(unreplaced_bytes, x.bytes)}
     return Match(arguments=arguments, touched_bytes=touched | ({"write:self": 0} if in_place else {}))
 
 

@@ -1,4 +1,4 @@
-"""The elements where a mask is true, in a row."""
+"""Masked selection: the elements where a mask is true, packed into a vector."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Positions of the elements that are not zero."""
+"""Indices of the non-zero elements of a tensor."""
 
 from typing import Any
 
@@ -66,8 +66,8 @@ def _from_aten(site: AtenSite) -> Match:
 def _counted(site: AtenSite) -> Match:
     """Match nonzero_static, which fills up what it does not find."""
     x, out = site.args["self"], site.outputs[0]
-    found = out.elements // max(1, len(x.shape))
-    return Match(arguments={**_match(x).arguments, "found": found})
+    positions = out.elements // max(1, len(x.shape))
+    return Match(arguments={**_match(x).arguments, "found": positions})
 
 
 def _from_onnx(site: OnnxSite) -> Match:

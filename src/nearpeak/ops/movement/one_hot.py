@@ -1,4 +1,4 @@
-"""Rows that are one where an index points and zero elsewhere."""
+"""One-hot encoding of class indices."""
 
 from typing import Any
 
@@ -58,9 +58,9 @@ def _largest(site: OnnxSite) -> tuple[Match, ...]:
     x = site.inputs[0]
     assert x is not None
     rows, columns = along(x, site.attributes.get("axis", -1))
-    found: dict[str, Value] = {"outputs": rows, "reduced": columns, "dtype": x.dtype, "function": "argmax"}
+    argmax: dict[str, Value] = {"outputs": rows, "reduced": columns, "dtype": x.dtype, "function": "argmax"}
     written: dict[str, Value] = {"rows": rows, "classes": columns, "dtype": x.dtype}
-    return Match(op="reduce", arguments=found), Match(arguments=written)
+    return Match(op="reduce", arguments=argmax), Match(arguments=written)
 
 
 OPERATOR = Operator(

@@ -1,4 +1,4 @@
-"""Elements or rows written to places given by index: scatter, index_put, index_add, index_copy."""
+"""Elements or rows written by index: scatter, index_put, index_add, index_copy."""
 
 from typing import Any
 
@@ -39,18 +39,18 @@ def scatter(
     touched = minimum(maximum(touched_rows, 1), minimum(rows, table_rows))
     added = unless_empty(table_rows, rows)
     if accumulate:
-        sources, kept = added, touched if in_place else table_rows
+        sources, table_reads = added, touched if in_place else table_rows
     elif in_place:
-        sources, kept = touched, 0
+        sources, table_reads = touched, 0
     else:
         # From the source where it is read at all, the most rows where it is one number.
         sources = touched
-        kept = table_rows - (minimum(rows, table_rows) if scalar else touched)
+        table_reads = table_rows - (minimum(rows, table_rows) if scalar else touched)
     index_bytes = dtype_of(index_dtype).bytes(rows if indices is None else indices)
     return Work(
         flop={unit(dtype): added * width} if accumulate and dtype.kind == "float" else {},
         read_bytes=dtype.bytes((0 if scalar else sources) * width)
-        + dtype.bytes(kept * width)
+        + dtype.bytes(table_reads * width)
         + unless_empty(width * table_rows, index_bytes),
         write_bytes=dtype.bytes((touched if in_place else table_rows) * width),
     )
@@ -204,12 +204,12 @@ _PUTS = ("index_put.default", "_unsafe_index_put.default", "_index_put_impl.defa
 
 
 def _claims() -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    claims: dict[str, Any] = {}
     for names, matcher in ((_ELEMENTS, _per_element), (_ROWS, _per_row), (_PUTS, _advanced), (("put.default",), _flat)):
         for name in names:
             base, overload = name.split(".")
-            found |= {f"aten.{base}.{overload}": matcher, f"aten.{base}_.{overload}": matcher}
-    return found | {"aten._unsafe_masked_index_put_accumulate.default": _masked}
+            claims |= {f"aten.{base}.{overload}": matcher, f"aten.{base}_.{overload}": matcher}
+    return claims | {"aten._unsafe_masked_index_put_accumulate.default": _masked}
 
 
 OPERATOR = Operator(

@@ -1,4 +1,4 @@
-"""Where values belong in a sorted sequence: searchsorted and bucketize."""
+"""Insertion positions in a sorted sequence: searchsorted and bucketize."""
 
 from typing import Any
 

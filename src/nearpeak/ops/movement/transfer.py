@@ -1,4 +1,4 @@
-"""A copy between the memory of a device and that of its host or of another device."""
+"""Copies between device memory and the memory of the host or of another device."""
 
 from collections.abc import Mapping
 from typing import Any

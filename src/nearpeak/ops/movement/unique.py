@@ -1,4 +1,4 @@
-"""The distinct values of a tensor, where each went and how often it occurs."""
+"""Distinct values of a tensor, with the inverse indices and the counts."""
 
 from typing import Any
 
@@ -41,8 +41,8 @@ def _inputs(elements: int, dtype: str, **_: Any) -> dict[str, Tensor]:
 
 
 def _chosen(results: Any, inverse: bool, counts: bool) -> dict[str, Any]:
-    found = dict(zip(("values", "inverse", "counts"), results, strict=True))
-    return {name: found[name] for name, wanted in zip(found, (True, inverse, counts), strict=True) if wanted}
+    by_name = dict(zip(("values", "inverse", "counts"), results, strict=True))
+    return {name: by_name[name] for name, wanted in zip(by_name, (True, inverse, counts), strict=True) if wanted}
 
 
 def _reference(arrays: dict[str, Any], inverse: bool, counts: bool, **_: Any) -> dict[str, Any]:

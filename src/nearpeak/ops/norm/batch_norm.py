@@ -1,4 +1,4 @@
-"""Batch normalisation: with running statistics in inference, with the batch's own in training."""
+"""Batch normalisation: with running statistics in inference, with batch statistics in training."""
 
 from math import prod
 from typing import Any
@@ -52,9 +52,9 @@ def batch_norm(
     >>> batch_norm(1, 4, 8, DType(name="bf16", bits_count=16)).read_bytes
     112
     """
-    elements, kept = batch * channels * spatial, running or not train
+    elements, has_running = batch * channels * spatial, running or not train
     used = unless_empty(elements, channels)
-    statistics = 2 * kept * stat_dtype.bytes(used)
+    statistics = 2 * has_running * stat_dtype.bytes(used)
     return Work(
         flop={unit(dtype): (5 if train else 2) * elements},
         special_count=used,
@@ -98,11 +98,11 @@ def _backward(
 
 
 def _inputs(**arguments: Any) -> dict[str, Tensor]:
-    channels, kept = (arguments["channels"],), arguments["running"] or not arguments["train"]
+    channels, has_running = (arguments["channels"],), arguments["running"] or not arguments["train"]
     shape = (arguments["batch"], *channels, arguments["spatial"])
     params = ("weight", "bias") if arguments["affine"] else ()
     stored = dict.fromkeys(params, "param_dtype")
-    stored |= dict.fromkeys(("running_mean", "running_var") if kept else (), "stat_dtype")
+    stored |= dict.fromkeys(("running_mean", "running_var") if has_running else (), "stat_dtype")
     tensors = {"input": Tensor(shape=shape, dtype=arguments["dtype"])}
     return tensors | {name: Tensor(shape=channels, dtype=arguments[key]) for name, key in stored.items()}
 
@@ -157,12 +157,19 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     # What is computed of a batch is kept in the format of the statistics: in that of x a deviation may be off by 0.1 %.
     mixed = arguments["train"] and x.element_size() == 2 and arguments["stat_dtype"] == "fp32"
     format_of = torch.float32 if mixed else x.dtype
-    kept = {name: tensors[name].detach().to(format_of, copy=True) for name in names if name in tensors}
+    statistics = {name: tensors[name].detach().to(format_of, copy=True) for name in names if name in tensors}
     weight, bias = (tensors[name].to(format_of) if name in tensors else None for name in ("weight", "bias"))
     output = F.batch_norm(
-        x, kept.get("running_mean"), kept.get("running_var"), weight, bias, arguments["train"], MOMENTUM, EPSILON
+        x,
+        statistics.get("running_mean"),
+        statistics.get("running_var"),
+        weight,
+        bias,
+        arguments["train"],
+        MOMENTUM,
+        EPSILON,
     )
-    written = kept if arguments["train"] else {}
+    written = statistics if arguments["train"] else {}
     stored = torch_dtype(torch, arguments["stat_dtype"])
     return {"output": output, **{name: value.to(stored) for name, value in written.items()}}
 

@@ -1,4 +1,4 @@
-"""Group normalisation; with one channel per group it is instance normalisation."""
+"""Group normalisation, and instance normalisation as groups of one channel."""
 
 from math import prod
 from typing import Any

@@ -1,4 +1,4 @@
-"""Each channel divided by the energy of its neighbours."""
+"""Local response normalisation: each channel divided by the energy of its neighbours."""
 
 from math import prod
 from typing import Any

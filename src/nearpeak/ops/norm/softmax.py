@@ -1,4 +1,4 @@
-"""Softmax and its logarithm, row by row."""
+"""Row-wise softmax and log-softmax."""
 
 from typing import Any
 
@@ -58,7 +58,7 @@ def _backward(rows: int, columns: int, dtype: DType, log: bool = False, out_dtyp
 
 def _narrower(dtype: DType, out_dtype: DType | None) -> DType:
     """Return the format of fewer bits: what must be kept of an element between the two passes over its row."""
-    return min(dtype, out_dtype or dtype, key=lambda one: one.bits_count)
+    return min(dtype, out_dtype or dtype, key=lambda number_format: number_format.bits_count)
 
 
 def _inputs(rows: int, columns: int, dtype: str, **_: Any) -> dict[str, Tensor]:

@@ -1,4 +1,4 @@
-"""Weights reparametrised as direction and length."""
+"""Weight normalisation: weights as a direction times a length."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""One step of Adafactor: second moments kept as one number per row and per column."""
+"""One step of Adafactor, whose second moments are one number per row and per column."""
 
 from typing import Any
 

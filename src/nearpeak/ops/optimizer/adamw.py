@@ -52,12 +52,12 @@ def adamw(
     if decay not in _DECAY_FLOP:
         raise SpecError(f"adamw: decay={decay!r} is not known; there are {', '.join(_DECAY_FLOP)}")
     states = (2 + amsgrad) * (state_dtype or dtype).bytes(parameters)
-    own = dtype_of(master) if master else dtype
+    updated = dtype_of(master) if master else dtype
     return Work(
-        flop={unit(own): (11 + _DECAY_FLOP[decay] + amsgrad) * parameters},
+        flop={unit(updated): (11 + _DECAY_FLOP[decay] + amsgrad) * parameters},
         special_count=2 * parameters,
-        read_bytes=own.bytes(parameters) + (grad_dtype or dtype).bytes(parameters) + states,
-        write_bytes=own.bytes(parameters) + states + (dtype.bytes(parameters) if master else 0),
+        read_bytes=updated.bytes(parameters) + (grad_dtype or dtype).bytes(parameters) + states,
+        write_bytes=updated.bytes(parameters) + states + (dtype.bytes(parameters) if master else 0),
     )
 
 
@@ -105,17 +105,17 @@ def _torch_call(
 
     fused = torch._fused_adam_ if decay == "l2" else torch._fused_adamw_
 
-    def step(own: dict[str, Any]) -> None:
-        grad = tensors["grad"].to(own["parameter"].dtype)
+    def step(wide: dict[str, Any]) -> None:
+        grad = tensors["grad"].to(wide["parameter"].dtype)
         fused(
-            [own["parameter"]], [grad], [own["moment"]], [own["square"]], [own["largest"]] if amsgrad else [],
+            [wide["parameter"]], [grad], [wide["moment"]], [wide["square"]], [wide["largest"]] if amsgrad else [],
             [torch.ones((), dtype=torch.float32, device=grad.device)], lr=RATE, beta1=BETA_1, beta2=BETA_2,
             weight_decay=0.0 if decay == "none" else DECAY, eps=EPSILON, amsgrad=amsgrad, maximize=False,
         )  # fmt: skip
 
     names = [name for name in ("parameter", "moment", "square", "largest") if name in tensors]
-    found = in_widest(tensors, names, step, "grad")
-    return found | ({"copy": tensors["parameter"].to(torch_dtype(torch, dtype))} if master else {})
+    outputs = in_widest(tensors, names, step, "grad")
+    return outputs | ({"copy": tensors["parameter"].to(torch_dtype(torch, dtype))} if master else {})
 
 
 def _from_aten(site: AtenSite) -> tuple[Match, ...]:

@@ -1,4 +1,4 @@
-"""K-FAC's update: a layer's gradient between the inverses of its two factors."""
+"""The preconditioned K-FAC update: a layer's gradient between the inverses of its two factors."""
 
 from typing import Any
 

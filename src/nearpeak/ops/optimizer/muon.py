@@ -1,4 +1,4 @@
-"""One step of Muon: momentum, made orthogonal by Newton-Schulz iterations."""
+"""One step of Muon: momentum orthogonalised by Newton-Schulz iterations."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""One step of the optimizers that keep element-wise states: Adagrad, RMSprop, Adadelta, NAdam, RAdam, Lion."""
+"""One step of optimizers with element-wise states: Adagrad, RMSprop, Adadelta, NAdam, RAdam, Lion."""
 
 # One file for all: they differ in a row of formulas alone, from which work, reference and states follow.
 
@@ -187,13 +187,13 @@ def optimizer(
     """
     row = rule_of(rule)
     costs = formulas(*row.updates.values())
-    own = dtype_of(master) if master else dtype
+    updated = dtype_of(master) if master else dtype
     states = len(row.states) * (state_dtype or dtype).bytes(parameters)
     return Work(
-        flop={unit(own): sum(cost.flop_count for cost in costs) * parameters},
+        flop={unit(updated): sum(cost.flop_count for cost in costs) * parameters},
         special_count=sum(cost.special_count for cost in costs) * parameters,
-        read_bytes=own.bytes(parameters) + (grad_dtype or dtype).bytes(parameters) + states,
-        write_bytes=own.bytes(parameters) + states + (dtype.bytes(parameters) if master else 0),
+        read_bytes=updated.bytes(parameters) + (grad_dtype or dtype).bytes(parameters) + states,
+        write_bytes=updated.bytes(parameters) + states + (dtype.bytes(parameters) if master else 0),
     )
 
 
@@ -233,8 +233,8 @@ def _stepped(arrays: dict[str, Any], row: Rule, changed: Mapping[str, float], ma
     known = {**row.scalars, **changed, **arrays}
     for name, text in row.updates.items():
         known[name] = formula(text)(**known)
-    found = {name: known[f"{name}_new"] for name in ("p", *row.states)}
-    return found | ({"copy": found["p"]} if master else {})
+    outputs = {name: known[f"{name}_new"] for name in ("p", *row.states)}
+    return outputs | ({"copy": outputs["p"]} if master else {})
 
 
 def _torch_call(tensors: dict[str, Any], dtype: str, rule: str, master: str, **_: Any) -> dict[str, Any]:
@@ -242,11 +242,11 @@ def _torch_call(tensors: dict[str, Any], dtype: str, rule: str, master: str, **_
 
     row = rule_of(rule)
 
-    def step(own: dict[str, Any]) -> None:
+    def step(wide: dict[str, Any]) -> None:
         if not row.torch:
-            own["p"], own["m"] = _lion(own["p"], tensors["g"].to(own["p"].dtype), own["m"], torch)
+            wide["p"], wide["m"] = _lion(wide["p"], tensors["g"].to(wide["p"].dtype), wide["m"], torch)
             return
-        p = own["p"].requires_grad_()
+        p = wide["p"].requires_grad_()
         p.grad = tensors["g"].to(p.dtype)
         # A graph has room for steps only where the number of the step lies on the device too.
         kind = getattr(torch.optim, row.torch)
@@ -255,12 +255,12 @@ def _torch_call(tensors: dict[str, Any], dtype: str, rule: str, master: str, **_
         made = kind([p], lr=RATE, foreach=False, **row.options, **({"capturable": True} if captured else {}))
         beside = p.new_zeros((), device=p.device if captured else "cpu")
         extra = {name: beside.new_full((), value) for name, value in row.extra.items()}
-        states = dict(zip(row.keys, (own[name] for name in row.states), strict=True))
+        states = dict(zip(row.keys, (wide[name] for name in row.states), strict=True))
         made.state[p] = {"step": torch.full((), float(STEP - 1), device=beside.device), **extra, **states}
         made.step()
 
-    found = {name: one.detach() for name, one in in_widest(tensors, ("p", *row.states), step, "g").items()}
-    return found | ({"copy": found["p"].to(torch_dtype(torch, dtype))} if master else {})
+    outputs = {name: tensor.detach() for name, tensor in in_widest(tensors, ("p", *row.states), step, "g").items()}
+    return outputs | ({"copy": outputs["p"].to(torch_dtype(torch, dtype))} if master else {})
 
 
 def _lion(p: Any, g: Any, m: Any, torch: Any) -> tuple[Any, Any]:

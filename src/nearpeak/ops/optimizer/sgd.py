@@ -43,12 +43,14 @@ def sgd(
     if dampening and (nesterov or not momentum):
         raise SpecError("sgd: dampening=true needs momentum=true and nesterov=false")
     state = (state_dtype or dtype).bytes(parameters)
-    own = dtype_of(master) if master else dtype
-    kept = momentum and not first_step
+    updated = dtype_of(master) if master else dtype
+    reads_buffer = momentum and not first_step
     return Work(
-        flop={unit(own): (2 + 2 * kept + 2 * nesterov + 2 * decay + (dampening and kept)) * parameters},
-        read_bytes=own.bytes(parameters) + (grad_dtype or dtype).bytes(parameters) + kept * state,
-        write_bytes=own.bytes(parameters) + momentum * state + (dtype.bytes(parameters) if master else 0),
+        flop={
+            unit(updated): (2 + 2 * reads_buffer + 2 * nesterov + 2 * decay + (dampening and reads_buffer)) * parameters
+        },
+        read_bytes=updated.bytes(parameters) + (grad_dtype or dtype).bytes(parameters) + reads_buffer * state,
+        write_bytes=updated.bytes(parameters) + momentum * state + (dtype.bytes(parameters) if master else 0),
     )
 
 
@@ -73,12 +75,12 @@ def _reference(
     p, g = arrays["parameter"], arrays["grad"]
     g = g + DECAY * p if decay else g
     if not momentum:
-        found = {"parameter": p - RATE * g}
+        outputs = {"parameter": p - RATE * g}
     else:
         damped = g * (1 - DAMPENING) if dampening else g
         buffer = g if first_step else MOMENTUM * arrays["buffer"] + damped
-        found = {"parameter": p - RATE * (g + MOMENTUM * buffer if nesterov else buffer), "buffer": buffer}
-    return found | ({"copy": found["parameter"]} if master else {})
+        outputs = {"parameter": p - RATE * (g + MOMENTUM * buffer if nesterov else buffer), "buffer": buffer}
+    return outputs | ({"copy": outputs["parameter"]} if master else {})
 
 
 def _torch_call(
@@ -87,8 +89,8 @@ def _torch_call(
 ) -> dict[str, Any]:  # fmt: skip
     import torch
 
-    def step(own: dict[str, Any]) -> None:
-        p, buffers = own["parameter"], [own["buffer"]] if momentum else []
+    def step(wide: dict[str, Any]) -> None:
+        p, buffers = wide["parameter"], [wide["buffer"]] if momentum else []
         run = _one_by_one if broken_when_fused(p) else torch._fused_sgd_
         run(
             [p], [tensors["grad"].to(p.dtype)], buffers,
@@ -96,8 +98,8 @@ def _torch_call(
             dampening=DAMPENING if dampening else 0.0, nesterov=nesterov, maximize=False, is_first_step=first_step,
         )  # fmt: skip
 
-    found = in_widest(tensors, [name for name in ("parameter", "buffer") if name in tensors], step, "grad")
-    return found | ({"copy": tensors["parameter"].to(torch_dtype(torch, dtype))} if master else {})
+    outputs = in_widest(tensors, [name for name in ("parameter", "buffer") if name in tensors], step, "grad")
+    return outputs | ({"copy": tensors["parameter"].to(torch_dtype(torch, dtype))} if master else {})
 
 
 def broken_when_fused(parameter: Any) -> bool:
@@ -114,9 +116,9 @@ def _one_by_one(parameters: list[Any], grads: list[Any], buffers: list[Any], **s
     from torch.optim.sgd import sgd as step
 
     first = settings.pop("is_first_step")
-    kept: list[Any] = [None if first else buffer for buffer in buffers] or [None] * len(parameters)
-    step(parameters, grads, kept, foreach=False, fused=False, **settings)
-    for buffer, made in zip(buffers, kept, strict=False):
+    updated: list[Any] = [None if first else buffer for buffer in buffers] or [None] * len(parameters)
+    step(parameters, grads, updated, foreach=False, fused=False, **settings)
+    for buffer, made in zip(buffers, updated, strict=False):
         buffer.copy_(made)
 
 

@@ -47,7 +47,7 @@ def _edges(dtype: str, out_dtype: str, **_: Any) -> tuple[float, ...]:
     """Return where results jump: at whole numbers, and next to 0, at the least number of the format."""
     if dtype_of(out_dtype).kind == "bool":
         return (0.0, _LEAST.get(dtype, 1.0))
-    return (0.0, *(float(one) for one in range(1, 7)), 8.0)
+    return (0.0, *(float(number) for number in range(1, 7)), 8.0)
 
 
 def _torch_call(tensors: dict[str, Any], elements: int, read: int, out_dtype: str, **_: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Vector products of vectors with three components."""
+"""Cross products of three-component vectors."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Widening of quantised numbers: the inverse of quantise."""
+"""Dequantisation: quantised numbers widened to floating point."""
 
 from operator import mul, sub
 from typing import Any
@@ -47,12 +47,12 @@ def dequantise(
     required_at_most("dequantise", {"columns": columns}, block_columns=wide)
     required_positive("dequantise", block_rows=where(rows == 0, 1, high), block_columns=where(columns == 0, 1, wide))
     scales = ceil_div(rows, maximum(high, 1)) * ceil_div(columns, maximum(wide, 1))
-    kept = dtype_of(scale_dtype).bytes(scales) + (dtype_of(zero_dtype).bytes(scales) if zero_dtype else 0)
+    parameter_bytes = dtype_of(scale_dtype).bytes(scales) + (dtype_of(zero_dtype).bytes(scales) if zero_dtype else 0)
     # Scales of blocks are widened once each, not once per element.
     widened = where(scales > 1, scales, 0) if tensor_scale else 0
     return Work(
         flop={unit(out_dtype): rows * columns * (2 if zero_dtype else 1) + widened},
-        read_bytes=dtype.bytes(rows * columns) + kept + (_FP32.bytes(1) if tensor_scale else 0),
+        read_bytes=dtype.bytes(rows * columns) + parameter_bytes + (_FP32.bytes(1) if tensor_scale else 0),
         write_bytes=out_dtype.bytes(rows * columns),
     )
 

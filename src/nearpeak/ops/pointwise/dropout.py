@@ -1,4 +1,4 @@
-"""Dropout with its mask."""
+"""Dropout, with the mask that its backward pass needs."""
 
 from typing import Any
 

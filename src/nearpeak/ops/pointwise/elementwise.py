@@ -1,4 +1,4 @@
-"""Functions of one to three operands, element by element, with broadcasting."""
+"""Element-wise functions of one to three operands, with broadcasting."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -250,11 +250,11 @@ def _backward_reference(arrays: dict[str, Any], function: str, elements: int, **
     wanted = _wanted(row, {name: arrays[name].size for name in "abc" if name in arrays and arrays[name].dtype == float})
     operands = _operands(arrays, row, partial(_repeated, elements=elements))
     operands |= {"y": arrays["y"], "g": arrays["grad_y"]}
-    found = {}
+    gradients = {}
     for name, rule in zip(wanted, row.gradient_formulas(wanted), strict=True):
         full = np.broadcast_to(rule(**operands), (elements,))
-        found[f"grad_{name}"] = full.reshape(-1, arrays[name].size).sum(axis=0)
-    return found
+        gradients[f"grad_{name}"] = full.reshape(-1, arrays[name].size).sum(axis=0)
+    return gradients
 
 
 _TENSORS_ONLY = frozenset(
@@ -282,7 +282,7 @@ def _torch_call(tensors: dict[str, Any], function: str, elements: int, **argumen
     together = (row.name == "lerp" and not held[1]) or (row.name == "clamp" and held[1] != held[2])
     if together or row.name in _TENSORS_ONLY:
         operands = [
-            one if is_held else operands[0].new_full((), one) for one, is_held in zip(operands, held, strict=True)
+            value if is_held else operands[0].new_full((), value) for value, is_held in zip(operands, held, strict=True)
         ]
     operands = operands[:1] if row.name == "cube" else operands
     if row.name in _IN_FP32 and operands[0].element_size() == 2:

@@ -1,4 +1,4 @@
-"""Fake quantisation: numbers rounded to a grid of integers and widened again, with straight-through gradients."""
+"""Fake quantisation: values rounded to an integer grid and dequantised, with straight-through gradients."""
 
 from math import prod
 from typing import Any
@@ -117,12 +117,12 @@ def _reference(arrays: dict[str, Any], mask: bool = False, **_: Any) -> dict[str
 def _backward_reference(arrays: dict[str, Any], learnable: bool, **_: Any) -> dict[str, Any]:
     place, inside, scale, zero = _placed(arrays)
     grad = arrays["grad_y"]
-    found = {"grad_x": np.where(inside, grad, 0)}
+    gradients = {"grad_x": np.where(inside, grad, 0)}
     if not learnable:
-        return found
+        return gradients
     y = (np.clip(place, LOWEST, LARGEST) - zero) * scale
     slope = np.where(inside, (y - arrays["x"]) / scale, np.clip(place, LOWEST, LARGEST) - zero)
-    return found | {
+    return gradients | {
         "grad_scale": (grad * slope).sum(1),
         "grad_zero": np.where(inside, 0, -grad * scale).sum(1),
     }

@@ -1,4 +1,4 @@
-"""Categories drawn by weight."""
+"""Categories sampled in proportion to weights."""
 
 from typing import Any
 

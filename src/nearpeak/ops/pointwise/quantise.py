@@ -1,4 +1,4 @@
-"""Quantisation to narrow formats: scales found, delayed or given; per tensor, row, channel or block."""
+"""Quantisation to narrow formats with current, delayed or static scales, per tensor, row, channel or block."""
 
 from math import prod
 from typing import Any
@@ -55,16 +55,20 @@ def quantise(
     elements, scales = rows * columns, _scale_count(rows, columns, high, wide)
     copies = scales + (_copied_scales(rows, columns, high, wide) if transposed else 0)
     tensors = _FP32.bytes(1) if tensor_scale else 0
-    kept = dtype_of(scale_dtype).bytes(copies) + (dtype_of(zero_dtype).bytes(copies) if zero_dtype else 0) + tensors
+    parameter_bytes = (
+        dtype_of(scale_dtype).bytes(copies) + (dtype_of(zero_dtype).bytes(copies) if zero_dtype else 0) + tensors
+    )
     past = _FP32.bytes(scales) if scaling == "delayed" else 0
-    given = kept if scaling != "current" else 0
+    read_parameters = parameter_bytes if scaling != "current" else 0
     extremes = 0 if scaling == "given" else _extreme_flop(elements, scales, zero=bool(zero_dtype))
     comparisons = extremes + (maximum(scales - 1, 0) if tensor_scale and scaling == "current" else 0)
     return Work(
         flop={unit(dtype): elements * (2 if zero_dtype else 1) + comparisons + history * scales},
         special_count=0 * scales if scaling == "given" else scales + (1 if tensor_scale else 0),
-        read_bytes=dtype.bytes(elements) + given + past * history,
-        write_bytes=out_dtype.bytes(elements) * (2 if transposed else 1) + (0 if scaling == "given" else kept) + past,
+        read_bytes=dtype.bytes(elements) + read_parameters + past * history,
+        write_bytes=out_dtype.bytes(elements) * (2 if transposed else 1)
+        + (0 if scaling == "given" else parameter_bytes)
+        + past,
     )
 
 
@@ -90,8 +94,8 @@ def _copied_scales(rows: int, columns: int, high: int, wide: int) -> int:
 
 
 def _extreme_flop(elements: int, scales: int, *, zero: bool) -> int:
-    found = elements + elements // 2 - 2 * scales if zero else elements - scales
-    return maximum(found, 0)
+    comparisons = elements + elements // 2 - 2 * scales if zero else elements - scales
+    return maximum(comparisons, 0)
 
 
 def _inputs(rows: int, columns: int, dtype: str, scaling: str, **arguments: Any) -> dict[str, Tensor]:
@@ -122,16 +126,16 @@ def _torch_call(tensors: dict[str, Any], dtype: str, **arguments: Any) -> dict[s
 def _outputs(tensors: dict[str, Any], library: Any, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return all results, in NumPy or PyTorch; arithmetic is in fp32, as the formats' own rounding is the meaning."""
     x, scaling = tensors["x"], arguments["scaling"]
-    found = _one(x, tensors, library, arguments)
+    outputs = _one(x, tensors, library, arguments)
     if not arguments["transposed"]:
-        return found
+        return outputs
     high, wide, rows, columns = (arguments[name] for name in ("block_rows", "block_columns", "rows", "columns"))
     if scaling != "current" or high == wide or (high, wide) == (rows, columns):
         swapped = {**arguments, "rows": columns, "columns": rows, "block_rows": wide, "block_columns": high}
-        return found | {"q_transposed": _one(x.T, tensors, library, swapped)["q"]}
+        return outputs | {"q_transposed": _one(x.T, tensors, library, swapped)["q"]}
     swapped = {**arguments, "rows": columns, "columns": rows}
-    own = _one(x.T, tensors, library, swapped)
-    return found | {f"{name}_transposed": own[name] for name in ("q", "scale")}
+    copy = _one(x.T, tensors, library, swapped)
+    return outputs | {f"{name}_transposed": copy[name] for name in ("q", "scale")}
 
 
 def _one(x: Any, tensors: dict[str, Any], library: Any, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -170,8 +174,8 @@ def _match(x: Tensor, out: Tensor, channels: int, **more: Value) -> Match:
 def parameters_of(site: AtenSite) -> tuple[Tensor | None, Tensor | None]:
     """Return the scales and zero points that a call reads; numbers travel with the launch."""
     names = (("scale", "scales"), ("zero_point", "zero_points"))
-    found = [next((site.args[name] for name in pair if name in site.args), None) for pair in names]
-    scale, zero = (value if isinstance(value, Tensor) else None for value in found)
+    parameters = [next((site.args[name] for name in pair if name in site.args), None) for pair in names]
+    scale, zero = (value if isinstance(value, Tensor) else None for value in parameters)
     return scale, zero
 
 
@@ -200,11 +204,11 @@ def _chosen(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match QuantizeLinear and DynamicQuantizeLinear."""
-    x, *given = site.inputs
+    x, *parameters = site.inputs
     assert x is not None
     if site.name == "DynamicQuantizeLinear":
         return _match(x, site.outputs[0], 1, scaling="current", zero_dtype="uint8")
-    scale, zero = given[0], given[1] if len(given) > 1 else None
+    scale, zero = parameters[0], parameters[1] if len(parameters) > 1 else None
     assert scale is not None
     zero_dtype = "" if zero is None else zero.dtype
     return _match(x, site.outputs[0], prod(scale.shape), scale_dtype=scale.dtype, zero_dtype=zero_dtype)

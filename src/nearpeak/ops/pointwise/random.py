@@ -1,4 +1,4 @@
-"""Random numbers written to memory."""
+"""Random number generation into a tensor."""
 
 from typing import Any
 

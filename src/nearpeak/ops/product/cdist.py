@@ -1,4 +1,4 @@
-"""Distances of every pair of two sets of points."""
+"""Pairwise distances between two sets of points."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Decompositions of rectangular matrices and what is made of them: QR, SVD, eigenvalues, least squares, exponential."""
+"""Decompositions of rectangular matrices: QR, SVD, eigenvalues, least squares, matrix exponential."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -240,10 +240,10 @@ def _inputs(batch: int, m: int, n: int, right: int, dtype: str, function: str, *
 def _valid(drawn: dict[str, Any], function: str, **_: Any) -> dict[str, Any]:
     """Return matrices of the form that the routine is for, and pivots that leave each row in its place."""
     row = decomposition_of(function)
-    found = {"a": drawn["a"] if row.form is None else row.form(drawn["a"])}
+    valid = {"a": drawn["a"] if row.form is None else row.form(drawn["a"])}
     if (_PIVOTS in row.further) and (pivots := drawn["operand_1"]).size:
-        found["operand_1"] = np.tile(np.arange(1, pivots.shape[-1] + 1), (len(pivots), 1))
-    return found
+        valid["operand_1"] = np.tile(np.arange(1, pivots.shape[-1] + 1), (len(pivots), 1))
+    return valid
 
 
 def _canonical(outputs: dict[str, Any], function: str, **_: Any) -> dict[str, Any]:
@@ -252,15 +252,15 @@ def _canonical(outputs: dict[str, Any], function: str, **_: Any) -> dict[str, An
 
 
 def _reference(arrays: dict[str, Any], function: str, **_: Any) -> dict[str, Any]:
-    found = decomposition_of(function).reference(*arrays.values())
-    return {f"y{place}": result for place, result in enumerate(found)}
+    results = decomposition_of(function).reference(*arrays.values())
+    return {f"y{place}": result for place, result in enumerate(results)}
 
 
 def _torch_call(tensors: dict[str, Any], function: str, **_: Any) -> dict[str, Any]:
     import torch
 
-    found = decomposition_of(function).torch(torch, *tensors.values())
-    return {f"y{place}": result for place, result in enumerate(found)}
+    results = decomposition_of(function).torch(torch, *tensors.values())
+    return {f"y{place}": result for place, result in enumerate(results)}
 
 
 def _from_aten(function: str, matrix: str = "self", right: str = "") -> Matcher:

@@ -66,7 +66,7 @@ def _fewest(
     m: int, n: int, k: int, batch: int, a_batch: int | None = None, b_batch: int | None = None, **_: Any
 ) -> int:
     """Return the multiplications that Strassen's and any other bilinear algorithm needs at least."""
-    a, b = (batch if own is None else own for own in (a_batch, b_batch))
+    a, b = (batch if count is None else count for count in (a_batch, b_batch))
     return bilinear(a * m * k, b * k * n, batch * m * n)
 
 

@@ -1,4 +1,4 @@
-"""Matrix products of unequal groups in one call, as mixtures of experts need them, quantised or not."""
+"""Grouped matrix products of unequal sizes in one call (mixtures of experts), quantised or not."""
 
 from operator import mul
 from typing import Any

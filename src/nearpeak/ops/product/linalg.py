@@ -212,8 +212,8 @@ def _in_place(a: Any) -> Any:
 
 
 def _reference(arrays: dict[str, Any], function: str, **_: Any) -> dict[str, Any]:
-    found = {"y": routine_of(function).reference(arrays["a"], arrays.get("b"))}
-    return found | ({"pivots": _in_place(arrays["a"])} if function == "lu" else {})
+    outputs = {"y": routine_of(function).reference(arrays["a"], arrays.get("b"))}
+    return outputs | ({"pivots": _in_place(arrays["a"])} if function == "lu" else {})
 
 
 def _stored(
@@ -229,8 +229,8 @@ def _stored(
 def _torch_call(tensors: dict[str, Any], function: str, **_: Any) -> dict[str, Any]:
     import torch
 
-    found = routine_of(function).torch(torch, tensors["a"], tensors.get("b"))
-    return found if isinstance(found, dict) else {"y": found}
+    outputs = routine_of(function).torch(torch, tensors["a"], tensors.get("b"))
+    return outputs if isinstance(outputs, dict) else {"y": outputs}
 
 
 def _match(matrix: Tensor, right: int, function: str) -> dict[str, Value]:
@@ -247,10 +247,10 @@ def _from_aten(function: str, matrix: str = "", sides: str = "") -> Matcher:
     def matched(site: AtenSite) -> Match:
         name = matrix or ("A" if "A" in site.args else "self")
         a = site.args[name]
-        given = site.args[sides] if sides else None
-        vector = given is not None and len(given.shape) == len(a.shape) - 1
+        rhs = site.args[sides] if sides else None
+        vector = rhs is not None and len(rhs.shape) == len(a.shape) - 1
         n = a.shape[-1]
-        right = 0 if given is None else 1 if vector else given.elements // max(1, n * _batches(given, a))
+        right = 0 if rhs is None else 1 if vector else rhs.elements // max(1, n * _batches(rhs, a))
         arguments = _match(a, right, function)
         read = routine_of(function).read(n, 0) * _batches(a, a)
         return Match(arguments=arguments, touched_bytes={name: min(a.bytes, dtype_of(a.dtype).bytes(read))})

@@ -1,4 +1,4 @@
-"""Distances of every pair within one set of points."""
+"""Pairwise distances within one set of points."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Nearest neighbours among product-quantised vectors: tables of partial distances, and a sum over looked-up entries."""
+"""Nearest-neighbour search with product quantisation: distance tables and sums of looked-up entries."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Matrix product of narrow formats with scales: fp8 and fp4 per tensor, row or block, int8, weights alone quantised."""
+"""Matrix product of quantised factors with scales: fp8 and fp4 per tensor, row or block, int8, weight-only."""
 
 from math import prod
 from typing import Any
@@ -60,8 +60,8 @@ def scaled_gemm(
     96
     """
     a, b, out = formats_of(dtype, b_dtype, out_dtype)
-    given = _stated(a_scales, b_scales, b_zeros, tensor_scales, scale_dtype, zero_dtype)
-    factors = factors_of(dtype, m, n, k, given, given is not _DEFAULT)
+    stated = _stated(a_scales, b_scales, b_zeros, tensor_scales, scale_dtype, zero_dtype)
+    factors = factors_of(dtype, m, n, k, stated, stated is not _DEFAULT)
     return Work(
         flop=contraction(_wider(a, b), m * n * k, m * n if bias else None),
         read_bytes=a.bytes(m * k) + b.bytes(k * n) + factors.bytes + (out.bytes(n) if bias else 0),
@@ -85,8 +85,8 @@ def _backward(
         grad_b: false for weights that stay as they are, as adapters leave them.
     """
     a, b, out = formats_of(dtype, b_dtype, out_dtype)
-    given = _stated(a_scales, b_scales, b_zeros, tensor_scales, scale_dtype, zero_dtype)
-    factors = factors_of(dtype, m, n, k, given, given is not _DEFAULT)
+    stated = _stated(a_scales, b_scales, b_zeros, tensor_scales, scale_dtype, zero_dtype)
+    factors = factors_of(dtype, m, n, k, stated, stated is not _DEFAULT)
     read = out.bytes(m * n) + (b.bytes(k * n) if grad_a else 0) + (a.bytes(m * k) if grad_b else 0)
     written = (out.bytes(m * k) if grad_a else 0) + (out.bytes(k * n) if grad_b else 0)
     sums = n * maximum(m - 1, 0) if bias else None
@@ -122,15 +122,15 @@ def _inputs(m: int, n: int, k: int, dtype: str, **arguments: Any) -> dict[str, T
     formats = formats_of(*(dtype_of(name) for name in (dtype, arguments["b_dtype"], arguments["out_dtype"])))
     names = ("a_scales", "b_scales", "b_zeros", "tensor_scales", "scale_dtype", "zero_dtype")
     fields = ("a_count", "b_count", "zero_count", "tensor_count", "dtype", "zero_dtype")
-    given = Factors(**dict(zip(fields, (arguments[name] for name in names), strict=True)))
-    found = factors_of(dtype_of(dtype), m, n, k, given, False)
+    stated = Factors(**dict(zip(fields, (arguments[name] for name in names), strict=True)))
+    factors = factors_of(dtype_of(dtype), m, n, k, stated, False)
     tensors = {
         "a": Tensor(shape=(m, k), dtype=formats[0].name),
         "b": Tensor(shape=(k, n), dtype=formats[1].name),
-        "a_scale": Tensor(shape=(found.a_count,), dtype=found.dtype),
-        "b_scale": Tensor(shape=(found.b_count,), dtype=found.dtype),
-        "b_zero": Tensor(shape=(found.zero_count,), dtype=found.zero_dtype or found.dtype),
-        "tensor_scale": Tensor(shape=(found.tensor_count,), dtype="fp32"),
+        "a_scale": Tensor(shape=(factors.a_count,), dtype=factors.dtype),
+        "b_scale": Tensor(shape=(factors.b_count,), dtype=factors.dtype),
+        "b_zero": Tensor(shape=(factors.zero_count,), dtype=factors.zero_dtype or factors.dtype),
+        "tensor_scale": Tensor(shape=(factors.tensor_count,), dtype="fp32"),
     }
     tensors = {name: tensor for name, tensor in tensors.items() if name in ("a", "b") or tensor.elements}
     return tensors | ({"bias": Tensor(shape=(n,), dtype=formats[2].name)} if arguments["bias"] else {})
@@ -153,9 +153,9 @@ def _backward_reference(arrays: dict[str, Any], dtype: str, grad_a: bool, grad_b
     grad = arrays["grad_y"] * (arrays["tensor_scale"].prod() if "tensor_scale" in arrays else 1)
     ones = {"a": np.ones(a.shape), "b": np.ones(b.T.shape)}
     of_a, of_b = unscaled({**arrays, **ones, "b_zero": np.zeros(1)}, dtype)
-    found = {"grad_a": grad @ b * of_a} if grad_a and arrays["a"].dtype == float else {}
-    found |= {"grad_b": (grad.T @ a * of_b).T} if grad_b and arrays["b"].dtype == float else {}
-    return found | ({"grad_bias": arrays["grad_y"].sum(0)} if "bias" in arrays else {})
+    gradients = {"grad_a": grad @ b * of_a} if grad_a and arrays["a"].dtype == float else {}
+    gradients |= {"grad_b": (grad.T @ a * of_b).T} if grad_b and arrays["b"].dtype == float else {}
+    return gradients | ({"grad_bias": arrays["grad_y"].sum(0)} if "bias" in arrays else {})
 
 
 def _torch_call(tensors: dict[str, Any], m: int, n: int, dtype: str, **arguments: Any) -> Any:
@@ -214,11 +214,13 @@ def _from_aten(site: AtenSite) -> Match:
 
 def _scales(site: AtenSite, side: str, rows: int) -> list[tuple[str, Tensor, int | None]]:
     """Return the scale tensors of one operand by argument name, each with its recipe."""
-    given = site.args[f"scale_{side}"]
-    if not isinstance(given, list):
-        return [(f"scale_{side}", given, recipe_of(given, rows))]
-    recipes = site.args.get(f"recipe_{side}") or [recipe_of(scale, rows) for scale in given]
-    return [(f"scale_{side}[{i}]", scale, recipe) for i, (scale, recipe) in enumerate(zip(given, recipes, strict=True))]
+    scales = site.args[f"scale_{side}"]
+    if not isinstance(scales, list):
+        return [(f"scale_{side}", scales, recipe_of(scales, rows))]
+    recipes = site.args.get(f"recipe_{side}") or [recipe_of(scale, rows) for scale in scales]
+    return [
+        (f"scale_{side}[{i}]", scale, recipe) for i, (scale, recipe) in enumerate(zip(scales, recipes, strict=True))
+    ]
 
 
 def _weight_only(site: AtenSite) -> Match:

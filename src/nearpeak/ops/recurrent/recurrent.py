@@ -1,4 +1,4 @@
-"""Recurrent layers over a whole sequence: LSTM, GRU and plain cells, stacked, in both directions, projected."""
+"""Recurrent layers over a whole sequence: LSTM, GRU and Elman cells, stacked, bidirectional, projected."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -117,14 +117,14 @@ def _backward(
     zeros = (not state) * minimum(steps, 1) * carried
     states = layers * directions * batch * (width + (hidden if cell == "lstm" else 0))
     inputs, outputs = batch * steps * features, batch * steps * directions * width
-    kept = inputs + weights - where(steps == 1, (not state) * carried, 0 * carried) + state * states + outputs
+    read_elements = inputs + weights - where(steps == 1, (not state) * carried, 0 * carried) + state * states + outputs
     upstream = grad_output * outputs + grad_states * layers * directions * batch * width
     return Work(
         flop={
             f"matrix.{dtype.name}": 2 * batch * (steps * (2 * weights - unasked) - 2 * zeros),
             unit(dtype): units * (row.grad_flop_count + (row.bias_count if bias else 0)),
         },
-        read_bytes=dtype.bytes(kept + upstream),
+        read_bytes=dtype.bytes(read_elements + upstream),
         write_bytes=dtype.bytes(grad_input * inputs + weights + bias * biases + state * states),
         chain=_chain(batch, steps, hidden, layers),
     )
@@ -223,10 +223,10 @@ def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, A
     tapes = run(cell, arrays["x"], h0, c0, params, directions)[3]
     last = (arrays.get("grad_h_n", np.zeros_like(h0)), arrays.get("grad_c_n", np.zeros_like(c0)))
     dx, dh, dc, grads = run_back(cell, arrays["grad_output"], *last, params, directions, tapes)
-    found = {"grad_x": dx} | {f"grad_{name}": grad for name, grad in (("h0", dh), ("c0", dc)) if name in arrays}
-    for name, own in zip(_names(arguments["layers"], directions), grads, strict=True):
-        found |= {f"grad_{kind}{name}": grad for kind, grad in own.items()}
-    return found
+    gradients = {"grad_x": dx} | {f"grad_{name}": grad for name, grad in (("h0", dh), ("c0", dc)) if name in arrays}
+    for name, weight_grads in zip(_names(arguments["layers"], directions), grads, strict=True):
+        gradients |= {f"grad_{kind}{name}": grad for kind, grad in weight_grads.items()}
+    return gradients
 
 
 def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
@@ -261,9 +261,9 @@ def _from_aten(site: AtenSite) -> Match:
     }  # fmt: skip
     if "grads" not in site.args:
         return Match(arguments=arguments)
-    given = [grad.shape for grad in site.args["grads"]]
-    whole = site.args["output"].shape in given
-    arguments |= {"grad_output": whole, "grad_states": len(given) - whole}
+    grad_shapes = [grad.shape for grad in site.args["grads"]]
+    whole = site.args["output"].shape in grad_shapes
+    arguments |= {"grad_output": whole, "grad_states": len(grad_shapes) - whole}
     arguments["grad_input"] = bool(site.args.get("input_requires_grad", True))
     unread = {f"params[{i}]": 0 for i, tensor in enumerate(params) if len(tensor.shape) == 1}
     return Match(arguments=arguments, phase="backward", touched_bytes=unread)

@@ -96,8 +96,8 @@ def _inputs(
     shapes: dict[str, tuple[int, ...]] = {"x": (batch, tokens, heads, dim), "dt": (batch, tokens, heads), "a": (heads,)}
     shapes |= dict.fromkeys(("b", "c"), (batch, tokens, groups, state))
     shapes |= ({"bias": (heads,)} if softplus else {}) | ({"d": (heads,)} if skip else {})
-    found = {name: Tensor(shape=shape, dtype=dtype) for name, shape in shapes.items()}
-    return found | ({"state": Tensor(shape=(batch, heads, state, dim), dtype=state_dtype)} if begun else {})
+    tensors = {name: Tensor(shape=shape, dtype=dtype) for name, shape in shapes.items()}
+    return tensors | ({"state": Tensor(shape=(batch, heads, state, dim), dtype=state_dtype)} if begun else {})
 
 
 def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
@@ -127,18 +127,18 @@ def _backward_reference(arrays: dict[str, Any], heads: int, groups: int, **_: An
     grad, x = arrays["grad_y"], arrays["x"]
     dc, db, dv, dg, _w, dstate = run_back(np, (grad, arrays.get("grad_final", 0 * final)), before, *operands)
     ddt = (dv * x).sum(-1) + dg[..., 0] * arrays["a"]
-    found = {"grad_x": dv * dt[..., None], "grad_a": (dg[..., 0] * dt).sum((0, 1))}
-    found |= {
+    gradients = {"grad_x": dv * dt[..., None], "grad_a": (dg[..., 0] * dt).sum((0, 1))}
+    gradients |= {
         name: g.reshape(*g.shape[:2], groups, heads // groups, g.shape[-1]).sum(3)
         for name, g in (("grad_b", db), ("grad_c", dc))
     }  # fmt: skip
     if "d" in arrays:
-        found["grad_x"] = found["grad_x"] + arrays["d"][:, None] * grad
-        found["grad_d"] = (grad * x).sum((0, 1, 3))
+        gradients["grad_x"] = gradients["grad_x"] + arrays["d"][:, None] * grad
+        gradients["grad_d"] = (grad * x).sum((0, 1, 3))
     if "bias" in arrays:
         ddt = ddt * -np.expm1(-dt)  # the logistic function of softplus's argument
-        found["grad_bias"] = ddt.sum((0, 1))
-    return found | {"grad_dt": ddt} | ({"grad_state": dstate} if "state" in arrays else {})
+        gradients["grad_bias"] = ddt.sum((0, 1))
+    return gradients | {"grad_dt": ddt} | ({"grad_state": dstate} if "state" in arrays else {})
 
 
 def _torch_call(

@@ -1,4 +1,4 @@
-"""The weighted average of RWKV-4 over all tokens so far: a numerator and a denominator per channel."""
+"""The WKV operator of RWKV-4: a decaying weighted average over all previous tokens, per channel."""
 
 from functools import partial
 from typing import Any
@@ -65,9 +65,9 @@ def _backward(batch: int, tokens: int, channels: int, dtype: DType) -> Work:
 def _inputs(
     batch: int, tokens: int, channels: int, dtype: str, state_dtype: str, begun: bool, **_: Any
 ) -> dict[str, Tensor]:  # fmt: skip
-    found = {name: Tensor(shape=(batch, tokens, channels), dtype=dtype) for name in "kv"}
-    found |= {name: Tensor(shape=(channels,), dtype=dtype) for name in "wu"}
-    return found | {name: Tensor(shape=(batch, channels), dtype=state_dtype) for name in STATES if begun}
+    tensors = {name: Tensor(shape=(batch, tokens, channels), dtype=dtype) for name in "kv"}
+    tensors |= {name: Tensor(shape=(channels,), dtype=dtype) for name in "wu"}
+    return tensors | {name: Tensor(shape=(batch, channels), dtype=state_dtype) for name in STATES if begun}
 
 
 def _run(library: Any, arrays: dict[str, Any], ended: bool) -> dict[str, Any]:
@@ -79,11 +79,11 @@ def _run(library: Any, arrays: dict[str, Any], ended: bool) -> dict[str, Any]:
         n, d = arrays["num"] * scale, arrays["den"] * scale
     outputs = []
     for kt, vt in zip(by_token(k), by_token(v), strict=True):
-        bonus, own = library.exp(u + kt), library.exp(kt)
+        bonus, weight = library.exp(u + kt), library.exp(kt)
         outputs.append((n + bonus * vt) / (d + bonus))
-        n, d = decay * n + own * vt, decay * d + own
-    found = {"y": library.stack(outputs, 1)}
-    return found | ({"num": n, "den": d, "top": library.zeros_like(n)} if ended else {})
+        n, d = decay * n + weight * vt, decay * d + weight
+    results = {"y": library.stack(outputs, 1)}
+    return results | ({"num": n, "den": d, "top": library.zeros_like(n)} if ended else {})
 
 
 def _reference(arrays: dict[str, Any], ended: bool, **_: Any) -> dict[str, Any]:
@@ -104,17 +104,17 @@ def _backward_reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
     before = []
     for t in range(k.shape[1]):
         before.append((n, d))
-        own = np.exp(k[:, t])
-        n, d = decay * n + own * v[:, t], decay * d + own
+        weight = np.exp(k[:, t])
+        n, d = decay * n + weight * v[:, t], decay * d + weight
     dn, dd, ddecay, du = (np.zeros_like(n) for _ in range(4))
     dk, dv = np.zeros_like(k), np.zeros_like(v)
     for t in range(k.shape[1] - 1, -1, -1):
-        (n, d), own, bonus = before[t], np.exp(k[:, t]), np.exp(u + k[:, t])
+        (n, d), weight, bonus = before[t], np.exp(k[:, t]), np.exp(u + k[:, t])
         share = arrays["grad_y"][:, t] / (d + bonus)
         y = (n + bonus * v[:, t]) / (d + bonus)
         extra = share * bonus * (v[:, t] - y)
-        dk[:, t] = extra + own * (dn * v[:, t] + dd)
-        dv[:, t] = share * bonus + own * dn
+        dk[:, t] = extra + weight * (dn * v[:, t] + dd)
+        dv[:, t] = share * bonus + weight * dn
         du, ddecay = du + extra, ddecay + dn * n + dd * d
         dn, dd = decay * dn + share, decay * dd - share * y
     slope = -np.exp(arrays["w"]) * decay

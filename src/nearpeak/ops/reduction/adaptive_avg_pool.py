@@ -1,4 +1,4 @@
-"""Adaptive average pooling: the windows follow from the wanted output extents."""
+"""Adaptive average pooling, whose windows follow from the output size."""
 
 from functools import lru_cache
 from itertools import product

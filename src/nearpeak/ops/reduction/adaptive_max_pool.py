@@ -1,4 +1,4 @@
-"""Adaptive max pooling: the windows follow from the wanted output extents."""
+"""Adaptive max pooling, whose windows follow from the output size."""
 
 from typing import Any
 

@@ -115,11 +115,11 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     # PyTorch pads both ends alike, so pad by hand, and divide by the share of each window that counts.
     sides = [side for pair in zip(reversed(begin), reversed(end), strict=True) for side in pair]
     # Where it adds windows at the end, it takes that padding for input, and adds one more.
-    kept = (..., *(slice(count) for count in sliding.outputs(arguments)))
-    y = run(F.pad(x, sides), *window, 0, ceil, True, divisor)[kept]
+    inside = (..., *(slice(count) for count in sliding.outputs(arguments)))
+    y = run(F.pad(x, sides), *window, 0, ceil, True, divisor)[inside]
     if count or divisor:
         return {"output": y}
-    return {"output": y / run(F.pad(torch.ones_like(x), sides), *window, 0, ceil, True)[kept]}
+    return {"output": y / run(F.pad(torch.ones_like(x), sides), *window, 0, ceil, True)[inside]}
 
 
 def _from_aten(site: AtenSite) -> Match:

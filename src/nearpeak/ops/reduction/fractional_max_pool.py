@@ -1,4 +1,4 @@
-"""Fractional max pooling: windows of one size at random distances."""
+"""Fractional max pooling: windows of one size at pseudo-random distances."""
 
 from math import prod
 from typing import Any

@@ -1,4 +1,4 @@
-"""Images and volumes sampled at given positions."""
+"""Grid sampling: images and volumes interpolated at positions that a tensor states."""
 
 from itertools import product
 from typing import Any

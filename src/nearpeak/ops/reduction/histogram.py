@@ -1,4 +1,4 @@
-"""How many values fall into each bin: histc and bincount."""
+"""Histograms: histc and bincount."""
 
 from typing import Any
 

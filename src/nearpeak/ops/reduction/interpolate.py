@@ -1,4 +1,4 @@
-"""Lines, planes and volumes brought to another size: nearest, linear and cubic interpolation."""
+"""Resampling of lines, images and volumes: nearest, linear and cubic interpolation."""
 
 from collections.abc import Mapping
 from itertools import permutations
@@ -76,15 +76,15 @@ def _values(*sizes: tuple[int, int]) -> int:
     >>> _values((4, 8), (4, 2))
     24
     """
-    found = []
+    totals = []
     for order in permutations(sizes):
         total = 0
         for step, (size, wanted) in enumerate(order):
             values = prod([*(out for _, out in order[: step + 1]), *(minimum(*pair) for pair in order[step + 1 :])])
             total = total + where(size == wanted, 0, values)
-        found.append(total)
-    least = found[0]
-    for count in found[1:]:
+        totals.append(total)
+    least = totals[0]
+    for count in totals[1:]:
         least = minimum(least, count)
     return least
 

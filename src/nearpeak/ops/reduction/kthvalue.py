@@ -48,8 +48,8 @@ def _reference(arrays: dict[str, Any], k: int, indices: bool, **_: Any) -> dict[
 def _torch_call(tensors: dict[str, Any], k: int, indices: bool, **_: Any) -> dict[str, Any]:
     import torch
 
-    found = torch.kthvalue(tensors["x"], k, -1)
-    return {"values": found.values} | ({"indices": found.indices} if indices else {})
+    result = torch.kthvalue(tensors["x"], k, -1)
+    return {"values": result.values} | ({"indices": result.indices} if indices else {})
 
 
 def _at_positions(tensors: dict[str, Any], **_: Any) -> dict[str, Any]:

@@ -101,17 +101,17 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     x, begin, end = tensors["input"], sliding.extents(arguments, "p"), sliding.extents(arguments, "p", "_end")
     if begin != end and arguments["indices"]:
         raise NotModelledError("max_pool: PyTorch gives no indices with unequal padding")
-    kept: Any = ()
+    inside: Any = ()
     if begin != end:
         sides = zip(reversed(begin), reversed(end), strict=True)
         x, begin = F.pad(x, [side for pair in sides for side in pair], value=float("-inf")), (0,) * len(begin)
         # Where it adds windows at the end, it takes what was padded by hand for input, and adds one more.
-        kept = (..., *(slice(count) for count in sliding.outputs(arguments)))
+        inside = (..., *(slice(count) for count in sliding.outputs(arguments)))
     run: Any = F.max_pool2d if len(begin) == 2 else F.max_pool3d
     window = [sliding.extents(arguments, "k"), sliding.extents(arguments, "s"), begin, sliding.extents(arguments, "d")]
     if not arguments["indices"]:
         output = run(x, *window, arguments["ceil"])
-        return {"output": output[kept] if kept else output}
+        return {"output": output[inside] if inside else output}
     output, indices = run(x, *window, arguments["ceil"], return_indices=True)
     return {"output": output, "indices": indices}
 

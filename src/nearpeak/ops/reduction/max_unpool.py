@@ -1,4 +1,4 @@
-"""Values put back to where a max pooling found them, zeros elsewhere."""
+"""Max unpooling: values written back to the positions of a max pooling, zeros elsewhere."""
 
 from typing import Any
 

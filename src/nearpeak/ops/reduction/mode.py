@@ -63,7 +63,7 @@ def _parted(row: Any) -> None:
 
 def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
     rows = [np.unique(row, return_counts=True) for row in arrays["x"]]
-    values = np.array([found[counts.argmax()] for found, counts in rows])
+    values = np.array([distinct[counts.argmax()] for distinct, counts in rows])
     last = [np.flatnonzero(row == value)[-1] for row, value in zip(arrays["x"], values, strict=True)]
     return {"values": values, "indices": np.array(last)}
 
@@ -71,8 +71,8 @@ def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
 def _torch_call(tensors: dict[str, Any], **_: Any) -> dict[str, Any]:
     import torch
 
-    found = torch.mode(tensors["x"], -1)
-    return {"values": found.values, "indices": found.indices}
+    result = torch.mode(tensors["x"], -1)
+    return {"values": result.values, "indices": result.indices}
 
 
 def _at_positions(tensors: dict[str, Any], **_: Any) -> dict[str, Any]:

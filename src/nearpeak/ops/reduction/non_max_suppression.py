@@ -1,4 +1,4 @@
-"""Boxes that overlap no better one too much: non-maximum suppression."""
+"""Non-maximum suppression of overlapping bounding boxes."""
 
 from typing import Any
 
@@ -61,8 +61,8 @@ def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
 
 def _corners(boxes: Any) -> tuple[Any, Any]:
     """Return lower and upper corners of boxes that are given by two opposite ones."""
-    one, other = boxes[..., :2], boxes[..., 2:]
-    lower, size = (one + other - abs(one - other)) / 2, abs(one - other)
+    corner, opposite = boxes[..., :2], boxes[..., 2:]
+    lower, size = (corner + opposite - abs(corner - opposite)) / 2, abs(corner - opposite)
     return lower, lower + size
 
 
@@ -81,15 +81,15 @@ def _shared(lower: Any, upper: Any, rest: Any, best: Any) -> Any:
     high, low = upper[rest], lower[rest]
     ends = np.where(upper[best] < high, upper[best], high) - np.where(lower[best] > low, lower[best], low)
     both = np.where(ends > 0, ends, 0.0).prod(-1)
-    area, own = (high - low).prod(-1), (upper[best] - lower[best]).prod(-1)
-    union = area + own - both
+    area, best_area = (high - low).prod(-1), (upper[best] - lower[best]).prod(-1)
+    union = area + best_area - both
     if np.any(union == 0):
         raise ZeroDivisionError("two boxes without an area have no share in common")
     return both / union
 
 
 def _rows(boxes: Any, orders: Any) -> list[tuple[int, int, int]]:
-    lower, upper = (np.asarray(one.tolist(), dtype=np.float64) for one in _corners(boxes))
+    lower, upper = (np.asarray(corners.tolist(), dtype=np.float64) for corners in _corners(boxes))
     return [
         (image, kind, place)
         for image, kinds in enumerate(orders)

@@ -64,9 +64,9 @@ def _torch_call(tensors: dict[str, Any], function: str, dtype: str, out_dtype: s
     row = reduction_of(function)
     if dtype == out_dtype or "" not in row.outputs:  # of whole numbers, PyTorch's sums have a format of their own
         return dict(zip(("y", "second"), row.torch(torch, tensors["x"]), strict=False))
-    found = row.torch(torch, in_wider(torch, tensors, out_dtype)["x"])
+    results = row.torch(torch, in_wider(torch, tensors, out_dtype)["x"])
     out = torch_dtype(torch, out_dtype)
-    formed = (one if kind else one.to(out) for one, kind in zip(found, row.outputs, strict=False))
+    formed = (result if kind else result.to(out) for result, kind in zip(results, row.outputs, strict=False))
     return dict(zip(("y", "second"), formed, strict=False))
 
 

@@ -1,4 +1,4 @@
-"""Running sums, products, extrema and log-sum-exps."""
+"""Cumulative sums, products, extrema and log-sum-exps."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Sums, means and extrema of consecutive rows that belong together."""
+"""Sums, means and extrema of segments of consecutive rows."""
 
 from functools import partial
 from typing import Any
@@ -91,10 +91,10 @@ def _valid(drawn: dict[str, Any], rows: int, segments: int, function: str, **_: 
     lengths = least + np.floor(quotas).astype(np.int64)
     left = np.argsort(np.floor(quotas) - quotas, kind="stable")[: rows - lengths.sum()]
     lengths[left] += 1  # to the largest remainders: few rows lie in different segments
-    found = {"lengths": lengths}
+    valid = {"lengths": lengths}
     if function not in _OF_NONE:
-        return found
-    return found | {"x": np.concatenate([_alone(part, function) for part in _parts(drawn | found)])}
+        return valid
+    return valid | {"x": np.concatenate([_alone(part, function) for part in _parts(drawn | valid)])}
 
 
 def _alone(part: Any, function: str) -> Any:

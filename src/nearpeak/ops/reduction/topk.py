@@ -1,4 +1,4 @@
-"""The largest elements of each row in order, or all of them: topk and sort."""
+"""The largest elements of each row, or the whole row in order: topk and sort."""
 
 from typing import Any
 
@@ -28,9 +28,9 @@ def topk(rows: int, columns: int, dtype: DType, k: int | None = None) -> Work:
     >>> topk(2, 8, DType(name="fp32", bits_count=32), k=2).write_bytes
     48
     """
-    kept = columns if k is None else k
-    required_at_most("topk", {"columns": columns}, k=kept)
-    written = rows * kept
+    count = columns if k is None else k
+    required_at_most("topk", {"columns": columns}, k=count)
+    written = rows * count
     read = unless_empty(written, rows * columns)
     return Work(read_bytes=dtype.bytes(read), write_bytes=dtype.bytes(written) + INDEX.bytes(written))
 

@@ -1,4 +1,4 @@
-"""What arithmetic on a format counts as: kinds of vector FLOP, and products that are no plain matrix products."""
+"""FLOP kinds by number format, and the work of contractions that are no plain matrix products."""
 
 from collections.abc import Mapping
 
@@ -28,9 +28,9 @@ def shared_operands(formats: tuple[DType, ...], products: int, reuse: int = 1) -
         formats: of both operands and the result.
         reuse: most (output, tap) pairs that one input position serves.
     """
-    if any(one.kind in ("complex", "bool") for one in formats):
+    if any(number_format.kind in ("complex", "bool") for number_format in formats):
         return None
-    bits = min(one.bits_count for one in formats)
+    bits = min(number_format.bits_count for number_format in formats)
     return Contraction(product_count=products, word_bits_count=bits, reuse_count=reuse)
 
 

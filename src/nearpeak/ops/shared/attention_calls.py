@@ -1,4 +1,4 @@
-"""Turns fused attention calls of PyTorch into cases: masks whose values are known, grouped, latent and paged keys."""
+"""Matching of PyTorch's fused attention calls to cases: known masks, grouped, latent and paged keys."""
 
 from collections.abc import Sequence
 from math import prod
@@ -53,8 +53,8 @@ def attention_call(site: AtenSite) -> Match:
         return Match(arguments=arguments, touched_bytes=touched)
     # The row sums of O * dO can be formed from P and dP, and the row statistics from the scores.
     formed_again = {name: 0 for name in ("out", "output", "logsumexp") if name in site.args}
-    asked = site.args.get("mask_requires_grad") or (site.args.get("grad_input_mask") or [False])[-1]
-    wanted = bool(asked) and arguments["mask"] == "float"
+    mask_grad = site.args.get("mask_requires_grad") or (site.args.get("grad_input_mask") or [False])[-1]
+    wanted = bool(mask_grad) and arguments["mask"] == "float"
     return Match(arguments=arguments | {"grad_mask": wanted}, phase="backward", touched_bytes=touched | formed_again)
 
 

@@ -1,4 +1,4 @@
-"""Turns attention nodes of ONNX files, of the standard and of onnxruntime, into cases."""
+"""Matching of attention nodes of ONNX and onnxruntime to cases."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -97,8 +97,8 @@ def fused_attention(site: OnnxSite) -> tuple[Match, ...]:
 
 
 def _needed(site: OnnxSite, *positions: int) -> list[Tensor]:
-    found = [_optional(site, position) for position in positions]
-    tensors = [tensor for tensor in found if tensor is not None]
+    inputs = [_optional(site, position) for position in positions]
+    tensors = [tensor for tensor in inputs if tensor is not None]
     if len(tensors) < len(positions):
         raise NotModelledError(f"{site.name}: an input is packed, or its shape is not known")
     return tensors
@@ -108,15 +108,15 @@ def _optional(site: OnnxSite, position: int) -> Tensor | None:
     return site.inputs[position] if position < len(site.inputs) else None
 
 
-def _four(site: OnnxSite, tensor: Tensor, heads: int) -> tuple[int, int, int, int]:
+def _four(site: OnnxSite, tensor: Tensor, stated_heads: int) -> tuple[int, int, int, int]:
     """Return batch, heads, positions and features of a head."""
     if len(tensor.shape) == 4:
-        batch, own, positions, dim = tensor.shape
-        return batch, own, positions, dim
-    if len(tensor.shape) != 3 or not heads:
+        batch, heads, positions, dim = tensor.shape
+        return batch, heads, positions, dim
+    if len(tensor.shape) != 3 or not stated_heads:
         raise NotModelledError(f"{site.name}: the layout of its inputs is not modelled")
     batch, positions, hidden = tensor.shape
-    return batch, heads, positions, hidden // heads
+    return batch, stated_heads, positions, hidden // stated_heads
 
 
 def _mask(mask: Tensor | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a convolution and its transpose share: the same products, with input and output in exchanged roles."""
+"""Work, shapes and checks that convolution and transposed convolution share."""
 
 from typing import Any, NamedTuple
 

@@ -1,4 +1,4 @@
-"""Operands of linear attention and of the delta rule: heads in groups, gates of four kinds, and their values."""
+"""Operands, references and gates that linear attention and the delta rule share."""
 
 from functools import partial
 from typing import Any
@@ -58,8 +58,8 @@ def inputs(
     shapes: dict[str, tuple[int, ...]] = {"q": keys, "k": keys, "v": (batch, tokens, heads, dim)}
     shapes |= {"g": gates[decay]} if decay != "none" else {}
     shapes |= {"w": (batch, tokens, heads)} if strengths else {}
-    found = {name: Tensor(shape=shape, dtype=dtype) for name, shape in shapes.items()}
-    return found | ({"state": Tensor(shape=(batch, heads, key_dim, dim), dtype=state_dtype)} if begun else {})
+    tensors = {name: Tensor(shape=shape, dtype=dtype) for name, shape in shapes.items()}
+    return tensors | ({"state": Tensor(shape=(batch, heads, key_dim, dim), dtype=state_dtype)} if begun else {})
 
 
 def reference(arrays: dict[str, Any], ended: bool, **arguments: Any) -> dict[str, Any]:
@@ -91,10 +91,10 @@ def backward_reference(
     def gathered(x: Any) -> Any:
         return x.reshape(*x.shape[:2], key_heads, heads // key_heads, x.shape[-1]).sum(3)
 
-    found = {"grad_q": gathered(dq), "grad_k": gathered(dk), "grad_v": dv} | ({} if dw is None else {"grad_w": dw})
+    gradients = {"grad_q": gathered(dq), "grad_k": gathered(dk), "grad_v": dv} | ({} if dw is None else {"grad_w": dw})
     gates = {"constant": lambda: dg.sum((0, 1, 3)), "head": lambda: dg[..., 0], "channel": lambda: gathered(dg)}
-    found |= {"grad_g": gates[decay]()} if decay in gates else {}
-    return found | ({"grad_state": dstate} if "state" in arrays else {})
+    gradients |= {"grad_g": gates[decay]()} if decay in gates else {}
+    return gradients | ({"grad_state": dstate} if "state" in arrays else {})
 
 
 def _outputs(

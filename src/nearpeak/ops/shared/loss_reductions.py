@@ -1,4 +1,4 @@
-"""How losses are put together: the reductions that all of them offer."""
+"""The reductions of losses: none, mean and sum, with ignored targets."""
 
 from typing import Any
 

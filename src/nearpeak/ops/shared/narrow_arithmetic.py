@@ -1,4 +1,4 @@
-"""Arithmetic of quantisation in NumPy and, independently written, in PyTorch: extremes, scales, rounded numbers."""
+"""Quantisation arithmetic in NumPy and, independently, in PyTorch: extremes, scales, rounding."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the normalisations share: the statistics and their gradient in NumPy, sizes and wanted gradients of a call."""
+"""Statistics, gradients and matching that the normalisation operators share."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Number formats as rows: sign, exponent and fraction, or whole numbers; what lies beyond their range."""
+"""Number formats by their bits: float and integer formats, rounding, encoding, overflow."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -107,24 +107,24 @@ class FloatFormat:
         _, exponent = np.frexp(np.where(finite, magnitude, 1.0))
         quantum = np.exp2(np.maximum(exponent - 1, self.least_exponent) - float(self.fraction_bits_count))
         steps = np.where(finite, magnitude, 0.0) / quantum
-        kept = _whole(steps, rounding, seed) * quantum
-        kept = self._without_zero(kept, magnitude)
-        return self._beyond(x, kept, finite, saturates)
+        magnitude_rounded = _whole(steps, rounding, seed) * quantum
+        magnitude_rounded = self._without_zero(magnitude_rounded, magnitude)
+        return self._beyond(x, magnitude_rounded, finite, saturates)
 
-    def _without_zero(self, kept: Any, magnitude: Any) -> Any:
+    def _without_zero(self, rounded: Any, magnitude: Any) -> Any:
         """Formats without a fraction have no zero, and give NaN for it."""
         return (
-            kept
+            rounded
             if self.fraction_bits_count
-            else np.where(magnitude > 0, np.maximum(kept, 2.0**self.least_exponent), np.nan)
+            else np.where(magnitude > 0, np.maximum(rounded, 2.0**self.least_exponent), np.nan)
         )
 
-    def _beyond(self, x: Any, kept: Any, finite: Any, saturates: bool) -> Any:
+    def _beyond(self, x: Any, rounded: Any, finite: Any, saturates: bool) -> Any:
         """Return rounded numbers with sign, and what becomes of those too large, infinite or none."""
-        over = (kept > self.largest) | (np.isinf(x))
+        over = (rounded > self.largest) | (np.isinf(x))
         limit = self.largest if saturates else {"ieee": np.inf, "none": self.largest}.get(self.nan, np.nan)
-        kept = np.where(over, limit, kept)
-        signed = np.copysign(kept, x) if self.signed else np.where(x < 0, np.nan, kept)
+        rounded = np.where(over, limit, rounded)
+        signed = np.copysign(rounded, x) if self.signed else np.where(x < 0, np.nan, rounded)
         if self.nan == "negative_zero":
             signed = np.where(signed == 0, 0.0, signed)
         missing = 0.0 if self.nan == "none" else np.nan

@@ -1,4 +1,4 @@
-"""Names, shapes and slices that convolution and pooling share: axes d, h, w with prefixes k, s, p, d."""
+"""Axes, shapes, padding and slices of the sliding windows of convolution and pooling."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
@@ -80,11 +80,11 @@ def named(prefix: str, values: Sequence[int], dimensions: int, suffix: str = "")
 
 def onnx_window(site: OnnxSite, kernel: Sequence[int]) -> dict[str, int]:
     """Return kernel, strides, dilations and padding of an ONNX node as axes."""
-    count, given = len(kernel), site.attributes
-    strides = tuple(given.get("strides") or (1,) * count)
-    dilations = tuple(given.get("dilations") or (1,) * count)
-    pads = tuple(given.get("pads") or (0,) * 2 * count)
-    auto = str(given.get("auto_pad", "NOTSET"))
+    count, attributes = len(kernel), site.attributes
+    strides = tuple(attributes.get("strides") or (1,) * count)
+    dilations = tuple(attributes.get("dilations") or (1,) * count)
+    pads = tuple(attributes.get("pads") or (0,) * 2 * count)
+    auto = str(attributes.get("auto_pad", "NOTSET"))
     if auto.startswith("SAME"):
         source = site.inputs[0]
         assert source is not None

@@ -1,4 +1,4 @@
-"""Exact taps of sliding windows: which pairs of output position and kernel tap fall inside the input."""
+"""Exact counts of sliding-window taps: pairs of output position and kernel tap that fall inside the input."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -92,8 +92,8 @@ def taps(size: int, outputs: int, kernel: int, stride: int, padding: int, dilati
     (19, 28)
     """
     row = (size, outputs, kernel, stride, padding, dilation)
-    found: Any = _counts(*row) if all(isinstance(extent, int) for extent in row) else _columns(*row)
-    pairs, touched, live_outputs, live_taps = found
+    counts: Any = _counts(*row) if all(isinstance(extent, int) for extent in row) else _columns(*row)
+    pairs, touched, live_outputs, live_taps = counts
     # Taps that meet one input position differ by multiples of stride / gcd(stride, dilation).
     reuse = ceil_div(kernel, stride // greatest_common_divisor(stride, dilation))
     return Taps(

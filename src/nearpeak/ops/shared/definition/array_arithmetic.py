@@ -1,4 +1,4 @@
-"""Arithmetic that takes integers or NumPy arrays alike, so that one rule serves one case and a million."""
+"""Integer arithmetic that works on single numbers and on NumPy columns alike."""
 
 from math import gcd
 from typing import Any
@@ -84,5 +84,5 @@ def _plain(value: Any) -> bool:
 
 def _array(values: Any) -> int:
     """Return the array under the annotation of the rules."""
-    found: int = values
-    return found
+    column: int = values
+    return column

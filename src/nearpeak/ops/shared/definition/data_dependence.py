@@ -1,4 +1,4 @@
-"""Cases whose work depends on values: the case of the values that cost most, beside the least that rules take."""
+"""The largest work of cases whose work depends on values, such as the indices of an embedding."""
 
 import dataclasses
 from collections.abc import Mapping

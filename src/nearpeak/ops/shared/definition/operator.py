@@ -1,4 +1,4 @@
-"""What an operator file defines: rules of work, references, how frameworks call it, numerics contract."""
+"""The Operator class: rules of work, references, framework matchers and tolerance of one operator."""
 
 import difflib
 import inspect
@@ -167,8 +167,8 @@ class Operator:
 
     def expected(self, arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
         """Return the reference's outputs as results are compared: with signs and order chosen, see `canonical`."""
-        found = self.reference(arrays, **arguments)
-        return found if self.canonical is None else self.canonical(found, **arguments)
+        outputs = self.reference(arrays, **arguments)
+        return outputs if self.canonical is None else self.canonical(outputs, **arguments)
 
     @cached_property
     def signatures(self) -> Mapping[str, "Signature"]:
@@ -209,12 +209,12 @@ class Operator:
         Arguments with a dot, `NAME.layout` and `NAME.offset`, say how inputs lie in memory.
         """
         self.rule(phase)
-        given = {name: value for name, value in arguments.items() if "." in name}
-        if not given:
+        layouts = {name: value for name, value in arguments.items() if "." in name}
+        if not layouts:
             return self.signatures[phase].case(phase, arguments)
-        plain = {name: value for name, value in arguments.items() if name not in given}
-        found = self.signatures[phase].case(phase, plain)
-        return replace(found, memory=memory_of(self.name, self.inputs(**self.forward_arguments(found)), given))
+        plain = {name: value for name, value in arguments.items() if name not in layouts}
+        dense = self.signatures[phase].case(phase, plain)
+        return replace(dense, memory=memory_of(self.name, self.inputs(**self.forward_arguments(dense)), layouts))
 
     def forward_case(self, case: Case) -> Case:
         """Return the forward pass that `case` is, or whose gradient it is; inputs lie in memory as they do there.
@@ -224,9 +224,9 @@ class Operator:
         if case.phase == "forward":
             return case
         signature = self.signatures["forward"]
-        given: dict[str, Any] = {**dict(case.axes), **dict(case.dtypes), **dict(case.attributes)}
-        present = {name: given[f"grad_{name}"] for name in signature.attributes if f"grad_{name}" in given}
-        known = {name: value for name, value in (present | given).items() if name in signature.names()}
+        arguments: dict[str, Any] = {**dict(case.axes), **dict(case.dtypes), **dict(case.attributes)}
+        present = {name: arguments[f"grad_{name}"] for name in signature.attributes if f"grad_{name}" in arguments}
+        known = {name: value for name, value in (present | arguments).items() if name in signature.names()}
         return replace(signature.case("forward", known), memory=case.memory)
 
     def forward_arguments(self, case: Case) -> dict[str, Any]:
@@ -298,19 +298,19 @@ class Signature:
         value = arguments.get(name, self.defaults.get(name)) or arguments.get(self.dtypes[0])
         if value is None:
             raise SpecError(f"{self.op}: {name!r} is missing; give {name}=bf16, fp32, …")
-        found = dtype_of(value if isinstance(value, str) else str(value))
-        if found.scheme is None:
-            return found.name
-        return self._of_scheme(name, found, found.scheme, given=name in arguments)
+        dtype = dtype_of(value if isinstance(value, str) else str(value))
+        if dtype.scheme is None:
+            return dtype.name
+        return self._of_scheme(name, dtype, dtype.scheme, is_stated=name in arguments)
 
-    def _of_scheme(self, name: str, found: DType, scheme: Scheme, *, given: bool) -> str:
+    def _of_scheme(self, name: str, dtype: DType, scheme: Scheme, *, is_stated: bool) -> str:
         """Return the format called `name` where the first one is a scheme, which says what the others are."""
         if not self.schemes:
-            raise SpecError(f"{self.op}: {name}={found.name} is a scheme of quantised products; give a number format")
+            raise SpecError(f"{self.op}: {name}={dtype.name} is a scheme of quantised products; give a number format")
         if name == self.dtypes[0]:
-            return found.name
-        if given:
-            raise SpecError(f"{self.op}: {name}={found.name} is a scheme; only {self.dtypes[0]} may be one")
+            return dtype.name
+        if is_stated:
+            raise SpecError(f"{self.op}: {name}={dtype.name} is a scheme; only {self.dtypes[0]} may be one")
         return scheme.b.dtype if name == "b_dtype" else scheme.out
 
     def _attribute(self, name: str, arguments: Mapping[str, Value]) -> str | bool:

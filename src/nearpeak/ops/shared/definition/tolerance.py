@@ -1,4 +1,4 @@
-"""The numerics contract of an operator: how close an implementation must come, and where it is asked."""
+"""The tolerance of an operator: permitted errors, and the inputs for which they hold."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

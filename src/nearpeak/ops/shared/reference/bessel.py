@@ -1,4 +1,4 @@
-"""Bessel and Airy functions in float64 NumPy, to some last places: by series, integrals and asymptotic expansions."""
+"""Bessel and Airy functions in float64 NumPy: power series, integrals and asymptotic expansions."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -75,7 +75,7 @@ def bessel_i(order: int, x: Any, *, scaled: bool = False) -> Any:
     def shown(of: Any) -> Any:
         return 1.0 if scaled else np.exp(of)
 
-    found = _pieces(
+    magnitude = _pieces(
         size,
         (SERIES_BELOW, GROWTH_FROM),
         lambda at: _powers(order, size[at], 1.0) * (np.exp(-size[at]) if scaled else 1.0),
@@ -86,7 +86,7 @@ def bessel_i(order: int, x: Any, *, scaled: bool = False) -> Any:
             * shown(size[at])
         ),
     )
-    return sign * found
+    return sign * magnitude
 
 
 def bessel_k(order: float, x: Any, *, scaled: bool = False) -> Any:
@@ -143,13 +143,13 @@ def _pieces(by: Any, ends: Sequence[float], *parts: Callable[[Any], Any]) -> Any
     """Return what each part gives for the elements between its ends; the last one is for NaN too."""
     by = np.asarray(by)
     number = np.where(np.isnan(by), len(ends), np.searchsorted(np.asarray(ends), by, side="right"))
-    found = np.full(by.shape, np.nan)
+    values = np.full(by.shape, np.nan)
     with np.errstate(all="ignore"):
         for place, part in enumerate(parts):
             at = number == place
             if np.any(at):
-                found[at] = part(at)
-    return found
+                values[at] = part(at)
+    return values
 
 
 def _powers(order: int, x: Any, sign: float) -> Any:

@@ -1,4 +1,4 @@
-"""References of decompositions in NumPy, and choices of sign and order that make their results unique."""
+"""NumPy references of matrix decompositions, with a canonical choice of signs and order."""
 
 from typing import Any
 
@@ -36,7 +36,7 @@ def by_first_row(u: Any, s: Any, v: Any) -> tuple[Any, Any, Any]:
         return None, s, _turned(v, _sign(v[..., 0, :]))
     count = s.shape[-1]
     signs = _sign(u[..., 0, :count])
-    left, right = (_projected(_turned(one, signs), count) for one in (u, v.swapaxes(-1, -2)))
+    left, right = (_projected(_turned(basis, signs), count) for basis in (u, v.swapaxes(-1, -2)))
     return left, s, right.swapaxes(-1, -2)
 
 
@@ -70,9 +70,9 @@ def in_order(values: Any, vectors: Any = None) -> tuple[Any, Any]:
     if not isinstance(values, np.ndarray):
         import torch
 
-        arrays = (None if one is None else one.detach().cpu().numpy() for one in (values, vectors))
-        found = in_order(*arrays)
-        return tuple(None if one is None else torch.as_tensor(one) for one in found)  # type: ignore[return-value]  # two, as were given
+        arrays = (None if tensor is None else tensor.detach().cpu().numpy() for tensor in (values, vectors))
+        ordered = in_order(*arrays)
+        return tuple(None if tensor is None else torch.as_tensor(tensor) for tensor in ordered)  # type: ignore[return-value]  # two, as were given
     order = np.argsort(values.real + 0.37 * values.imag, axis=-1)
     values = np.take_along_axis(values, order, -1) + 0j
     if vectors is None:
@@ -100,13 +100,13 @@ def householder(a: Any, tau: Any) -> Any:
 def exponential(a: Any) -> Any:
     """Return the matrix exponential by its series, after halving the matrix four times."""
     small = a / 16
-    term = found = np.broadcast_to(np.eye(a.shape[-1]), a.shape)
+    term = total = np.broadcast_to(np.eye(a.shape[-1]), a.shape)
     for k in range(1, 30):
         term = term @ small / k
-        found = found + term
+        total = total + term
     for _ in range(4):
-        found = found @ found
-    return found
+        total = total @ total
+    return total
 
 
 def unpacked(a: Any, lu: Any = None) -> tuple[Any, ...]:
@@ -126,12 +126,12 @@ def unpacked(a: Any, lu: Any = None) -> tuple[Any, ...]:
 
 def ldl(a: Any) -> tuple[Any, Any]:
     """Return L below and D on the diagonal of A = L D L^T, and the pivots, for matrices that need no exchange."""
-    found = np.tril(a)
+    factors = np.tril(a)
     count = a.shape[-1]
     for j in range(count):
-        found[..., j + 1 :, j] /= found[..., j, None, j]
-        column = found[..., j + 1 :, j]
-        found[..., j + 1 :, j + 1 :] -= np.tril(
-            found[..., j, None, None, j] * column[..., :, None] * column[..., None, :]
+        factors[..., j + 1 :, j] /= factors[..., j, None, j]
+        column = factors[..., j + 1 :, j]
+        factors[..., j + 1 :, j + 1 :] -= np.tril(
+            factors[..., j, None, None, j] * column[..., :, None] * column[..., None, :]
         )
-    return found, np.broadcast_to(np.arange(1, count + 1), a.shape[:-1])
+    return factors, np.broadcast_to(np.arange(1, count + 1), a.shape[:-1])

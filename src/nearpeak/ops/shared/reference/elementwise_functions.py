@@ -1,4 +1,4 @@
-"""Data of the element-wise functions: formula, gradients, and their names in PyTorch, ATen and ONNX."""
+"""The table of element-wise functions: formula, gradients, names in PyTorch, ATen and ONNX."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

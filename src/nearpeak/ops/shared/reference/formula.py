@@ -1,4 +1,4 @@
-"""Element-wise formulas as text: what one costs, which operands it reads and how NumPy evaluates it."""
+"""Element-wise formulas as text: their FLOP, their operands and their evaluation with NumPy."""
 
 import ast
 import math

@@ -1,4 +1,4 @@
-"""Rules of integration on the line from 0 to 1."""
+"""Gauss-Legendre quadrature on the interval from 0 to 1."""
 
 from collections.abc import Iterator
 from decimal import Decimal, localcontext

@@ -1,4 +1,4 @@
-"""The table of reductions: what each costs, and its references."""
+"""The table of reductions: FLOP, NumPy reference and PyTorch call of each."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

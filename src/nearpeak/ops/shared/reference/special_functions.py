@@ -1,4 +1,4 @@
-"""Special functions of element-wise formulas in float64 NumPy: polynomials, and the table of all of them."""
+"""The table of special functions for element-wise formulas, with orthogonal polynomials."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -18,11 +18,11 @@ def _recurred(first: Callable[[Any], Any], step: Callable[[Any, Any, Any, int], 
     """
     x, n = np.broadcast_arrays(np.asarray(x, float), np.asarray(n, float).astype(int))
     before, now = np.ones_like(x), first(x)
-    found = np.where(n < 0, 0.0, np.where(n < 1, before, now))
+    result = np.where(n < 0, 0.0, np.where(n < 1, before, now))
     for k in range(1, int(n.max(initial=1))):
         before, now = now, step(x, now, before, k)
-        found = np.where(n == k + 1, now, found)
-    return found
+        result = np.where(n == k + 1, now, result)
+    return result
 
 
 def _chebyshev(first: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:

@@ -1,4 +1,4 @@
-"""Cells of a table of cases: columns in any usual form in, whole numbers and choices out, wrong ones named."""
+"""Parsing of table columns into whole numbers and choices, with errors that name row and column."""
 
 import re
 from collections.abc import Mapping
@@ -53,14 +53,14 @@ def grouped(columns: Mapping[str, Any], count: int, rows: Any = None) -> list[tu
             codes = code if codes is None else codes * len(distinct) + code
     if codes is None:
         return [(values[0], rows)] if count else []
-    found = []
+    groups = []
     for index, combination in enumerate(values):
         mask = codes == index
         if mask.all():
             return [(combination, rows)]
         if mask.any():
-            found.append((combination, np.flatnonzero(mask) if rows is None else rows[mask]))
-    return found
+            groups.append((combination, np.flatnonzero(mask) if rows is None else rows[mask]))
+    return groups
 
 
 def extents(op: str, name: str, column: Any, rows: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The usable rows of a table of cases: wrong ones are named by row and reason, the others are not held up by them."""
+"""The valid rows of a table of cases, and the reason for each refused row."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -39,10 +39,10 @@ def usable_table(columns: Mapping[str, Any]) -> UsableTable:
     >>> found.rows.tolist(), found.refused[1][0]
     ([0], 'dtype')
     """
-    found = usable_rows(columns)
-    if len(found.rows):
-        return found
-    (row, (column, text)), count = min(found.refused.items()), len(found.refused)
+    usable = usable_rows(columns)
+    if len(usable.rows):
+        return usable
+    (row, (column, text)), count = min(usable.refused.items()), len(usable.refused)
     place = f"row {row + 1}{f', column {column!r}' if column else ''}: {text}"
     raise SpecError(f"table: {place}" if count == 1 else f"table: none of its {count} rows is a case; {place}")
 
@@ -108,9 +108,13 @@ def _bad_rows(columns: Mapping[str, Any], rows: Any) -> Iterator[tuple[int, Near
 
 def _chosen(columns: Mapping[str, Any], rows: Any) -> dict[str, Any]:
     """Return some rows; columns that are blank in all of them belong to the operators of others."""
-    found = {name: column if is_single(column) else column[rows] for name, column in columns.items()}
-    found = {name: column for name, column in found.items() if name == "op" or not _is_empty(column)}
-    return found if any(not is_single(c) for c in found.values()) else found | {"op": np.repeat(found["op"], len(rows))}
+    selected = {name: column if is_single(column) else column[rows] for name, column in columns.items()}
+    selected = {name: column for name, column in selected.items() if name == "op" or not _is_empty(column)}
+    return (
+        selected
+        if any(not is_single(c) for c in selected.values())
+        else selected | {"op": np.repeat(selected["op"], len(rows))}
+    )
 
 
 def _reason(error: NearpeakError) -> tuple[str, str]:
