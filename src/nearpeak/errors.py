@@ -60,11 +60,11 @@ class ImplausibleError(NearpeakError):
 
 
 class UnfitError(MeasureError):
-    """The device or its host cannot be measured on now, whatever is measured; later or elsewhere it can."""
+    """The device or its host is temporarily unfit for measurements; later or elsewhere they are possible."""
 
 
 class IncorrectError(MeasureError):
-    """An implementation whose results the contract refuses."""
+    """An implementation whose results fail validation."""
 
     exit_code = 12
 

@@ -53,7 +53,7 @@ def parse_share(text: object, where: str) -> float:
     """Return the share that `text` states in per cent, between 0 and 100, both left out.
 
     Raises:
-        SpecError: it is none; the message names `where` it stands.
+        SpecError: the text is no such share; the message begins with `where`.
 
     >>> parse_share("2%", "--tolerance"), parse_share("80 %", "at_least")
     (0.02, 0.8)

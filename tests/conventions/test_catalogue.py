@@ -8,7 +8,7 @@ import pytest
 from house_rules import PACKAGE, ROOT
 
 from nearpeak.ops import OPS
-from nearpeak.ops.shared.definition.tolerance import CONTRACTS
+from nearpeak.ops.shared.definition.tolerance import KINDS
 from nearpeak.reports import FORMATS
 from nearpeak.targets import TARGETS, target_of
 
@@ -30,7 +30,7 @@ def test_every_operator_is_complete(name):
     operator = OPS[name]
     assert operator.name == name
     assert operator.source.strip()
-    assert operator.numerics.kind in CONTRACTS
+    assert operator.numerics.kind in KINDS
     assert all(callable(part) for part in (operator.inputs, operator.reference, operator.torch_call))
     assert (operator.backward is None) == (operator.backward_reference is None)
     known = {parameter for signature in operator.signatures.values() for parameter in signature.names()}

@@ -28,7 +28,7 @@ def covering(
 
     The first level of each parameter is its usual one. A row starts from the first combination that is missing, the
     others at their usual levels; then each other parameter takes the level that adds most and leaves the row legal. A
-    combination counts as infeasible when neither usual levels beside it nor one unusual level more makes it legal,
+    combination counts as infeasible when neither usual levels of the others nor one more unusual level make it legal,
     nor, with `hopeful`, a search among all rows.
 
     Args:
@@ -138,7 +138,7 @@ def _fuller(
     row: Row, wanted: Combination, levels: Mapping[str, Sequence[Level]], strength: int,
     missing: Mapping[Combination, None], refusal: Callable[[Row], str],
 ) -> Row:  # fmt: skip
-    """Return the legal `row` with each parameter beside the wanted ones at the level that adds most and is legal."""
+    """Return the legal `row` with the other parameters at those legal levels that cover most missing combinations."""
     order = {name: position for position, name in enumerate(levels)}
     fixed = {name for name, _ in wanted}
     settled = {name: row[name] for name in levels if name in fixed}

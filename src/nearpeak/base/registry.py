@@ -2,7 +2,7 @@
 
 import difflib
 import importlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -44,7 +44,7 @@ class Registry(Generic[T]):
         cls, attribute: str, *, kind: str, package: str, file: str, group: str, pattern: str = "*.py",
         synonyms: Callable[[str], Sequence[str]] = lambda _: (),
     ) -> "Registry[T]":  # fmt: skip
-        """Return the registry of the modules beside a package's `__init__.py`; each ends in a value called `attribute`.
+        """Return the registry of the modules of a package; each ends in a value called `attribute`.
 
         Args:
             package: `__name__` of the package.
@@ -121,6 +121,17 @@ def unknown_name(kind: str, name: str, known: tuple[str, ...], meant: Sequence[s
     return UnknownNameError(f"{kind} {name!r}: not known{hint}{listed}")
 
 
+def entry_of(kind: str, table: Mapping[str, T], name: str) -> T:
+    """Return the row of a table by name; for an unknown name, the error lists the closest ones.
+
+    >>> entry_of("cell", {"lstm": 4, "gru": 3}, "gru")
+    3
+    """
+    if name not in table:
+        raise unknown_name(kind, name, tuple(table))
+    return table[name]
+
+
 def _some(known: tuple[str, ...]) -> str:
     """Return as many of the names as a line has room for.
 
@@ -136,7 +147,7 @@ def _some(known: tuple[str, ...]) -> str:
 
 @cache
 def _entry_points(group: str) -> "EntryPoints":
-    """Return the entry points of `group`, as they were when they were first asked for.
+    """Return the entry points of `group`, as they were at the first call.
 
     Reading them takes longer to import than all of the command line, and looks at every installed package.
     """

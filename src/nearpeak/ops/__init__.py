@@ -84,7 +84,7 @@ def work_of(case: Case, algorithm: str = "classical") -> Work:
 
 
 def label_of(case: Case) -> str:
-    """Return the case in one line for people: what stands at its default is left out.
+    """Return the case as one line of text, without arguments at their defaults.
 
     >>> label_of(case("gemm", m=4, n=4, k=8, dtype="bf16"))
     'gemm m=4 n=4 k=8 bf16'

@@ -100,8 +100,10 @@ def _parsed(edit: str, raw: Mapping[str, Any]) -> tuple[_Path, Any]:
     name, text = _unquoted(key).replace('"', "").replace("'", ""), _unquoted(text)
     if name not in units:
         tables = ", ".join(f"{table}.{'|'.join(keys)}" for table, keys in TABLES.items())
+        close = difflib.get_close_matches(name, list(units), n=3, cutoff=0.5)
+        hint = f" did you mean {', '.join(close)}?" if close else ""
         raise UnknownNameError(
-            f"{where}: {name!r} is not a figure of this device file;{_did_you_mean(name, units)} there are sm_count, "
+            f"{where}: {name!r} is not a figure of this device file;{hint} there are sm_count, "
             f"{tables}, and of the units and links it states peak.UNIT.{'|'.join(NESTED['peak'])}, link.NAME.bandwidth"
         )
     path, unit = units[name]
@@ -168,11 +170,6 @@ def _scale(new: dict[str, Any], table: str, ratio: float, keys: tuple[str, ...])
             unit = TABLES[table][key]
             value = parse(new[table][key], unit) * ratio
             new[table][key] = _text(value if unit == "B/s" else int(value), unit)
-
-
-def _did_you_mean(name: str, known: Mapping[str, Any]) -> str:
-    close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
-    return f" did you mean {', '.join(close)}?" if close else ""
 
 
 def _unquoted(text: str) -> str:

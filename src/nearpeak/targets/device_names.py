@@ -7,7 +7,7 @@ from nearpeak.errors import NearpeakError
 from nearpeak.targets import TARGETS, target_of
 
 UNKNOWN = "gpu"
-"""What stands for a GPU that no device file describes."""
+"""Name for a GPU that no device file describes."""
 _FORMS = {"sxm", "pcie", "nvl", "16gb", "32gb", "40gb", "80gb", "144gb"}
 
 
@@ -26,13 +26,11 @@ def known_target(name: str) -> str:
     matches.sort(
         key=lambda device: (-len(parts[device] & words), len(parts[device] - words), "sxm" not in parts[device])
     )
-    return _part(matches[0], name.lower()) if matches else UNKNOWN
-
-
-def _part(device: str, name: str) -> str:
-    """Return the partition that a driver's name says, where the device file describes it."""
-    mig = re.search(r"\bmig (\d+g\.\d+gb)", name)
-    return f"{device}:{mig[1]}" if mig and mig[1] in TARGETS[device].get("partition", {}) else device
+    if not matches:
+        return UNKNOWN
+    mig = re.search(r"\bmig (\d+g\.\d+gb)", name.lower())
+    is_documented = mig and mig[1] in TARGETS[matches[0]].get("partition", {})
+    return f"{matches[0]}:{mig[1]}" if mig and is_documented else matches[0]
 
 
 def target_of_gpu(name: str) -> Target | None:

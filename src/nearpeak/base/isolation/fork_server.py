@@ -74,7 +74,7 @@ def _gather_pages() -> None:
 
 
 def _load(preload: str) -> None:
-    """Import a module if it is there, and call the function that stands after a colon."""
+    """Import a module if it is there, and call the function after the colon, if any."""
     module, _, function = preload.partition(":")
     try:
         imported = importlib.import_module(module)
@@ -89,7 +89,7 @@ def _silence(output: int) -> None:
     os.dup2(null, 0)
     os.dup2(output, 1)
     os.dup2(output, 2)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # what is said last must be out before a crash
+    if isinstance(sys.stdout, io.TextIOWrapper):  # the last lines must be written before a crash
         sys.stdout.reconfigure(line_buffering=True)
 
 
@@ -127,7 +127,7 @@ def _watch(child: int, result: int, output: int, requests: int, deadline: float)
         ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         ready = select.select([*opened, requests], [], [], 0 if ended else _POLL_S)[0]
         for pipe in ready:
-            if pipe == requests:  # nobody asks while an answer is due: the caller is gone
+            if pipe == requests:  # readable only when the caller is gone, as no request comes while an answer is due
                 os.killpg(child, signal.SIGKILL)
                 os._exit(0)
             data = os.read(pipe, 1 << 20)
@@ -180,7 +180,7 @@ def _child(request: Sequence[Any], result: int, output: int) -> NoReturn:
 
 
 def renew_threads() -> None:
-    """Let PyTorch, where it is loaded, make the pool of threads anew that a fork loses.
+    """Let PyTorch, if loaded, recreate the thread pool that a fork loses.
 
     Whoever asks for it first makes it; where two threads of a gradient ask at once, one of them aborts the process
     ("Invalid thread pool", PyTorch 2.13 built for CUDA).
@@ -193,7 +193,7 @@ def renew_threads() -> None:
 def limit(memory_bytes: int | None) -> None:
     """Limit what this process may allocate on top of what it has, leave no core file, and die with the parent.
 
-    A limit that stands already, of a process that started this one, is never raised.
+    A limit that a parent process has set is never raised.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform != "linux":

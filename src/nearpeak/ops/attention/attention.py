@@ -50,11 +50,11 @@ def attention(
         live_keys: with mask=known, keys that a query sees, of all key heads of the batch together.
         live_queries: with mask=known, queries that see a key, of all heads of the batch together.
         causal: a query sees no key after its own position.
-        align: `upper_left`, query i stands at key i, as PyTorch's is_causal has it; `lower_right`, the last query
-            stands at the last key, as in decode and FlashAttention.
+        align: `upper_left`, query i is aligned with key i, as in PyTorch's is_causal; `lower_right`, the last
+            query with the last key, as in decode and FlashAttention.
         mask: `none`; `bool` (one byte per element) or `float` (added to the scores, in `dtype`), whose values are
-            unknown, so that they hide no pair; `alibi`, a slope in fp32 for each head; `known`, read by nobody since
-            the program itself makes it, counted pair by pair.
+            unknown, so that they hide no pair; `alibi`, a slope in fp32 for each head; `known`, computed by the
+            program itself, not read, and counted pair by pair.
         latent: the values are the first v_dim features of the keys and stored once (MLA in its absorbed form).
         softcap: scores are capped by a tanh, as in Gemma 2: one special function more per live pair.
         sinks: a logit for each head joins the softmax without a value, as in gpt-oss.
@@ -234,6 +234,10 @@ def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, A
     return gradients
 
 
+def _all_live(**arguments: Any) -> bool:
+    return bool(_by_position(**arguments).all())
+
+
 def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     import torch.nn.functional as F  # noqa: N812
 
@@ -246,10 +250,14 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     first = unmasked and arguments["causal"] and arguments["align"] == "upper_left"
     whole = unmasked and not arguments["causal"]
     key, value = (full[name].to(query.dtype) for name in ("key", "value"))
+    mask = None
+    if not (first or whole):
+        live, mask = _torch_masks(tensors, **arguments)
+        if arguments["mask"] == "bool" or not value_of(_all_live, **arguments):
+            mask = live if mask is None else mask.masked_fill(~live, float("-inf"))
     return {
         "output": F.scaled_dot_product_attention(
-            query, key, value, attn_mask=None if first or whole else _sdpa_mask(tensors, **arguments),
-            is_causal=first, dropout_p=0.1 if arguments["dropout"] else 0.0,
+            query, key, value, attn_mask=mask, is_causal=first, dropout_p=0.1 if arguments["dropout"] else 0.0,
             enable_gqa=arguments["heads"] != arguments["kv_heads"],
         )
     }  # fmt: skip
@@ -270,23 +278,10 @@ def _torch_masks(tensors: dict[str, Any], **arguments: Any) -> tuple[Any, Any]:
     return live, tensors["mask"] if arguments["mask"] == "float" else None
 
 
-def _all_live(**arguments: Any) -> bool:
-    return bool(_by_position(**arguments).all())
-
-
-def _sdpa_mask(tensors: dict[str, Any], **arguments: Any) -> Any:
-    """Return what SDPA takes as its mask: nothing, truth values, or numbers added to the scores."""
-    live, bias = _torch_masks(tensors, **arguments)
-    if arguments["mask"] != "bool" and value_of(_all_live, **arguments):
-        return bias
-    return live if bias is None else bias.masked_fill(~live, float("-inf"))
-
-
 OPERATOR = Operator(
     forward=attention,
     family="attention",
     backward=_backward,
-    source="Vaswani et al. 2017, arXiv:1706.03762, eq. 1; backward as Dao 2023, arXiv:2307.08691, algorithm 2",
     numerics=Numerics(
         kind="normalisation",
         reduction="kv dim",

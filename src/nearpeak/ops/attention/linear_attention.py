@@ -31,7 +31,7 @@ def linear_attention(
         ended: the final state is wanted.
 
     Source: Katharopoulos et al. 2020, arXiv:2006.16236; Sun et al. 2023, arXiv:2307.08621 (retention); Yang et al.
-    2024, arXiv:2312.06635 (gated, chunked); least mixture derived in ops/_state_chains.py.
+    2024, arXiv:2312.06635 (gated, chunked); least mixture of forms derived.
 
     >>> linear_attention(1, 1, 2, 64, 64, DType(name="bf16", bits_count=16), begun=True, ended=True).flop["matrix.bf16"]
     32768
@@ -55,7 +55,7 @@ def _backward(
 
     Counts: dQ from the states, which are formed again, dK and dV from the gradient of the states: 10 * key_dim * dim
     FLOP per head and token, of which 2 * key_dim * dim repeat the forward pass; or 6 * key_dim + 4 * dim per head and
-    pair. Two products and one sum per gate beside its running sum.
+    pair. Two products and one sum per gate in addition to its running sum.
 
     Args:
         begun: a first state was given and has a gradient.
@@ -93,8 +93,6 @@ OPERATOR = Operator(
     family="attention",
     backward=_backward,
     degree_count=2,
-    source="Katharopoulos et al. 2020, arXiv:2006.16236; Sun et al. 2023, arXiv:2307.08621; Yang et al. 2024, "
-    "arXiv:2312.06635; least mixture of forms derived",
     numerics=Numerics(kind="normalisation", reduction="tokens key_dim", steps_count=2),
     inputs=inputs,
     valid=valid,

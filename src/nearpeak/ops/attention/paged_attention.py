@@ -29,8 +29,8 @@ def paged_attention(
 
     Shapes: Q [batch, heads, q, dim]; caches [pages, page, kv_heads, dim] and [.., v_dim]; page table in int32, one
     entry for each page in use; lengths in int32 [batch].
-    Counts: as attention; the last query of a sequence stands at its last token. Of a page that is not full, what is
-    not used is not read.
+    Counts: as attention; the last query of a sequence is aligned with its last token. The unused part of a page is not
+    read.
 
     Args:
         tokens: cached tokens of all sequences together; a sequence has at least `q`. With a sliding window those
@@ -127,7 +127,6 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
 OPERATOR = Operator(
     forward=paged_attention,
     family="attention",
-    source="Kwon et al. 2023, arXiv:2309.06180, section 4.1",
     numerics=Numerics(
         kind="normalisation",
         reduction="tokens dim",

@@ -35,7 +35,7 @@ def varlen_attention(
     sequences in int32 [sequences + 1], those of the keys too when `cross`.
     Counts: as attention. How long each sequence is, is data: of all lengths that add up to `tokens`, equal ones leave
     the fewest pairs, and these count unless the lengths are known (assumption A9). When `cross`, several sequences may
-    leave no pair at all. The last query of a sequence stands at its last key.
+    leave no pair at all. The last query of a sequence is aligned with its last key.
 
     Args:
         left: keys up to its own position that a query sees, its own included; 0 stands for all.
@@ -279,7 +279,6 @@ OPERATOR = Operator(
     forward=varlen_attention,
     family="attention",
     backward=_backward,
-    source="Dao 2023, arXiv:2307.08691, section 3; backward as algorithm 2",
     numerics=Numerics(
         kind="normalisation",
         reduction="kv_tokens dim",

@@ -45,7 +45,7 @@ def conv(
         dd: dilation.
         layout: `channels_first` or `channels_last`; it changes the kernel, not the work.
 
-    Source: definition of discrete convolution; Dumoulin and Visin 2016, arXiv:1603.07285.
+    Source: Dumoulin and Visin 2016, arXiv:1603.07285; exact taps counted position by position.
 
     >>> conv(1, 64, 64, 7, 3, DType(name="bf16", bits_count=16), h=7, kh=3, ph=1, pw=1).flop
     {'matrix.bf16': 2957312}
@@ -64,7 +64,7 @@ def _backward(
     dd: int = 1, dh: int = 1, dw: int = 1, out_dtype: DType | None = None,
     grad_input: bool = True, grad_weight: bool = True, grad_bias: bool = False, layout: str = "channels_first",
 ) -> Work:  # fmt: skip
-    """Return the least work of the gradients that are asked for.
+    """Return the least work of the requested gradients.
 
     Counts: each of grad_input and grad_weight takes as many products as the forward convolution; grad_bias adds one
     vector FLOP per element of the output's gradient.
@@ -179,7 +179,7 @@ def _arguments(site: AtenSite, weight: Tensor, y: Tensor) -> dict[str, Any]:
 
 
 def _touched(arguments: dict[str, Any], x: Tensor, weight: Tensor, names: tuple[str, str]) -> dict[str, int]:
-    """Return the touched bytes of input and weight; a gradient that is not asked for leaves its operand unread."""
+    """Return the touched bytes of input and weight; without a gradient's request its operand is not read."""
     reach = sliding.reach_of({f"s{axis}": 1 for axis in AXES} | arguments)
     need_x, need_weight = arguments.get("grad_weight", True), arguments.get("grad_input", True)
     planes = need_x * arguments["batch"] * arguments["in_channels"]
@@ -191,23 +191,21 @@ def _touched(arguments: dict[str, Any], x: Tensor, weight: Tensor, names: tuple[
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match Conv."""
-    x, weight = site.inputs[0], site.inputs[1]
-    assert x is not None
-    assert weight is not None
+    x, weight = site.tensor(0), site.tensor(1)
     arguments = {
         "batch": x.shape[0], "in_channels": x.shape[1], "out_channels": weight.shape[0],
         "groups": site.attributes.get("group", 1), **sliding.named("", x.shape[2:], len(x.shape) - 2),
         **sliding.onnx_window(site, weight.shape[2:]), "dtype": x.dtype, "out_dtype": site.outputs[0].dtype,
-        "bias": len(site.inputs) > 2 and site.inputs[2] is not None,
+        "bias": site.optional(2) is not None,
     }  # fmt: skip
     return Match(arguments=arguments, touched_bytes=_touched(arguments, x, weight, names=("0", "1")))
 
 
 def _quantised(site: OnnxSite) -> Match:
-    """Match ConvInteger and QLinearConv, whose scales and zero points travel beside input and weight."""
+    """Match ConvInteger and QLinearConv, whose scales and zero points alternate with input and weight."""
     linear = site.name == "QLinearConv"
     places = (0, 3, 8) if linear else (0, 1)
-    operands = tuple(site.inputs[place] if place < len(site.inputs) else None for place in places)
+    operands = tuple(site.optional(place) for place in places)
     match = _from_onnx(OnnxSite(name="Conv", inputs=operands, outputs=site.outputs, attributes=site.attributes))
     touched = {str(places[int(name)]): size for name, size in match.touched_bytes.items()}
     return Match(arguments=match.arguments, touched_bytes=touched)
@@ -217,7 +215,6 @@ OPERATOR = Operator(
     forward=conv,
     family="convolution",
     backward=_backward,
-    source="Dumoulin and Visin 2016, arXiv:1603.07285; exact taps counted position by position",
     numerics=Numerics(
         kind="contraction", reduction="in_channels kd kh kw", special="unspecified", step_if="bias", rounds=("beyond",)
     ),

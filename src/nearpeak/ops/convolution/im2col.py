@@ -68,10 +68,6 @@ def _full(arguments: dict[str, Any]) -> dict[str, Any]:
     return {**arguments, "ph_end": arguments["ph"], "pw_end": arguments["pw"]}
 
 
-def _inputs(batch: int, channels: int, h: int, w: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"x": Tensor(shape=(batch, channels, h, w), dtype=dtype)}
-
-
 def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     full = _full(arguments)
     x, steps = sliding.padded(full, arrays["x"]), sliding.outputs(full)
@@ -133,9 +129,8 @@ OPERATOR = Operator(
     forward=im2col,
     family="movement",
     backward=_backward,
-    source="definition",
     numerics=Numerics(kind="exact"),
-    inputs=_inputs,
+    inputs=lambda batch, channels, h, w, dtype, **_: {"x": Tensor(shape=(batch, channels, h, w), dtype=dtype)},
     reference=_reference,
     backward_reference=_backward_reference,
     torch_call=_torch_call,

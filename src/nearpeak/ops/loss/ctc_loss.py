@@ -66,13 +66,6 @@ def _required_classes(labels: int, classes: int) -> None:
     required_at_most("ctc_loss", {"labels * (classes - 1)": labels * (classes - 1)}, labels=labels)
 
 
-def _inputs(batch: int, time: int, classes: int, labels: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {
-        "x": Tensor(shape=(time, batch, classes), dtype=dtype),
-        "target": Tensor(shape=(batch, labels), dtype="int64"),
-    }
-
-
 def _extended(target: Any) -> Any:
     """Return the labels, none of them blank, with blanks (class 0) around each."""
     extended = np.zeros((*target.shape[:-1], 2 * target.shape[-1] + 1), dtype=np.int64)
@@ -175,9 +168,11 @@ OPERATOR = Operator(
     forward=ctc_loss,
     family="norm",
     backward=_backward,
-    source="Graves et al. 2006, doi:10.1145/1143844.1143891, section 4.1",
     numerics=Numerics(kind="normalisation", reduction="time", special="unspecified", below={"target": "classes"}),
-    inputs=_inputs,
+    inputs=lambda batch, time, classes, labels, dtype, **_: {
+        "x": Tensor(shape=(time, batch, classes), dtype=dtype),
+        "target": Tensor(shape=(batch, labels), dtype="int64"),
+    },
     valid=_valid,
     reference=_reference,
     backward_reference=_backward_reference,

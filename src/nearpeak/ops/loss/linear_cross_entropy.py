@@ -83,7 +83,7 @@ def _torch_call(
     leaves = {name: t.detach().requires_grad_(wanted.get(name, False)) if t.is_floating_point() else t
               for name, t in tensors.items()}  # fmt: skip
     grad_names = [name for name in leaves if wanted.get(name)]
-    with torch.enable_grad():  # gradients are results here, also where nobody asks for those of results
+    with torch.enable_grad():  # gradients are results here, even without a later backward pass
         logits = torch.nn.functional.linear(leaves["x"], leaves["weight"], leaves.get("bias"))
         y = torch.nn.functional.cross_entropy(logits, leaves["target"], reduction=reduction)
         grads = torch.autograd.grad(y, [leaves[name] for name in grad_names]) if grad_names else ()
@@ -107,7 +107,6 @@ OPERATOR = Operator(
     forward=linear_cross_entropy,
     family="product",
     degree_count=3,
-    source="definition; Wijmans et al. 2024, arXiv:2411.09009",
     assumptions=("A20",),
     numerics=Numerics(
         kind="normalisation",

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.base.registry import unknown_name
+from nearpeak.base.registry import entry_of
 from nearpeak.core.work.dtype import DType
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
@@ -82,9 +82,7 @@ def _backward(
 
 
 def _loss(function: str) -> tuple[str, str, float]:
-    if function not in LOSSES:
-        raise unknown_name("loss", function, tuple(LOSSES))
-    return LOSSES[function]
+    return entry_of("loss", LOSSES, function)
 
 
 def _inputs(elements: int, dtype: str, weight: int = 0, **_: Any) -> dict[str, Tensor]:
@@ -141,7 +139,6 @@ OPERATOR = Operator(
     forward=pointwise_loss,
     family="norm",
     backward=_backward,
-    source="definitions, as PyTorch states them",
     numerics=Numerics(
         kind="normalisation", reduction="elements", steps_count=2, not_in_fp16=("soft_margin",)
     ),  # PyTorch's exp(-x y) is infinite from 11.1 on

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nearpeak.base.registry import unknown_name
+from nearpeak.base.registry import entry_of
 from nearpeak.core.work.dtype import DType
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
 from nearpeak.errors import NotModelledError
 from nearpeak.ops.shared.definition.array_arithmetic import minimum
-from nearpeak.ops.shared.definition.axis_checks import required_multiple, required_positive
+from nearpeak.ops.shared.definition.axis_checks import required_multiple, required_one_of, required_positive
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
 from nearpeak.ops.shared.definition.tolerance import Numerics
 
@@ -110,11 +110,8 @@ def collective(
 
 
 def _row(kind: str, role: str) -> Kind:
-    if kind not in KINDS:
-        raise unknown_name("kind", kind, tuple(KINDS))
-    if role not in ("root", "leaf"):
-        raise unknown_name("role", role, ("root", "leaf"))
-    return LEAVES[kind] if role == "leaf" and kind in LEAVES else KINDS[kind]
+    required_one_of("collective", ("root", "leaf"), role=role)
+    return LEAVES[kind] if role == "leaf" and kind in LEAVES else entry_of("kind", KINDS, kind)
 
 
 def _inputs(elements: int, dtype: str, ranks: int, kind: str, role: str, **_: Any) -> dict[str, Tensor]:
@@ -224,7 +221,6 @@ OPERATOR = Operator(
     forward=collective,
     family="movement",
     degree_count=2,
-    source="Patarasuk and Yuan 2009, doi:10.1016/j.jpdc.2008.09.002; Chan et al. 2007, doi:10.1002/cpe.1206",
     numerics=Numerics(kind="reduction", reduction="ranks"),
     inputs=_inputs,
     reference=_reference,

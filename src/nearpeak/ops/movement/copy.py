@@ -32,10 +32,6 @@ def copy(elements: int, dtype: DType, read: int | None = None) -> Work:
     return Work(read_bytes=dtype.bytes(source), write_bytes=dtype.bytes(elements))
 
 
-def _inputs(read: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"x": Tensor(shape=(read,), dtype=dtype)}
-
-
 def _reference(arrays: dict[str, Any], elements: int, read: int, **_: Any) -> dict[str, Any]:
     x = arrays["x"][:elements]
     return {"y": np.concatenate([x, np.zeros(max(0, elements - read), x.dtype)])}
@@ -119,7 +115,7 @@ def _cropped(x: Tensor, out: Tensor, padding: list[tuple[int, int]], name: str) 
 
 
 def _into_slice(site: AtenSite) -> Match:
-    """Match slice_scatter and its kin: what the source replaces is not read."""
+    """Match slice_scatter and related calls: elements that the source replaces are not read."""
     x, source = site.args["self"], site.args["src"]
     unreplaced = max(0, x.elements - source.elements)
     match = _gathered([source, x], site.outputs[0])
@@ -174,9 +170,8 @@ _INTO = ("slice_scatter", "select_scatter", "diagonal_scatter", "as_strided_scat
 OPERATOR = Operator(
     forward=copy,
     family="movement",
-    source="definition",
     numerics=Numerics(kind="exact"),
-    inputs=_inputs,
+    inputs=lambda read, dtype, **_: {"x": Tensor(shape=(read,), dtype=dtype)},
     reference=_reference,
     torch_call=_torch_call,
     same={"read": "elements"},

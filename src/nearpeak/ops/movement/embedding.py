@@ -61,14 +61,6 @@ def _backward(
     )
 
 
-def _inputs(indices: int, dim: int, vocab: int, dtype: str, index_dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"weight": Tensor(shape=(vocab, dim), dtype=dtype), "index": Tensor(shape=(indices,), dtype=index_dtype)}
-
-
-def _reference(arrays: dict[str, Any], tokens: int, **_: Any) -> dict[str, Any]:
-    return {"y": arrays["weight"][np.resize(arrays["index"], tokens)]}
-
-
 def _backward_reference(arrays: dict[str, Any], tokens: int, **_: Any) -> dict[str, Any]:
     grad = np.zeros_like(arrays["weight"])
     np.add.at(grad, np.resize(arrays["index"], tokens), arrays["grad_y"])
@@ -115,11 +107,13 @@ OPERATOR = Operator(
     forward=embedding,
     family="movement",
     backward=_backward,
-    source="definition",
     data_axes={"touched_rows": ("tokens", "vocab")},
     numerics=Numerics(kind="exact", below={"index": "vocab"}, rounds=("gaps",)),
-    inputs=_inputs,
-    reference=_reference,
+    inputs=lambda indices, dim, vocab, dtype, index_dtype, **_: {
+        "weight": Tensor(shape=(vocab, dim), dtype=dtype),
+        "index": Tensor(shape=(indices,), dtype=index_dtype),
+    },
+    reference=lambda arrays, tokens, **_: {"y": arrays["weight"][np.resize(arrays["index"], tokens)]},
     backward_reference=_backward_reference,
     torch_call=_torch_call,
     same={"indices": "tokens"},

@@ -7,9 +7,9 @@ import numpy as np
 from nearpeak.core.work.dtype import DType, dtype_of
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
-from nearpeak.errors import SpecError
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import maximum, minimum
+from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
 from nearpeak.ops.shared.definition.tolerance import Numerics
@@ -40,7 +40,7 @@ def embedding_bag(
     >>> embedding_bag(8, 2, 4, 100, DType(name="fp32", bits_count=32)).flop
     {'vector.fp32': 24}
     """
-    checked(mode)
+    required_one_of("embedding_bag", MODES, mode=mode)
     joined = maximum(tokens - bags, 0) + (tokens if weighted else 0)
     return Work(
         flop={unit(dtype): joined * dim},
@@ -67,7 +67,8 @@ def _backward(
     Counts: at least tokens - vocab additions of rows, and one FLOP per element weighted; a maximum adds up nothing
     for sure, as each of its elements has one token only.
     """
-    joined = (0 if checked(mode) == "max" else maximum(tokens - vocab, 0)) + (tokens if weighted else 0)
+    required_one_of("embedding_bag", MODES, mode=mode)
+    joined = (0 if mode == "max" else maximum(tokens - vocab, 0)) + (tokens if weighted else 0)
     return Work(
         flop={unit(dtype): joined * dim},
         read_bytes=dtype.bytes(bags * dim)
@@ -75,13 +76,6 @@ def _backward(
         + (dtype.bytes(tokens) if weighted else 0),
         write_bytes=dtype.bytes(vocab * dim),
     )
-
-
-def checked(mode: str) -> str:
-    """Return `mode`, refused when it is not known."""
-    if mode not in MODES:
-        raise SpecError(f"embedding_bag: mode={mode!r} is not known; there are {', '.join(MODES)}")
-    return mode
 
 
 def _inputs(tokens: int, bags: int, dim: int, vocab: int, dtype: str, **arguments: Any) -> dict[str, Tensor]:
@@ -181,7 +175,6 @@ OPERATOR = Operator(
     forward=embedding_bag,
     family="movement",
     backward=_backward,
-    source="definition",
     data_axes={"touched_rows": ("tokens", "vocab")},
     numerics=Numerics(
         kind="normalisation",

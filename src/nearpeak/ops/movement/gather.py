@@ -45,19 +45,6 @@ def gather(
     )
 
 
-def _inputs(
-    width: int, table_rows: int, dtype: str, indices: int, index_dtype: str, **_: Any
-) -> dict[str, Tensor]:  # fmt: skip
-    return {
-        "table": Tensor(shape=(table_rows, width), dtype=dtype),
-        "index": Tensor(shape=(indices,), dtype=index_dtype),
-    }
-
-
-def _reference(arrays: dict[str, Any], rows: int, **_: Any) -> dict[str, Any]:
-    return {"y": arrays["table"][np.resize(arrays["index"], rows)]}
-
-
 def _torch_call(tensors: dict[str, Any], rows: int, **_: Any) -> dict[str, Any]:
     import torch
 
@@ -123,9 +110,7 @@ def indexed(table: Tensor, indices: list[Tensor | None], elements: int) -> tuple
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match Gather, GatherElements and GatherND."""
-    table, index = site.inputs[0], site.inputs[1]
-    assert table is not None
-    assert index is not None
+    table, index = site.tensor(0), site.tensor(1)
     out = site.outputs[0].elements
     known = [] if 1 in site.constants and index.elements <= 1 else [index]
     if site.name == "GatherElements":
@@ -138,11 +123,13 @@ def _from_onnx(site: OnnxSite) -> Match:
 OPERATOR = Operator(
     forward=gather,
     family="movement",
-    source="definition",
     data_axes={"touched_rows": ("rows", "table_rows")},
     numerics=Numerics(kind="exact", below={"index": "table_rows"}),
-    inputs=_inputs,
-    reference=_reference,
+    inputs=lambda width, table_rows, dtype, indices, index_dtype, **_: {
+        "table": Tensor(shape=(table_rows, width), dtype=dtype),
+        "index": Tensor(shape=(indices,), dtype=index_dtype),
+    },
+    reference=lambda arrays, rows, **_: {"y": arrays["table"][np.resize(arrays["index"], rows)]},
     torch_call=_torch_call,
     same={"indices": "rows"},
     aten={

@@ -29,20 +29,12 @@ def isin(elements: int, tests: int, dtype: DType) -> Work:
     return Work(read_bytes=dtype.bytes(elements + tests), write_bytes=elements)
 
 
-def _inputs(elements: int, tests: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"x": Tensor(shape=(elements,), dtype=dtype), "t": Tensor(shape=(tests,), dtype=dtype)}
-
-
 def _valid(drawn: dict[str, Any], elements: int, tests: int, **_: Any) -> dict[str, Any]:
     """Return some elements that are of the set, its last first: few elements would seldom meet those of a large set."""
     if not tests:
         return {}
     members = np.resize(drawn["t"][::-1], elements)
     return {"x": np.where(drawn["x"] > members, members, drawn["x"])}
-
-
-def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
-    return {"y": np.isin(arrays["x"], arrays["t"]) * 1}
 
 
 def _torch_call(tensors: dict[str, Any], **_: Any) -> dict[str, Any]:
@@ -63,11 +55,13 @@ def _from_aten(site: AtenSite) -> Match:
 OPERATOR = Operator(
     forward=isin,
     family="movement",
-    source="definition",
     numerics=Numerics(kind="exact", below={"x": "2*tests", "t": "2*tests"}),
-    inputs=_inputs,
+    inputs=lambda elements, tests, dtype, **_: {
+        "x": Tensor(shape=(elements,), dtype=dtype),
+        "t": Tensor(shape=(tests,), dtype=dtype),
+    },
     valid=_valid,
-    reference=_reference,
+    reference=lambda arrays, **_: {"y": np.isin(arrays["x"], arrays["t"]) * 1},
     torch_call=_torch_call,
     aten={f"aten.isin.{kind}": _from_aten for kind in ("Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor")},
 )

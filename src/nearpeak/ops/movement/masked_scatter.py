@@ -47,20 +47,12 @@ def masked_scatter(
 def _backward(
     elements: int, dtype: DType, sources: int | None = None, mask: int | None = None, found: int = 0
 ) -> Work:  # fmt: skip
-    """Return the least work of the gradient of the source: the masked elements in a row, zeros behind them."""
+    """Return the least work of the gradient of the source: the masked elements packed, followed by zeros."""
     wanted = elements if sources is None else sources
     return Work(
         read_bytes=dtype.bytes(minimum(minimum(found, elements), wanted)) + (elements if mask is None else mask),
         write_bytes=dtype.bytes(wanted),
     )
-
-
-def _inputs(elements: int, sources: int, mask: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {
-        "x": Tensor(shape=(elements,), dtype=dtype),
-        "mask": Tensor(shape=(mask,), dtype="bool"),
-        "source": Tensor(shape=(sources,), dtype=dtype),
-    }
 
 
 def _valid(drawn: dict[str, Any], elements: int, sources: int, mask: int, **_: Any) -> dict[str, Any]:
@@ -114,10 +106,13 @@ OPERATOR = Operator(
     forward=masked_scatter,
     family="movement",
     backward=_backward,
-    source="definition",
     data_axes={"found": ("elements", "sources")},
     numerics=Numerics(kind="exact"),
-    inputs=_inputs,
+    inputs=lambda elements, sources, mask, dtype, **_: {
+        "x": Tensor(shape=(elements,), dtype=dtype),
+        "mask": Tensor(shape=(mask,), dtype="bool"),
+        "source": Tensor(shape=(sources,), dtype=dtype),
+    },
     valid=_valid,
     reference=_reference,
     backward_reference=_backward_reference,

@@ -43,10 +43,6 @@ def _inputs(elements: int, rank: int, dtype: str, **_: Any) -> dict[str, Tensor]
     return {"x": Tensor(shape=(1,) * (rank - 1) + (elements,), dtype=dtype)}
 
 
-def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
-    return {"y": np.argwhere(arrays["x"])}
-
-
 def _torch_call(tensors: dict[str, Any], **_: Any) -> dict[str, Any]:
     import torch
 
@@ -72,19 +68,17 @@ def _counted(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match NonZero."""
-    x = site.inputs[0]
-    assert x is not None
+    x = site.tensor(0)
     return _match(x)
 
 
 OPERATOR = Operator(
     forward=nonzero,
     family="movement",
-    source="definition",
     data_axes={"found": ("elements",)},
     numerics=Numerics(kind="exact", below={"x": "2"}),
     inputs=_inputs,
-    reference=_reference,
+    reference=lambda arrays, **_: {"y": np.argwhere(arrays["x"])},
     torch_call=_torch_call,
     aten={
         "aten.nonzero.default": _from_aten,

@@ -114,7 +114,7 @@ def _match(
 
 
 def _per_element(site: AtenSite) -> Match:
-    """Match scatter and its kin: one index per element; positions off the dimension are distinct."""
+    """Match scatter and its variants: one index per element; positions off the dimension are distinct."""
     index = site.args["index"]
     extent = index.shape[site.args["dim"]] if index.shape else 1
     source = "src" if "src" in site.args else "value"
@@ -165,10 +165,7 @@ def _advanced(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match ScatterElements and ScatterND."""
-    table, index, source = site.inputs[:3]
-    assert table is not None
-    assert index is not None
-    assert source is not None
+    table, index, source = site.tensor(0), site.tensor(1), site.tensor(2)
     rows = index.elements
     if site.name == "ScatterND":
         rows = rows // index.shape[-1] if index.shape and index.shape[-1] else 0
@@ -182,9 +179,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 
 def _appended(site: OnnxSite) -> Match:
     """Match TensorScatter, which writes new rows into a cache; a runtime keeps the cache where it is."""
-    table, source = site.inputs[:2]
-    assert table is not None
-    assert source is not None
+    table, source = site.tensor(0), site.tensor(1)
     width = source.shape[-1] if source.shape else 1
     rows = source.elements // width if width else 0
     arguments: dict[str, Value] = {
@@ -215,7 +210,6 @@ def _claims() -> dict[str, Any]:
 OPERATOR = Operator(
     forward=scatter,
     family="movement",
-    source="definition",
     data_axes={"touched_rows": ("rows", "table_rows")},
     numerics=Numerics(
         kind="reduction",

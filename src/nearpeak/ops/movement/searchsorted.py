@@ -35,13 +35,6 @@ def searchsorted(
     return Work(read_bytes=dtype.bytes(rows * (values + seen)), write_bytes=dtype_of(out_dtype).bytes(rows * values))
 
 
-def _inputs(rows: int, values: int, boundaries: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {
-        "boundaries": Tensor(shape=(rows, boundaries), dtype=dtype),
-        "values": Tensor(shape=(rows, values), dtype=dtype),
-    }
-
-
 def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
     pairs = zip(arrays["boundaries"], arrays["values"], strict=True)
     return {"y": np.stack([np.searchsorted(row, wanted) for row, wanted in pairs])}
@@ -84,10 +77,12 @@ def _from_aten(site: AtenSite) -> Match:
 OPERATOR = Operator(
     forward=searchsorted,
     family="movement",
-    source="definition",
     data_axes={"touched_boundaries": ("boundaries",)},
     numerics=Numerics(kind="exact", rounds=("close",), special="values"),
-    inputs=_inputs,
+    inputs=lambda rows, values, boundaries, dtype, **_: {
+        "boundaries": Tensor(shape=(rows, boundaries), dtype=dtype),
+        "values": Tensor(shape=(rows, values), dtype=dtype),
+    },
     valid=_valid,
     reference=_reference,
     torch_call=_torch_call,

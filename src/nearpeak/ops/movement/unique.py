@@ -36,10 +36,6 @@ def unique(elements: int, dtype: DType, found: int = 1, inverse: bool = False, c
     )
 
 
-def _inputs(elements: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"x": Tensor(shape=(elements,), dtype=dtype)}
-
-
 def _chosen(results: Any, inverse: bool, counts: bool) -> dict[str, Any]:
     by_name = dict(zip(("values", "inverse", "counts"), results, strict=True))
     return {name: by_name[name] for name, wanted in zip(by_name, (True, inverse, counts), strict=True) if wanted}
@@ -72,18 +68,16 @@ def _from_aten(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match Unique; results beyond the values are not charged."""
-    x = site.inputs[0]
-    assert x is not None
+    x = site.tensor(0)
     return Match(arguments={"elements": x.elements, "dtype": x.dtype})
 
 
 OPERATOR = Operator(
     forward=unique,
     family="movement",
-    source="definition",
     data_axes={"found": ("elements",)},
     numerics=Numerics(kind="exact", below={"x": "elements"}),
-    inputs=_inputs,
+    inputs=lambda elements, dtype, **_: {"x": Tensor(shape=(elements,), dtype=dtype)},
     reference=_reference,
     torch_call=_torch_call,
     aten={f"aten.{name}.default": _from_aten for name in ("_unique2", "_unique", "unique_consecutive", "unique_dim")},

@@ -15,12 +15,12 @@ from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, O
 from nearpeak.ops.shared.definition.tolerance import Numerics
 from nearpeak.ops.shared.normalisation import (
     EPSILON,
-    asked,
     column,
     formats,
     normalised,
     of_mean,
     passed_through,
+    requested,
     through,
     unread,
     wanted,
@@ -69,7 +69,7 @@ def _backward(
     stat_dtype: DType = _STATISTICS, train: bool = True, affine: bool = True, grad_input: bool = True,
     grad_weight: bool = True, grad_bias: bool = True,
 ) -> Work:  # fmt: skip
-    """Return the least work of the gradients of input, weight and bias that are asked for.
+    """Return the least work of the requested gradients of input, weight and bias.
 
     Counts: per element 3 FLOP of sums over the channel, which serve the parameters too, and in training 4 to combine
     them for the input's gradient; where running statistics were used that takes 1, and no sums. A bias's gradient
@@ -133,7 +133,7 @@ def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, A
     if arguments["affine"]:
         grads["grad_weight"] = (upstream * normal).sum(axis=(0, 2))
         grads["grad_bias"] = upstream.sum(axis=(0, 2))
-    return asked(grads, arguments)
+    return requested(grads, arguments)
 
 
 def _subtracted(arrays: dict[str, Any], train: bool, **_: Any) -> dict[str, Any]:
@@ -178,7 +178,8 @@ def _from_aten(site: AtenSite) -> Match:
     """Match the batch normalisations of ATen, forward and backward."""
     weight, running = site.args.get("weight"), site.args.get("running_mean")
     back = "grad_out" in site.args or "grad_output" in site.args
-    train = _training(site)
+    stated = [site.args[name] for name in ("training", "train", "update") if name in site.args]
+    train = bool(stated[0]) if stated else "no_training" not in site.name and "no_update" not in site.name
     arguments = _sizes(site.args["input"], weight, running) | {"train": train}
     if not back:
         return Match(arguments=arguments | {"running": running is not None})
@@ -193,15 +194,9 @@ def _from_aten(site: AtenSite) -> Match:
     return Match(arguments=arguments | grads, phase="backward", touched_bytes=dict.fromkeys(idle, 0) | touched)
 
 
-def _training(site: AtenSite) -> bool:
-    stated = [site.args[name] for name in ("training", "train", "update") if name in site.args]
-    return bool(stated[0]) if stated else "no_training" not in site.name and "no_update" not in site.name
-
-
 def _from_onnx(site: OnnxSite) -> Match:
     """Match BatchNormalization."""
-    x, weight, running = site.inputs[0], site.inputs[1], site.inputs[3]
-    assert x is not None
+    x, weight, running = site.tensor(0), site.inputs[1], site.inputs[3]
     return Match(arguments=_sizes(x, weight, running) | {"train": bool(site.attributes.get("training_mode", 0))})
 
 
@@ -222,7 +217,6 @@ OPERATOR = Operator(
     forward=batch_norm,
     family="norm",
     backward=_backward,
-    source="Ioffe and Szegedy 2015, arXiv:1502.03167, algorithms 1 and 2",
     numerics=Numerics(
         kind="normalisation",
         reduction="batch spatial",

@@ -61,10 +61,6 @@ def _narrower(dtype: DType, out_dtype: DType | None) -> DType:
     return min(dtype, out_dtype or dtype, key=lambda number_format: number_format.bits_count)
 
 
-def _inputs(rows: int, columns: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"x": Tensor(shape=(rows, columns), dtype=dtype)}
-
-
 def _reference(arrays: dict[str, Any], log: bool, **_: Any) -> dict[str, Any]:
     shifted = arrays["x"] - arrays["x"].max(axis=-1, keepdims=True)
     total = np.exp(shifted).sum(axis=-1, keepdims=True)
@@ -98,8 +94,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match Softmax and LogSoftmax."""
-    x = site.inputs[0]
-    assert x is not None
+    x = site.tensor(0)
     log = site.name == "LogSoftmax"
     return Match(arguments=_sizes(x, site.attributes.get("axis", -1)) | {"dtype": x.dtype, "log": log})
 
@@ -113,7 +108,6 @@ OPERATOR = Operator(
     forward=softmax,
     family="norm",
     backward=_backward,
-    source="Milakov and Gimelshein 2018, arXiv:1805.02867, algorithm 2",
     numerics=Numerics(
         kind="normalisation",
         reduction="columns",
@@ -121,7 +115,7 @@ OPERATOR = Operator(
         gates="log",
         rounds=("large", "deep", "peak_first", "peak_last"),
     ),
-    inputs=_inputs,
+    inputs=lambda rows, columns, dtype, **_: {"x": Tensor(shape=(rows, columns), dtype=dtype)},
     reference=_reference,
     backward_reference=_backward_reference,
     torch_call=_torch_call,

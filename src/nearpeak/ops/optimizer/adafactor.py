@@ -101,7 +101,6 @@ def _torch_call(tensors: dict[str, Any], rows: int, columns: int, factored: bool
 OPERATOR = Operator(
     forward=adafactor,
     family="optimizer",
-    source="Shazeer and Stern 2018, arXiv:1804.04235, algorithm 4",
     numerics=Numerics(
         kind="normalisation",
         special="unspecified",

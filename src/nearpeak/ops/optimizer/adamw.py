@@ -8,9 +8,9 @@ import numpy as np
 from nearpeak.core.work.dtype import DType, dtype_of
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
-from nearpeak.errors import SpecError
 from nearpeak.ops.optimizer.sgd import by_format
 from nearpeak.ops.shared.arithmetic import unit
+from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
 from nearpeak.ops.shared.definition.tolerance import Numerics
 from nearpeak.ops.shared.mixed_formats import in_widest
@@ -49,8 +49,7 @@ def adamw(
     >>> work.flop, work.special_count, work.read_bytes, work.write_bytes
     ({'vector.fp32': 96}, 16, 128, 96)
     """
-    if decay not in _DECAY_FLOP:
-        raise SpecError(f"adamw: decay={decay!r} is not known; there are {', '.join(_DECAY_FLOP)}")
+    required_one_of("adamw", _DECAY_FLOP, decay=decay)
     states = (2 + amsgrad) * (state_dtype or dtype).bytes(parameters)
     updated = dtype_of(master) if master else dtype
     return Work(
@@ -132,7 +131,6 @@ def _from_aten(site: AtenSite) -> tuple[Match, ...]:
 OPERATOR = Operator(
     forward=adamw,
     family="optimizer",
-    source="Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2; Kingma and Ba 2015, arXiv:1412.6980",
     numerics=Numerics(
         kind="normalisation",
         positive=("square", "largest"),

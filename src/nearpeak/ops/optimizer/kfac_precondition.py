@@ -38,22 +38,6 @@ def kfac_precondition(
     )
 
 
-def _inputs(rows: int, columns: int, dtype: str, grad_dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {
-        "left": Tensor(shape=(rows, rows), dtype=dtype),
-        "grad": Tensor(shape=(rows, columns), dtype=grad_dtype),
-        "right": Tensor(shape=(columns, columns), dtype=dtype),
-    }
-
-
-def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
-    return {name: symmetric(drawn[name]) for name in ("left", "right")}
-
-
-def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
-    return {"y": arrays["left"] @ arrays["grad"] @ arrays["right"]}
-
-
 def _torch_call(tensors: dict[str, Any], out_dtype: str, **_: Any) -> dict[str, Any]:
     import torch
 
@@ -66,12 +50,15 @@ def _torch_call(tensors: dict[str, Any], out_dtype: str, **_: Any) -> dict[str, 
 OPERATOR = Operator(
     forward=kfac_precondition,
     family="optimizer",
-    source="Martens and Grosse 2015, arXiv:1503.05671, section 4",
     # Of the inverses, implementations may read either triangle.
     numerics=Numerics(kind="contraction", reduction="rows columns", steps_count=1, special="grad"),
-    inputs=_inputs,
-    valid=_valid,
-    reference=_reference,
+    inputs=lambda rows, columns, dtype, grad_dtype, **_: {
+        "left": Tensor(shape=(rows, rows), dtype=dtype),
+        "grad": Tensor(shape=(rows, columns), dtype=grad_dtype),
+        "right": Tensor(shape=(columns, columns), dtype=dtype),
+    },
+    valid=lambda drawn, **_: {name: symmetric(drawn[name]) for name in ("left", "right")},
+    reference=lambda arrays, **_: {"y": arrays["left"] @ arrays["grad"] @ arrays["right"]},
     torch_call=_torch_call,
     degree_count=3,
 )

@@ -80,10 +80,6 @@ def _at_least(x: Any, least: Any) -> Any:
     return np.copysign(np.maximum(np.abs(x), least), x)
 
 
-def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
-    return _stored(arrays, lambda x, _: x, **arguments)
-
-
 def _stored(arrays: dict[str, Any], store: Callable[[Any, str], Any], dtype: str, **_: Any) -> dict[str, Any]:
     """Return the step whose direction, products and weights are kept in `dtype` after each pair."""
 
@@ -138,7 +134,6 @@ def _torch_call(tensors: dict[str, Any], parameters: int, history: int, **_: Any
 OPERATOR = Operator(
     forward=lbfgs,
     family="optimizer",
-    source="Nocedal and Wright 2006, Numerical Optimization, 2nd edition, algorithm 7.4",
     numerics=Numerics(
         kind="normalisation",
         reduction="parameters",
@@ -147,7 +142,7 @@ OPERATOR = Operator(
     ),
     inputs=_inputs,
     valid=_valid,
-    reference=_reference,
+    reference=lambda arrays, **arguments: _stored(arrays, lambda x, _: x, **arguments),
     stored=_stored,
     torch_call=_torch_call,
 )

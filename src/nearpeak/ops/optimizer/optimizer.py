@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.base.registry import unknown_name
+from nearpeak.base.registry import entry_of
 from nearpeak.core.work.dtype import DType, dtype_of
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
@@ -43,7 +43,7 @@ class Rule:
     torch: str = ""
     """Class below torch.optim; empty where PyTorch has none."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the class beside the learning rate."""
+    """Options of the class other than the learning rate."""
     keys: tuple[str, ...] = ()
     """What the class calls the states."""
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -199,9 +199,7 @@ def optimizer(
 
 def rule_of(name: str) -> Rule:
     """Return the rule called `name`."""
-    if name not in RULES:
-        raise unknown_name("optimizer", name, tuple(RULES))
-    return RULES[name]
+    return entry_of("optimizer", RULES, name)
 
 
 def _inputs(
@@ -209,10 +207,6 @@ def _inputs(
 ) -> dict[str, Tensor]:
     formats = {"p": master or dtype, "g": grad_dtype, **dict.fromkeys(rule_of(rule).states, state_dtype)}
     return {name: Tensor(shape=(parameters,), dtype=format_) for name, format_ in formats.items()}
-
-
-def _reference(arrays: dict[str, Any], rule: str, master: str, **_: Any) -> dict[str, Any]:
-    return _stepped(arrays, rule_of(rule), {}, master)
 
 
 def _stored(
@@ -244,7 +238,9 @@ def _torch_call(tensors: dict[str, Any], dtype: str, rule: str, master: str, **_
 
     def step(wide: dict[str, Any]) -> None:
         if not row.torch:
-            wide["p"], wide["m"] = _lion(wide["p"], tensors["g"].to(wide["p"].dtype), wide["m"], torch)
+            p, g, m = wide["p"], tensors["g"].to(wide["p"].dtype), wide["m"]  # Lion, which PyTorch does not have
+            direction = torch.sign(torch.lerp(m.to(g), g, 0.1))
+            wide["p"], wide["m"] = p * (1 - 0.1 * RATE) - RATE * direction, torch.lerp(m, g.to(m), 0.01)
             return
         p = wide["p"].requires_grad_()
         p.grad = tensors["g"].to(p.dtype)
@@ -253,20 +249,14 @@ def _torch_call(tensors: dict[str, Any], dtype: str, rule: str, master: str, **_
         takes_it = "capturable" in signature(kind).parameters
         captured = takes_it and p.is_cuda and torch.cuda.is_current_stream_capturing()
         made = kind([p], lr=RATE, foreach=False, **row.options, **({"capturable": True} if captured else {}))
-        beside = p.new_zeros((), device=p.device if captured else "cpu")
-        extra = {name: beside.new_full((), value) for name, value in row.extra.items()}
+        number = p.new_zeros((), device=p.device if captured else "cpu")
+        extra = {name: number.new_full((), value) for name, value in row.extra.items()}
         states = dict(zip(row.keys, (wide[name] for name in row.states), strict=True))
-        made.state[p] = {"step": torch.full((), float(STEP - 1), device=beside.device), **extra, **states}
+        made.state[p] = {"step": torch.full((), float(STEP - 1), device=number.device), **extra, **states}
         made.step()
 
     outputs = {name: tensor.detach() for name, tensor in in_widest(tensors, ("p", *row.states), step, "g").items()}
     return outputs | ({"copy": outputs["p"].to(torch_dtype(torch, dtype))} if master else {})
-
-
-def _lion(p: Any, g: Any, m: Any, torch: Any) -> tuple[Any, Any]:
-    """Return parameter and momentum after a step of Lion, which PyTorch does not have."""
-    direction = torch.sign(torch.lerp(m.to(g), g, 0.1))
-    return p * (1 - 0.1 * RATE) - RATE * direction, torch.lerp(m, g.to(m), 0.01)
 
 
 def _from_aten(site: AtenSite) -> tuple[Match, ...]:
@@ -286,12 +276,12 @@ OPERATOR = Operator(
         positive=("s", "v", "u", "w"),
         special="unspecified",
         steps_count=2,
-        # What may differ by the powers of the betas is small beside parameters that are large themselves.
+        # What may differ by the powers of the betas is small compared with large parameters.
         states=tuple(dict.fromkeys(name for row in RULES.values() for name in row.states)),
         rounds=("tiny", "first_step", *(f"far:{name}" for name, row in RULES.items() if row.by_powers)),
     ),
     inputs=_inputs,
-    reference=_reference,
+    reference=lambda arrays, rule, master, **_: _stepped(arrays, rule_of(rule), {}, master),
     stored=_stored,
     torch_call=_torch_call,
     aten=dict.fromkeys(("aten._fused_adagrad_.default", "aten._fused_adagrad_.tensor_lr"), _from_aten),

@@ -156,7 +156,6 @@ def by_format(
 OPERATOR = Operator(
     forward=sgd,
     family="optimizer",
-    source="Sutskever et al. 2013, Proceedings of Machine Learning Research 28(3), pages 1139-1147",
     numerics=Numerics(kind="normalisation", steps_count=3, states=("buffer",), rounds=("first_step",)),
     inputs=_inputs,
     reference=_reference,

@@ -29,10 +29,6 @@ def cast(elements: int, dtype: DType, out_dtype: DType | None = None, read: int 
     return Work(read_bytes=dtype.bytes(source), write_bytes=(out_dtype or dtype).bytes(elements))
 
 
-def _inputs(read: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"x": Tensor(shape=(read,), dtype=dtype)}
-
-
 def _reference(arrays: dict[str, Any], elements: int, read: int, out_dtype: str, **_: Any) -> dict[str, Any]:
     y = arrays["x"] if read == elements else np.resize(arrays["x"], elements)
     kind = dtype_of(out_dtype).kind
@@ -72,8 +68,7 @@ def converted(x: Tensor, out: Tensor) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match Cast and CastLike."""
-    x = site.inputs[0]
-    assert x is not None
+    x = site.tensor(0)
     return converted(x, site.outputs[0])
 
 
@@ -81,7 +76,6 @@ _WHOLE = tuple(f"out_dtype={one.name}" for one in DTYPES.values() if one.kind ==
 OPERATOR = Operator(
     forward=cast,
     family="pointwise",
-    source="definition",
     numerics=Numerics(
         kind="reduction",
         ulp_count=1,
@@ -96,7 +90,7 @@ OPERATOR = Operator(
         ),
         exact=(*_WHOLE, "out_dtype=bool"),
     ),
-    inputs=_inputs,
+    inputs=lambda read, dtype, **_: {"x": Tensor(shape=(read,), dtype=dtype)},
     reference=_reference,
     torch_call=_torch_call,
     edges=_edges,

@@ -39,14 +39,6 @@ def cross(vectors: int, dtype: DType, a: int | None = None, b: int | None = None
     )
 
 
-def _inputs(dtype: str, a: int, b: int, **_: Any) -> dict[str, Tensor]:
-    return {name: Tensor(shape=(count, 3), dtype=dtype) for name, count in (("a", a), ("b", b))}
-
-
-def _reference(arrays: dict[str, Any], vectors: int, **_: Any) -> dict[str, Any]:
-    return {"y": np.broadcast_to(np.cross(arrays["a"], arrays["b"]), (vectors, 3))}
-
-
 def _torch_call(tensors: dict[str, Any], vectors: int, **_: Any) -> dict[str, Any]:
     import torch
 
@@ -65,10 +57,11 @@ def _from_aten(site: AtenSite) -> Match:
 OPERATOR = Operator(
     forward=cross,
     family="pointwise",
-    source="definition",
     numerics=Numerics(kind="normalisation", steps_count=2),
-    inputs=_inputs,
-    reference=_reference,
+    inputs=lambda dtype, a, b, **_: {
+        name: Tensor(shape=(count, 3), dtype=dtype) for name, count in (("a", a), ("b", b))
+    },
+    reference=lambda arrays, vectors, **_: {"y": np.broadcast_to(np.cross(arrays["a"], arrays["b"]), (vectors, 3))},
     torch_call=_torch_call,
     same={"a": "vectors", "b": "vectors"},
     aten={"aten.linalg_cross.default": _from_aten},

@@ -9,7 +9,6 @@ from nearpeak.core.work.dtype import DTYPES, DType, dtype_of
 from nearpeak.core.work.scheme import Operand
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
-from nearpeak.errors import NotModelledError
 from nearpeak.ops.pointwise.quantise import parameters_of
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import ceil_div, maximum, where
@@ -35,7 +34,7 @@ def dequantise(
     Args:
         block_rows: rows that share a scale; all unless given; likewise block_columns.
         zero_dtype: format of zero points; empty without.
-        tensor_scale: an fp32 scale of the whole tensor beside those of blocks (nvfp4).
+        tensor_scale: an fp32 scale of the whole tensor in addition to those of blocks (nvfp4).
 
     Source: Micikevicius et al. 2022, arXiv:2209.05433, section 3; Rouhani et al. 2023, arXiv:2310.10537, section 4.
 
@@ -121,10 +120,8 @@ def _from_aten(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match DequantizeLinear."""
-    q, scale, *rest = site.inputs
-    if q is None or scale is None:
-        raise NotModelledError("dequantise: DequantizeLinear without its input or scale")
-    zero_dtype = rest[0].dtype if rest and rest[0] is not None else ""
+    q, scale, zero = site.tensor(0), site.tensor(1), site.optional(2)
+    zero_dtype = "" if zero is None else zero.dtype
     return _match(q, site.outputs[0], scale.elements, scale_dtype=scale.dtype, zero_dtype=zero_dtype)
 
 
@@ -137,7 +134,6 @@ _CLAIMED = (
 OPERATOR = Operator(
     forward=dequantise,
     family="pointwise",
-    source="Micikevicius et al. 2022, arXiv:2209.05433, section 3; Rouhani et al. 2023, arXiv:2310.10537, section 4",
     numerics=Numerics(kind="pointwise", positive=("scale",)),
     inputs=_inputs,
     reference=_reference,

@@ -127,23 +127,18 @@ def _either(left: Work, right: Work) -> Work:
 
 
 def _combinations(row: Function, sizes: Mapping[str, int]) -> Iterator[tuple[str, bool]]:
-    """Give each choice of operands whose gradients are asked for, with the rows it holds for.
+    """Yield each set of operands whose gradients are requested, with the rows that it applies to.
 
     Rows of a table differ in which operands are scalars, and gradients together cost less than each alone.
     """
-    for wanted in dict.fromkeys(_wanted(row, chosen) for chosen in _present(sizes)):
+    choices = (dict(zip(sizes, flags, strict=True)) for flags in product((0, 1), repeat=len(sizes)))
+    for wanted in dict.fromkeys(_wanted(row, tensors) for tensors in choices):
         rows: Any = True
         for name, size in sizes.items():
             if _wanted(row, {name: 1}):
                 rows = rows & ((size != 0) == (name in wanted))
         if np.any(rows):
             yield wanted, rows
-
-
-def _present(sizes: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    """Give each choice of operands that are tensors."""
-    for flags in product((0, 1), repeat=len(sizes)):
-        yield dict(zip(sizes, flags, strict=True))
 
 
 def _sizes(row: Function, a: int, b: int, c: int) -> dict[str, int]:
@@ -156,7 +151,7 @@ def _sizes(row: Function, a: int, b: int, c: int) -> dict[str, int]:
 
 
 def _wanted(row: Function, sizes: dict[str, int]) -> str:
-    """Return the operands whose gradients are asked for: those with elements and a formula."""
+    """Return the operands whose gradients are computed: those with elements and a formula."""
     rules = dict(zip("abc", row.gradients, strict=False))
     return "".join(name for name, size in sizes.items() if rules.get(name, not rules) and size)
 
@@ -326,7 +321,6 @@ OPERATOR = Operator(
     forward=elementwise,
     family="pointwise",
     backward=_backward,
-    source="definitions of the functions, as PyTorch and ONNX state them",
     numerics=Numerics(
         kind="reduction",
         ulp_count=8,

@@ -219,7 +219,6 @@ OPERATOR = Operator(
     forward=fake_quantise,
     family="pointwise",
     backward=_backward,
-    source="Jacob et al. 2017, arXiv:1712.05877, section 3; Esser et al. 2019, arXiv:1902.08153, section 2",
     numerics=Numerics(
         kind="pointwise",
         below={"zero": "5"},

@@ -11,7 +11,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import ceil_div, maximum, where
-from nearpeak.ops.shared.definition.axis_checks import required_at_most, required_positive
+from nearpeak.ops.shared.definition.axis_checks import required_at_most, required_one_of, required_positive
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
 from nearpeak.ops.shared.definition.tolerance import Numerics
@@ -41,7 +41,7 @@ def quantise(
         scaling: current (amax of x itself), delayed (the scale is read; amax, history and the next scale are kept) or
             given (static).
         zero_dtype: format of zero points; empty without.
-        tensor_scale: an fp32 scale of the whole tensor beside those of blocks (nvfp4).
+        tensor_scale: an fp32 scale of the whole tensor in addition to those of blocks (nvfp4).
         transposed: a second copy, transposed, is written, with its own scales unless blocks are square.
 
     Source: Micikevicius et al. 2022, arXiv:2209.05433, section 3; Rouhani et al. 2023, arXiv:2310.10537, section 4.
@@ -53,14 +53,18 @@ def quantise(
     high, wide = rows if block_rows is None else block_rows, columns if block_columns is None else block_columns
     _check(rows, columns, high, wide, history, scaling)
     elements, scales = rows * columns, _scale_count(rows, columns, high, wide)
-    copies = scales + (_copied_scales(rows, columns, high, wide) if transposed else 0)
+    copies = scales
+    if transposed:  # a copy whose blocks are those of the matrix shares its scales
+        shared = ((high == rows) & (wide == columns)) | (high == wide)
+        copies = scales + where(shared, 0, _scale_count(columns, rows, high, wide))
     tensors = _FP32.bytes(1) if tensor_scale else 0
     parameter_bytes = (
         dtype_of(scale_dtype).bytes(copies) + (dtype_of(zero_dtype).bytes(copies) if zero_dtype else 0) + tensors
     )
     past = _FP32.bytes(scales) if scaling == "delayed" else 0
     read_parameters = parameter_bytes if scaling != "current" else 0
-    extremes = 0 if scaling == "given" else _extreme_flop(elements, scales, zero=bool(zero_dtype))
+    both = elements + elements // 2 - 2 * scales if zero_dtype else elements - scales
+    extremes = 0 if scaling == "given" else maximum(both, 0)
     comparisons = extremes + (maximum(scales - 1, 0) if tensor_scale and scaling == "current" else 0)
     return Work(
         flop={unit(dtype): elements * (2 if zero_dtype else 1) + comparisons + history * scales},
@@ -73,8 +77,7 @@ def quantise(
 
 
 def _check(rows: int, columns: int, high: int, wide: int, history: int, scaling: str) -> None:
-    if scaling not in SCALINGS:
-        raise SpecError(f"quantise: scaling={scaling!r} is not known; there are {', '.join(SCALINGS)}")
+    required_one_of("quantise", SCALINGS, scaling=scaling)
     if np.any(history) and scaling != "delayed":
         raise SpecError(f"quantise: history={history} needs scaling=delayed")
     required_at_most("quantise", {"rows": rows}, block_rows=high)
@@ -85,17 +88,6 @@ def _check(rows: int, columns: int, high: int, wide: int, history: int, scaling:
 def _scale_count(rows: int, columns: int, high: int, wide: int) -> int:
     """Return the blocks of a matrix; those at the edges may be cut."""
     return ceil_div(rows, maximum(high, 1)) * ceil_div(columns, maximum(wide, 1))
-
-
-def _copied_scales(rows: int, columns: int, high: int, wide: int) -> int:
-    """Return the scales that a transposed copy has for itself: none where its blocks are those of the matrix."""
-    shared = ((high == rows) & (wide == columns)) | (high == wide)
-    return where(shared, 0, _scale_count(columns, rows, high, wide))
-
-
-def _extreme_flop(elements: int, scales: int, *, zero: bool) -> int:
-    comparisons = elements + elements // 2 - 2 * scales if zero else elements - scales
-    return maximum(comparisons, 0)
 
 
 def _inputs(rows: int, columns: int, dtype: str, scaling: str, **arguments: Any) -> dict[str, Tensor]:
@@ -113,11 +105,7 @@ def _inputs(rows: int, columns: int, dtype: str, scaling: str, **arguments: Any)
     return tensors
 
 
-def _reference(arrays: dict[str, Any], dtype: str, **arguments: Any) -> dict[str, Any]:
-    return _outputs(arrays, np, arguments)
-
-
-def _torch_call(tensors: dict[str, Any], dtype: str, **arguments: Any) -> dict[str, Any]:
+def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     import torch
 
     return _outputs(tensors, torch, arguments)
@@ -139,7 +127,7 @@ def _outputs(tensors: dict[str, Any], library: Any, arguments: dict[str, Any]) -
 
 
 def _one(x: Any, tensors: dict[str, Any], library: Any, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return one quantised copy with what is kept beside it."""
+    """Return one quantised copy with its scales and zero points."""
     to, scale_dtype, zero_dtype = (arguments[name] for name in ("out_dtype", "scale_dtype", "zero_dtype"))
     blocks = (max(arguments["block_rows"], 1), max(arguments["block_columns"], 1))
     numpy = library is np
@@ -204,12 +192,10 @@ def _chosen(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match QuantizeLinear and DynamicQuantizeLinear."""
-    x, *parameters = site.inputs
-    assert x is not None
+    x = site.tensor(0)
     if site.name == "DynamicQuantizeLinear":
         return _match(x, site.outputs[0], 1, scaling="current", zero_dtype="uint8")
-    scale, zero = parameters[0], parameters[1] if len(parameters) > 1 else None
-    assert scale is not None
+    scale, zero = site.tensor(1), site.optional(2)
     zero_dtype = "" if zero is None else zero.dtype
     return _match(x, site.outputs[0], prod(scale.shape), scale_dtype=scale.dtype, zero_dtype=zero_dtype)
 
@@ -227,12 +213,11 @@ _CHOICES = (
 OPERATOR = Operator(
     forward=quantise,
     family="pointwise",
-    source="Micikevicius et al. 2022, arXiv:2209.05433, section 3; Rouhani et al. 2023, arXiv:2310.10537, section 4",
     numerics=Numerics(
         kind="exact", below={"zero": "9"}, positive=("scale", "history"), rounds=("small_first:delayed",)
     ),
     inputs=_inputs,
-    reference=_reference,
+    reference=lambda arrays, **arguments: _outputs(arrays, np, arguments),
     torch_call=_torch_call,
     as_right=as_of_own_scales,
     same={"block_rows": "rows", "block_columns": "columns"},

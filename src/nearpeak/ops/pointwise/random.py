@@ -34,10 +34,6 @@ def random(elements: int, dtype: DType, function: str = "uniform", read: int = 0
     return Work(read_bytes=dtype.bytes(unless_empty(elements, read)), write_bytes=dtype.bytes(elements))
 
 
-def _inputs(read: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"parameter": Tensor(shape=(read,), dtype=dtype)} if read else {}
-
-
 def _reference(arrays: dict[str, Any], elements: int, **_: Any) -> dict[str, Any]:
     del arrays
     return {"y": np.ones(elements)}
@@ -86,9 +82,8 @@ def _from_onnx(site: OnnxSite) -> Match:
 OPERATOR = Operator(
     forward=random,
     family="pointwise",
-    source="Salmon et al. 2011, doi:10.1145/2063384.2063405",
     numerics=Numerics(kind="exact"),
-    inputs=_inputs,
+    inputs=lambda read, dtype, **_: {"parameter": Tensor(shape=(read,), dtype=dtype)} if read else {},
     reference=_reference,
     torch_call=_torch_call,
     aten={

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.base.registry import unknown_name
+from nearpeak.base.registry import entry_of
 from nearpeak.core.work.dtype import DType, dtype_of
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
@@ -52,7 +52,7 @@ class Decomposition:
     square: bool = False
     """Only square matrices have one."""
     further: tuple[tuple[str, Callable[[int, int, int, int], tuple[int, ...]]], ...] = ()
-    """Format and shape of the operands beside the matrix."""
+    """Format and shape of the operands other than the matrix."""
 
 
 def _whole(m: int, n: int, _k: int, _r: int) -> int:
@@ -85,20 +85,12 @@ def _exponential_torch(torch: Any, a: Any) -> tuple[Any]:
     return (torch.linalg.matrix_exp(a.float()).to(a.dtype) if a.element_size() == 2 else torch.linalg.matrix_exp(a),)
 
 
-def _symmetric_and_dominant(a: Any) -> Any:
-    return dominant(symmetric(a))
-
-
 def _of_values(values: Any) -> tuple[Any]:
     return in_order(values)[:1]
 
 
 def _of_eigenvectors(values: Any, vectors: Any) -> tuple[Any, ...]:
     return by_first_row(None, values, vectors)[1:]
-
-
-def _of_right(r: Any) -> tuple[Any]:
-    return positive_diagonal(None, r)[1:]
 
 
 _QR = (("", _left), ("", _right))
@@ -118,7 +110,7 @@ DECOMPOSITIONS: Mapping[str, Decomposition] = {
     ),
     "qr_right": Decomposition(
         written=(("", _right),), reference=lambda a: (np.linalg.qr(a, "r"),),
-        torch=lambda torch, a: (torch.linalg.qr(a, "r").R,), canonical=_of_right,
+        torch=lambda torch, a: (torch.linalg.qr(a, "r").R,), canonical=lambda r: positive_diagonal(None, r)[1:],
     ),
     "reflectors": Decomposition(
         written=(("", _whole), ("", _least)), reference=packed, torch=lambda torch, a: tuple(torch.geqrf(a))
@@ -186,7 +178,7 @@ DECOMPOSITIONS: Mapping[str, Decomposition] = {
         torch=lambda torch, a, pivots: tuple(torch.lu_unpack(a, pivots)),
     ),
     "ldl": Decomposition(
-        written=(("", _whole), ("int32", _least)), triangle=True, square=True, form=_symmetric_and_dominant,
+        written=(("", _whole), ("int32", _least)), triangle=True, square=True, form=lambda a: dominant(symmetric(a)),
         reference=ldl,
         torch=lambda torch, a: tuple(torch.linalg.ldl_factor(a)), canonical=_without_above,
     ),
@@ -223,9 +215,7 @@ def decomposition(batch: int, m: int, n: int, dtype: DType, right: int = 0, func
 
 def decomposition_of(name: str) -> Decomposition:
     """Return the decomposition called `name`."""
-    if name not in DECOMPOSITIONS:
-        raise unknown_name("decomposition", name, tuple(DECOMPOSITIONS))
-    return DECOMPOSITIONS[name]
+    return entry_of("decomposition", DECOMPOSITIONS, name)
 
 
 def _inputs(batch: int, m: int, n: int, right: int, dtype: str, function: str, **_: Any) -> dict[str, Tensor]:
@@ -293,7 +283,6 @@ OPERATOR = Operator(
     forward=decomposition,
     family="product",
     degree_count=2,
-    source="definition; Golub and Van Loan 2013, Matrix Computations, fourth edition, chapters 5, 7 and 8",
     numerics=Numerics(
         kind="decomposition",
         reduction="m n",

@@ -72,7 +72,7 @@ def _fewest(
 
 def _inputs(**arguments: Any) -> dict[str, Tensor]:
     m, n, k, dtype, layout = (arguments[name] for name in ("m", "n", "k", "dtype", "layout"))
-    for name in ("a_batch", "b_batch"):  # of views that overlap there may be any number, which is not made up here
+    for name in ("a_batch", "b_batch"):  # overlapping views may have any number, which no tensor here has
         required_multiple("gemm", {name: arguments[name]}, batch=arguments["batch"])
     required_one_of("gemm", LAYOUTS, layout=layout)
     tensors = {
@@ -97,15 +97,11 @@ def _stored_bias(m: int, n: int, batch: int, bias_elements: int, out_dtype: str,
     raise SpecError(f"gemm: no bias over [{batch}, {m}, {n}] has {wanted} elements; give 0 for one per column")
 
 
-def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
-    a, b = (_spread(in_wide_integers(arrays[name]), arguments["batch"]) for name in "ab")
-    y = np.matmul(a, b)
-    return {"y": y + arrays["bias"] if arguments["bias"] else y}
-
-
-def _spread(array: Any, batch: int) -> Any:
-    """Repeat `array` along its first dimension up to `batch`, each matrix serving neighbouring products."""
-    return array if len(array) == batch else np.repeat(array, batch // len(array), axis=0)
+def _reference(arrays: dict[str, Any], batch: int, bias: bool, **_: Any) -> dict[str, Any]:
+    a, b = (in_wide_integers(arrays[name]) for name in "ab")
+    # Each matrix of a broadcast factor serves neighbouring products.
+    y = np.matmul(*(x if len(x) == batch else np.repeat(x, batch // len(x), axis=0) for x in (a, b)))
+    return {"y": y + arrays["bias"] if bias else y}
 
 
 def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
@@ -206,13 +202,11 @@ def _quantised(site: OnnxSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match Gemm and MatMul; leading dimensions of a matrix B fold into m."""
-    a, b = site.inputs[0], site.inputs[1]
-    assert a is not None
-    assert b is not None
+    a, b = site.tensor(0), site.tensor(1)
     if site.name == "Gemm":
         a = _transposed(a) if site.attributes.get("transA", 0) else a
         b = _transposed(b) if site.attributes.get("transB", 0) else b
-        return _match(a, b, site.outputs[0], bias=site.inputs[2] if len(site.inputs) > 2 else None)
+        return _match(a, b, site.outputs[0], bias=site.optional(2))
     return _match(_as_matrix(a, row=True), _as_matrix(b, row=False), site.outputs[0], bias=None)
 
 
@@ -294,7 +288,6 @@ def _claims() -> dict[str, Any]:
 OPERATOR = Operator(
     forward=gemm,
     family="product",
-    source="definition of the matrix product",
     numerics=Numerics(kind="contraction", reduction="k", rounds=("beyond",)),
     inputs=_inputs,
     reference=_reference,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.base.registry import unknown_name
+from nearpeak.base.registry import entry_of
 from nearpeak.core.work.dtype import DType, dtype_of
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
@@ -158,15 +158,17 @@ def linalg(batch: int, n: int, dtype: DType, right: int = 0, function: str = "in
         right: right-hand sides of a solve.
         function: cholesky, lu, inverse, determinant, solve, triangular_solve, …
 
-    Source: Blackford and Dongarra 1999, LAPACK Working Note 41, appendix C.
+    Source: Blackford and Dongarra 1999, LAPACK Working Note 41, appendix C; sums of the classical algorithms.
 
     >>> linalg(1, 3, DType(name="fp32", bits_count=32), function="lu").flop
     {'matrix.fp32': 10}
     """
     row = routine_of(function)
     pivots = _PIVOT.bytes(batch * n) if function in ("lu", "lu_solve", "ldl_solve") else 0
+    flop = batch * maximum(row.flop(n, right), 0)
     return Work(
-        flop=_products(dtype, batch * maximum(row.flop(n, right), 0)),
+        # Complex arithmetic takes four times as many real FLOP, in the format of the parts.
+        flop=contraction(dtype, flop // 2) if dtype.kind == "complex" else {f"matrix.{dtype.name}": flop},
         special_count=batch * row.special(n, right),
         read_bytes=dtype.bytes(batch * row.read(n, right)) + (pivots if function in ("lu_solve", "ldl_solve") else 0),
         write_bytes=dtype.bytes(batch * row.written(n, right)) + (pivots if function == "lu" else 0),
@@ -175,9 +177,7 @@ def linalg(batch: int, n: int, dtype: DType, right: int = 0, function: str = "in
 
 def routine_of(name: str) -> Routine:
     """Return the routine called `name`."""
-    if name not in ROUTINES:
-        raise unknown_name("routine", name, tuple(ROUTINES))
-    return ROUTINES[name]
+    return entry_of("routine", ROUTINES, name)
 
 
 def _inputs(batch: int, n: int, right: int, dtype: str, function: str, **_: Any) -> dict[str, Tensor]:
@@ -273,21 +273,14 @@ def _batches(tensor: Tensor, matrix: Tensor) -> int:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match Det."""
-    x = site.inputs[0]
-    assert x is not None
+    x = site.tensor(0)
     return Match(arguments=_match(x, 0, "determinant"))
-
-
-def _products(dtype: DType, flop: int) -> dict[str, int]:
-    """Return real FLOP by kind; complex arithmetic takes four times as many, in the format of the parts."""
-    return contraction(dtype, flop // 2) if dtype.kind == "complex" else {f"matrix.{dtype.name}": flop}
 
 
 OPERATOR = Operator(
     forward=linalg,
     family="product",
     degree_count=3,
-    source="Blackford and Dongarra 1999, LAPACK Working Note 41, appendix C; sums of the classical algorithms",
     numerics=Numerics(
         kind="decomposition",
         reduction="n n",

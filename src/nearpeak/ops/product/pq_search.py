@@ -42,14 +42,6 @@ def pq_search(queries: int, vectors: int, dim: int, parts: int, k: int, dtype: D
     )
 
 
-def _inputs(queries: int, vectors: int, dim: int, parts: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {
-        "queries": Tensor(shape=(queries, dim), dtype=dtype),
-        "codebooks": Tensor(shape=(parts, CODEWORDS, dim // max(parts, 1)), dtype=dtype),
-        "codes": Tensor(shape=(vectors, parts), dtype="uint8"),
-    }
-
-
 def _tables(queries: Any, codebooks: Any) -> Any:
     """Return squared distances [queries,parts,256] of every part of every query to its codewords."""
     parts, _count, width = codebooks.shape
@@ -87,11 +79,14 @@ def _torch_call(tensors: dict[str, Any], parts: int, k: int, **_: Any) -> dict[s
 OPERATOR = Operator(
     forward=pq_search,
     family="product",
-    source="Jégou, Douze and Schmid 2011, doi:10.1109/TPAMI.2010.57",
     numerics=Numerics(
         kind="normalisation", reduction="dim", steps_count=2, picks={"positions": "far"}, below={"codes": "256"}
     ),
-    inputs=_inputs,
+    inputs=lambda queries, vectors, dim, parts, dtype, **_: {
+        "queries": Tensor(shape=(queries, dim), dtype=dtype),
+        "codebooks": Tensor(shape=(parts, CODEWORDS, dim // max(parts, 1)), dtype=dtype),
+        "codes": Tensor(shape=(vectors, parts), dtype="uint8"),
+    },
     reference=_reference,
     ranked=_ranked,
     at_positions=_at_positions,

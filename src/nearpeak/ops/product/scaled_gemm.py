@@ -47,7 +47,7 @@ def scaled_gemm(
         a_scales: scale factors of A: 0 none, 1 per tensor, m per row, m * k / block per block.
         b_scales: likewise of B, n per column.
         b_zeros: zero points of B.
-        tensor_scales: fp32 scales of whole tensors beside those of blocks, as nvfp4 has.
+        tensor_scales: fp32 scales of whole tensors in addition to those of blocks, as nvfp4 has.
         scale_dtype: fp32, bf16, fp8_e8m0 (mxfp8), fp8_e4m3 (nvfp4).
         zero_dtype: format of the zero points; that of the scales unless given.
 
@@ -108,14 +108,9 @@ _DEFAULT = Factors(a_count=1, b_count=1, zero_count=0, tensor_count=0, dtype="fp
 def _stated(a: int, b: int, zeros: int, tensors: int, dtype: str, zero_dtype: str) -> Factors:
     """Return what the case says of its factors; columns that are the defaults throughout become those."""
     counts = ((a, 1), (b, 1), (zeros, 0), (tensors, 0))
-    if (dtype, zero_dtype) == ("fp32", "") and not any(_differs(*pair) for pair in counts):
+    if (dtype, zero_dtype) == ("fp32", "") and not any(np.any(count != default) for count, default in counts):
         return _DEFAULT
     return Factors(a_count=a, b_count=b, zero_count=zeros, tensor_count=tensors, dtype=dtype, zero_dtype=zero_dtype)
-
-
-def _differs(count: int, default: int) -> bool:
-    """Say whether a count of a case, or any of a column, is not the default."""
-    return bool(np.any(count != default))
 
 
 def _inputs(m: int, n: int, k: int, dtype: str, **arguments: Any) -> dict[str, Tensor]:
@@ -142,10 +137,6 @@ def _product(arrays: dict[str, Any], dtype: str) -> Any:
     y = a @ b.T
     y = y * arrays["tensor_scale"].prod() if "tensor_scale" in arrays else y
     return y + arrays["bias"] if "bias" in arrays else y
-
-
-def _reference(arrays: dict[str, Any], dtype: str, **_: Any) -> dict[str, Any]:
-    return {"y": _product(arrays, dtype)}
 
 
 def _backward_reference(arrays: dict[str, Any], dtype: str, grad_a: bool, grad_b: bool, **_: Any) -> dict[str, Any]:
@@ -261,13 +252,11 @@ def _dynamic(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match MatMulNBits, the weight-only product of ONNX Runtime."""
-    a, scales, out = site.inputs[0], site.inputs[2], site.outputs[0]
-    assert a is not None
-    assert scales is not None
+    a, scales, out = site.tensor(0), site.tensor(2), site.outputs[0]
     bits = site.attributes.get("bits", 4)
     if bits not in (4, 8):
         raise NotModelledError(f"scaled_gemm: no format of {bits} bits")
-    zero = site.inputs[3] if len(site.inputs) > 3 else None
+    zero = site.optional(3)
     match = _weights(a, out, f"int{bits}", scales.distinct, scales.dtype)
     arguments = {**match.arguments, "n": site.attributes["N"], "k": site.attributes["K"]}
     if zero is not None:  # bytes hold as many packed numbers as fit; others are stored like the scales
@@ -298,10 +287,9 @@ OPERATOR = Operator(
     forward=scaled_gemm,
     family="product",
     backward=_backward,
-    source="Micikevicius et al. 2022, arXiv:2209.05433, section 3; Rouhani et al. 2023, arXiv:2310.10537, section 4",
     numerics=Numerics(kind="contraction", reduction="k", positive=("a_scale", "b_scale"), alignment_bytes=64),
     inputs=_inputs,
-    reference=_reference,
+    reference=lambda arrays, dtype, **_: {"y": _product(arrays, dtype)},
     backward_reference=_backward_reference,
     torch_call=_torch_call,
     schemes=True,

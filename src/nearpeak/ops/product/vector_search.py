@@ -88,10 +88,10 @@ def _valid(
     apart = np.modf(np.arange(1, len(drawn["centroids"]) + 1) * _IRRATIONAL)[0][:, None]
     valid = {"centroids": drawn["centroids"] + apart / 2}
     near = _near(drawn | valid, k, metric)
-    if near and dim > 1:  # queries beside one centroid; of numbers, others may be as near
+    if near and dim > 1:  # queries next to one centroid; in one dimension others may be as near
         return valid | near
     valid |= near
-    return valid | _told_apart(drawn | valid, probes, metric, _ROUNDOFF.get(dtype, 2.0**-24))
+    return valid | _unambiguous(drawn | valid, probes, metric, _ROUNDOFF.get(dtype, 2.0**-24))
 
 
 _ROUNDOFF = {"bf16": 2.0**-8, "fp16": 2.0**-11, "fp64": 2.0**-53}
@@ -101,7 +101,7 @@ _APART = 8.0
 _HALVINGS = 12
 
 
-def _told_apart(drawn: dict[str, Any], probes: int, metric: str, roundoff: float) -> dict[str, Any]:
+def _unambiguous(drawn: dict[str, Any], probes: int, metric: str, roundoff: float) -> dict[str, Any]:
     """Return queries whose lists rounding cannot change: those that are not are moved towards one that is.
 
     Where there is none, towards the first, moved along a centroid; where that does not do either, as of cosines that
@@ -265,7 +265,6 @@ def _torch_call(
 OPERATOR = Operator(
     forward=vector_search,
     family="product",
-    source="Johnson, Douze and Jégou 2017, arXiv:1702.08734",
     numerics=Numerics(
         kind="normalisation",
         reduction="dim",

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.base.registry import unknown_name
+from nearpeak.base.registry import entry_of
 from nearpeak.core.work.dtype import DType
 from nearpeak.core.work.structure import Chain
 from nearpeak.core.work.tensor import Tensor
@@ -22,7 +22,7 @@ from nearpeak.ops.shared.recurrent_cells import run, run_back
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """What one hidden unit of a cell costs per step and sequence, beside its products."""
+    """What one hidden unit of a cell costs per step and sequence, without its matrix products."""
 
     gate_count: int
     """Rows of the weights per hidden unit."""
@@ -63,7 +63,7 @@ def recurrent(
     Args:
         directions: 2 when the sequence is run both ways.
         projection: width of a projected LSTM; 0 for none.
-        written: elements written where some results are not asked for; 0 means all.
+        written: elements written where some results are not requested; 0 means all.
         cell: lstm, gru, rnn_tanh or rnn_relu.
         state: first states are given; else they are zero.
 
@@ -112,7 +112,7 @@ def _backward(
     row, width = cell_of(cell), where(projection == 0, hidden, projection)
     units = batch * steps * layers * directions * hidden
     weights, biases = _parameters(features, hidden, width, layers, directions, projection, row)
-    unasked = 0 if grad_input else directions * row.gate_count * hidden * features
+    skipped = 0 if grad_input else directions * row.gate_count * hidden * features
     carried = layers * directions * row.gate_count * hidden * width
     zeros = (not state) * minimum(steps, 1) * carried
     states = layers * directions * batch * (width + (hidden if cell == "lstm" else 0))
@@ -121,7 +121,7 @@ def _backward(
     upstream = grad_output * outputs + grad_states * layers * directions * batch * width
     return Work(
         flop={
-            f"matrix.{dtype.name}": 2 * batch * (steps * (2 * weights - unasked) - 2 * zeros),
+            f"matrix.{dtype.name}": 2 * batch * (steps * (2 * weights - skipped) - 2 * zeros),
             unit(dtype): units * (row.grad_flop_count + (row.bias_count if bias else 0)),
         },
         read_bytes=dtype.bytes(read_elements + upstream),
@@ -137,9 +137,7 @@ def _chain(batch: int, steps: int, hidden: int, layers: int) -> Chain:
 
 def cell_of(name: str) -> Cell:
     """Return the cell called `name`."""
-    if name not in CELLS:
-        raise unknown_name("cell", name, tuple(CELLS))
-    return CELLS[name]
+    return entry_of("cell", CELLS, name)
 
 
 def _parameters(
@@ -271,11 +269,8 @@ def _from_aten(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match LSTM, GRU and RNN; peepholes, clipping and lengths of single sequences change nothing that is counted."""
-    x, weight, recurrence = site.inputs[:3]
-    assert x is not None
-    assert weight is not None
-    assert recurrence is not None
-    present = [len(site.inputs) > place and site.inputs[place] is not None for place in (3, 5)]
+    x, weight, recurrence = site.tensor(0), site.tensor(1), site.tensor(2)
+    present = [site.optional(place) is not None for place in (3, 5)]
     steps, batch = x.shape[:2][:: -1 if site.attributes.get("layout", 0) else 1]
     relu = any(str(name).lower() == "relu" for name in site.attributes.get("activations", ()))
     arguments: dict[str, Value] = {
@@ -292,7 +287,6 @@ OPERATOR = Operator(
     family="attention",
     backward=_backward,
     degree_count=2,
-    source="Hochreiter and Schmidhuber 1997, doi:10.1162/neco.1997.9.8.1735; Cho et al. 2014, arXiv:1406.1078",
     # Infinities times states, which are rounded, have the sign of a number that may be zero.
     numerics=Numerics(
         kind="normalisation",

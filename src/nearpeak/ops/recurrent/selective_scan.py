@@ -183,7 +183,6 @@ OPERATOR = Operator(
     forward=selective_scan,
     family="attention",
     backward=_backward,
-    source="Gu and Dao 2023, arXiv:2312.00752",
     numerics=Numerics(kind="normalisation", reduction="tokens state", steps_count=2),
     inputs=_inputs,
     valid=_valid,

@@ -40,7 +40,7 @@ def ssd_scan(
         begun: a first state is given, as in a decode step.
         ended: the final state is wanted.
 
-    Source: Dao and Gu 2024, arXiv:2405.21060; least mixture derived in ops/_state_chains.py.
+    Source: Dao and Gu 2024, arXiv:2405.21060; least mixture of forms derived.
 
     >>> ssd_scan(1, 1, 2, 64, 128, DType(name="bf16", bits_count=16), begun=True, ended=True).flop["matrix.bf16"]
     65536
@@ -178,7 +178,6 @@ OPERATOR = Operator(
     family="attention",
     backward=_backward,
     degree_count=2,
-    source="Dao and Gu 2024, arXiv:2405.21060; least mixture of forms derived",
     numerics=Numerics(kind="normalisation", reduction="tokens state", positive=("dt",), steps_count=2),
     inputs=_inputs,
     valid=_valid,

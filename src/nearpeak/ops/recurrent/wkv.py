@@ -86,10 +86,6 @@ def _run(library: Any, arrays: dict[str, Any], ended: bool) -> dict[str, Any]:
     return results | ({"num": n, "den": d, "top": library.zeros_like(n)} if ended else {})
 
 
-def _reference(arrays: dict[str, Any], ended: bool, **_: Any) -> dict[str, Any]:
-    return _run(np, arrays, ended)
-
-
 def _torch_call(
     tensors: dict[str, Any], ended: bool, dtype: str, state_dtype: str, **_: Any
 ) -> dict[str, Any]:  # fmt: skip
@@ -137,12 +133,11 @@ OPERATOR = Operator(
     forward=wkv,
     family="attention",
     backward=_backward,
-    source="Peng et al. 2023, arXiv:2305.13048, section 3",
     numerics=Numerics(
         kind="normalisation", reduction="tokens", steps_count=2, gates="always", forward_only=("begun", "ended")
     ),
     inputs=_inputs,
-    reference=_reference,
+    reference=lambda arrays, ended, **_: _run(np, arrays, ended),
     backward_reference=_backward_reference,
     torch_call=_torch_call,
     aten=dict.fromkeys(("nearpeak.wkv.default", "nearpeak.wkv_backward.default"), _from_capture),

@@ -26,7 +26,7 @@ def fractional_max_pool(
     dimension is read. Windows begin at different positions, so that o of them meet at least o + k - 1.
 
     Args:
-        indices: the position of each maximum is written as int64; leave out where nobody reads it.
+        indices: the position of each maximum is written as int64; leave out where it is not read.
 
     Source: Graham 2014, arXiv:1412.6071.
 
@@ -127,7 +127,6 @@ OPERATOR = Operator(
     forward=fractional_max_pool,
     family="reduction",
     backward=_backward,
-    source="Graham 2014, arXiv:1412.6071",
     numerics=Numerics(kind="exact", rounds=("close", "deep"), least_format="fp32"),
     inputs=_inputs,
     valid=_valid,

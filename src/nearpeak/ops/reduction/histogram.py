@@ -98,7 +98,6 @@ def _between(site: AtenSite) -> Match:
 OPERATOR = Operator(
     forward=histogram,
     family="reduction",
-    source="definition",
     numerics=Numerics(
         kind="normalisation",
         reduction="elements",

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.work.dtype import DType
-from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
 from nearpeak.errors import NotModelledError
 from nearpeak.ops.shared import sliding_windows as sliding
@@ -33,7 +32,7 @@ def max_pool(
         pd: padding at the beginning; pd_end, at the end, is the same unless given.
         dd: dilation.
         ceil: windows that hang over the end count too.
-        indices: the position of each maximum is written as int64; leave out where nobody reads it.
+        indices: the position of each maximum is written as int64; leave out where it is not read.
 
     Source: definition; extents as PyTorch and ONNX state them.
 
@@ -69,11 +68,6 @@ def _backward(
 def _reach(*dimensions: tuple[int, int, int | None, int, int | None, int], ceil: bool) -> Taps:
     rows = ((n, k, k if s is None else s, p, end, t) for n, k, s, p, end, t in dimensions)
     return windows(*rows, ceil=ceil)
-
-
-def _inputs(**arguments: Any) -> dict[str, Tensor]:
-    shape = (arguments["batch"], arguments["channels"], *sliding.extents(arguments))
-    return {"input": Tensor(shape=shape, dtype=arguments["dtype"])}
 
 
 def _winners(arrays: dict[str, Any], arguments: dict[str, Any]) -> tuple[Any, Any]:
@@ -128,8 +122,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match MaxPool and GlobalMaxPool."""
-    x = site.inputs[0]
-    assert x is not None
+    x = site.tensor(0)
     if site.name == "GlobalMaxPool":
         whole = sliding.named("k", x.shape[2:], len(x.shape) - 2)
         return Match(arguments=sliding.onnx_planes(x) | whole)
@@ -141,9 +134,8 @@ OPERATOR = Operator(
     forward=max_pool,
     family="reduction",
     backward=_backward,
-    source="definition; extents as PyTorch and ONNX state them",
     numerics=Numerics(kind="exact", rounds=("ties", "close", "deep")),
-    inputs=_inputs,
+    inputs=sliding.pooled_input,
     reference=_reference,
     backward_reference=_backward_reference,
     torch_call=_torch_call,

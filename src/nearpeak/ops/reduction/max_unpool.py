@@ -35,13 +35,6 @@ def max_unpool(planes: int, inputs: int, outputs: int, dtype: DType) -> Work:
     )
 
 
-def _inputs(planes: int, inputs: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {
-        "x": Tensor(shape=(planes, inputs), dtype=dtype),
-        "index": Tensor(shape=(planes, inputs), dtype="int64"),
-    }
-
-
 def _reference(arrays: dict[str, Any], planes: int, outputs: int, **_: Any) -> dict[str, Any]:
     y = np.zeros((planes, outputs))
     np.put_along_axis(y, arrays["index"], arrays["x"], axis=1)
@@ -68,17 +61,18 @@ def _from_aten(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match MaxUnpool."""
-    x = site.inputs[0]
-    assert x is not None
+    x = site.tensor(0)
     return _match(x, site.outputs[0], len(x.shape) - 2)
 
 
 OPERATOR = Operator(
     forward=max_unpool,
     family="reduction",
-    source="definition, as PyTorch and ONNX state it",
     numerics=Numerics(kind="exact", below={"index": "outputs"}, distinct=("index",)),
-    inputs=_inputs,
+    inputs=lambda planes, inputs, dtype, **_: {
+        "x": Tensor(shape=(planes, inputs), dtype=dtype),
+        "index": Tensor(shape=(planes, inputs), dtype="int64"),
+    },
     reference=_reference,
     torch_call=_torch_call,
     aten={f"aten.max_unpool{rank}d.default": _from_aten for rank in (2, 3)},

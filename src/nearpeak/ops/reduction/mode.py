@@ -28,10 +28,6 @@ def mode(rows: int, columns: int, dtype: DType) -> Work:
     return Work(read_bytes=dtype.bytes(rows * columns), write_bytes=dtype.bytes(rows) + INDEX.bytes(rows))
 
 
-def _inputs(rows: int, columns: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"x": Tensor(shape=(rows, columns), dtype=dtype)}
-
-
 def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
     """Return rows each of which has one most frequent value, some with another one that is nearly as frequent.
 
@@ -49,16 +45,11 @@ def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
             row[order[:spare]] = values[-1]
             row[order[spare : spare + few]] = values[0]
             row[order[spare + few :]] = values[1]
-        _parted(row)
+        distinct, counts = np.unique(row, return_counts=True)
+        most = distinct[counts == counts.max(initial=0)]
+        if len(most) > 1:  # the smallest of them gets one more place
+            row[np.flatnonzero(row == most[-1])[-1]] = most[0]
     return {"x": x}
-
-
-def _parted(row: Any) -> None:
-    """Give the smallest of the most frequent values of a row one more place, where there are several."""
-    values, counts = np.unique(row, return_counts=True)
-    most = values[counts == counts.max(initial=0)]
-    if len(most) > 1:
-        row[np.flatnonzero(row == most[-1])[-1]] = most[0]
 
 
 def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
@@ -75,10 +66,6 @@ def _torch_call(tensors: dict[str, Any], **_: Any) -> dict[str, Any]:
     return {"values": result.values, "indices": result.indices}
 
 
-def _at_positions(tensors: dict[str, Any], **_: Any) -> dict[str, Any]:
-    return {"values": tensors["x"].gather(-1, tensors["indices"][:, None])[:, 0]}
-
-
 def _from_aten(site: AtenSite) -> Match:
     """Match mode."""
     rows, columns = along(site.args["self"], site.args["dim"])
@@ -88,13 +75,12 @@ def _from_aten(site: AtenSite) -> Match:
 OPERATOR = Operator(
     forward=mode,
     family="reduction",
-    source="definition",
     # Where NaN lies among the others decides what PyTorch's sort makes of them.
     numerics=Numerics(kind="exact", special="unspecified", below={"x": "3"}, picks={"indices": "x"}),
-    inputs=_inputs,
+    inputs=lambda rows, columns, dtype, **_: {"x": Tensor(shape=(rows, columns), dtype=dtype)},
     valid=_valid,
     reference=_reference,
     torch_call=_torch_call,
-    at_positions=_at_positions,
+    at_positions=lambda tensors, **_: {"values": tensors["x"].gather(-1, tensors["indices"][:, None])[:, 0]},
     aten={"aten.mode.default": _from_aten},
 )

@@ -44,26 +44,12 @@ def non_max_suppression(batch: int, boxes: int, classes: int, dtype: DType, foun
     )
 
 
-def _inputs(batch: int, boxes: int, classes: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {
-        "boxes": Tensor(shape=(batch, boxes, 4), dtype=dtype),
-        "scores": Tensor(shape=(batch, classes, boxes), dtype=dtype),
-    }
-
-
 def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
     """Return boxes with an area whose corners lie on few steps, so that no rounding decides which are dropped."""
     boxes = drawn["boxes"]
     steps = np.rint(boxes / max(np.abs(boxes).max(initial=0.0), 1e-300) * (_STEPS - 1))
     steps[..., 2:] += steps[..., 2:] == steps[..., :2]
     return {"boxes": steps * _STEP}
-
-
-def _corners(boxes: Any) -> tuple[Any, Any]:
-    """Return lower and upper corners of boxes that are given by two opposite ones."""
-    corner, opposite = boxes[..., :2], boxes[..., 2:]
-    lower, size = (corner + opposite - abs(corner - opposite)) / 2, abs(corner - opposite)
-    return lower, lower + size
 
 
 def _kept(lower: Any, upper: Any, order: Any) -> list[int]:
@@ -89,7 +75,9 @@ def _shared(lower: Any, upper: Any, rest: Any, best: Any) -> Any:
 
 
 def _rows(boxes: Any, orders: Any) -> list[tuple[int, int, int]]:
-    lower, upper = (np.asarray(corners.tolist(), dtype=np.float64) for corners in _corners(boxes))
+    corner, opposite = boxes[..., :2], boxes[..., 2:]
+    low, size = (corner + opposite - abs(corner - opposite)) / 2, abs(corner - opposite)
+    lower, upper = (np.asarray(corners.tolist(), dtype=np.float64) for corners in (low, low + size))
     return [
         (image, kind, place)
         for image, kinds in enumerate(orders)
@@ -112,9 +100,7 @@ def _torch_call(tensors: dict[str, Any], **_: Any) -> dict[str, Any]:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match NonMaxSuppression; how many boxes are kept is not known."""
-    boxes, scores = site.inputs[:2]
-    assert boxes is not None
-    assert scores is not None
+    boxes, scores = site.tensor(0), site.tensor(1)
     arguments: dict[str, Value] = {
         "batch": boxes.shape[0], "boxes": boxes.shape[1], "classes": scores.shape[1], "dtype": boxes.dtype,
     }  # fmt: skip
@@ -124,10 +110,12 @@ def _from_onnx(site: OnnxSite) -> Match:
 OPERATOR = Operator(
     forward=non_max_suppression,
     family="reduction",
-    source="definition, as ONNX states it",
     # Which boxes a NaN among scores leaves over is defined nowhere.
     numerics=Numerics(kind="exact", least_format="fp32", special="boxes"),
-    inputs=_inputs,
+    inputs=lambda batch, boxes, classes, dtype, **_: {
+        "boxes": Tensor(shape=(batch, boxes, 4), dtype=dtype),
+        "scores": Tensor(shape=(batch, classes, boxes), dtype=dtype),
+    },
     valid=_valid,
     reference=_reference,
     torch_call=_torch_call,

@@ -50,10 +50,6 @@ def scan_of(name: str) -> str:
     return name
 
 
-def _inputs(rows: int, length: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"x": Tensor(shape=(rows, length), dtype=dtype)}
-
-
 def _reference(arrays: dict[str, Any], function: str, **_: Any) -> dict[str, Any]:
     x = arrays["x"]
     y = _SCANS[function].accumulate(x, axis=-1)
@@ -91,8 +87,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match CumSum and CumProd, whose second input is the axis."""
-    x = site.inputs[0]
-    assert x is not None
+    x = site.tensor(0)
     axis = int(site.constants.get(1, (0,))[0])
     return _match(x, site.outputs[0], axis, site.name.removeprefix("Cum").lower())
 
@@ -100,7 +95,6 @@ def _from_onnx(site: OnnxSite) -> Match:
 OPERATOR = Operator(
     forward=scan,
     family="reduction",
-    source="definition",
     numerics=Numerics(
         kind="reduction",
         reduction="length",
@@ -108,7 +102,7 @@ OPERATOR = Operator(
         rounds=("large:logsumexp", "deep:max", "high:min", "peak_first:logsumexp", "peak_last:logsumexp"),
         not_in_fp16=("prod",),
     ),
-    inputs=_inputs,
+    inputs=lambda rows, length, dtype, **_: {"x": Tensor(shape=(rows, length), dtype=dtype)},
     reference=_reference,
     torch_call=_torch_call,
     aten={

@@ -35,10 +35,6 @@ def topk(rows: int, columns: int, dtype: DType, k: int | None = None) -> Work:
     return Work(read_bytes=dtype.bytes(read), write_bytes=dtype.bytes(written) + INDEX.bytes(written))
 
 
-def _inputs(rows: int, columns: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"x": Tensor(shape=(rows, columns), dtype=dtype)}
-
-
 def _reference(arrays: dict[str, Any], k: int, **_: Any) -> dict[str, Any]:
     index = np.argsort(-arrays["x"], axis=-1, kind="stable")[:, :k]
     return {"values": np.take_along_axis(arrays["x"], index, axis=-1), "indices": index}
@@ -52,10 +48,6 @@ def _torch_call(tensors: dict[str, Any], columns: int, k: int, **_: Any) -> dict
     return {"values": values, "indices": indices}
 
 
-def _at_positions(tensors: dict[str, Any], **_: Any) -> dict[str, Any]:
-    return {"values": tensors["x"].gather(-1, tensors["indices"])}
-
-
 def _from_aten(site: AtenSite) -> Match:
     """Match topk and sort."""
     x = site.args["self"]
@@ -66,8 +58,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match TopK."""
-    x, out = site.inputs[0], site.outputs[0]
-    assert x is not None
+    x, out = site.tensor(0), site.outputs[0]
     rows, columns = along(x, site.attributes.get("axis", -1))
     k = out.elements // rows if rows else 0
     return Match(arguments={"rows": rows, "columns": columns, "k": k, "dtype": x.dtype})
@@ -76,12 +67,11 @@ def _from_onnx(site: OnnxSite) -> Match:
 OPERATOR = Operator(
     forward=topk,
     family="reduction",
-    source="definition",
     numerics=Numerics(kind="exact", special="unspecified", picks={"indices": "x"}, rounds=("close", "deep")),
-    inputs=_inputs,
+    inputs=lambda rows, columns, dtype, **_: {"x": Tensor(shape=(rows, columns), dtype=dtype)},
     reference=_reference,
     torch_call=_torch_call,
-    at_positions=_at_positions,
+    at_positions=lambda tensors, **_: {"values": tensors["x"].gather(-1, tensors["indices"])},
     same={"k": "columns"},
     aten=dict.fromkeys(("aten.topk.default", "aten.sort.default", "aten.sort.stable"), _from_aten),
     onnx={"TopK": _from_onnx},

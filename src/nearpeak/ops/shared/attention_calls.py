@@ -41,7 +41,11 @@ def attention_call(site: AtenSite) -> Match:
         "dim": query.shape[3], "v_dim": value.shape[3], "dtype": query.dtype, "latent": latent,
         "dropout": float(site.args["dropout_p"] or 0.0) > 0, **_seen(site, mask, counted, query, key),
     }  # fmt: skip
-    keys = _live_keys(arguments)
+    if arguments["mask"] == "known":
+        keys = int(arguments["live_keys"])
+    else:
+        live = band_live(arguments["q"], arguments["kv"], Band(0, 0, 0, arguments["causal"], "upper_left"))
+        keys = int(arguments["batch"] * arguments["kv_heads"] * live.keys)
     touched = {
         name: dtype_of(tensor.dtype).bytes(keys * tensor.shape[3])
         for name, tensor in (("key", key), ("value", value))
@@ -67,13 +71,6 @@ def _seen(
     elements = 0 if mask is None else min(mask.distinct, prod(query.shape[:3]) * key.shape[2])
     mask_kind = "none" if mask is None else ("bool" if mask.dtype == "bool" else "float")
     return {"causal": bool(site.args["is_causal"]), "mask": mask_kind, "mask_elements": elements}
-
-
-def _live_keys(arguments: dict[str, Any]) -> int:
-    if arguments["mask"] == "known":
-        return int(arguments["live_keys"])
-    live = band_live(arguments["q"], arguments["kv"], Band(0, 0, 0, arguments["causal"], "upper_left"))
-    return int(arguments["batch"] * arguments["kv_heads"] * live.keys)
 
 
 def _four(tensor: Tensor) -> Tensor:

@@ -77,7 +77,7 @@ def backward_work(
     parts: Parts, dtype: DType, out: DType, out_channels: int, *,
     grad_input: bool, grad_weight: bool, grad_bias: bool,
 ) -> Work:  # fmt: skip
-    """Return the least work of the gradients that are asked for; input and weight take the forward products each."""
+    """Return the least work of the requested gradients; input and weight take the forward products each."""
     products, outputs = parts.products, parts.output.elements
     upstream = unless_empty((grad_input + grad_weight) * products, parts.output.live)
     return Work(

@@ -22,18 +22,12 @@ def operands_of(
     state_dtype: DType | None, decay: str, *, strengths: bool = False,
 ) -> tuple[int, int, Operands]:  # fmt: skip
     """Return the heads of queries and keys, the number of gates, and what is read and written."""
-    shared = _checked_heads(op, heads, key_heads)
+    shared = heads if key_heads is None else key_heads
+    required_multiple(op, {"key_heads": shared}, heads=heads)
     gates = gate_count(batch, tokens, heads, shared * key_dim, decay)
     others = 2 * batch * tokens * shared * key_dim + strengths * batch * tokens * heads + gates
     values, states = batch * tokens * heads * dim, batch * heads * key_dim * dim
     return shared, gates, Operands(dtype, state_dtype or dtype, values, others, states)
-
-
-def _checked_heads(op: str, heads: int, key_heads: int | None) -> int:
-    """Return the heads of queries and keys, refused where value heads are no multiple of them."""
-    shared = heads if key_heads is None else key_heads
-    required_multiple(op, {"key_heads": shared}, heads=heads)
-    return shared
 
 
 def gate_count(batch: int, tokens: int, heads: int, channels: int, decay: str) -> int:

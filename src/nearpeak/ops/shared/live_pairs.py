@@ -9,7 +9,7 @@ from nearpeak.errors import SpecError
 from nearpeak.ops.shared.definition.array_arithmetic import maximum, minimum, unless_empty, where
 
 ALIGNMENTS = ("upper_left", "lower_right")
-"""Query i stands at key i (PyTorch's is_causal), or the last query at the last key (decode, FlashAttention)."""
+"""Query i is aligned with key i (PyTorch's is_causal), or the last query with the last key (decode, FlashAttention)."""
 
 
 class Live(NamedTuple):

@@ -261,7 +261,7 @@ class IntFormat:
 
         Args:
             scale: width of a step, which broadcasts against x: one per tensor, or one per channel.
-            zero: whole number that stands for 0.
+            zero: whole number that represents 0.
         """
         place = self.placed(x, scale, zero)
         inside = (place >= self.lowest) & (place <= self.largest)

@@ -11,7 +11,7 @@ from nearpeak.ops.shared.definition.array_arithmetic import maximum, minimum
 from nearpeak.ops.shared.torch_names import in_wider, torch_dtype
 
 OUTPUTS = ("y", "o")
-"""Names of what comes out for every token; all other results are states."""
+"""Names of the results that have a value per token; all others are states."""
 
 
 def chain(tokens: int, write: int, read: int, pair: int, *, begun: bool, ended: bool, strict: bool = False) -> int:
@@ -52,7 +52,7 @@ def run(np: Any, q: Any, k: Any, v: Any, g: Any, w: Any = None, *, state: Any = 
     """Return outputs [batch,tokens,heads,columns], the final state and the states before each token.
 
     Args:
-        np: `numpy` or `torch`, whatever the operands are of.
+        np: the library of the operands, `numpy` or `torch`.
         w: strength of the delta rule's correction [batch,tokens,heads]; none for plain recurrences.
     """
     if state is None:
@@ -84,9 +84,9 @@ def by_token(x: Any) -> Any:
 def in_fp32(
     call: Callable[..., dict[str, Any]], tensors: Mapping[str, Any], dtype: str, state_dtype: str
 ) -> dict[str, Any]:
-    """Return what `call` gives of PyTorch's `tensors` in fp32 where they are narrower, outputs and states as asked for.
+    """Return the results of `call` on PyTorch tensors widened to at least fp32, cast to the formats of the case.
 
-    Kernels hold the state in fp32 from the first token to the last, whatever comes in. One that is rounded at every
+    Kernels hold the state in fp32 from the first token to the last. A state that is rounded at every
     token, or decays by a rounded factor, is off by more with every token: at 512 tokens of bf16, without decay or of a
     selective scan, by 1.3 to 9 times what a right kernel may be.
 

@@ -45,9 +45,7 @@ def in_wider(torch: Any, tensors: Mapping[str, Any], out_dtype: str) -> dict[str
     What is computed from them is rounded to `out_dtype` once, at the end.
     """
     wide = torch_dtype(torch, out_dtype)
-    if all(
-        tensor.dtype == wide for tensor in tensors.values()
-    ):  # soon known, as what is asked here is timed with the call
+    if all(tensor.dtype == wide for tensor in tensors.values()):  # a quick test, as it is timed with the call
         return dict(tensors)
     for tensor in tensors.values():
         wide = _holding(torch, wide, tensor.dtype)

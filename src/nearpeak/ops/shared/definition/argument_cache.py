@@ -1,6 +1,7 @@
 """A cache of values and device tensors that depend on the arguments of a case alone."""
 
-# A call that made it anew would copy it from the host each time: a GPU's queue waits for that, and no graph holds it.
+# Without the cache each call would copy the value from the host, which stalls the GPU's queue and cannot be captured
+# in a CUDA graph.
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -9,11 +10,11 @@ from typing import Any
 import numpy as np
 
 _KEPT = 16
-"""Values that are kept at once; a process runs the calls of few cases in turn."""
+"""Number of cached values; a process alternates between few cases."""
 
 
 def value_of(make: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """Return what `make` makes of arguments that can be keys, made once.
+    """Return the cached result of `make` for hashable arguments.
 
     >>> value_of(max, 2, 3)
     3
@@ -22,7 +23,7 @@ def value_of(make: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
 
 
 def tensor_of(device: Any, make: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """Return the array that `make` makes as a tensor on `device`, made once; nothing may write to it."""
+    """Return the array that `make` returns as a cached tensor on `device`, which must not be written to."""
     import torch
     from torch.utils._python_dispatch import _get_current_dispatch_mode
 

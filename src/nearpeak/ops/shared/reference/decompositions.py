@@ -18,7 +18,8 @@ def dominant(a: Any) -> Any:
 def positive_diagonal(q: Any, r: Any) -> tuple[Any, Any]:
     """Return the factors of Q R (or R alone, then with no Q) with a positive diagonal of R, which makes them unique.
 
-    Any columns of Q that complete the basis are right: for them stands what is the same for all, see `_projected`.
+    Any columns of Q that complete the basis are correct; they are replaced by a projection that is the same for all,
+    see `_projected`.
     """
     count = min(r.shape[-2:])
     signs = _sign(r[..., range(count), range(count)])
@@ -29,8 +30,8 @@ def positive_diagonal(q: Any, r: Any) -> tuple[Any, Any]:
 def by_first_row(u: Any, s: Any, v: Any) -> tuple[Any, Any, Any]:
     """Return singular vectors, or eigenvectors (then with no u), with positive first components.
 
-    Any beyond the values that complete the basis are right: in their place stands what is the same for all, see
-    `_projected`.
+    Any beyond the values that complete the basis are correct; they are replaced by a projection that is the same for
+    all, see `_projected`.
     """
     if u is None:
         return None, s, _turned(v, _sign(v[..., 0, :]))

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nearpeak.base.registry import unknown_name
+from nearpeak.base.registry import entry_of
 from nearpeak.errors import NotModelledError
 from nearpeak.ops.shared.reference.formula import Formula, formula, formulas
 
@@ -26,7 +26,7 @@ class Function:
     scalars: tuple[float, float] = (1.5, 0.5)
     """What b and c are where they are no tensors, in reference and PyTorch call; the work does not depend on it."""
     aten: tuple[str, ...] = ()
-    """ATen names without overload, beside the function's own; an underscore at the end and `_foreach_` are implied."""
+    """Further ATen names, without overload; an underscore at the end and `_foreach_` are implied."""
     backward: tuple[str, ...] = ()
     """ATen names of the gradient."""
     onnx: tuple[str, ...] = ()
@@ -272,6 +272,4 @@ def function_of(name: str) -> Function:
     >>> function_of("silu").forward.flop_count, function_of("silu").forward.special_count
     (1, 1)
     """
-    if name not in FUNCTIONS:
-        raise unknown_name("function", name, tuple(FUNCTIONS))
-    return FUNCTIONS[name]
+    return entry_of("function", FUNCTIONS, name)

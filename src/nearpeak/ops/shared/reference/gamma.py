@@ -55,8 +55,8 @@ def digamma(x: Any) -> Any:
     tail = sum((-c) / far ** (2 * j) for j, c in enumerate(_PSI, 1))
     anywhere = np.log(far) - (0.5 / far + sum(1 / (mirrored + k) for k in range(_PSI_FROM)) - tail)
     direct = np.where(mirrored <= 2 + _NEAR, near, anywhere)
-    beside = np.where(x == 0, x, x - np.round(x))
-    reflected = np.where((x < 0) & (beside == 0), np.nan, direct - math.pi / np.tan(math.pi * beside))
+    distance = np.where(x == 0, x, x - np.round(x))
+    reflected = np.where((x < 0) & (distance == 0), np.nan, direct - math.pi / np.tan(math.pi * distance))
     return np.where(x < 0.5, reflected, direct)
 
 

@@ -29,8 +29,8 @@ def _chebyshev(first: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
     return partial(_recurred, first, lambda x, p, q, _: 2 * x * p - q)
 
 
-def _shifted(polynomial: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    return lambda x, n: polynomial(2 * np.asarray(x, float) - 1, n)
+def _shifted(polynomial: Callable[[Any, Any], Any], x: Any, n: Any) -> Any:
+    return polynomial(2 * np.asarray(x, float) - 1, n)
 
 
 def sigmoid(x: Any) -> Any:
@@ -59,7 +59,7 @@ SPECIAL: Mapping[str, Callable[..., Any]] = {
     "k0e": partial(bessel_k, 0, scaled=True), "k1e": partial(bessel_k, 1, scaled=True),
     "j0": partial(bessel_j, 0), "j1": partial(bessel_j, 1), "y0": partial(bessel_y, 0), "y1": partial(bessel_y, 1),
     "airy": airy, **{f"chebyshev_{kind}": polynomial for kind, polynomial in _KINDS.items()},
-    **{f"shifted_chebyshev_{kind}": _shifted(polynomial) for kind, polynomial in _KINDS.items()},
+    **{f"shifted_chebyshev_{kind}": partial(_shifted, polynomial) for kind, polynomial in _KINDS.items()},
     "hermite_h": partial(_recurred, lambda x: 2 * x, lambda x, p, q, k: 2 * x * p - 2 * k * q),
     "hermite_he": partial(_recurred, lambda x: x, lambda x, p, q, k: x * p - k * q),
     "laguerre": partial(_recurred, lambda x: 1 - x, lambda x, p, q, k: ((2 * k + 1 - x) * p - k * q) / (k + 1)),

@@ -67,7 +67,10 @@ def usable_rows(columns: Mapping[str, Any]) -> UsableTable:
         raise whole
     refused = dict(_unknown_names(plain, count))
     left = np.array([row for row in range(count) if row not in refused], dtype=np.int64)
-    refused |= {row: _reason(error) for row, error in _bad_rows(plain, left)}
+    for row, problem in _bad_rows(plain, left):
+        text = _PLACE.sub("", str(problem))
+        column = _COLUMN.match(text)
+        refused[row] = (column.group(1), text[column.end() :]) if column else ("", text)
     rows = np.array([row for row in range(count) if row not in refused], dtype=np.int64)
     if not len(rows) and str(whole).startswith("table: column "):  # what holds for all rows names none
         raise whole
@@ -109,21 +112,16 @@ def _bad_rows(columns: Mapping[str, Any], rows: Any) -> Iterator[tuple[int, Near
 def _chosen(columns: Mapping[str, Any], rows: Any) -> dict[str, Any]:
     """Return some rows; columns that are blank in all of them belong to the operators of others."""
     selected = {name: column if is_single(column) else column[rows] for name, column in columns.items()}
-    selected = {name: column for name, column in selected.items() if name == "op" or not _is_empty(column)}
+    selected = {
+        name: column
+        for name, column in selected.items()
+        if name == "op"
+        or is_single(column)
+        or column.dtype.kind not in "OUf"
+        or not all(map(is_blank, column.tolist()))
+    }
     return (
         selected
         if any(not is_single(c) for c in selected.values())
         else selected | {"op": np.repeat(selected["op"], len(rows))}
     )
-
-
-def _reason(error: NearpeakError) -> tuple[str, str]:
-    text = _PLACE.sub("", str(error))
-    named = _COLUMN.match(text)
-    return (named.group(1), text[named.end() :]) if named else ("", text)
-
-
-def _is_empty(column: Any) -> bool:
-    if is_single(column) or column.dtype.kind not in "OUf":
-        return False
-    return all(is_blank(cell) for cell in column.tolist())
