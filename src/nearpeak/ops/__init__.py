@@ -11,10 +11,10 @@ from nearpeak.core.work.work import Work
 from nearpeak.errors import SpecError
 from nearpeak.ops.shared.definition.memory_layout import DENSE, LAYOUTS, span_of, strides_of
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Matcher, OnnxSite, Operator, Signature, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 __all__ = [
-    "CASE", "DENSE", "LAYOUTS", "OPS", "AtenSite", "Match", "Matcher", "Numerics", "OnnxSite", "Operator", "Signature",
+    "CASE", "DENSE", "LAYOUTS", "OPS", "AtenSite", "Match", "Matcher", "OnnxSite", "Operator", "Signature", "Tolerance",
     "Value", "aten_matchers", "case", "case_of", "label_of", "onnx_matchers", "span_of", "strides_of", "work_of",
 ]  # fmt: skip
 

@@ -17,7 +17,7 @@ from nearpeak.ops.shared.definition.array_arithmetic import maximum, minimum, un
 from nearpeak.ops.shared.definition.axis_checks import required_at_most, required_multiple
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import Explicit, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.live_pairs import Band, Live, band_live, band_mask, mask_of
 
 MASKS = ("none", "bool", "float", "alibi", "known")
@@ -62,8 +62,8 @@ def attention(
     Raises:
         SpecError: axes contradict each other.
 
-    Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 1; Dao 2023, arXiv:2307.08691, section 3; windows: Beltagy et
-    al. 2020, arXiv:2004.05150, section 3.1; ALiBi: Press et al. 2022, arXiv:2108.12409; sinks: Xiao et al. 2024,
+    Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 1; Dao 2023, arXiv:2307.08691, section 3, and algorithm 2 for the
+    gradients; windows: Beltagy et al. 2020, arXiv:2004.05150, section 3.1; ALiBi: Press et al. 2022, arXiv:2108.12409; sinks: Xiao et al. 2024,
     arXiv:2309.17453, eq. 2; soft cap: Gemma Team 2024, arXiv:2408.00118, section 2; MLA: DeepSeek-AI 2024,
     arXiv:2405.04434, section 2.1.
 
@@ -282,7 +282,7 @@ OPERATOR = Operator(
     forward=attention,
     family="attention",
     backward=_backward,
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation",
         reduction="kv dim",
         special="unspecified",

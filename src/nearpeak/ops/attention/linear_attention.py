@@ -5,7 +5,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.gated_heads import backward_reference, inputs, operands_of, reference, torch_call, valid
 from nearpeak.ops.shared.state_chains import chain
 from nearpeak.ops.shared.state_work import backward_work, forward_work
@@ -93,7 +93,7 @@ OPERATOR = Operator(
     family="attention",
     backward=_backward,
     degree_count=2,
-    numerics=Numerics(kind="normalisation", reduction="tokens key_dim", steps_count=2),
+    tolerance=Tolerance(kind="normalisation", reduction="tokens key_dim", steps_count=2),
     inputs=inputs,
     valid=valid,
     reference=reference,

@@ -15,7 +15,7 @@ from nearpeak.ops.shared.definition.array_arithmetic import ceil_div
 from nearpeak.ops.shared.definition.axis_checks import required_at_most, required_multiple, required_positive
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.live_pairs import Band, Live, band_mask
 
 
@@ -127,7 +127,7 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
 OPERATOR = Operator(
     forward=paged_attention,
     family="attention",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation",
         reduction="tokens dim",
         below={"table": "pages"},

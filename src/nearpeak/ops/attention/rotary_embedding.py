@@ -14,7 +14,7 @@ from nearpeak.ops.shared.definition.array_arithmetic import ceil_div, unless_emp
 from nearpeak.ops.shared.definition.axis_checks import required_at_most, required_multiple
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import Match, OnnxSite, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 LAYOUTS = ("half", "interleaved")
 """Which features make a pair: i and i + rotary / 2 (GPT-NeoX, Llama), or 2 i and 2 i + 1 (RoFormer, GPT-J)."""
@@ -184,7 +184,7 @@ OPERATOR = Operator(
     forward=rotary_embedding,
     family="attention",
     backward=rotary_embedding,
-    numerics=Numerics(kind="normalisation", steps_count=2, below={"id": "table_rows"}),
+    tolerance=Tolerance(kind="normalisation", steps_count=2, below={"id": "table_rows"}),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

@@ -16,7 +16,7 @@ from nearpeak.ops.shared.definition.array_arithmetic import ceil_div, maximum, w
 from nearpeak.ops.shared.definition.axis_checks import required_at_most, required_multiple
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.live_pairs import Band, Live, band_live, band_mask
 
 LENGTHS = "known_lengths"
@@ -46,7 +46,7 @@ def varlen_attention(
         cross: keys have lengths of their own.
         lengths: `data`, or `known` and counted.
 
-    Source: Dao 2023, arXiv:2307.08691, section 3; equal lengths: pairs are convex in the length.
+    Source: Dao 2023, arXiv:2307.08691, section 3, and algorithm 2 for the gradients; equal lengths: pairs are convex in the length.
 
     >>> varlen_attention(8, 1, 4, DType(name="bf16", bits_count=16), sequences=2, causal=True).flop
     {'matrix.bf16': 320}
@@ -279,7 +279,7 @@ OPERATOR = Operator(
     forward=varlen_attention,
     family="attention",
     backward=_backward,
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation",
         reduction="kv_tokens dim",
         below={"offsets": "2*tokens", "kv_offsets": "2*kv_tokens"},

@@ -20,7 +20,7 @@ from nearpeak.ops.shared.convolution import (
 from nearpeak.ops.shared.definition.array_arithmetic import in_wide_integers
 from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.torch_names import in_wider, torch_dtype
 from nearpeak.ops.shared.window_taps import AXES, Taps, windows
 
@@ -215,7 +215,7 @@ OPERATOR = Operator(
     forward=conv,
     family="convolution",
     backward=_backward,
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="contraction", reduction="in_channels kd kh kw", special="unspecified", step_if="bias", rounds=("beyond",)
     ),
     inputs=_inputs,

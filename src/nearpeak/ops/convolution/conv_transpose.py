@@ -22,7 +22,7 @@ from nearpeak.ops.shared.convolution import (
 from nearpeak.ops.shared.definition.array_arithmetic import maximum
 from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.operator import Match, OnnxSite, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.torch_names import in_wider, torch_dtype
 from nearpeak.ops.shared.window_taps import AXES, Taps, check_window, taps
 
@@ -207,7 +207,7 @@ OPERATOR = Operator(
     forward=conv_transpose,
     family="convolution",
     backward=_backward,
-    numerics=Numerics(kind="contraction", special="unspecified", reduction="in_channels kd kh kw", steps_count=1),
+    tolerance=Tolerance(kind="contraction", special="unspecified", reduction="in_channels kd kh kw", steps_count=1),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

@@ -11,7 +11,7 @@ from nearpeak.errors import NotModelledError
 from nearpeak.ops.shared import sliding_windows as sliding
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.window_taps import Taps, windows
 
 
@@ -129,7 +129,7 @@ OPERATOR = Operator(
     forward=im2col,
     family="movement",
     backward=_backward,
-    numerics=Numerics(kind="exact"),
+    tolerance=Tolerance(kind="exact"),
     inputs=lambda batch, channels, h, w, dtype, **_: {"x": Tensor(shape=(batch, channels, h, w), dtype=dtype)},
     reference=_reference,
     backward_reference=_backward_reference,

@@ -13,7 +13,7 @@ from nearpeak.ops.shared.definition.array_arithmetic import maximum, minimum
 from nearpeak.ops.shared.definition.axis_checks import required_at_most
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 @free_when_empty
@@ -168,7 +168,7 @@ OPERATOR = Operator(
     forward=ctc_loss,
     family="norm",
     backward=_backward,
-    numerics=Numerics(kind="normalisation", reduction="time", special="unspecified", below={"target": "classes"}),
+    tolerance=Tolerance(kind="normalisation", reduction="time", special="unspecified", below={"target": "classes"}),
     inputs=lambda batch, time, classes, labels, dtype, **_: {
         "x": Tensor(shape=(time, batch, classes), dtype=dtype),
         "target": Tensor(shape=(batch, labels), dtype="int64"),

@@ -11,7 +11,7 @@ from nearpeak.ops.shared.arithmetic import INDEX, contraction, unit
 from nearpeak.ops.shared.definition.array_arithmetic import maximum
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.loss_reductions import checked, of_targets, upstream_of
 
 
@@ -108,7 +108,7 @@ OPERATOR = Operator(
     family="product",
     degree_count=3,
     assumptions=("A20",),
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation",
         reduction="hidden classes",
         below={"target": "classes"},

@@ -12,7 +12,7 @@ from nearpeak.ops.shared.definition.array_arithmetic import maximum, unless_empt
 from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.loss_reductions import REDUCTIONS, checked, reduced
 
 FUNCTIONS = ("multi_margin", "multilabel_margin")
@@ -169,7 +169,7 @@ OPERATOR = Operator(
     forward=margin_loss,
     family="norm",
     backward=_backward,
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation", reduction="rows classes", special="unspecified", below={"target": "classes"}
     ),
     inputs=_inputs,

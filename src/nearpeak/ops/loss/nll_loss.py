@@ -9,7 +9,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import INDEX, unit
 from nearpeak.ops.shared.definition.array_arithmetic import unless_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.loss_reductions import REDUCTIONS, checked, class_inputs, of_targets, upstream_of
 
 
@@ -84,7 +84,7 @@ OPERATOR = Operator(
     family="norm",
     backward=_backward,
     assumptions=("A20",),
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="reduction", reduction="rows", below={"target": "classes"}, ignored=("target",), steps_count=2
     ),
     inputs=class_inputs,

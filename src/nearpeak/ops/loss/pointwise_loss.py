@@ -13,7 +13,7 @@ from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import maximum, unless_empty
 from nearpeak.ops.shared.definition.axis_checks import required_at_most
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.loss_reductions import REDUCTIONS, checked, reduced
 from nearpeak.ops.shared.reference.formula import formula
 
@@ -139,7 +139,7 @@ OPERATOR = Operator(
     forward=pointwise_loss,
     family="norm",
     backward=_backward,
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation", reduction="elements", steps_count=2, not_in_fp16=("soft_margin",)
     ),  # PyTorch's exp(-x y) is infinite from 11.1 on
     inputs=_inputs,

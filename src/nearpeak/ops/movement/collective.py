@@ -12,7 +12,7 @@ from nearpeak.errors import NotModelledError
 from nearpeak.ops.shared.definition.array_arithmetic import minimum
 from nearpeak.ops.shared.definition.axis_checks import required_multiple, required_one_of, required_positive
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,7 +221,7 @@ OPERATOR = Operator(
     forward=collective,
     family="movement",
     degree_count=2,
-    numerics=Numerics(kind="reduction", reduction="ranks"),
+    tolerance=Tolerance(kind="reduction", reduction="ranks"),
     inputs=_inputs,
     reference=_reference,
     torch_call=_reference,

@@ -11,7 +11,7 @@ from nearpeak.ops.pointwise.cast import converted
 from nearpeak.ops.shared.call_operands import list_overloads, onnx_operands, tensors_of, together
 from nearpeak.ops.shared.definition.axis_checks import required_at_most
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 def copy(elements: int, dtype: DType, read: int | None = None) -> Work:
@@ -170,7 +170,7 @@ _INTO = ("slice_scatter", "select_scatter", "diagonal_scatter", "as_strided_scat
 OPERATOR = Operator(
     forward=copy,
     family="movement",
-    numerics=Numerics(kind="exact"),
+    tolerance=Tolerance(kind="exact"),
     inputs=lambda read, dtype, **_: {"x": Tensor(shape=(read,), dtype=dtype)},
     reference=_reference,
     torch_call=_torch_call,

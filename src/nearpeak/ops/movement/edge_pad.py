@@ -12,7 +12,7 @@ from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 _NUMPY = {"reflection": "reflect", "replication": "edge"}
 _TORCH = {"reflection": "reflect", "replication": "replicate"}
@@ -116,7 +116,7 @@ OPERATOR = Operator(
     forward=edge_pad,
     family="movement",
     backward=_backward,
-    numerics=Numerics(kind="exact"),
+    tolerance=Tolerance(kind="exact"),
     inputs=lambda planes, d, h, w, dtype, **_: {"x": Tensor(shape=(1, planes, d, h, w), dtype=dtype)},
     reference=_reference,
     backward_reference=_backward_reference,

@@ -10,7 +10,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import maximum, minimum, unless_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 def embedding(
@@ -108,7 +108,7 @@ OPERATOR = Operator(
     family="movement",
     backward=_backward,
     data_axes={"touched_rows": ("tokens", "vocab")},
-    numerics=Numerics(kind="exact", below={"index": "vocab"}, rounds=("gaps",)),
+    tolerance=Tolerance(kind="exact", below={"index": "vocab"}, rounds=("gaps",)),
     inputs=lambda indices, dim, vocab, dtype, index_dtype, **_: {
         "weight": Tensor(shape=(vocab, dim), dtype=dtype),
         "index": Tensor(shape=(indices,), dtype=index_dtype),

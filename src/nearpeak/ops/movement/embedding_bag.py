@@ -12,7 +12,7 @@ from nearpeak.ops.shared.definition.array_arithmetic import maximum, minimum
 from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 MODES = ("sum", "mean", "max")
 """In the order of PyTorch's numbers 0, 1, 2."""
@@ -176,7 +176,7 @@ OPERATOR = Operator(
     family="movement",
     backward=_backward,
     data_axes={"touched_rows": ("tokens", "vocab")},
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation",
         reduction="tokens",
         below={"index": "vocab", "offsets": "tokens"},

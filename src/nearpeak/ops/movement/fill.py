@@ -8,7 +8,7 @@ from nearpeak.core.work.dtype import DType
 from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.call_operands import list_overloads, together
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.torch_names import torch_dtype
 
 
@@ -58,7 +58,7 @@ _OVERLOADS = ("default", "start", "start_step", "m", "Scalar", "Tensor", "out", 
 OPERATOR = Operator(
     forward=fill,
     family="movement",
-    numerics=Numerics(kind="exact"),
+    tolerance=Tolerance(kind="exact"),
     inputs=lambda **_: {},
     reference=_reference,
     torch_call=_torch_call,

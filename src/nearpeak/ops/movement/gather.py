@@ -10,7 +10,7 @@ from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.definition.array_arithmetic import maximum, minimum, unless_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 def gather(
@@ -124,7 +124,7 @@ OPERATOR = Operator(
     forward=gather,
     family="movement",
     data_axes={"touched_rows": ("rows", "table_rows")},
-    numerics=Numerics(kind="exact", below={"index": "table_rows"}),
+    tolerance=Tolerance(kind="exact", below={"index": "table_rows"}),
     inputs=lambda width, table_rows, dtype, indices, index_dtype, **_: {
         "table": Tensor(shape=(table_rows, width), dtype=dtype),
         "index": Tensor(shape=(indices,), dtype=index_dtype),

@@ -9,7 +9,7 @@ from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 @free_when_empty
@@ -55,7 +55,7 @@ def _from_aten(site: AtenSite) -> Match:
 OPERATOR = Operator(
     forward=isin,
     family="movement",
-    numerics=Numerics(kind="exact", below={"x": "2*tests", "t": "2*tests"}),
+    tolerance=Tolerance(kind="exact", below={"x": "2*tests", "t": "2*tests"}),
     inputs=lambda elements, tests, dtype, **_: {
         "x": Tensor(shape=(elements,), dtype=dtype),
         "t": Tensor(shape=(tests,), dtype=dtype),

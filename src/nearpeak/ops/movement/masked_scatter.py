@@ -9,7 +9,7 @@ from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.definition.array_arithmetic import minimum
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 def masked_scatter(
@@ -107,7 +107,7 @@ OPERATOR = Operator(
     family="movement",
     backward=_backward,
     data_axes={"found": ("elements", "sources")},
-    numerics=Numerics(kind="exact"),
+    tolerance=Tolerance(kind="exact"),
     inputs=lambda elements, sources, mask, dtype, **_: {
         "x": Tensor(shape=(elements,), dtype=dtype),
         "mask": Tensor(shape=(mask,), dtype="bool"),

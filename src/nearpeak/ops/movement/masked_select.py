@@ -7,7 +7,7 @@ from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.definition.array_arithmetic import minimum
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 def masked_select(elements: int, dtype: DType, mask: int | None = None, found: int = 0) -> Work:
@@ -53,7 +53,7 @@ OPERATOR = Operator(
     forward=masked_select,
     family="movement",
     data_axes={"found": ("elements",)},
-    numerics=Numerics(kind="exact"),
+    tolerance=Tolerance(kind="exact"),
     inputs=lambda elements, mask, dtype, **_: {
         "x": Tensor(shape=(elements,), dtype=dtype),
         "mask": Tensor(shape=(mask,), dtype="bool"),

@@ -11,7 +11,7 @@ from nearpeak.errors import NotModelledError
 from nearpeak.ops.shared.arithmetic import INDEX
 from nearpeak.ops.shared.definition.array_arithmetic import minimum
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 def nonzero(elements: int, dtype: DType, rank: int = 1, found: int = 0) -> Work:
@@ -76,7 +76,7 @@ OPERATOR = Operator(
     forward=nonzero,
     family="movement",
     data_axes={"found": ("elements",)},
-    numerics=Numerics(kind="exact", below={"x": "2"}),
+    tolerance=Tolerance(kind="exact", below={"x": "2"}),
     inputs=_inputs,
     reference=lambda arrays, **_: {"y": np.argwhere(arrays["x"])},
     torch_call=_torch_call,

@@ -10,7 +10,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.call_operands import along
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.torch_names import torch_dtype
 
 
@@ -56,7 +56,7 @@ def _largest(site: OnnxSite) -> tuple[Match, ...]:
 OPERATOR = Operator(
     forward=one_hot,
     family="movement",
-    numerics=Numerics(kind="exact", below={"index": "classes"}),
+    tolerance=Tolerance(kind="exact", below={"index": "classes"}),
     inputs=lambda rows, index_dtype, **_: {"index": Tensor(shape=(rows,), dtype=index_dtype)},
     reference=lambda arrays, classes, **_: {"y": np.eye(classes)[arrays["index"]]},
     torch_call=_torch_call,

@@ -11,7 +11,7 @@ from nearpeak.ops.movement.gather import indexed
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import maximum, minimum, unless_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 def scatter(
@@ -211,7 +211,7 @@ OPERATOR = Operator(
     forward=scatter,
     family="movement",
     data_axes={"touched_rows": ("rows", "table_rows")},
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="reduction",
         below={"index": "table_rows"},
         distinct=("index",),

@@ -10,7 +10,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.call_operands import claimed
 from nearpeak.ops.shared.definition.array_arithmetic import minimum
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 def searchsorted(
@@ -78,7 +78,7 @@ OPERATOR = Operator(
     forward=searchsorted,
     family="movement",
     data_axes={"touched_boundaries": ("boundaries",)},
-    numerics=Numerics(kind="exact", rounds=("close",), special="values"),
+    tolerance=Tolerance(kind="exact", rounds=("close",), special="values"),
     inputs=lambda rows, values, boundaries, dtype, **_: {
         "boundaries": Tensor(shape=(rows, boundaries), dtype=dtype),
         "values": Tensor(shape=(rows, values), dtype=dtype),

@@ -8,7 +8,7 @@ from nearpeak.core.work.dtype import DType
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 PORTS: Mapping[str, str] = {
     "h2d": "host.in", "d2h": "host.out",
@@ -57,7 +57,7 @@ def _from_aten(site: AtenSite) -> Match:
 OPERATOR = Operator(
     forward=transfer,
     family="movement",
-    numerics=Numerics(kind="exact"),
+    tolerance=Tolerance(kind="exact"),
     inputs=lambda elements, dtype, **_: {"x": Tensor(shape=(elements,), dtype=dtype)},
     reference=lambda arrays, **_: {"y": arrays["x"] * 1},
     torch_call=_torch_call,

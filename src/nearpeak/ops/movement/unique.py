@@ -10,7 +10,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import INDEX
 from nearpeak.ops.shared.definition.array_arithmetic import minimum
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 def unique(elements: int, dtype: DType, found: int = 1, inverse: bool = False, counts: bool = False) -> Work:
@@ -76,7 +76,7 @@ OPERATOR = Operator(
     forward=unique,
     family="movement",
     data_axes={"found": ("elements",)},
-    numerics=Numerics(kind="exact", below={"x": "elements"}),
+    tolerance=Tolerance(kind="exact", below={"x": "elements"}),
     inputs=lambda elements, dtype, **_: {"x": Tensor(shape=(elements,), dtype=dtype)},
     reference=_reference,
     torch_call=_torch_call,

@@ -12,7 +12,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import unless_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.normalisation import (
     EPSILON,
     column,
@@ -217,7 +217,7 @@ OPERATOR = Operator(
     forward=batch_norm,
     family="norm",
     backward=_backward,
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation",
         reduction="batch spatial",
         positive=("running_var",),

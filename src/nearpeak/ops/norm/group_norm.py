@@ -11,7 +11,7 @@ from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import unless_empty
 from nearpeak.ops.shared.definition.axis_checks import required_multiple, required_positive
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.normalisation import (
     EPSILON,
     column,
@@ -167,7 +167,7 @@ OPERATOR = Operator(
     family="norm",
     backward=_backward,
     # PyTorch's kernel for GPUs keeps mean and factor of each group in the format of the input.
-    numerics=Numerics(kind="normalisation", reduction="channels spatial", rounds=("small", "offset"), steps_count=1),
+    tolerance=Tolerance(kind="normalisation", reduction="channels spatial", rounds=("small", "offset"), steps_count=1),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

@@ -10,7 +10,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import unless_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.normalisation import (
     EPSILON,
     normalised,
@@ -137,7 +137,7 @@ OPERATOR = Operator(
     forward=layer_norm,
     family="norm",
     backward=_backward,
-    numerics=Numerics(kind="normalisation", reduction="hidden", rounds=("small", "offset")),
+    tolerance=Tolerance(kind="normalisation", reduction="hidden", rounds=("small", "offset")),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

@@ -11,7 +11,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import minimum
 from nearpeak.ops.shared.definition.operator import Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 _ALPHA, _BETA, _BIAS = 1e-4, 0.75, 1.0
 """What reference and PyTorch call use; the work does not depend on it."""
@@ -66,7 +66,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 OPERATOR = Operator(
     forward=local_response_norm,
     family="norm",
-    numerics=Numerics(kind="pointwise", ulp_count=16.0),
+    tolerance=Tolerance(kind="pointwise", ulp_count=16.0),
     inputs=lambda batch, channels, spatial, dtype, **_: {"x": Tensor(shape=(batch, channels, spatial), dtype=dtype)},
     reference=_reference,
     torch_call=_torch_call,

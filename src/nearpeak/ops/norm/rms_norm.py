@@ -13,7 +13,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import unless_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.normalisation import passed_through, requested, sizes, unread, wanted
 
 EPSILON = 1e-6
@@ -127,7 +127,7 @@ OPERATOR = Operator(
     family="norm",
     backward=_backward,
     # PyTorch's kernel for GPUs scales the sum of squares by what an infinity makes 0.
-    numerics=Numerics(kind="normalisation", reduction="hidden", rounds=("small",), step_if="affine", collapses=True),
+    tolerance=Tolerance(kind="normalisation", reduction="hidden", rounds=("small",), step_if="affine", collapses=True),
     inputs=_inputs,
     reference=lambda arrays, **_: _kept(arrays, lambda row: row),
     backward_reference=_backward_reference,

@@ -12,7 +12,7 @@ from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.call_operands import along
 from nearpeak.ops.shared.definition.array_arithmetic import unless_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.torch_names import torch_dtype
 
 
@@ -108,7 +108,7 @@ OPERATOR = Operator(
     forward=softmax,
     family="norm",
     backward=_backward,
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation",
         reduction="columns",
         steps_count=2,

@@ -11,7 +11,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import maximum
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 def weight_norm(rows: int, columns: int, dtype: DType) -> Work:
@@ -86,7 +86,7 @@ OPERATOR = Operator(
     forward=weight_norm,
     family="norm",
     backward=_backward,
-    numerics=Numerics(kind="normalisation", reduction="columns", gates="always"),
+    tolerance=Tolerance(kind="normalisation", reduction="columns", gates="always"),
     inputs=lambda rows, columns, dtype: {
         "v": Tensor(shape=(rows, columns), dtype=dtype),
         "g": Tensor(shape=(rows, 1), dtype=dtype),

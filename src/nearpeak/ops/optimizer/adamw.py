@@ -12,7 +12,7 @@ from nearpeak.ops.optimizer.sgd import by_format
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.mixed_formats import in_widest
 from nearpeak.ops.shared.torch_names import torch_dtype
 
@@ -131,7 +131,7 @@ def _from_aten(site: AtenSite) -> tuple[Match, ...]:
 OPERATOR = Operator(
     forward=adamw,
     family="optimizer",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation",
         positive=("square", "largest"),
         special="parameter moment",

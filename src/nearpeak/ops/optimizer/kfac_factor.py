@@ -11,7 +11,7 @@ from nearpeak.ops.shared.arithmetic import contraction, unit
 from nearpeak.ops.shared.definition.array_arithmetic import maximum
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.reference.decompositions import symmetric
 
 KEPT = 0.95
@@ -62,7 +62,7 @@ OPERATOR = Operator(
     forward=kfac_factor,
     family="optimizer",
     # Of the factor, implementations may read either triangle.
-    numerics=Numerics(kind="contraction", reduction="tokens", special="a"),
+    tolerance=Tolerance(kind="contraction", reduction="tokens", special="a"),
     inputs=lambda tokens, dim, dtype, factor_dtype, bias: {
         "a": Tensor(shape=(tokens, dim), dtype=dtype),
         "factor": Tensor(shape=(dim + bias, dim + bias), dtype=factor_dtype),

@@ -11,7 +11,7 @@ from nearpeak.ops.product.linalg import linalg
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 DAMPING = 0.5
 """What reference and PyTorch call add to the diagonal."""
@@ -58,7 +58,7 @@ def _torch_call(tensors: dict[str, Any], dim: int, **_: Any) -> dict[str, Any]:
 OPERATOR = Operator(
     forward=kfac_inverse,
     family="optimizer",
-    numerics=Numerics(kind="decomposition", reduction="dim dim", special="unspecified"),
+    tolerance=Tolerance(kind="decomposition", reduction="dim dim", special="unspecified"),
     inputs=lambda batch, dim, dtype: {"factor": Tensor(shape=(batch, dim, dim), dtype=dtype)},
     valid=_valid,
     reference=lambda arrays, dim, **_: {"inverse": np.linalg.inv(arrays["factor"] + DAMPING * np.eye(dim))},

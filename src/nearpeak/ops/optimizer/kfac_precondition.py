@@ -8,7 +8,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import contraction
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.reference.decompositions import symmetric
 
 
@@ -51,7 +51,7 @@ OPERATOR = Operator(
     forward=kfac_precondition,
     family="optimizer",
     # Of the inverses, implementations may read either triangle.
-    numerics=Numerics(kind="contraction", reduction="rows columns", steps_count=1, special="grad"),
+    tolerance=Tolerance(kind="contraction", reduction="rows columns", steps_count=1, special="grad"),
     inputs=lambda rows, columns, dtype, grad_dtype, **_: {
         "left": Tensor(shape=(rows, rows), dtype=dtype),
         "grad": Tensor(shape=(rows, columns), dtype=grad_dtype),

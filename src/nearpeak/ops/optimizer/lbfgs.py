@@ -13,7 +13,7 @@ from nearpeak.ops.shared.definition.array_arithmetic import unless_empty
 from nearpeak.ops.shared.definition.axis_checks import required_positive
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 RATE = 0.5
 """Learning rate of reference and PyTorch call."""
@@ -134,7 +134,7 @@ def _torch_call(tensors: dict[str, Any], parameters: int, history: int, **_: Any
 OPERATOR = Operator(
     forward=lbfgs,
     family="optimizer",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation",
         reduction="parameters",
         special="unspecified",

@@ -13,7 +13,7 @@ from nearpeak.ops.shared.definition.array_arithmetic import maximum, minimum, un
 from nearpeak.ops.shared.definition.axis_checks import required_positive
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.torch_names import torch_dtype
 
 Store = Callable[[Any], Any]
@@ -126,7 +126,7 @@ def _torch_call(
 OPERATOR = Operator(
     forward=muon,
     family="optimizer",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation", reduction="rows columns", steps_count=2, states=("momentum",), rounds=("first_step",)
     ),
     inputs=_inputs,

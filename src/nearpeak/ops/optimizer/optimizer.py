@@ -17,7 +17,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.optimizer.sgd import by_format
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.mixed_formats import in_widest
 from nearpeak.ops.shared.reference.formula import formula, formulas
 from nearpeak.ops.shared.torch_names import torch_dtype
@@ -271,7 +271,7 @@ OPERATOR = Operator(
     forward=optimizer,
     family="optimizer",
     source="the publications of the rules: " + "; ".join(dict.fromkeys(row.source for row in RULES.values())),
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation",
         positive=("s", "v", "u", "w"),
         special="unspecified",

@@ -8,7 +8,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.errors import SpecError
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.mixed_formats import in_widest
 from nearpeak.ops.shared.torch_names import torch_dtype
 
@@ -156,7 +156,7 @@ def by_format(
 OPERATOR = Operator(
     forward=sgd,
     family="optimizer",
-    numerics=Numerics(kind="normalisation", steps_count=3, states=("buffer",), rounds=("first_step",)),
+    tolerance=Tolerance(kind="normalisation", steps_count=3, states=("buffer",), rounds=("first_step",)),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

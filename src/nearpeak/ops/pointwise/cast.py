@@ -9,7 +9,7 @@ from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.definition.axis_checks import required_at_most
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.torch_names import torch_dtype
 
 
@@ -76,7 +76,7 @@ _WHOLE = tuple(f"out_dtype={one.name}" for one in DTYPES.values() if one.kind ==
 OPERATOR = Operator(
     forward=cast,
     family="pointwise",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="reduction",
         ulp_count=1,
         rounds=(

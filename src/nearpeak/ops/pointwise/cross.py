@@ -11,7 +11,7 @@ from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.axis_checks import required_at_most
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 @free_when_empty
@@ -57,7 +57,7 @@ def _from_aten(site: AtenSite) -> Match:
 OPERATOR = Operator(
     forward=cross,
     family="pointwise",
-    numerics=Numerics(kind="normalisation", steps_count=2),
+    tolerance=Tolerance(kind="normalisation", steps_count=2),
     inputs=lambda dtype, a, b, **_: {
         name: Tensor(shape=(count, 3), dtype=dtype) for name, count in (("a", a), ("b", b))
     },

@@ -15,7 +15,7 @@ from nearpeak.ops.shared.definition.array_arithmetic import ceil_div, maximum, w
 from nearpeak.ops.shared.definition.axis_checks import required_at_most, required_positive
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.scaled_factors import spread
 from nearpeak.ops.shared.torch_names import torch_dtype
 
@@ -134,7 +134,7 @@ _CLAIMED = (
 OPERATOR = Operator(
     forward=dequantise,
     family="pointwise",
-    numerics=Numerics(kind="pointwise", positive=("scale",)),
+    tolerance=Tolerance(kind="pointwise", positive=("scale",)),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

@@ -9,7 +9,7 @@ from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 _MASK = dtype_of("bool")
 
@@ -65,7 +65,7 @@ OPERATOR = Operator(
     forward=dropout,
     family="pointwise",
     backward=_backward,
-    numerics=Numerics(kind="pointwise", ulp_count=1),
+    tolerance=Tolerance(kind="pointwise", ulp_count=1),
     inputs=lambda elements, dtype, **_: {"x": Tensor(shape=(elements,), dtype=dtype)},
     reference=_reference,
     backward_reference=lambda arrays, **_: {"grad_x": arrays["grad_y"]},

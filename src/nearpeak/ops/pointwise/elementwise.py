@@ -17,7 +17,7 @@ from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import maximum, unless_empty, where
 from nearpeak.ops.shared.definition.axis_checks import required_at_most, required_multiple
 from nearpeak.ops.shared.definition.operator import Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.elementwise_calls import aten_claims, onnx_claims
 from nearpeak.ops.shared.reference.elementwise_functions import (
     COMPARISONS,
@@ -51,7 +51,7 @@ def elementwise(
         b: distinct elements of the second operand; 0 where it is a scalar, absent or the first one again.
         c: likewise of the third.
 
-    Source: definitions of the functions; an FMA is 2 FLOP.
+    Source: definitions of the functions, as PyTorch and ONNX state them; an FMA is 2 FLOP.
 
     >>> work = elementwise(8, DType(name="bf16", bits_count=16), "add", b=4)
     >>> work.read_bytes, work.write_bytes
@@ -321,7 +321,7 @@ OPERATOR = Operator(
     forward=elementwise,
     family="pointwise",
     backward=_backward,
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="reduction",
         ulp_count=8,
         positive=(

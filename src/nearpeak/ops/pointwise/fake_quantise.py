@@ -11,7 +11,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.number_formats import INTS
 
 _GRID = INTS["int4"]
@@ -219,7 +219,7 @@ OPERATOR = Operator(
     forward=fake_quantise,
     family="pointwise",
     backward=_backward,
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="pointwise",
         below={"zero": "5"},
         positive=("scale",),

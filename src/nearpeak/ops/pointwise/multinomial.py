@@ -9,7 +9,7 @@ from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 @free_when_empty
@@ -74,7 +74,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 OPERATOR = Operator(
     forward=multinomial,
     family="pointwise",
-    numerics=Numerics(kind="exact", special="unspecified"),
+    tolerance=Tolerance(kind="exact", special="unspecified"),
     inputs=lambda rows, categories, dtype, **_: {"weights": Tensor(shape=(rows, categories), dtype=dtype)},
     reference=lambda arrays, samples, **_: {
         "y": np.repeat(arrays["weights"].argmax(axis=-1)[:, None], samples, axis=1)

@@ -14,7 +14,7 @@ from nearpeak.ops.shared.definition.array_arithmetic import ceil_div, maximum, w
 from nearpeak.ops.shared.definition.axis_checks import required_at_most, required_one_of, required_positive
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.implementation_scales import as_of_own_scales
 from nearpeak.ops.shared.narrow_arithmetic import blocks_of, narrowed, narrowed_by_torch, scale_of, scale_of_in_torch
 
@@ -213,7 +213,7 @@ _CHOICES = (
 OPERATOR = Operator(
     forward=quantise,
     family="pointwise",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="exact", below={"zero": "9"}, positive=("scale", "history"), rounds=("small_first:delayed",)
     ),
     inputs=_inputs,

@@ -11,7 +11,7 @@ from nearpeak.ops.shared.call_operands import tensors_of
 from nearpeak.ops.shared.definition.array_arithmetic import unless_empty
 from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.torch_names import torch_dtype
 
 
@@ -82,7 +82,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 OPERATOR = Operator(
     forward=random,
     family="pointwise",
-    numerics=Numerics(kind="exact"),
+    tolerance=Tolerance(kind="exact"),
     inputs=lambda read, dtype, **_: {"parameter": Tensor(shape=(read,), dtype=dtype)} if read else {},
     reference=_reference,
     torch_call=_torch_call,

@@ -12,7 +12,7 @@ from nearpeak.ops.shared.definition.array_arithmetic import maximum
 from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 ORDERS = {"1": 1.0, "2": 2.0, "inf": float("inf"), "0": 0.0, "p": 3.0}
 """Norms by name; `p` is any other, in reference and PyTorch call 3."""
@@ -110,7 +110,7 @@ OPERATOR = Operator(
     forward=cdist,
     family="product",
     backward=_backward,
-    numerics=Numerics(kind="normalisation", reduction="k", special="unspecified", exact=("0",), rounds=("ties:0",)),
+    tolerance=Tolerance(kind="normalisation", reduction="k", special="unspecified", exact=("0",), rounds=("ties:0",)),
     inputs=lambda batch, m, n, k, dtype, **_: {
         "a": Tensor(shape=(batch, m, k), dtype=dtype),
         "b": Tensor(shape=(batch, n, k), dtype=dtype),

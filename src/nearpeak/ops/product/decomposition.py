@@ -15,7 +15,7 @@ from nearpeak.errors import SpecError
 from nearpeak.ops.shared.definition.array_arithmetic import minimum
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Matcher, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.reference.decompositions import (
     by_first_row,
     dominant,
@@ -283,7 +283,7 @@ OPERATOR = Operator(
     forward=decomposition,
     family="product",
     degree_count=2,
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="decomposition",
         reduction="m n",
         ulp_count=256.0,

@@ -11,7 +11,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 KINDS = ("r2c", "c2c", "c2r")
 """From real or complex to real or complex."""
@@ -117,7 +117,7 @@ def _frames(site: OnnxSite) -> Match:
 OPERATOR = Operator(
     forward=fft,
     family="product",
-    numerics=Numerics(kind="normalisation", reduction="n planes", special="unspecified", gates="largest"),
+    tolerance=Tolerance(kind="normalisation", reduction="n planes", special="unspecified", gates="largest"),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

@@ -16,7 +16,7 @@ from nearpeak.ops.shared.arithmetic import bilinear, contraction, shared_operand
 from nearpeak.ops.shared.definition.array_arithmetic import in_wide_integers, maximum, unless_empty, where
 from nearpeak.ops.shared.definition.axis_checks import required_at_most, required_multiple, required_one_of
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.einsum import from_onnx as einsum
 from nearpeak.ops.shared.torch_names import in_wider, torch_dtype
 
@@ -288,7 +288,7 @@ def _claims() -> dict[str, Any]:
 OPERATOR = Operator(
     forward=gemm,
     family="product",
-    numerics=Numerics(kind="contraction", reduction="k", rounds=("beyond",)),
+    tolerance=Tolerance(kind="contraction", reduction="k", rounds=("beyond",)),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

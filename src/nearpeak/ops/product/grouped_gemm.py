@@ -15,7 +15,7 @@ from nearpeak.ops.shared.definition.array_arithmetic import ceil_div, in_wide_in
 from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.expert_load import counts_of
 from nearpeak.ops.shared.expert_load import touched_groups as sampled_groups
 from nearpeak.ops.shared.scaled_factors import formats_of, recipe_of, spread, unpacked
@@ -296,7 +296,7 @@ OPERATOR = Operator(
     family="product",
     backward=_backward,
     data_axes={"touched_groups": ("m", "groups")},
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="contraction",
         reduction="k",
         below={"offsets": "m"},

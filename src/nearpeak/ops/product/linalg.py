@@ -16,7 +16,7 @@ from nearpeak.ops.shared.arithmetic import contraction
 from nearpeak.ops.shared.definition.array_arithmetic import maximum
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Matcher, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.reference.decompositions import dominant, symmetric
 
 _PIVOT = dtype_of("int32")
@@ -281,7 +281,7 @@ OPERATOR = Operator(
     forward=linalg,
     family="product",
     degree_count=3,
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="decomposition",
         reduction="n n",
         ulp_count=16.0,

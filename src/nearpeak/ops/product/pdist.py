@@ -13,7 +13,7 @@ from nearpeak.ops.shared.definition.array_arithmetic import maximum
 from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 @free_when_empty
@@ -101,7 +101,7 @@ OPERATOR = Operator(
     family="product",
     backward=_backward,
     degree_count=3,
-    numerics=Numerics(kind="normalisation", reduction="k", exact=("0",), rounds=("ties:0",)),
+    tolerance=Tolerance(kind="normalisation", reduction="k", exact=("0",), rounds=("ties:0",)),
     inputs=lambda n, k, dtype, **_: {"x": Tensor(shape=(n, k), dtype=dtype)},
     reference=_reference,
     backward_reference=_backward_reference,

@@ -11,7 +11,7 @@ from nearpeak.ops.shared.arithmetic import INDEX, contraction
 from nearpeak.ops.shared.definition.axis_checks import required_at_most, required_multiple
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 CODEWORDS = 256
 """Codewords per part of a vector: a code is one byte."""
@@ -79,7 +79,7 @@ def _torch_call(tensors: dict[str, Any], parts: int, k: int, **_: Any) -> dict[s
 OPERATOR = Operator(
     forward=pq_search,
     family="product",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation", reduction="dim", steps_count=2, picks={"positions": "far"}, below={"codes": "256"}
     ),
     inputs=lambda queries, vectors, dim, parts, dtype, **_: {

@@ -13,7 +13,7 @@ from nearpeak.ops.shared.arithmetic import contraction
 from nearpeak.ops.shared.definition.array_arithmetic import maximum, unless_empty
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.scaled_factors import (
     Factors,
     factors_of,
@@ -287,7 +287,7 @@ OPERATOR = Operator(
     forward=scaled_gemm,
     family="product",
     backward=_backward,
-    numerics=Numerics(kind="contraction", reduction="k", positive=("a_scale", "b_scale"), alignment_bytes=64),
+    tolerance=Tolerance(kind="contraction", reduction="k", positive=("a_scale", "b_scale"), alignment_bytes=64),
     inputs=_inputs,
     reference=lambda arrays, dtype, **_: {"y": _product(arrays, dtype)},
     backward_reference=_backward_reference,

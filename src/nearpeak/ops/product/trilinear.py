@@ -11,7 +11,7 @@ from nearpeak.ops.shared.arithmetic import contraction
 from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 OPERANDS = {"left": "bi", "weight": "oij", "right": "bj", "output": "bo"}
 """Axes of the four tensors, of which three give the fourth."""
@@ -83,7 +83,7 @@ OPERATOR = Operator(
     forward=trilinear,
     family="product",
     degree_count=4,
-    numerics=Numerics(kind="contraction", reduction="left right", steps_count=1),
+    tolerance=Tolerance(kind="contraction", reduction="left right", steps_count=1),
     inputs=_inputs,
     reference=lambda arrays, result, **_: {
         "y": np.einsum(_equation([n for n in arrays if n in OPERANDS], result), *arrays.values())

@@ -15,7 +15,7 @@ from nearpeak.ops.shared.definition.array_arithmetic import minimum
 from nearpeak.ops.shared.definition.axis_checks import required_at_most
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 METRICS = ("l2", "ip", "cosine")
 """Squared distance, smallest first; inner product and cosine, largest first."""
@@ -265,7 +265,7 @@ def _torch_call(
 OPERATOR = Operator(
     forward=vector_search,
     family="product",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation",
         reduction="dim",
         below={"list_of": "lists"},

@@ -16,7 +16,7 @@ from nearpeak.ops.shared.definition.array_arithmetic import maximum, minimum, un
 from nearpeak.ops.shared.definition.axis_checks import required_at_most
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.recurrent_cells import run, run_back
 
 
@@ -288,7 +288,7 @@ OPERATOR = Operator(
     backward=_backward,
     degree_count=2,
     # Infinities times states, which are rounded, have the sign of a number that may be zero.
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation",
         reduction="features hidden steps",
         gates="always",

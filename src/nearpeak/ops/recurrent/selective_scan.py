@@ -11,7 +11,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.state_chains import in_fp32, run, run_back
 from nearpeak.ops.shared.state_work import Operands, backward_work, forward_work
 
@@ -183,7 +183,7 @@ OPERATOR = Operator(
     forward=selective_scan,
     family="attention",
     backward=_backward,
-    numerics=Numerics(kind="normalisation", reduction="tokens state", steps_count=2),
+    tolerance=Tolerance(kind="normalisation", reduction="tokens state", steps_count=2),
     inputs=_inputs,
     valid=_valid,
     reference=_reference,

@@ -13,7 +13,7 @@ from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.axis_checks import required_multiple
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.state_chains import chain, in_fp32, run, run_back
 from nearpeak.ops.shared.state_work import Operands, backward_work, forward_work
 
@@ -178,7 +178,7 @@ OPERATOR = Operator(
     family="attention",
     backward=_backward,
     degree_count=2,
-    numerics=Numerics(kind="normalisation", reduction="tokens state", positive=("dt",), steps_count=2),
+    tolerance=Tolerance(kind="normalisation", reduction="tokens state", positive=("dt",), steps_count=2),
     inputs=_inputs,
     valid=_valid,
     reference=_reference,

@@ -11,7 +11,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.state_chains import by_token, in_fp32
 from nearpeak.ops.shared.state_work import Operands, backward_work, forward_work
 
@@ -133,7 +133,7 @@ OPERATOR = Operator(
     forward=wkv,
     family="attention",
     backward=_backward,
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation", reduction="tokens", steps_count=2, gates="always", forward_only=("begun", "ended")
     ),
     inputs=_inputs,

@@ -13,7 +13,7 @@ from nearpeak.ops.shared import sliding_windows as sliding
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import ceil_div, greatest_common_divisor, unless_empty
 from nearpeak.ops.shared.definition.operator import Match, OnnxSite, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 def adaptive_avg_pool(
@@ -125,7 +125,7 @@ OPERATOR = Operator(
     forward=adaptive_avg_pool,
     family="reduction",
     backward=_backward,
-    numerics=Numerics(kind="reduction", reduction="d h w"),
+    tolerance=Tolerance(kind="reduction", reduction="d h w"),
     inputs=sliding.pooled_input,
     reference=_reference,
     backward_reference=_backward_reference,

@@ -9,7 +9,7 @@ from nearpeak.ops.shared import sliding_windows as sliding
 from nearpeak.ops.shared.arithmetic import INDEX, unit
 from nearpeak.ops.shared.definition.array_arithmetic import unless_empty
 from nearpeak.ops.shared.definition.operator import Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.window_maxima import all_maxima, overloads, references, returned_work
 
 
@@ -70,7 +70,7 @@ OPERATOR = Operator(
     forward=adaptive_max_pool,
     family="reduction",
     backward=_backward,
-    numerics=Numerics(kind="exact", rounds=("ties", "close", "deep")),
+    tolerance=Tolerance(kind="exact", rounds=("ties", "close", "deep")),
     inputs=sliding.pooled_input,
     reference=_reference,
     backward_reference=_backward_reference,

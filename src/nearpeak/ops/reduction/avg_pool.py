@@ -10,7 +10,7 @@ from nearpeak.errors import NotModelledError
 from nearpeak.ops.shared import sliding_windows as sliding
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.window_taps import Taps, windows
 
 
@@ -144,7 +144,7 @@ OPERATOR = Operator(
     forward=avg_pool,
     family="reduction",
     backward=_backward,
-    numerics=Numerics(kind="reduction", reduction="kd kh kw"),
+    tolerance=Tolerance(kind="reduction", reduction="kd kh kw"),
     inputs=sliding.pooled_input,
     reference=_reference,
     backward_reference=_backward_reference,

@@ -12,7 +12,7 @@ from nearpeak.ops.shared import sliding_windows as sliding
 from nearpeak.ops.shared.arithmetic import INDEX, unit
 from nearpeak.ops.shared.definition.array_arithmetic import maximum, minimum, unless_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.window_maxima import all_maxima, overloads, references, returned_work
 
 
@@ -127,7 +127,7 @@ OPERATOR = Operator(
     forward=fractional_max_pool,
     family="reduction",
     backward=_backward,
-    numerics=Numerics(kind="exact", rounds=("close", "deep"), least_format="fp32"),
+    tolerance=Tolerance(kind="exact", rounds=("close", "deep"), least_format="fp32"),
     inputs=_inputs,
     valid=_valid,
     reference=_reference,

@@ -14,7 +14,7 @@ from nearpeak.ops.shared.definition.array_arithmetic import minimum
 from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 MODES = ("linear", "nearest", "cubic")
 """In the order of PyTorch's numbers 0, 1, 2."""
@@ -204,7 +204,7 @@ OPERATOR = Operator(
     family="reduction",
     backward=_backward,
     data_axes={"touched": ("d*h*w",)},
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="sampling", reduction="h w d", ulp_count=64.0, special="unspecified", steps_count=2, least_format="fp32"
     ),
     inputs=_inputs,

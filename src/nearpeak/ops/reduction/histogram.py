@@ -10,7 +10,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.call_operands import claimed
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.torch_names import torch_dtype
 
 _REACH = 4.0
@@ -98,7 +98,7 @@ def _between(site: AtenSite) -> Match:
 OPERATOR = Operator(
     forward=histogram,
     family="reduction",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation",
         reduction="elements",
         below={"x": "bins"},

@@ -15,7 +15,7 @@ from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import maximum, minimum, unless_empty, where
 from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 _FLOP: Mapping[str, int] = {"nearest": 0, "linear": 3, "cubic": 7}
 """FLOP of one value between its neighbours along one dimension: a + t * (b - a), or four products and three sums."""
@@ -186,7 +186,7 @@ OPERATOR = Operator(
     forward=interpolate,
     family="reduction",
     backward=_backward,
-    numerics=Numerics(kind="sampling", reduction="d h w", special="unspecified", steps_count=2),
+    tolerance=Tolerance(kind="sampling", reduction="d h w", special="unspecified", steps_count=2),
     inputs=lambda planes, d, h, w, od, dtype, **_: {
         "x": Tensor(shape=(1, planes, *((d,) if _is_volume(d, od) else ()), h, w), dtype=dtype)
     },

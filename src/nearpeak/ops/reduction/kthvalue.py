@@ -11,7 +11,7 @@ from nearpeak.ops.shared.arithmetic import INDEX
 from nearpeak.ops.shared.call_operands import along
 from nearpeak.ops.shared.definition.axis_checks import required_at_most, required_positive
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 def kthvalue(rows: int, columns: int, dtype: DType, k: int = 1, indices: bool = True) -> Work:
@@ -60,7 +60,7 @@ def _from_aten(site: AtenSite) -> Match:
 OPERATOR = Operator(
     forward=kthvalue,
     family="reduction",
-    numerics=Numerics(kind="exact", picks={"indices": "x"}, rounds=("close", "deep")),
+    tolerance=Tolerance(kind="exact", picks={"indices": "x"}, rounds=("close", "deep")),
     inputs=lambda rows, columns, dtype, **_: {"x": Tensor(shape=(rows, columns), dtype=dtype)},
     reference=_reference,
     torch_call=_torch_call,

@@ -11,7 +11,7 @@ from nearpeak.errors import NotModelledError
 from nearpeak.ops.shared import sliding_windows as sliding
 from nearpeak.ops.shared.arithmetic import INDEX, unit
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.window_maxima import references, returned_work
 from nearpeak.ops.shared.window_taps import Taps, windows
 
@@ -134,7 +134,7 @@ OPERATOR = Operator(
     forward=max_pool,
     family="reduction",
     backward=_backward,
-    numerics=Numerics(kind="exact", rounds=("ties", "close", "deep")),
+    tolerance=Tolerance(kind="exact", rounds=("ties", "close", "deep")),
     inputs=sliding.pooled_input,
     reference=_reference,
     backward_reference=_backward_reference,

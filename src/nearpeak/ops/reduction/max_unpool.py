@@ -10,7 +10,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import INDEX
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 @free_when_empty
@@ -68,7 +68,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 OPERATOR = Operator(
     forward=max_unpool,
     family="reduction",
-    numerics=Numerics(kind="exact", below={"index": "outputs"}, distinct=("index",)),
+    tolerance=Tolerance(kind="exact", below={"index": "outputs"}, distinct=("index",)),
     inputs=lambda planes, inputs, dtype, **_: {
         "x": Tensor(shape=(planes, inputs), dtype=dtype),
         "index": Tensor(shape=(planes, inputs), dtype="int64"),

@@ -11,7 +11,7 @@ from nearpeak.ops.shared.arithmetic import INDEX
 from nearpeak.ops.shared.call_operands import along
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 @free_when_empty
@@ -76,7 +76,7 @@ OPERATOR = Operator(
     forward=mode,
     family="reduction",
     # Where NaN lies among the others decides what PyTorch's sort makes of them.
-    numerics=Numerics(kind="exact", special="unspecified", below={"x": "3"}, picks={"indices": "x"}),
+    tolerance=Tolerance(kind="exact", special="unspecified", below={"x": "3"}, picks={"indices": "x"}),
     inputs=lambda rows, columns, dtype, **_: {"x": Tensor(shape=(rows, columns), dtype=dtype)},
     valid=_valid,
     reference=_reference,

@@ -10,7 +10,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import INDEX
 from nearpeak.ops.shared.definition.array_arithmetic import minimum, unless_empty
 from nearpeak.ops.shared.definition.operator import Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 _OVERLAP = 0.1 + 2.0**-15
 """Reference and PyTorch call drop what shares more of the union than this; the work does not depend on it.
@@ -111,7 +111,7 @@ OPERATOR = Operator(
     forward=non_max_suppression,
     family="reduction",
     # Which boxes a NaN among scores leaves over is defined nowhere.
-    numerics=Numerics(kind="exact", least_format="fp32", special="boxes"),
+    tolerance=Tolerance(kind="exact", least_format="fp32", special="boxes"),
     inputs=lambda batch, boxes, classes, dtype, **_: {
         "boxes": Tensor(shape=(batch, boxes, 4), dtype=dtype),
         "scores": Tensor(shape=(batch, classes, boxes), dtype=dtype),

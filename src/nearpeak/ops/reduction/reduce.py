@@ -12,7 +12,7 @@ from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.call_operands import along, list_overloads, onnx_operands
 from nearpeak.ops.shared.definition.array_arithmetic import maximum, unless_empty, where
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.reference.reductions import reduction_of
 from nearpeak.ops.shared.torch_names import in_wider, torch_dtype
 
@@ -212,7 +212,7 @@ _SELECTED = (
 OPERATOR = Operator(
     forward=reduce,
     family="reduction",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation",
         reduction="reduced",
         steps_count=1,

@@ -13,7 +13,7 @@ from nearpeak.ops.shared.arithmetic import INDEX, unit
 from nearpeak.ops.shared.call_operands import along
 from nearpeak.ops.shared.definition.array_arithmetic import maximum
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.torch_names import in_wider, torch_dtype
 
 _EXTREMA: Mapping[str, Any] = {"max": np.maximum, "min": np.minimum}
@@ -95,7 +95,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 OPERATOR = Operator(
     forward=scan,
     family="reduction",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="reduction",
         reduction="length",
         exact=("max", "min"),

@@ -13,7 +13,7 @@ from nearpeak.ops.shared.definition.array_arithmetic import maximum
 from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 FUNCTIONS = ("sum", "mean", "prod", "max", "min")
 _OF_NONE = {"max": {"initial": -np.inf}, "min": {"initial": np.inf}}
@@ -154,7 +154,7 @@ OPERATOR = Operator(
     forward=segment_reduce,
     family="reduction",
     backward=_backward,
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation",
         reduction="rows",
         steps_count=2,

@@ -12,7 +12,7 @@ from nearpeak.ops.shared.call_operands import along
 from nearpeak.ops.shared.definition.array_arithmetic import unless_empty
 from nearpeak.ops.shared.definition.axis_checks import required_at_most
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 def topk(rows: int, columns: int, dtype: DType, k: int | None = None) -> Work:
@@ -67,7 +67,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 OPERATOR = Operator(
     forward=topk,
     family="reduction",
-    numerics=Numerics(kind="exact", special="unspecified", picks={"indices": "x"}, rounds=("close", "deep")),
+    tolerance=Tolerance(kind="exact", special="unspecified", picks={"indices": "x"}, rounds=("close", "deep")),
     inputs=lambda rows, columns, dtype, **_: {"x": Tensor(shape=(rows, columns), dtype=dtype)},
     reference=_reference,
     torch_call=_torch_call,

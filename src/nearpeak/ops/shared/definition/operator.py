@@ -17,7 +17,7 @@ from nearpeak.errors import NotModelledError, SpecError, shown
 from nearpeak.ops.shared.definition.array_arithmetic import minimum
 from nearpeak.ops.shared.definition.axis_checks import choice_of
 from nearpeak.ops.shared.definition.memory_layout import memory_of
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 Value = int | str | bool
 Arrays = Mapping[str, Any]
@@ -94,7 +94,7 @@ class Operator:
     """Rule of work: int parameters are axes, DType ones formats, str and bool ones attributes."""
     family: str
     """What reports group it with: one of core.family.FAMILIES."""
-    numerics: Numerics
+    tolerance: Tolerance
     """Tolerance against the references."""
     inputs: Callable[..., dict[str, Tensor]]
     """Tensors that the operator reads, from the arguments of the rule."""

@@ -9,7 +9,7 @@ KINDS = ("contraction", "reduction", "pointwise", "normalisation", "sampling", "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Numerics:
+class Tolerance:
     """How close an implementation must come to the float64 reference."""
 
     kind: str
@@ -78,7 +78,7 @@ class Numerics:
     def limit(self, name: str, arguments: Mapping[str, Any]) -> int:
         """Return the exclusive upper limit of the integer input `name`, at least 1; 0 without a limit.
 
-        >>> Numerics(kind="exact", below={"t": "2*tests"}).limit("t", {"tests": 4})
+        >>> Tolerance(kind="exact", below={"t": "2*tests"}).limit("t", {"tests": 4})
         8
         """
         factor, _, axis = self.below.get(name, "0").rpartition("*")
