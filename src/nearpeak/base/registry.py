@@ -32,7 +32,7 @@ class Registry(Generic[T]):
             files: one file per thing, named by its stem; those that start with an underscore are left out.
             load: turns the stem of a file into the thing.
             group: entry-point group through which other packages add things of this kind.
-            synonyms: the registered names of what other software calls by a name that is unknown here.
+            synonyms: returns the registered names for a name that other software uses.
         """
         self._synonyms = synonyms
         self.kind, self._load, self._group = kind, load, group
@@ -101,7 +101,7 @@ class Registry(Generic[T]):
 
 
 def unknown_name(kind: str, name: str, known: tuple[str, ...], meant: Sequence[str] = ()) -> UnknownNameError:
-    """Return the error for an unregistered `name`, with what is `meant` by it or the closest of the `known` ones.
+    """Return the error for an unregistered `name`, with its synonyms (`meant`) or the closest `known` names.
 
     >>> print(unknown_name("target", "h100sxm", ("h100_sxm", "t4")))
     target 'h100sxm': not known; did you mean h100_sxm? ('nearpeak show targets' lists all 2)
@@ -133,7 +133,7 @@ def entry_of(kind: str, table: Mapping[str, T], name: str) -> T:
 
 
 def _some(known: tuple[str, ...]) -> str:
-    """Return as many of the names as a line has room for.
+    """Return as many of the names as fit into a line.
 
     >>> _some(("adam", "sgd")), _some(("abcdefgh",) * 50)[-21:], _some(())
     ('adam, sgd', ' abcdefgh and 40 more', 'none')

@@ -63,9 +63,9 @@ def attention(
         SpecError: axes contradict each other.
 
     Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 1; Dao 2023, arXiv:2307.08691, section 3, and algorithm 2 for the
-    gradients; windows: Beltagy et al. 2020, arXiv:2004.05150, section 3.1; ALiBi: Press et al. 2022, arXiv:2108.12409; sinks: Xiao et al. 2024,
-    arXiv:2309.17453, eq. 2; soft cap: Gemma Team 2024, arXiv:2408.00118, section 2; MLA: DeepSeek-AI 2024,
-    arXiv:2405.04434, section 2.1.
+    gradients; windows: Beltagy et al. 2020, arXiv:2004.05150, section 3.1; ALiBi: Press et al. 2022, arXiv:2108.12409;
+    sinks: Xiao et al. 2024, arXiv:2309.17453, eq. 2; soft cap: Gemma Team 2024, arXiv:2408.00118, section 2; MLA:
+    DeepSeek-AI 2024, arXiv:2405.04434, section 2.1.
 
     >>> attention(1, 1, 2, 2, 4, DType(name="bf16", bits_count=16)).read_bytes
     48

@@ -82,7 +82,7 @@ def backward_products(
     backward = {"begun": ended, "ended": begun}
     queries = chain(tokens, step, step, 2 * keys + values, begun=begun, ended=False)
     others = chain(tokens, step, 2 * step, 4 * keys + 3 * values, **backward)
-    # What the forward pass could have kept: the states, and the scores of the pairs.
+    # Without what the forward pass could have stored: the states, and the scores of the pairs.
     least = chain(tokens, 0, step, 2 * keys + values, begun=begun, ended=False)
     least += chain(tokens, step, 2 * step, 2 * keys + 3 * values, **backward)
     return queries + others, queries + others - least

@@ -10,11 +10,12 @@ from nearpeak.core.work.work import Work
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.argument_cache import tensor_of
-from nearpeak.ops.shared.definition.array_arithmetic import ceil_div, unless_empty
+from nearpeak.ops.shared.definition.array_arithmetic import unless_empty
 from nearpeak.ops.shared.definition.axis_checks import required_at_most, required_multiple
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import Match, OnnxSite, Operator
 from nearpeak.ops.shared.definition.tolerance import Tolerance
+from nearpeak.ops.shared.torch_names import resized
 
 LAYOUTS = ("half", "interleaved")
 """Which features make a pair: i and i + rotary / 2 (GPT-NeoX, Llama), or 2 i and 2 i + 1 (RoFormer, GPT-J)."""
@@ -133,8 +134,7 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     x, dim, turned = tensors["x"], arguments["dim"], arguments["rotary"]
     if arguments["ids"]:
         batch, positions = x.shape[0], x.shape[2]
-        ids = tensors["id"].repeat(ceil_div(batch * positions, len(tensors["id"])))[: batch * positions]
-        rows = ids.reshape(batch, 1, positions).long()
+        rows = resized(tensors["id"], batch * positions).reshape(batch, 1, positions).long()
     else:
         rows = tensor_of(x.device, _rows, None, **arguments)
     cos, sin = (tensors[name].to(x.dtype)[rows] for name in ("cos", "sin"))

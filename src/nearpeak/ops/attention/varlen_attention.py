@@ -46,7 +46,8 @@ def varlen_attention(
         cross: keys have lengths of their own.
         lengths: `data`, or `known` and counted.
 
-    Source: Dao 2023, arXiv:2307.08691, section 3, and algorithm 2 for the gradients; equal lengths: pairs are convex in the length.
+    Source: Dao 2023, arXiv:2307.08691, section 3, and algorithm 2 for the gradients; equal lengths: pairs are convex in
+    the length.
 
     >>> varlen_attention(8, 1, 4, DType(name="bf16", bits_count=16), sequences=2, causal=True).flop
     {'matrix.bf16': 320}

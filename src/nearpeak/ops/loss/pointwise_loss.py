@@ -16,6 +16,7 @@ from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
 from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.loss_reductions import REDUCTIONS, checked, reduced
 from nearpeak.ops.shared.reference.formula import formula
+from nearpeak.ops.shared.torch_names import resized
 
 _SMOOTH = "where(abs(a - b) < 1, 0.5 * (a - b) * (a - b), abs(a - b) - 0.5)"
 _CLIPPED = "g * minimum(maximum(a - b, -1), 1)"
@@ -113,8 +114,7 @@ def _torch_call(tensors: dict[str, Any], function: str, reduction: str, **_: Any
     a, b = tensors["a"], tensors["b"].detach()
     if "weight" not in tensors:
         return {"y": call(a, b, reduction=reduction)}
-    weight = tensors["weight"].detach()
-    weight = weight.repeat(-(-len(a) // len(weight)))[: len(a)]
+    weight = resized(tensors["weight"].detach(), len(a))
     if function in _WEIGHTED:
         return {"y": call(a, b, weight=weight, reduction=reduction)}
     losses = call(a, b, reduction="none") * weight

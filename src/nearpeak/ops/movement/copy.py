@@ -147,7 +147,7 @@ def _triangle(site: AtenSite) -> Match:
 
 
 def _from_onnx(site: OnnxSite) -> Match:
-    """Match nodes that only move elements; what shapes and bounds they are given is not read from memory."""
+    """Match nodes that only move elements; shapes and bounds are launch arguments, not memory reads."""
     inputs = onnx_operands(site) if site.name == "Concat" else tuple(t for t in site.inputs[:1] if t is not None)
     written = sum(out.elements for out in site.outputs)
     read = min(written, sum(tensor.distinct for tensor in inputs))

@@ -11,6 +11,7 @@ from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import maximum, minimum, unless_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
 from nearpeak.ops.shared.definition.tolerance import Tolerance
+from nearpeak.ops.shared.torch_names import resized
 
 
 def embedding(
@@ -70,10 +71,7 @@ def _backward_reference(arrays: dict[str, Any], tokens: int, **_: Any) -> dict[s
 def _torch_call(tensors: dict[str, Any], tokens: int, **_: Any) -> dict[str, Any]:
     import torch
 
-    index = tensors["index"]
-    if len(index) != tokens:
-        index = index.repeat(-(-tokens // len(index)))[:tokens]
-    return {"y": torch.nn.functional.embedding(index, tensors["weight"])}
+    return {"y": torch.nn.functional.embedding(resized(tensors["index"], tokens), tensors["weight"])}
 
 
 def _from_aten(site: AtenSite) -> Match:

@@ -11,6 +11,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.definition.array_arithmetic import maximum, minimum, unless_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator
 from nearpeak.ops.shared.definition.tolerance import Tolerance
+from nearpeak.ops.shared.torch_names import resized
 
 
 def gather(
@@ -48,10 +49,7 @@ def gather(
 def _torch_call(tensors: dict[str, Any], rows: int, **_: Any) -> dict[str, Any]:
     import torch
 
-    index = tensors["index"]
-    if len(index) != rows:
-        index = index.repeat(-(-rows // len(index)))[:rows]
-    return {"y": torch.index_select(tensors["table"], 0, index)}
+    return {"y": torch.index_select(tensors["table"], 0, resized(tensors["index"], rows))}
 
 
 def matched(

@@ -12,6 +12,7 @@ from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import maximum, minimum, unless_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
 from nearpeak.ops.shared.definition.tolerance import Tolerance
+from nearpeak.ops.shared.torch_names import resized
 
 
 def scatter(
@@ -83,9 +84,7 @@ def _torch_call(
 ) -> dict[str, Any]:
     import torch
 
-    table, index = tensors["table"], tensors["index"]
-    if len(index) != rows:
-        index = index.repeat(-(-rows // len(index)))[:rows]
+    table, index = tensors["table"], resized(tensors["index"], rows)
     source = torch.ones((), dtype=table.dtype, device=table.device) if scalar else tensors["source"]
     call = table.index_put_ if in_place else table.index_put
     return {"table": call((index,), source, accumulate=accumulate)}

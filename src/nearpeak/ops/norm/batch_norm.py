@@ -154,7 +154,7 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     import torch.nn.functional as F  # noqa: N812
 
     x, names = tensors["input"], ("running_mean", "running_var")
-    # What is computed of a batch is kept in the format of the statistics: in that of x a deviation may be off by 0.1 %.
+    # Batch statistics have the format of the running ones: in that of x a standard deviation may be off by 0.1 %.
     mixed = arguments["train"] and x.element_size() == 2 and arguments["stat_dtype"] == "fp32"
     format_of = torch.float32 if mixed else x.dtype
     statistics = {name: tensors[name].detach().to(format_of, copy=True) for name in names if name in tensors}

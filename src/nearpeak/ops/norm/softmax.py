@@ -57,7 +57,7 @@ def _backward(rows: int, columns: int, dtype: DType, log: bool = False, out_dtyp
 
 
 def _narrower(dtype: DType, out_dtype: DType | None) -> DType:
-    """Return the format of fewer bits: what must be kept of an element between the two passes over its row."""
+    """Return the narrower format, in which an element must be held between the two passes over its row."""
     return min(dtype, out_dtype or dtype, key=lambda number_format: number_format.bits_count)
 
 

@@ -81,7 +81,7 @@ def _at_least(x: Any, least: Any) -> Any:
 
 
 def _stored(arrays: dict[str, Any], store: Callable[[Any, str], Any], dtype: str, **_: Any) -> dict[str, Any]:
-    """Return the step whose direction, products and weights are kept in `dtype` after each pair."""
+    """Return the step whose direction, products and weights are rounded to `dtype` after each pair."""
 
     def stored(x: Any) -> Any:
         return store(np.asarray(x), dtype)
@@ -105,7 +105,7 @@ def _stored(arrays: dict[str, Any], store: Callable[[Any, str], Any], dtype: str
 
 
 def _check_curvature(product: float) -> None:
-    """Refuse a newest pair that is not kept: the case says that it is in use."""
+    """Refuse a newest pair that PyTorch would drop, as the case counts it as in use."""
     if product <= LEAST_CURVATURE:
         raise ValueError(
             f"lbfgs: gradients' and steps' differences have the product {product:.3g}; it must be positive"

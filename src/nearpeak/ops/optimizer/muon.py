@@ -95,7 +95,7 @@ def _stored(
     arrays: dict[str, Any], store: Callable[[Any, str], Any], rows: int, columns: int, iterations: int, nesterov: bool,
     product_dtype: str, **_: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the step whose products are kept in `product_dtype`."""
+    """Return the step with products rounded to `product_dtype`."""
     g = arrays["grad"]
     momentum = arrays["momentum"] + (1 - MOMENTUM) * (g - arrays["momentum"])
     update = g + MOMENTUM * (momentum - g) if nesterov else momentum

@@ -274,7 +274,7 @@ def _as_matrix(tensor: Tensor, *, row: bool) -> Tensor:
 
 
 def _claims() -> dict[str, Any]:
-    """Return the claims: plain, in place, with the result given and with its format given."""
+    """Return the claims of the overloads: plain, in place, with an output tensor, with an output format."""
     groups = {
         _from_aten: ("mm", "addmm", "bmm", "baddbmm", "_int_mm", "_addmm_activation"),
         _from_vectors: ("mv", "addmv", "dot", "vdot"),

@@ -219,7 +219,7 @@ def _reference(arrays: dict[str, Any], function: str, **_: Any) -> dict[str, Any
 def _stored(
     arrays: dict[str, Any], store: Callable[[Any, str], Any], dtype: str, function: str, **_: Any
 ) -> dict[str, Any]:
-    """Return the results with the pivots of determinants kept in `dtype`: their errors multiply."""
+    """Return the results with the pivots of determinants rounded to `dtype`, as their errors multiply."""
     if function != "determinant":
         return _reference(arrays, function)
     pivots = store(_pivots(arrays["a"]).astype(np.float64), dtype)

@@ -33,7 +33,7 @@ class Cell:
     special_count: int
     """Sigmoids and hyperbolic tangents."""
     grad_flop_count: int
-    """FLOP of the gates' gradients, from what the forward pass kept."""
+    """FLOP of the gates' gradients, from stored results of the forward pass."""
 
 
 CELLS: Mapping[str, Cell] = {

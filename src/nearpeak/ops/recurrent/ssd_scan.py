@@ -82,7 +82,7 @@ def _sizes(
     batch: int, tokens: int, heads: int, dim: int, state: int, dtype: DType, groups: int, state_dtype: DType | None,
     options: int,
 ) -> tuple[int, Operands]:  # fmt: skip
-    """Return the number of dt, and what is read and written; `options` of bias and D are given."""
+    """Return the number of dt, and the operands; `options` is the number of bias and D that are present."""
     required_multiple("ssd_scan", {"groups": groups}, heads=heads)
     steps, shared = batch * tokens * heads, 2 * batch * tokens * groups * state
     others = steps + shared + heads * (1 + options)

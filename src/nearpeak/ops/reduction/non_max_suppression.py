@@ -23,14 +23,14 @@ _STEPS, _STEP = 16, 0.31415926535897931
 
 
 def non_max_suppression(batch: int, boxes: int, classes: int, dtype: DType, found: int = 0) -> Work:
-    """Return the least work of the boxes that are kept, as image, class and position, three int64 each.
+    """Return the least work of the selected boxes, as image, class and position, three int64 each.
 
     Shapes: boxes [batch, boxes, 4]; scores [batch, classes, boxes].
-    Counts: bytes only; which boxes are compared depends on the data. How many are kept is data, between 0 and
+    Counts: bytes only; which boxes are compared depends on the data. How many are selected is data, between 0 and
     batch * classes * boxes; a bound takes none unless the values are known (assumption A9).
 
     Args:
-        found: boxes kept.
+        found: selected boxes.
 
     Source: definition, as ONNX states it.
 
@@ -53,7 +53,7 @@ def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
 
 
 def _kept(lower: Any, upper: Any, order: Any) -> list[int]:
-    """Return the positions that are kept, best first, of boxes given by corners [boxes, 2] in float64."""
+    """Return the positions of the selected boxes, best first, from corners [boxes, 2] in float64."""
     rest, chosen = np.asarray(order), []
     while rest.size:
         best, rest = rest[0], rest[1:]
@@ -99,7 +99,7 @@ def _torch_call(tensors: dict[str, Any], **_: Any) -> dict[str, Any]:
 
 
 def _from_onnx(site: OnnxSite) -> Match:
-    """Match NonMaxSuppression; how many boxes are kept is not known."""
+    """Match NonMaxSuppression; how many boxes are selected is not known."""
     boxes, scores = site.tensor(0), site.tensor(1)
     arguments: dict[str, Value] = {
         "batch": boxes.shape[0], "boxes": boxes.shape[1], "classes": scores.shape[1], "dtype": boxes.dtype,

@@ -45,7 +45,7 @@ def blocks_of(x: Any, high: int, wide: int, library: Any) -> tuple[Any, Any]:
 def scale_of(
     amax: Any, low: Any, top: Any, to: str, scale_dtype: str, zero_dtype: str, *, two_levels: bool
 ) -> tuple[Any, Any, dict[str, Any]]:
-    """Return the scales by which quantised numbers are multiplied, zero points, and what else is kept, in NumPy."""
+    """Return the scales by which quantised numbers are multiplied, zero points and further stored results, in NumPy."""
     largest = np.float32(largest_of(to))
     if zero_dtype:
         low, top = np.minimum(low, 0), np.maximum(top, 0)

@@ -39,10 +39,10 @@ class Factors:
 
 
 def factors_of(dtype: DType, m: int, n: int, k: int, stated_factors: Factors, stated: bool) -> Factors:
-    """Return the factors of a product: those of the scheme that `dtype` names, or the ones given.
+    """Return the factors of a product: those of the scheme that `dtype` names, or the stated ones.
 
     Args:
-        stated: whether any factor was given that is not the default.
+        stated: whether any factor differs from the default.
     """
     scheme = dtype.scheme
     if scheme is None:

@@ -52,6 +52,11 @@ def in_wider(torch: Any, tensors: Mapping[str, Any], out_dtype: str) -> dict[str
     return {name: tensor.to(wide) for name, tensor in tensors.items()}
 
 
+def resized(vector: Any, count: int) -> Any:
+    """Return a vector repeated or cut to `count` elements, as `numpy.resize` does."""
+    return vector if len(vector) == count else vector.repeat(-(-count // len(vector)))[:count]
+
+
 def _holding(torch: Any, left: Any, right: Any) -> Any:
     """Return a format that holds the values of both: PyTorch promotes no 8-bit floats."""
     narrow = [dtype for dtype in (left, right) if dtype.is_floating_point and dtype.itemsize == 1]

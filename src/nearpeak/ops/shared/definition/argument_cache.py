@@ -29,7 +29,8 @@ def tensor_of(device: Any, make: Callable[..., Any], *arguments: Any, **named: A
 
     mode = _get_current_dispatch_mode()
     if torch.compiler.is_compiling() or (mode is not None and not getattr(mode, "only_looks", False)):
-        return torch.as_tensor(np.array(make(*arguments, **named)), device=device)  # no tensor of theirs may be kept
+        # Tensors of a tracing mode must not be cached.
+        return torch.as_tensor(np.array(make(*arguments, **named)), device=device)
     return _tensor(make, arguments, tuple(named.items()), device)
 
 

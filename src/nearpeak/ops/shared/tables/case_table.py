@@ -180,7 +180,7 @@ def _groups_of(
 def _group(
     signature: Signature, phase: str, rows: Any, columns: Mapping[str, Any], choices: Mapping[str, Any]
 ) -> CaseGroup:
-    """Return one group: formats and attributes from `given`, axes from the columns, blanks filled."""
+    """Return one group: formats and attributes from `choices`, axes from the columns, blanks filled."""
     read = {name: extents(signature.op, name, columns[name], rows) for name in signature.axes if name in columns}
     axes = {name: value for name, value in read.items() if not (isinstance(value, int) and value == BLANK)}
     arrays = {name: value for name, value in axes.items() if not isinstance(value, int)}

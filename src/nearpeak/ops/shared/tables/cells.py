@@ -82,7 +82,7 @@ def extents(op: str, name: str, column: Any, rows: Any) -> Any:
 
 
 def first_filled(column: Any, rows: Any) -> int | None:
-    """Return the first of `rows` whose cell holds something; none for numbers and for values given to all rows."""
+    """Return the first of `rows` with a cell that is not blank; none for numeric columns and single values."""
     if is_single(column):
         return None
     array = column if rows is None else column[rows]

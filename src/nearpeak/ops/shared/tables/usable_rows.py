@@ -24,7 +24,7 @@ class UsableTable:
     table: CaseTable
     """The usable rows, in their order."""
     rows: Any
-    """Position of each in the table as it was given."""
+    """Position of each in the original table."""
     refused: Mapping[int, tuple[str, str]]
     """Column at fault (empty where it is not one alone) and reason by position of the other rows."""
 
