@@ -7,9 +7,10 @@ import numpy as np
 from nearpeak.core.work.dtype import DType, dtype_of
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
+from nearpeak.ops.movement.gather import gather
 from nearpeak.ops.shared.arithmetic import unit
-from nearpeak.ops.shared.definition.array_arithmetic import maximum, minimum, unless_empty
-from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
+from nearpeak.ops.shared.definition.array_arithmetic import minimum, unless_empty
+from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
 from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.torch_names import resized
 
@@ -38,12 +39,7 @@ def embedding(
     >>> embedding(8, 4, 100, DType(name="bf16", bits_count=16), touched_rows=5).read_bytes
     104
     """
-    touched = minimum(maximum(touched_rows, 1), minimum(vocab, tokens))
-    index_bytes = dtype_of(index_dtype).bytes(tokens if indices is None else indices)
-    return Work(
-        read_bytes=dtype.bytes(touched * dim) + unless_empty(dim, index_bytes),
-        write_bytes=dtype.bytes(tokens * dim),
-    )
+    return gather(tokens, dim, vocab, dtype, touched_rows, indices, index_dtype)
 
 
 def _backward(
@@ -77,28 +73,23 @@ def _torch_call(tensors: dict[str, Any], tokens: int, **_: Any) -> dict[str, Any
 def _from_aten(site: AtenSite) -> Match:
     """Match embedding; the indices are not known."""
     weight, index = site.args["weight"], site.args["indices"]
-    vocab, dim = weight.shape
-    touched = min(1, index.elements, vocab)
-    return Match(
-        arguments={
-            "tokens": index.elements, "dim": dim, "vocab": vocab, "dtype": weight.dtype,
-            "indices": index.distinct, "index_dtype": index.dtype,
-        },
-        touched_bytes={"weight": dtype_of(weight.dtype).bytes(touched * dim)},
-    )  # fmt: skip
+    touched = min(1, index.elements, weight.shape[0])
+    touched_bytes = {"weight": dtype_of(weight.dtype).bytes(touched * weight.shape[1])}
+    return Match(arguments=_arguments(index, weight, weight.dtype), touched_bytes=touched_bytes)
 
 
 def _gradient(site: AtenSite) -> Match:
     """Match embedding_dense_backward."""
     grad, index = site.args["grad_output"], site.args["indices"]
-    vocab, dim = site.outputs[0].shape
-    return Match(
-        arguments={
-            "tokens": index.elements, "dim": dim, "vocab": vocab, "dtype": grad.dtype,
-            "indices": index.distinct, "index_dtype": index.dtype,
-        },
-        phase="backward",
-    )  # fmt: skip
+    return Match(arguments=_arguments(index, site.outputs[0], grad.dtype), phase="backward")
+
+
+def _arguments(index: Tensor, table: Tensor, dtype: str) -> dict[str, Value]:
+    vocab, dim = table.shape
+    return {
+        "tokens": index.elements, "dim": dim, "vocab": vocab, "dtype": dtype, "indices": index.distinct,
+        "index_dtype": index.dtype,
+    }  # fmt: skip
 
 
 OPERATOR = Operator(

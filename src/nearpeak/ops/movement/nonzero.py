@@ -68,8 +68,7 @@ def _counted(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match NonZero."""
-    x = site.tensor(0)
-    return _match(x)
+    return _match(site.tensor(0))
 
 
 OPERATOR = Operator(

@@ -68,8 +68,7 @@ def converted(x: Tensor, out: Tensor) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match Cast and CastLike."""
-    x = site.tensor(0)
-    return converted(x, site.outputs[0])
+    return converted(site.tensor(0), site.outputs[0])
 
 
 _WHOLE = tuple(f"out_dtype={one.name}" for one in DTYPES.values() if one.kind == "int")

@@ -67,8 +67,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match Multinomial, whose weights are logarithms."""
-    weights = site.tensor(0)
-    return _match(weights, site.outputs[0])
+    return _match(site.tensor(0), site.outputs[0])
 
 
 OPERATOR = Operator(

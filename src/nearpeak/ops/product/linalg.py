@@ -273,8 +273,7 @@ def _batches(tensor: Tensor, matrix: Tensor) -> int:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match Det."""
-    x = site.tensor(0)
-    return Match(arguments=_match(x, 0, "determinant"))
+    return Match(arguments=_match(site.tensor(0), 0, "determinant"))
 
 
 OPERATOR = Operator(
