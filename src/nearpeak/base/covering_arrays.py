@@ -109,7 +109,7 @@ def legal_row(
 
 
 _MOST_STEPS = 1000
-"""Steps of the search for one legal row; what is not found by then counts as infeasible."""
+"""Steps of the search for one legal row; combinations not found by then count as infeasible."""
 
 
 def _searched_row(

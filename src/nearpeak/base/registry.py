@@ -83,7 +83,7 @@ class Registry(Generic[T]):
         return self._loaded[name]
 
     def __contains__(self, name: object) -> bool:
-        """Say whether `name` is registered."""
+        """Return whether `name` is registered."""
         return name in self.names()
 
     def __iter__(self) -> Iterator[str]:

@@ -148,7 +148,7 @@ def _watch(child: int, result: int, output: int, requests: int, deadline: float)
 
 
 def _added_bytes(child: int) -> int | None:
-    """Return the address space that a child has added to what it started with; none where the system does not say."""
+    """Return the address space that a child has added since it started; none where the system does not report it."""
     try:
         sizes = [
             int(Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[0]) for process in (child, "self")
@@ -191,7 +191,7 @@ def renew_threads() -> None:
 
 
 def limit(memory_bytes: int | None) -> None:
-    """Limit what this process may allocate on top of what it has, leave no core file, and die with the parent.
+    """Limit the further memory of this process, disable core files, and end with the parent process.
 
     A limit that a parent process has set is never raised.
     """

@@ -103,7 +103,7 @@ def _torch_call(
 
 
 def broken_when_fused(parameter: Any) -> bool:
-    """Say whether PyTorch's fused kernel is wrong for such a parameter: on CPUs, in formats of 16 bits.
+    """Return whether PyTorch's fused kernel is wrong for such a parameter: on CPUs, in formats of 16 bits.
 
     As of PyTorch 2.13.0 it leaves what fills whole vectors as it was: of 33 parameters of 1 with gradients of 1 and a
     rate of 0.5, the first 32 are still 1 after the step, in bf16 and fp16; what is left over behind them is right.

@@ -126,7 +126,7 @@ def _repeated(matrices: Any, batch: int) -> Any:
 
 
 def _written_wider(torch: Any, tensors: dict[str, Any], out: Any) -> bool:
-    """Say whether PyTorch forms the product in fp32 without widening its operands: on GPUs, without a bias."""
+    """Return whether PyTorch forms the product in fp32 without widening its operands: on GPUs, without a bias."""
     a = tensors["a"]
     halves = a.dtype in (torch.float16, torch.bfloat16) and out is torch.float32 and "bias" not in tensors
     return halves and a.device.type == "cuda" and hasattr(torch.ops.aten.mm, "dtype")

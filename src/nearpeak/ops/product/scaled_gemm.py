@@ -271,7 +271,7 @@ rows on CPUs, and answers NaN or ends the process (PyTorch 2.13, seen on x86-64 
 
 
 def _scaled_product_runs(torch: Any, a: Any, b: Any, counts: tuple[int, ...], out_dtype: Any) -> bool:
-    """Say whether PyTorch's scaled product takes these factors where they lie.
+    """Return whether PyTorch's scaled product takes these factors where they lie.
 
     On GPUs it wants compute capability 8.9, extents of whole multiples of 16, and for scales by rows 9.0 and results in
     bf16 (PyTorch 2.13, aten/src/ATen/native/cuda/Blas.cpp); elsewhere the product is composed.

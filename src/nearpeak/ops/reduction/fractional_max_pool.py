@@ -73,7 +73,7 @@ def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
 
 
 _APART = 512 * (5**0.5 - 1)
-"""What tells apart numbers that are close, or whole, by its fractions."""
+"""Factor whose fractional multiples separate numbers that are close or whole."""
 _GOLDEN = (5**0.5 - 1) / 2
 """Multiples of it lie apart from each other, modulo 1."""
 

@@ -113,7 +113,7 @@ _LAST_DIGITS = 64.0
 
 
 def _meetings(arrays: dict[str, Any], arguments: dict[str, Any]) -> Any:
-    """Give per tap: index of each point into x, weight of each point, and the weight's slope per coordinate.
+    """Yield per tap: index of each point into x, weight of each point, and the weight's slope per coordinate.
 
     Coordinates -1 and 1 are the outer edges of the image; outside of it everything is zero.
     """

@@ -102,7 +102,7 @@ def _alone(part: Any, function: str) -> Any:
 
 
 _APART = 2.0**-7
-"""The share by which numbers differ that bf16 tells apart, IEEE 754's spacing of 8 significant bits."""
+"""Relative difference that bf16 resolves: the spacing of 8 significant bits (IEEE 754)."""
 _MOST = 2.0**11
 """What leaves whole numbers and quarters inside fp16."""
 

@@ -37,8 +37,8 @@ def shared_operands(formats: tuple[DType, ...], products: int, reuse: int = 1) -
 def bilinear(left: int, right: int, result: int) -> int:
     """Return how many multiplications any bilinear algorithm needs for a map of that many elements that matter.
 
-    Each product of linear forms adds at most one dimension to what the map tells apart of either operand, and to what
-    its results span; so there are at least as many products as elements of the largest of the three.
+    Each product of linear forms adds at most one dimension to what the map distinguishes of either operand, and to
+    what its results span; so there are at least as many products as elements of the largest of the three.
 
     Source: Winograd 1970, doi:10.1002/cpa.3160230204 (matrix times vector); Buergisser, Clausen and Shokrollahi 1997,
     Algebraic Complexity Theory, chapter 14 (rank of a concise tensor). For one channel of a convolution it is the

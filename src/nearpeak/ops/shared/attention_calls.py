@@ -23,7 +23,7 @@ FUSED = (
 """Calls of attention over whole tensors: as captures keep it, and as PyTorch's devices run it."""
 
 KNOWN_MASK = "known_mask"
-"""Argument that captures add to a call whose mask the program itself makes: what it leaves, the fields of `Live`."""
+"""Argument that captures add to a call whose mask the program computes: the counts of `Live`."""
 
 _MASKS = ("mask", "attn_mask", "attn_bias")
 

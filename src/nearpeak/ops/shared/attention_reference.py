@@ -10,7 +10,7 @@ SOFT_CAP = 50.0
 
 
 class Weights(NamedTuple):
-    """What the forward pass leaves for the backward pass."""
+    """Results of the forward pass that the backward pass needs."""
 
     key: Any
     """Keys, one for each query head."""

@@ -29,7 +29,7 @@ class Parts(NamedTuple):
     reuse: int
     """Most (output, tap) pairs that one input position serves."""
     input: Side
-    """What is convolved."""
+    """The convolved tensor."""
     weight: Side
     """The kernel."""
     output: Side

@@ -14,14 +14,14 @@ from nearpeak.ops.shared.state_chains import in_fp32, run, run_back
 from nearpeak.ops.shared.state_work import Operands
 
 DECAYS = ("none", "constant", "head", "channel")
-"""What a token's decay depends on; `constant` is retention: a fixed number per head."""
+"""Granularity of a token's decay; `constant` is retention: a fixed number per head."""
 
 
 def operands_of(
     op: str, batch: int, tokens: int, heads: int, key_heads: int | None, key_dim: int, dim: int, dtype: DType,
     state_dtype: DType | None, decay: str, *, strengths: bool = False,
 ) -> tuple[int, int, Operands]:  # fmt: skip
-    """Return the heads of queries and keys, the number of gates, and what is read and written."""
+    """Return the heads of queries and keys, the number of gates, and the operands read and written."""
     shared = heads if key_heads is None else key_heads
     required_multiple(op, {"key_heads": shared}, heads=heads)
     gates = gate_count(batch, tokens, heads, shared * key_dim, decay)

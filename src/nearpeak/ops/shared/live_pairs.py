@@ -13,7 +13,7 @@ ALIGNMENTS = ("upper_left", "lower_right")
 
 
 class Live(NamedTuple):
-    """What a mask leaves of one head's scores, or of all of them."""
+    """Counts of live pairs, keys and queries under a mask, for one head or all of them."""
 
     pairs: int
     """Pairs of query and key that take part."""

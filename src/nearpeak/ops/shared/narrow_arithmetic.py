@@ -63,7 +63,7 @@ def scale_of(
 
 
 def _usable(scale: Any) -> Any:
-    """Return the scales, 1 where one is zero, infinite or no number: what is finite then saturates or vanishes."""
+    """Return the scales, with 1 for zero, infinity and NaN: finite numbers then saturate or become 0."""
     return np.where(np.isfinite(scale) & (scale > 0), scale, 1).astype(np.float32)
 
 

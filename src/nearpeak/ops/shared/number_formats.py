@@ -30,7 +30,7 @@ class FloatFormat:
     fraction_bits_count: int
     """Bits after the leading one."""
     bias: int | None = None
-    """What the exponent field exceeds the exponent by; half of its range when none."""
+    """Bias of the exponent field; half of its range when none."""
     signed: bool = True
     """Whether it has a sign bit."""
     nan: str = "ieee"
@@ -148,7 +148,7 @@ class FloatFormat:
         return whole.astype(np.uint32)
 
     def _special(self, x: Any) -> Any:
-        """Return the codes of infinities and of what is no number, without sign."""
+        """Return the codes of infinities and NaN, without sign."""
         ones = 2 ** (self.exponent_bits_count + self.fraction_bits_count) - 1
         if self.nan == "ieee":
             infinity = (2**self.exponent_bits_count - 1) << self.fraction_bits_count
@@ -190,7 +190,7 @@ def _whole(steps: Any, rounding: str, seed: int) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntFormat:
-    """Whole numbers of at most 16 bits, in two's complement where they have a sign; what is beyond saturates.
+    """Whole numbers of at most 16 bits, in two's complement where they have a sign; numbers beyond the range saturate.
 
     >>> IntFormat(name="int4", bits_count=4).rounded([0.5, 1.5, 99.0]).tolist()
     [0.0, 2.0, 7.0]
@@ -229,7 +229,7 @@ class IntFormat:
         return np.where(codes >= half, codes - 2 * half, codes).astype(np.float64) if self.signed else codes * 1.0
 
     def rounded(self, values: Any, rounding: str = "nearest_even", *, saturates: bool = True, seed: int = 0) -> Any:
-        """Return whole numbers within the range, as float64; what is no number becomes 0.
+        """Return whole numbers within the range, as float64; NaN becomes 0.
 
         Args:
             saturates: whether what is too large becomes the largest number; otherwise its upper bits are lost.

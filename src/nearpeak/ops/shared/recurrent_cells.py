@@ -8,7 +8,7 @@ import numpy as np
 from nearpeak.ops.shared.reference.special_functions import sigmoid
 
 Step = tuple[Any, ...]
-"""What a step keeps for its way back."""
+"""Values of a forward step that its backward step needs."""
 
 
 def _sums(x: Any, h: Any, p: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -42,7 +42,7 @@ def outputs(arguments: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def tap_slices(arguments: Mapping[str, Any], steps: Sequence[int]) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """Give each tap with the slice of the padded array that it meets when the window takes `steps`."""
+    """Yield each tap with the slice of the padded array that it meets when the window takes `steps`."""
     strides = extents(arguments, "s")
     dilations = extents(arguments, "d") if "dw" in arguments else (1,) * rank(arguments)
     for tap in product(*(range(kernel) for kernel in extents(arguments, "k"))):

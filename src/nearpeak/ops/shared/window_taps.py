@@ -159,7 +159,7 @@ def _counts(
 def _live(
     size: int, outputs: int, kernel: int, stride: int, padding: int, dilation: int
 ) -> Iterator[tuple[int, int, int]]:
-    """Give each tap that meets the input, with the first and one past the last output that it serves."""
+    """Yield each tap that meets the input, with the first and one past the last output that it serves."""
     for tap in range(kernel if outputs else 0):
         first = max(0, ceil_div(padding - tap * dilation, stride))
         stop = min(outputs, (size - 1 + padding - tap * dilation) // stride + 1)

@@ -78,7 +78,7 @@ def unless_empty(extent: int, amount: int) -> int:
 
 
 def _plain(value: Any) -> bool:
-    """Say whether a value is a Python number, as the rules' annotations promise; tables send arrays instead."""
+    """Return whether a value is a Python number, as the rules' annotations promise; tables send arrays instead."""
     return isinstance(value, int)
 
 

@@ -54,7 +54,7 @@ def span_of(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
 def memory_of(
     op: str, inputs: Mapping[str, Tensor], arguments: Mapping[str, Value]
 ) -> tuple[tuple[str, int | str], ...]:
-    """Return `NAME.layout` and `NAME.offset` as a case keeps them: checked, in order, without what is dense.
+    """Return `NAME.layout` and `NAME.offset` in their canonical form: checked, sorted, without dense ones.
 
     Raises:
         SpecError: no such input or word, too few dimensions, or an offset that no element can start at.

@@ -93,7 +93,7 @@ class Operator:
     forward: Callable[..., Work]
     """Rule of work: int parameters are axes, DType ones formats, str and bool ones attributes."""
     family: str
-    """What reports group it with: one of core.family.FAMILIES."""
+    """Group in reports: one of core.family.FAMILIES."""
     tolerance: Tolerance
     """Tolerance against the references."""
     inputs: Callable[..., dict[str, Tensor]]

@@ -8,7 +8,7 @@ from nearpeak.ops.shared.definition.operator import Operator
 
 
 def constants_of(operator: Operator) -> dict[str, float | tuple[float, ...]]:
-    """Return the named numbers of an operator's reference, and of what it calls in this package, by name.
+    """Return the named constants of an operator's reference, and of the functions that it calls in this package.
 
     >>> from nearpeak.ops import OPS
     >>> constants_of(OPS["rms_norm"]), constants_of(OPS["gemm"])

@@ -175,7 +175,7 @@ def _powers(order: int, x: Any, sign: float) -> Any:
 
 
 def _expansion(order: float, x: Any) -> Iterator[Any]:
-    """Give the terms a_k(order) / x^k (NIST DLMF 10.17.1)."""
+    """Yield the terms a_k(order) / x^k (NIST DLMF 10.17.1)."""
     term = np.ones_like(x)
     for k in range(1, _EXPANDED + 1):
         yield term

@@ -46,7 +46,7 @@ def _sign(x: Any) -> Any:
 
 
 def _turned(x: Any, signs: Any) -> Any:
-    """Return the columns times their signs, those without one as they are; what is not a number stays so."""
+    """Return the columns times their signs; columns without a sign and NaN are unchanged."""
     turned = 1 * x
     turned[..., : signs.shape[-1]] = x[..., : signs.shape[-1]] * signs[..., None, :]
     return turned

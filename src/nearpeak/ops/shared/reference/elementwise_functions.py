@@ -24,7 +24,7 @@ class Function:
     options: Mapping[str, str | float | bool] = field(default_factory=dict)
     """Keyword arguments of the callable."""
     scalars: tuple[float, float] = (1.5, 0.5)
-    """What b and c are where they are no tensors, in reference and PyTorch call; the work does not depend on it."""
+    """Values of b and c as scalars, in reference and PyTorch call; the work does not depend on them."""
     aten: tuple[str, ...] = ()
     """Further ATen names, without overload; an underscore at the end and `_foreach_` are implied."""
     backward: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Function:
     onnx: tuple[str, ...] = ()
     """ONNX operator types."""
     takes: Mapping[str, str] = field(default_factory=dict)
-    """What an operand must be to be computed, and the result (`y`), where that is no number of any format: `bool`,
+    """Required kind of an operand or of the result (`y`), where a number of any format is not accepted: `bool`,
     `int`, `complex`, or `scalar`, a number instead of a tensor."""
 
     @property
@@ -78,7 +78,7 @@ _FAMILIES = (
 )  # fmt: skip
 """Polynomials below torch.special, of degree b, with their names in formulas."""
 POLYNOMIALS = tuple(name for name, _ in _FAMILIES)
-"""Polynomials of degree b; of degree 0 they are 1, also of what is no number."""
+"""Polynomials of degree b; of degree 0 they are 1, even for NaN."""
 
 _ARITHMETIC = (
     _row("add", "a + b", "g", "g", onnx=("Add",)),

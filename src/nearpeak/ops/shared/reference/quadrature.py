@@ -27,7 +27,7 @@ def panels(count: int) -> tuple[Any, Any]:
 
 
 def _rule() -> Iterator[tuple[float, float]]:
-    """Give nodes and weights on the line from -1 to 1, rounded once (NIST DLMF, section 3.5(v))."""
+    """Yield nodes and weights on the line from -1 to 1, rounded once (NIST DLMF, section 3.5(v))."""
     with localcontext() as context:
         context.prec = _DIGITS
         for start in np.polynomial.legendre.leggauss(_DEGREE)[0]:

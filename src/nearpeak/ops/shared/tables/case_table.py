@@ -213,7 +213,7 @@ def _filled(signature: Signature, name: str, axes: Mapping[str, Any], is_column:
 
 
 def _probe(signature: Signature, phase: str, arguments: dict[str, Any], place: tuple[int, Collection[str]]) -> Case:
-    """Return the first case of a group, which shows defaults and what is wrong.
+    """Return the first case of a group, which provides defaults and finds errors.
 
     Args:
         place: its row, and the columns of the table.

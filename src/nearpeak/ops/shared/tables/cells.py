@@ -29,12 +29,12 @@ def row_count(columns: Mapping[str, Any]) -> int:
 
 
 def is_single(column: Any) -> bool:
-    """Say whether the column is one value for all rows."""
+    """Return whether the column is one value for all rows."""
     return not isinstance(column, np.ndarray)
 
 
 def is_blank(value: Any) -> bool:
-    """Say whether a cell is empty: no text, none, or not a number.
+    """Return whether a cell is empty: no text, none, or not a number.
 
     >>> is_blank(""), is_blank(float("nan")), is_blank(0)
     (True, True, False)
@@ -152,7 +152,7 @@ def _first_seen(keys: Any) -> tuple[list[int], Any]:
 
 
 def _keys(array: Any) -> Any:
-    """Return what is equal where the cells are: plain text as whole numbers, which are compared much faster.
+    """Return keys that are equal where the cells are: short text as integers, which compare much faster.
 
     >>> keys = _keys(np.array(["bf16", "fp8_e4m3fnuz", "bf16"]))
     >>> (keys == keys[0]).tolist()
