@@ -139,8 +139,8 @@ def _operator(name: str) -> Iterator[str]:
         yield from ("```", usage, "```", "")
     yield from ("```text", *operator.description.splitlines(), "```", "")
     yield f"- Source: {_cell(operator.source)}"
-    sums = f", sums over `{operator.numerics.reduction}`" if operator.numerics.reduction else ""
-    yield f"- Numerics: {operator.numerics.kind}{sums}, {operator.numerics.ulp_count:g} units in the last place"
+    sums = f", sums over `{operator.tolerance.reduction}`" if operator.tolerance.reduction else ""
+    yield f"- Tolerance: {operator.tolerance.kind}{sums}, {operator.tolerance.ulp_count:g} units in the last place"
     for dialect, names in (("ATen", operator.aten), ("ONNX", operator.onnx)):
         if names:
             yield f"- {dialect}: {', '.join(f'`{n}`' for n in sorted(names))}"

@@ -1,4 +1,4 @@
-"""Every error that nearpeak raises on purpose, with the exit code that the command line gives it."""
+"""The exceptions that nearpeak raises, each with its exit code on the command line."""
 
 from collections.abc import Callable
 
@@ -60,11 +60,11 @@ class ImplausibleError(NearpeakError):
 
 
 class UnfitError(MeasureError):
-    """The device or its host cannot be measured on now, whatever is measured; later or elsewhere it can."""
+    """The device or its host is temporarily unfit for measurements; later or elsewhere they are possible."""
 
 
 class IncorrectError(MeasureError):
-    """An implementation whose results the contract refuses."""
+    """An implementation whose results fail validation."""
 
     exit_code = 12
 

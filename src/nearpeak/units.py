@@ -1,4 +1,4 @@
-"""Text with SI and binary prefixes in, numbers in base units out; and back, for people to read."""
+"""Parsing and formatting of quantities with SI and binary prefixes; numbers are in base units."""
 
 import math
 import re
@@ -53,19 +53,19 @@ def parse_share(text: object, where: str) -> float:
     """Return the share that `text` states in per cent, between 0 and 100, both left out.
 
     Raises:
-        SpecError: it is none; the message names `where` it stands.
+        SpecError: the text is no such share; the message begins with `where`.
 
     >>> parse_share("2%", "--tolerance"), parse_share("80 %", "at_least")
     (0.02, 0.8)
     """
     digits = text.removesuffix("%").strip() if isinstance(text, str) and text.endswith("%") else ""
     try:
-        found = float(digits) / 100
+        share = float(digits) / 100
     except ValueError:
-        found = 0.0
-    if not 0 < found < 1:
+        share = 0.0
+    if not 0 < share < 1:
         raise SpecError(f"{where} {text!r}: is not a share in per cent between 0 and 100; e.g. 2%")
-    return found
+    return share
 
 
 def time_text(at_ns: int) -> str:

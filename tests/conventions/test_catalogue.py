@@ -8,7 +8,7 @@ import pytest
 from house_rules import PACKAGE, ROOT
 
 from nearpeak.ops import OPS
-from nearpeak.ops.shared.definition.tolerance import CONTRACTS
+from nearpeak.ops.shared.definition.tolerance import KINDS
 from nearpeak.reports import FORMATS
 from nearpeak.targets import TARGETS, target_of
 
@@ -32,14 +32,14 @@ def test_every_operator_is_complete(name):
     operator = OPS[name]
     assert operator.name == name
     assert operator.source.strip()
-    assert operator.numerics.kind in CONTRACTS
+    assert operator.tolerance.kind in KINDS
     assert all(callable(part) for part in (operator.inputs, operator.reference, operator.torch_call))
     assert (operator.backward is None) == (operator.backward_reference is None)
     known = {parameter for signature in operator.signatures.values() for parameter in signature.names()}
-    assert set(operator.numerics.reduction.split()) <= known
-    limits = {limit.rpartition("*")[2] for limit in operator.numerics.below.values()}
+    assert set(operator.tolerance.reduction.split()) <= known
+    limits = {limit.rpartition("*")[2] for limit in operator.tolerance.below.values()}
     assert {limit for limit in limits if not limit.isdigit()} <= known
-    assert set(operator.numerics.forward_only) <= known
+    assert set(operator.tolerance.forward_only) <= known
     assert set(operator.same) | set(operator.same.values()) <= known
     for rule in filter(None, (operator.forward, operator.backward)):
         assert rule.__doc__, f"{name}: the rule {rule.__name__} is not documented"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.runs.validation import PASS, CheckResult
-from nearpeak.ops import Numerics
+from nearpeak.ops import Tolerance
 from nearpeak.validation.comparison.output_comparison import comparable, compared, values_of
 from nearpeak.validation.oracle.expected_results import Expected
 from nearpeak.validation.oracle.float64_oracle import answers
@@ -37,7 +37,7 @@ class Probe:
     of_format: bool = False
     """Whether an answer in another format is the defect."""
     contract: str = "contraction"
-    """Kind of the numerics contract."""
+    """Kind of the tolerance."""
     summand_count: float = 1.0
     """Length of the longest sum."""
 
@@ -90,5 +90,5 @@ def _expected(probe: Probe) -> dict[str, Expected]:
 
     tensors = {name: torch.as_tensor(np.array(array)) for name, array in probe.arrays.items()}
     formats = {f"y{index}": getattr(torch, name) for index, name in enumerate(probe.formats)}
-    numerics = Numerics(kind=probe.contract)
+    numerics = Tolerance(kind=probe.contract)
     return answers(reference, tensors, formats, numerics, probe.summand_count, f"{probe.operator}: {probe.name}")

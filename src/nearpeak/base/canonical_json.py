@@ -1,4 +1,4 @@
-"""One canonical JSON text per value, and the digest that identifies it."""
+"""Canonical JSON of a value, and the SHA-256 digest that identifies it."""
 
 import hashlib
 import json
@@ -16,25 +16,25 @@ def canonical_json(value: object) -> str:
 
 
 def parsed_once(text: str) -> object:
-    """Return what a JSON text says, with each key of an object once: of two, the text does not say which one is meant.
+    """Return the value of a JSON text in which no object repeats a key, as the value of a repeated key is ambiguous.
 
     >>> parsed_once('{"m": 1, "m": 2}')
     Traceback (most recent call last):
-    nearpeak.errors.SpecError: the key 'm' stands twice
+    nearpeak.errors.SpecError: the key 'm' occurs twice
 
     Raises:
-        SpecError: a key stands twice in one object.
+        SpecError: a key occurs twice in one object.
         ValueError: the text is not JSON.
     """
     return json.loads(text, object_pairs_hook=_once)
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         names = [name for name, _ in pairs]
-        raise SpecError(f"the key {next(name for name in names if names.count(name) > 1)!r} stands twice")
-    return found
+        raise SpecError(f"the key {next(name for name in names if names.count(name) > 1)!r} occurs twice")
+    return members
 
 
 def digest(value: object) -> str:

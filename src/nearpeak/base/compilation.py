@@ -1,4 +1,4 @@
-"""Compiles inner loops once per machine; the result is kept in the user's cache folder, never beside the code."""
+"""Just-in-time compilation of inner loops with Numba, cached in the user's cache folder."""
 
 import tempfile
 from collections.abc import Callable
@@ -15,7 +15,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _is_writable(folder: Path) -> bool:
-    """Say whether files can be kept in a folder, which is made if need be."""
+    """Return whether files can be written to a folder, which is created if needed."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
@@ -27,7 +27,7 @@ def _is_writable(folder: Path) -> bool:
 # An installation may be read-only, and several may share a machine: numba adds the path of the source file itself.
 numba.config.CACHE_DIR = str(cache_folder())
 _KEPT = _is_writable(Path(numba.config.CACHE_DIR))
-"""Whether machine code is kept; without a folder for it each process compiles its own."""
+"""Whether machine code is cached on disk; without a writable folder each process compiles its own."""
 
 
 def processor() -> str:
@@ -36,14 +36,14 @@ def processor() -> str:
 
 
 def compiled(function: F) -> F:
-    """Return a formula as machine code, compiled at its first call and kept for later processes."""
+    """Return a formula as machine code, compiled at its first call and cached for later processes."""
     return cast(F, numba.njit(cache=_KEPT, fastmath={"nsz", "arcp", "contract", "afn"}, error_model="numpy")(function))
 
 
 def compiled_as_written(function: F) -> F:
-    """Return the same of a formula whose last digit matters: every operation is rounded as it is written.
+    """Return a formula as machine code without fast-math: every operation is rounded as written.
 
-    One row alone then gives what it gives among many, though they fill the vector units.
+    A single row then gives the same result as among many rows, which fill the vector units.
     """
     return cast(F, numba.njit(cache=_KEPT, error_model="numpy")(function))
 
@@ -59,15 +59,15 @@ def fused(_context: Any, x: Any, y: Any, z: Any) -> Any:
 
 
 def compiled_sums(function: F) -> F:
-    """Return the same of loops that add up: sums may be taken in any order, so that they fill the vector units."""
+    """Return loops of sums as machine code that may reorder the sums to fill the vector units."""
     return cast(F, numba.njit(cache=_KEPT, fastmath={"nsz", "arcp", "contract", "reassoc"})(function))
 
 
 def compiled_exactly(function: F, *, owned: bool = True) -> F:
-    """Return the same of loops over bytes and whole numbers, without checks of indices.
+    """Return loops over bytes and integers as machine code, without bounds checks.
 
     Args:
-        owned: whether it counts references to its arrays, which costs more than small work does; without that it may
-            make none, and its callers hold those that it is given.
+        owned: whether the code counts references to its arrays, which costs more than small work does; without it, the
+            code must not create arrays, and its callers must hold those that it receives.
     """
     return cast(F, numba.njit(cache=_KEPT, error_model="numpy", boundscheck=False, _nrt=owned)(function))

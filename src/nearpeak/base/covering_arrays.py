@@ -28,7 +28,7 @@ def covering(
 
     The first level of each parameter is its usual one. A row starts from the first combination that is missing, the
     others at their usual levels; then each other parameter takes the level that adds most and leaves the row legal. A
-    combination counts as infeasible when neither usual levels beside it nor one unusual level more makes it legal,
+    combination counts as infeasible when neither usual levels of the others nor one more unusual level make it legal,
     nor, with `hopeful`, a search among all rows.
 
     Args:
@@ -43,18 +43,20 @@ def covering(
     """
     strength = min(strength, len(levels))
 
-    def found(wanted: Combination) -> tuple[Row | None, str]:
+    def legal(wanted: Combination) -> tuple[Row | None, str]:
         row, reason = legal_row(wanted, levels, refusal)
         if row is None and hopeful is not None:
             row = _searched_row(wanted, levels, refusal, hopeful)
         return row, reason
 
-    trials = {one: found(one) for one in combinations_of(levels, 1)}
-    alone = {one: reason for one, (row, reason) in trials.items() if row is None}  # what contains them needs no trial
+    trials = {combination: legal(combination) for combination in combinations_of(levels, 1)}
+    alone = {
+        combination: reason for combination, (row, reason) in trials.items() if row is None
+    }  # what contains them needs no trial
     missing: dict[Combination, None] = {}
     infeasible: dict[Combination, str] = {}
     for wanted in combinations_of(levels, strength):
-        reason = next((alone[(one,)] for one in wanted if (one,) in alone), "")
+        reason = next((alone[(combination,)] for combination in wanted if (combination,) in alone), "")
         if reason:
             infeasible[wanted] = reason
         else:
@@ -62,16 +64,16 @@ def covering(
     rows: list[Row] = []
     while missing:
         wanted = next(iter(missing))
-        row, reason = found(wanted)
+        row, reason = legal(wanted)
         if row is None:
             infeasible[wanted] = reason
             del missing[wanted]
             continue
         row = _fuller(row, wanted, levels, strength, missing, refusal)
         rows.append(row)
-        for one in combinations(((name, row[name]) for name in levels), strength):
-            missing.pop(one, None)
-            infeasible.pop(one, None)
+        for combination in combinations(((name, row[name]) for name in levels), strength):
+            missing.pop(combination, None)
+            infeasible.pop(combination, None)
     return Covering(rows=tuple(rows), infeasible=infeasible)
 
 
@@ -107,7 +109,7 @@ def legal_row(
 
 
 _MOST_STEPS = 1000
-"""Steps of the search for one legal row; what is not found by then counts as infeasible."""
+"""Steps of the search for one legal row; combinations not found by then count as infeasible."""
 
 
 def _searched_row(
@@ -136,7 +138,7 @@ def _fuller(
     row: Row, wanted: Combination, levels: Mapping[str, Sequence[Level]], strength: int,
     missing: Mapping[Combination, None], refusal: Callable[[Row], str],
 ) -> Row:  # fmt: skip
-    """Return the legal `row` with each parameter beside the wanted ones at the level that adds most and is legal."""
+    """Return the legal `row` with the other parameters at those legal levels that cover most missing combinations."""
     order = {name: position for position, name in enumerate(levels)}
     fixed = {name for name, _ in wanted}
     settled = {name: row[name] for name in levels if name in fixed}
@@ -164,4 +166,4 @@ def _added(
 ) -> int:
     """Return how many missing combinations a level adds to those that are settled."""
     made = (tuple(sorted((*part, (name, value)), key=lambda pair: order[pair[0]])) for part in others)
-    return sum(one in missing for one in made)
+    return sum(combination in missing for combination in made)

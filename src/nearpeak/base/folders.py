@@ -1,4 +1,4 @@
-"""Where a user's own files lie, as the system has folders for them, and how files are written: whole or not at all."""
+"""Folders for the user's configuration, data and cache files, and atomic writing of files."""
 
 import os
 import re
@@ -24,7 +24,7 @@ def data_folder() -> Path:
 
 
 def cache_folder() -> Path:
-    """Return the folder of what can be made again."""
+    """Return the folder of cached files, which can be recreated."""
     return folder("XDG_CACHE_HOME", (".cache", "Library/Caches", "Cache"), sys.platform, os.environ)
 
 
@@ -63,9 +63,9 @@ def refuse_folder(path: str | Path) -> None:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Give where to write what then appears at `path` whole, or not at all.
+    """Yield a temporary path whose content replaces `path` atomically at the end, or not at all after an error.
 
-    Of a link, what it names is replaced; a pipe or a device is written to.
+    The target of a link is replaced; pipes and devices are written to.
 
     Raises:
         SpecError: it cannot be written: the disk is full, or the folder may not be written to.

@@ -1,4 +1,4 @@
-"""An object as part of the key of a cache: the same object only, as its tables have no hash."""
+"""A cache key that compares an unhashable object by identity."""
 
 from typing import Generic, TypeVar
 

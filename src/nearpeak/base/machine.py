@@ -1,4 +1,4 @@
-"""This machine as the operating system describes it: processor, usable cores, governor, package versions."""
+"""The host machine: processor model, usable cores, frequency governor, versions of packages."""
 
 import os
 import platform
@@ -10,8 +10,8 @@ _GOVERNOR = Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")
 
 
 def versions(*packages: str) -> tuple[tuple[str, str], ...]:
-    """Return packages with their versions; those that are not installed are left out."""
-    return tuple((name, found) for name in packages if (found := _version(name)))
+    """Return the installed ones of the packages with their versions."""
+    return tuple((name, installed) for name in packages if (installed := _version(name)))
 
 
 @cache
@@ -45,14 +45,14 @@ def usable_core_count() -> int:
 
 
 def cpu_settings() -> list[tuple[str, str]]:
-    """Return what of the processor can be set or differs by machine: cores, governor."""
-    found = [("cores", str(os.cpu_count() or 1)), ("usable_cores", str(usable_core_count()))]
+    """Return the processor settings: cores, usable cores, frequency governor."""
+    cores = [("cores", str(os.cpu_count() or 1)), ("usable_cores", str(usable_core_count()))]
     governor = read_text(_GOVERNOR)
-    return [*found, ("governor", governor)] if governor else found
+    return [*cores, ("governor", governor)] if governor else cores
 
 
 def read_text(path: Path) -> str:
-    """Return what a file of the operating system says, empty where it does not exist."""
+    """Return the text of a file of the operating system, empty if it does not exist."""
     try:
         return path.read_text(encoding="utf-8").strip()
     except OSError:

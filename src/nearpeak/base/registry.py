@@ -1,8 +1,8 @@
-"""Registries of things that are one file each: operators, targets, report formats."""
+"""Registries that find their entries by module: operators, targets, report formats."""
 
 import difflib
 import importlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -32,7 +32,7 @@ class Registry(Generic[T]):
             files: one file per thing, named by its stem; those that start with an underscore are left out.
             load: turns the stem of a file into the thing.
             group: entry-point group through which other packages add things of this kind.
-            synonyms: the registered names of what other software calls by a name that is unknown here.
+            synonyms: returns the registered names for a name that other software uses.
         """
         self._synonyms = synonyms
         self.kind, self._load, self._group = kind, load, group
@@ -44,7 +44,7 @@ class Registry(Generic[T]):
         cls, attribute: str, *, kind: str, package: str, file: str, group: str, pattern: str = "*.py",
         synonyms: Callable[[str], Sequence[str]] = lambda _: (),
     ) -> "Registry[T]":  # fmt: skip
-        """Return the registry of the modules beside a package's `__init__.py`; each ends in a value called `attribute`.
+        """Return the registry of the modules of a package; each ends in a value called `attribute`.
 
         Args:
             package: `__name__` of the package.
@@ -83,7 +83,7 @@ class Registry(Generic[T]):
         return self._loaded[name]
 
     def __contains__(self, name: object) -> bool:
-        """Say whether `name` is registered."""
+        """Return whether `name` is registered."""
         return name in self.names()
 
     def __iter__(self) -> Iterator[str]:
@@ -101,14 +101,14 @@ class Registry(Generic[T]):
 
 
 def unknown_name(kind: str, name: str, known: tuple[str, ...], meant: Sequence[str] = ()) -> UnknownNameError:
-    """Return the error for an unregistered `name`, with what is `meant` by it or the closest of the `known` ones.
+    """Return the error for an unregistered `name`, with its synonyms (`meant`) or the closest `known` names.
 
     >>> print(unknown_name("target", "h100sxm", ("h100_sxm", "t4")))
     target 'h100sxm': not known; did you mean h100_sxm? ('nearpeak show targets' lists all 2)
     >>> print(unknown_name("target", "zz", ("h100_sxm", "t4")))
     target 'zz': not known ('nearpeak show targets' lists all 2)
     """
-    longer = [one for one in known if name and one.startswith(name.lower())]
+    longer = [candidate for candidate in known if name and candidate.startswith(name.lower())]
     close = (
         list(meant)[:4]
         or list(dict.fromkeys((*longer, *difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.4))))[:4]
@@ -121,8 +121,19 @@ def unknown_name(kind: str, name: str, known: tuple[str, ...], meant: Sequence[s
     return UnknownNameError(f"{kind} {name!r}: not known{hint}{listed}")
 
 
+def entry_of(kind: str, table: Mapping[str, T], name: str) -> T:
+    """Return the row of a table by name; for an unknown name, the error lists the closest ones.
+
+    >>> entry_of("cell", {"lstm": 4, "gru": 3}, "gru")
+    3
+    """
+    if name not in table:
+        raise unknown_name(kind, name, tuple(table))
+    return table[name]
+
+
 def _some(known: tuple[str, ...]) -> str:
-    """Return as many of the names as a line has room for.
+    """Return as many of the names as fit into a line.
 
     >>> _some(("adam", "sgd")), _some(("abcdefgh",) * 50)[-21:], _some(())
     ('adam, sgd', ' abcdefgh and 40 more', 'none')
@@ -136,7 +147,7 @@ def _some(known: tuple[str, ...]) -> str:
 
 @cache
 def _entry_points(group: str) -> "EntryPoints":
-    """Return the entry points of `group`, as they were when they were first asked for.
+    """Return the entry points of `group`, as they were at the first call.
 
     Reading them takes longer to import than all of the command line, and looks at every installed package.
     """

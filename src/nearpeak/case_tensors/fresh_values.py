@@ -99,4 +99,4 @@ def variable_inputs(case: Case) -> tuple[str, ...]:
 def _is_whole(case: Case, name: str, dtype: str) -> bool:
     """Say whether an input holds whole numbers: positions, classes, counts, marks."""
     kind = dtype_of(dtype).kind
-    return kind not in ("float", "complex") or bool(OPS[case.op].numerics.limit(name, forward_arguments(case)))
+    return kind not in ("float", "complex") or bool(OPS[case.op].tolerance.limit(name, forward_arguments(case)))

@@ -85,7 +85,7 @@ def _set(op: str, specs: Mapping[str, Tensor], arguments: Mapping[str, Any], see
 
 def _input(generator: np.random.Generator, op: str, name: str, spec: Tensor, arguments: Mapping[str, Any]) -> Any:
     """Return one input in the range that the operator's contract states."""
-    numerics, kind = OPS[op].numerics, dtype_of(spec.dtype).kind
+    numerics, kind = OPS[op].tolerance, dtype_of(spec.dtype).kind
     below = numerics.limit(name, arguments)
     found = _stated(op, arguments)
     if kind == "bool":

@@ -1,4 +1,4 @@
-"""The operator catalogue: one file per operator, and the way to make a case and its work."""
+"""The operator catalogue, one file per operator; constructs cases and computes their least work."""
 
 from collections import Counter
 from functools import cache, lru_cache
@@ -11,10 +11,10 @@ from nearpeak.core.work.work import Work
 from nearpeak.errors import SpecError
 from nearpeak.ops.shared.definition.memory_layout import DENSE, LAYOUTS, span_of, strides_of
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Matcher, OnnxSite, Operator, Signature, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 __all__ = [
-    "CASE", "DENSE", "LAYOUTS", "OPS", "AtenSite", "Match", "Matcher", "Numerics", "OnnxSite", "Operator", "Signature",
+    "CASE", "DENSE", "LAYOUTS", "OPS", "AtenSite", "Match", "Matcher", "OnnxSite", "Operator", "Signature", "Tolerance",
     "Value", "aten_matchers", "case", "case_of", "label_of", "onnx_matchers", "span_of", "strides_of", "work_of",
 ]  # fmt: skip
 
@@ -26,11 +26,11 @@ def _called(name: str) -> list[str]:
     (['topk'], ['linalg'], ['gemm'], [])
     """
     counts: Counter[str] = Counter()
-    for one in OPS:
-        names = [overload.split(".")[1] for overload in OPS[one].aten] + list(OPS[one].onnx)
+    for operator in OPS:
+        names = [overload.split(".")[1] for overload in OPS[operator].aten] + list(OPS[operator].onnx)
         bare = (word.lower().removeprefix("_").removeprefix("linalg_").removesuffix("_ex") for word in names)
-        counts[one] = sum(word == name.lower() for word in bare)
-    return [one for one, count in counts.most_common() if count]
+        counts[operator] = sum(word == name.lower() for word in bare)
+    return [operator for operator, count in counts.most_common() if count]
 
 
 OPS: Registry[Operator] = Registry.of_modules(
@@ -84,7 +84,7 @@ def work_of(case: Case, algorithm: str = "classical") -> Work:
 
 
 def label_of(case: Case) -> str:
-    """Return the case in one line for people: what stands at its default is left out.
+    """Return the case as one line of text, without arguments at their defaults.
 
     >>> label_of(case("gemm", m=4, n=4, k=8, dtype="bf16"))
     'gemm m=4 n=4 k=8 bf16'
@@ -127,10 +127,10 @@ def onnx_matchers() -> dict[str, tuple[str, Matcher]]:
 
 
 def _matchers(dialect: str) -> dict[str, tuple[str, Matcher]]:
-    found: dict[str, tuple[str, Matcher]] = {}
+    claims: dict[str, tuple[str, Matcher]] = {}
     for name in OPS:
         for overload, matcher in getattr(OPS[name], dialect).items():
-            if overload in found:
-                raise SpecError(f"ops: {overload} is claimed by both {found[overload][0]} and {name}")
-            found[overload] = (name, matcher)
-    return found
+            if overload in claims:
+                raise SpecError(f"ops: {overload} is claimed by both {claims[overload][0]} and {name}")
+            claims[overload] = (name, matcher)
+    return claims

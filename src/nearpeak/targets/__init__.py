@@ -1,4 +1,4 @@
-"""The devices: one TOML each, with a source for every figure; partitions, power modes and edits derive from them."""
+"""The catalogue of devices: one TOML file each, with a source for every figure."""
 
 import os
 import tomllib
@@ -61,16 +61,17 @@ def target_of(name: str, edits: Sequence[str] = ()) -> Target:
     2000000000000.0
     """
     stem, part = _split(name)
-    own = _own_file(stem)
-    if own is not None:
-        return _derived(own.stem, part, tuple(sorted(edits)), _read(own), own)
+    file = stem if stem.endswith(".toml") else f"{user_folder()}/targets/{stem}.toml"
+    if file == stem or os.path.exists(file):  # a Path a call took 20 us, a prediction takes 4
+        path = Path(file)
+        return _derived(path.stem, part, tuple(sorted(edits)), _read(path), path)
     if stem == CPU:
         raise SpecError("target 'cpu': its roofs are not measured yet; run 'nearpeak calibrate roofs' (a few minutes)")
     return _shipped(stem, part, tuple(sorted(edits)))
 
 
 def shipped_target(name: str) -> Target:
-    """Return the target of this package that is called `name`, whatever file of that name the user has.
+    """Return the target of this package that is called `name`, even if the user has a file of that name.
 
     >>> shipped_target("h100_sxm:1g.10gb").name
     'h100_sxm:1g.10gb'
@@ -87,7 +88,7 @@ def _shipped(stem: str, part: str, edits: tuple[str, ...]) -> Target:
 
 
 def _derived(stem: str, part: str, edits: tuple[str, ...], raw: Mapping[str, Any], path: Path | None) -> Target:
-    """Return the target of a device file; the file is checked as it stands before anything derives from it."""
+    """Return the target of a device file; the file is checked before anything is derived from it."""
     where = f"target {stem}" if path is None else f"target file {path}"
     whole = parse_target(stem, raw, where)
     if not part and not edits:
@@ -109,14 +110,6 @@ def _split(name: str) -> tuple[str, str]:
     if colon and not part:
         raise SpecError(f"target {name!r}: names no partition after the colon; write {stem!r} for the whole device")
     return stem, part
-
-
-def _own_file(stem: str) -> Path | None:
-    """Return the path of the user's own file for a target, if it is one."""
-    if stem.endswith(".toml"):
-        return Path(stem)
-    own = f"{user_folder()}/targets/{stem}.toml"
-    return Path(own) if os.path.exists(own) else None  # a Path a call took 20 us, a prediction takes 4
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Derived targets: partitions and power modes of a device, and what-if edits of its file."""
+"""Targets derived from others: partitions and power modes of a device, and edited (hypothetical) devices."""
 
 import copy
 import difflib
@@ -100,8 +100,10 @@ def _parsed(edit: str, raw: Mapping[str, Any]) -> tuple[_Path, Any]:
     name, text = _unquoted(key).replace('"', "").replace("'", ""), _unquoted(text)
     if name not in units:
         tables = ", ".join(f"{table}.{'|'.join(keys)}" for table, keys in TABLES.items())
+        close = difflib.get_close_matches(name, list(units), n=3, cutoff=0.5)
+        hint = f" did you mean {', '.join(close)}?" if close else ""
         raise UnknownNameError(
-            f"{where}: {name!r} is not a figure of this device file;{_did_you_mean(name, units)} there are sm_count, "
+            f"{where}: {name!r} is not a figure of this device file;{hint} there are sm_count, "
             f"{tables}, and of the units and links it states peak.UNIT.{'|'.join(NESTED['peak'])}, link.NAME.bandwidth"
         )
     path, unit = units[name]
@@ -149,15 +151,15 @@ def _agreed(new: dict[str, Any], changed: set[_Path]) -> dict[str, Any]:
     """Bring the peaks back into agreement with themselves after the figures `changed` were set."""
     everywhere = ("sm_count",) in changed or ("clock", "max") in changed
     for unit, row in new["peak"].items():
-        own = {key for key in NESTED["peak"] if ("peak", unit, key) in changed}
-        if ("clock", "max") in changed and "clock" not in own:
+        edited_keys = {key for key in NESTED["peak"] if ("peak", unit, key) in changed}
+        if ("clock", "max") in changed and "clock" not in edited_keys:
             row["clock"] = new["clock"]["max"]
-        if {"rate", "sm_clock"} <= own:
+        if {"rate", "sm_clock"} <= edited_keys:
             continue  # both statements are the user's: reading the file says whether they contradict each other
         cycles_hz = new["sm_count"] * parse(row["clock"], "Hz")
-        if "rate" in own:
+        if "rate" in edited_keys:
             row["sm_clock"] = _text(parse(row["rate"], "FLOP/s") / cycles_hz, "FLOP")
-        elif own or everywhere:
+        elif edited_keys or everywhere:
             row["rate"] = _text(cycles_hz * parse(row["sm_clock"], "FLOP"), "FLOP/s")
     return new
 
@@ -168,11 +170,6 @@ def _scale(new: dict[str, Any], table: str, ratio: float, keys: tuple[str, ...])
             unit = TABLES[table][key]
             value = parse(new[table][key], unit) * ratio
             new[table][key] = _text(value if unit == "B/s" else int(value), unit)
-
-
-def _did_you_mean(name: str, known: Mapping[str, Any]) -> str:
-    close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
-    return f" did you mean {', '.join(close)}?" if close else ""
 
 
 def _unquoted(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Device file → Target: every entry known, with its unit and its source; every peak stated twice and in agreement."""
+"""Reading and checking of device files: known keys, units, sources, and peak rates that agree with the clocks."""
 
 import math
 from collections.abc import Mapping
@@ -175,7 +175,7 @@ def _link(where: str, key: str, row: Mapping[str, Any]) -> Link:
 
 def _unverified(raw: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the dotted keys of all tables marked `verified = false`."""
-    found = [key for key in raw if isinstance(raw[key], dict) and raw[key].get("verified") is False]
+    keys = [key for key in raw if isinstance(raw[key], dict) and raw[key].get("verified") is False]
     for key in ("peak", "link", "partition"):
-        found += [f"{key}.{name}" for name, row in raw.get(key, {}).items() if row.get("verified") is False]
-    return tuple(sorted([*found, *(["sm_count"] if raw.get("sm_verified") is False else [])]))
+        keys += [f"{key}.{name}" for name, row in raw.get(key, {}).items() if row.get("verified") is False]
+    return tuple(sorted([*keys, *(["sm_count"] if raw.get("sm_verified") is False else [])]))

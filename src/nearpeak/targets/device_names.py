@@ -1,4 +1,4 @@
-"""Which device file describes a device that a driver or a profiler names."""
+"""Lookup of a target by the device name that a driver or profiler reports."""
 
 import re
 
@@ -7,7 +7,7 @@ from nearpeak.errors import NearpeakError
 from nearpeak.targets import TARGETS, target_of
 
 UNKNOWN = "gpu"
-"""What stands for a GPU that no device file describes."""
+"""Name for a GPU that no device file describes."""
 _FORMS = {"sxm", "pcie", "nvl", "16gb", "32gb", "40gb", "80gb", "144gb"}
 
 
@@ -20,17 +20,17 @@ def known_target(name: str) -> str:
     'h100_sxm:1g.10gb'
     """
     words = set(re.sub(r"sxm\d", "sxm", re.sub(r"[^a-z0-9]+", " ", name.lower())).split())
-    parts = {one: set(one.split("_")) for one in TARGETS}
-    found = [one for one in parts if parts[one] - _FORMS <= words]
+    parts = {device: set(device.split("_")) for device in TARGETS}
+    matches = [device for device in parts if parts[device] - _FORMS <= words]
     # Of several forms of one device, the one that the name says; the name of a module in a socket does not say it.
-    found.sort(key=lambda one: (-len(parts[one] & words), len(parts[one] - words), "sxm" not in parts[one]))
-    return _part(found[0], name.lower()) if found else UNKNOWN
-
-
-def _part(device: str, name: str) -> str:
-    """Return the partition that a driver's name says, where the device file describes it."""
-    said = re.search(r"\bmig (\d+g\.\d+gb)", name)
-    return f"{device}:{said[1]}" if said and said[1] in TARGETS[device].get("partition", {}) else device
+    matches.sort(
+        key=lambda device: (-len(parts[device] & words), len(parts[device] - words), "sxm" not in parts[device])
+    )
+    if not matches:
+        return UNKNOWN
+    mig = re.search(r"\bmig (\d+g\.\d+gb)", name.lower())
+    is_documented = mig and mig[1] in TARGETS[matches[0]].get("partition", {})
+    return f"{matches[0]}:{mig[1]}" if mig and is_documented else matches[0]
 
 
 def target_of_gpu(name: str) -> Target | None:
@@ -40,7 +40,7 @@ def target_of_gpu(name: str) -> Target | None:
     ('h100_sxm', None)
     """
     try:
-        found = known_target(name)
-        return None if found == UNKNOWN else target_of(found)
+        device = known_target(name)
+        return None if device == UNKNOWN else target_of(device)
     except NearpeakError:
         return None

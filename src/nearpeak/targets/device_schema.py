@@ -1,7 +1,7 @@
-"""What a device file may state: its tables, keys and units; one home for the reader, the edits and the documents."""
+"""The tables, keys and units that a device file may have."""
 
 KINDS = ("gpu", "npu", "cpu")
-"""Kinds of device; an `npu` has matrix engines beside processors of another kind, and `sm_count` counts the engines."""
+"""Kinds of device; an `npu` has matrix engines and processors of another kind, and `sm_count` counts the engines."""
 
 TOP: dict[str, type] = {
     "title": str, "vendor": str, "kind": str, "architecture": str, "sm_count": int, "sm_source": str,
@@ -42,4 +42,4 @@ PARTITION: dict[str, type] = {
 """Keys of a partition (`sm_count`, ratios of memory and cache) or power mode (`clock`, `power`, `dram_ratio`)."""
 
 TAGS: dict[str, type] = {"source": str, "verified": bool}
-"""Keys that every table may have beside its numbers."""
+"""Keys that every table may have in addition to its numbers."""

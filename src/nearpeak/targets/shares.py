@@ -1,4 +1,4 @@
-"""Shares of a device that software hands out: MPS percentages and green contexts, which limit multiprocessors only."""
+"""Targets for a software share of a device: MPS percentages and green contexts, which limit the multiprocessors."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -52,7 +52,9 @@ def share_row(raw: Mapping[str, Any], stem: str, part: str) -> dict[str, Any]:
         raise SpecError(f"{where}: {text!r} is not a whole number; write {FORMS}, e.g. {stem}:mps=50")
     row = {"dram_ratio": 1.0, "l2_ratio": 1.0}
     if kind == "mps":
-        return row | {"sm_count": _of_mps(where, int(number), raw["sm_count"]), "source": _MPS}
+        if not 1 <= int(number) <= 100:
+            raise SpecError(f"{where}: {int(number)} is not a percentage from 1 to 100")
+        return row | {"sm_count": -(-raw["sm_count"] * int(number) // 100), "source": _MPS}
     return row | {"sm_count": _of_green(where, int(number), raw), "source": _GREEN_CONTEXT}
 
 
@@ -60,12 +62,6 @@ _MPS = (
     "NVIDIA MPS guide: the active thread percentage limits the multiprocessors of a client; memory and cache are shared"
 )
 _GREEN_CONTEXT = "CUDA driver API, green contexts: multiprocessors only; memory and cache are shared"
-
-
-def _of_mps(where: str, percent: int, sm_count: int) -> int:
-    if not 1 <= percent <= 100:
-        raise SpecError(f"{where}: {percent} is not a percentage from 1 to 100")
-    return -(-sm_count * percent // 100)
 
 
 def _of_green(where: str, wanted: int, raw: Mapping[str, Any]) -> int:

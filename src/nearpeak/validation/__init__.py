@@ -104,8 +104,8 @@ def _engine() -> str:
 
 def refuse_narrow(case: Case) -> None:
     """Refuse a case in a format for which the operator has no contract."""
-    least = OPS[case.op].numerics.least_format
-    left = {str(value) for _, value in case.attributes}.intersection(OPS[case.op].numerics.not_in_fp16)
+    least = OPS[case.op].tolerance.least_format
+    left = {str(value) for _, value in case.attributes}.intersection(OPS[case.op].tolerance.not_in_fp16)
     if left and "fp16" in dict(case.dtypes).values():
         raise NotModelledError(f"{case.op}: no numerics contract for {min(left)} in fp16; it has one for bf16 and fp32")
     narrow = [value for _, value in case.dtypes if least and dtype_of(value).bits_count < dtype_of(least).bits_count]

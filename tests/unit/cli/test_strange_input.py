@@ -149,7 +149,7 @@ def test_what_unicode_calls_a_line_separator_does_not_end_a_line_of_json():
 
 def test_a_key_that_stands_twice_in_a_line_is_named_with_its_line():
     twice = f'{json.dumps(GEMM)}\n{json.dumps(GEMM)[:-1]}, "m": 9}}\n'
-    with pytest.raises(SpecError, match="here, line 2: the key 'm' stands twice; each column has one cell in a row"):
+    with pytest.raises(SpecError, match="here, line 2: the key 'm' occurs twice; each column has one cell in a row"):
         parse_jsonl(twice, "here")
 
 

@@ -160,7 +160,7 @@ def test_axes_that_move_together_need_equal_lengths():
         ('\n{"op":"gemm","dtype":"bf16","m":1,"n":1,"k":1,"count":0}', "cases.jsonl:2: count=0"),
         ("[1]", "cases.jsonl:1: is list"),
         ('{"op":', "cases.jsonl:1: not JSON"),
-        ('{"op":"gemm","dtype":"bf16","m":1,"n":4,"k":4,"m":2}', "cases.jsonl:1: the key 'm' stands twice"),
+        ('{"op":"gemm","dtype":"bf16","m":1,"n":4,"k":4,"m":2}', "cases.jsonl:1: the key 'm' occurs twice"),
         ("", "states no case"),
     ],
 )

@@ -71,7 +71,7 @@ def drawn(op, line):
 def _values(random, op, name, tensor, line):
     kind = DTYPES[tensor.dtype].kind
     if kind != "float":
-        below = OPS[op].numerics.limit(name, arguments_of(op, line)) or (2 if kind == "bool" else 100)
+        below = OPS[op].tolerance.limit(name, arguments_of(op, line)) or (2 if kind == "bool" else 100)
         values = _positions(random, op, name, tensor.shape, line.get("_below", {}).get(name, below))
     elif name in line.get("_distinct", ()):
         values = (random.permutation(tensor.elements).reshape(tensor.shape) - tensor.elements / 2) / 8
@@ -81,7 +81,7 @@ def _values(random, op, name, tensor, line):
 
 
 def _positions(random, op, name, shape, below):
-    if name not in OPS[op].numerics.distinct:
+    if name not in OPS[op].tolerance.distinct:
         return random.integers(0, below, shape)
     rows = np.tile(np.arange(below), (*shape[:-1], 1))  # one that stands twice is written by two threads in any order
     return random.permuted(rows, axis=-1)[..., : shape[-1]]
@@ -93,8 +93,8 @@ def exact(tensors):
 
 
 def permitted_error(operator, arguments, arrays, name, *, expected, dtype):
-    """Greatest difference that the operator's numerics contract permits, element by element."""
-    numerics = operator.numerics
+    """Greatest difference that the operator's tolerance permits, element by element."""
+    numerics = operator.tolerance
     if numerics.kind == "exact" or dtype not in ROUNDING:
         return np.zeros_like(expected)
     unit = ROUNDING[dtype]

@@ -43,6 +43,6 @@ def test_what_shows_where_states_are_zero_is_found_in_fp16(step, mistake, case):
 
 @pytest.mark.parametrize("op", ["adafactor", "adamw", "muon", "optimizer", "sgd"])
 def test_every_optimizer_with_states_is_asked_for_its_first_step(op):
-    numerics = OPS[op].numerics
+    numerics = OPS[op].tolerance
     assert numerics.states
     assert "first_step" in numerics.rounds

@@ -1,4 +1,4 @@
-"""Runs a function in a child process of its own, forked from a server that has imported the slow packages."""
+"""Function calls in a child process of their own, forked from a server that has imported the slow packages."""
 
 import atexit
 import json
@@ -26,7 +26,7 @@ class Ending:
     """The result as JSON holds it; name and message of the error; the exit code, negative for a signal; of a timeout,
     the bytes that it had added to its memory, where that is known."""
     output: str = ""
-    """Tail of what it printed."""
+    """Tail of its output."""
 
     @property
     def signal_name(self) -> str:
@@ -95,7 +95,7 @@ class _Server:
         return Ending(verdict=verdict, value=value, output=output)
 
     def alive(self) -> bool:
-        """Say whether the process still runs."""
+        """Return whether the process still runs."""
         return self._process.poll() is None
 
     def stop(self) -> None:
@@ -109,7 +109,7 @@ class _Server:
 
 _Key = tuple[tuple[str, ...], tuple[tuple[str, str], ...], bool]
 _SERVERS: dict[_Key, _Server] = {}
-"""Servers that run, by what they were started with: starting one takes seconds, so they outlive the call."""
+"""Running servers by their start arguments: starting one takes seconds, so they outlive the call."""
 _STARTING = threading.Lock()
 
 
@@ -117,10 +117,10 @@ def _server(preload: tuple[str, ...], variables: tuple[tuple[str, str], ...], in
     """Return the running server, started again if it has ended; others go on, whichever thread asks."""
     key = (preload, variables, inherits)
     with _STARTING:
-        found = _SERVERS.get(key)
-        if found is None or not found.alive():
-            found = _SERVERS[key] = _Server(preload, variables, inherits)
-        return found
+        server = _SERVERS.get(key)
+        if server is None or not server.alive():
+            server = _SERVERS[key] = _Server(preload, variables, inherits)
+        return server
 
 
 def send(pipe: Any, value: object) -> None:

@@ -1,4 +1,4 @@
-"""The process behind `call_isolated`: imports once, forks a child per request, watches it and kills what is left."""
+"""The fork server behind `call_isolated`: one child process per request, with limits on its time and memory."""
 
 import contextlib
 import ctypes
@@ -39,8 +39,8 @@ def serve(preload: Sequence[str]) -> None:
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     _silence(os.open(os.devnull, os.O_RDWR))
     sys.path[:] = json.loads(receive(requests))
-    for one in preload:
-        _load(one)
+    for module in preload:
+        _load(module)
     gc.collect()
     gc.freeze()
     for number in count():
@@ -74,12 +74,12 @@ def _gather_pages() -> None:
 
 
 def _load(preload: str) -> None:
-    """Import a module if it is there, and call the function that stands after a colon."""
+    """Import a module if it is there, and call the function after the colon, if any."""
     module, _, function = preload.partition(":")
     try:
-        found = importlib.import_module(module)
+        imported = importlib.import_module(module)
         if function:
-            getattr(found, function)()
+            getattr(imported, function)()
     except ImportError:
         return  # the child says which extra is missing
 
@@ -89,7 +89,7 @@ def _silence(output: int) -> None:
     os.dup2(null, 0)
     os.dup2(output, 1)
     os.dup2(output, 2)
-    if isinstance(sys.stdout, io.TextIOWrapper):  # what is said last must be out before a crash
+    if isinstance(sys.stdout, io.TextIOWrapper):  # the last lines must be written before a crash
         sys.stdout.reconfigure(line_buffering=True)
 
 
@@ -127,7 +127,7 @@ def _watch(child: int, result: int, output: int, requests: int, deadline: float)
         ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         ready = select.select([*opened, requests], [], [], 0 if ended else _POLL_S)[0]
         for pipe in ready:
-            if pipe == requests:  # nobody asks while an answer is due: the caller is gone
+            if pipe == requests:  # readable only when the caller is gone, as no request comes while an answer is due
                 os.killpg(child, signal.SIGKILL)
                 os._exit(0)
             data = os.read(pipe, 1 << 20)
@@ -148,9 +148,11 @@ def _watch(child: int, result: int, output: int, requests: int, deadline: float)
 
 
 def _added_bytes(child: int) -> int | None:
-    """Return the address space that a child has added to what it started with; none where the system does not say."""
+    """Return the address space that a child has added since it started; none where the system does not report it."""
     try:
-        sizes = [int(Path(f"/proc/{one}/statm").read_text(encoding="ascii").split()[0]) for one in (child, "self")]
+        sizes = [
+            int(Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[0]) for process in (child, "self")
+        ]
     except (OSError, IndexError):  # no such system, or the child has just ended
         return None
     return max(0, sizes[0] - sizes[1]) * resource.getpagesize()
@@ -178,7 +180,7 @@ def _child(request: Sequence[Any], result: int, output: int) -> NoReturn:
 
 
 def renew_threads() -> None:
-    """Let PyTorch, where it is loaded, make the pool of threads anew that a fork loses.
+    """Let PyTorch, if loaded, recreate the thread pool that a fork loses.
 
     Whoever asks for it first makes it; where two threads of a gradient ask at once, one of them aborts the process
     ("Invalid thread pool", PyTorch 2.13 built for CUDA).
@@ -189,9 +191,9 @@ def renew_threads() -> None:
 
 
 def limit(memory_bytes: int | None) -> None:
-    """Limit what this process may allocate on top of what it has, leave no core file, and die with the parent.
+    """Limit the further memory of this process, disable core files, and end with the parent process.
 
-    A limit that stands already, of a process that started this one, is never raised.
+    A limit that a parent process has set is never raised.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     if sys.platform != "linux":

@@ -1,8 +1,8 @@
-"""The end of what a program prints, however much that is."""
+"""The last lines of a program's output."""
 
 
 class Tail:
-    """Keeps the last bytes of what it is given.
+    """Holds the last bytes of a stream.
 
     >>> tail = Tail(4)
     >>> tail.add(b"begin")
@@ -12,13 +12,13 @@ class Tail:
     """
 
     def __init__(self, most_bytes: int) -> None:
-        """Begin with nothing."""
+        """Start empty."""
         self._most_bytes, self._kept = most_bytes, b""
 
     def add(self, data: bytes) -> None:
-        """Take what was printed next."""
+        """Append printed bytes."""
         self._kept = (self._kept + data)[-self._most_bytes :]
 
     def text(self) -> str:
-        """Return what is kept; bytes that are no UTF-8, such as half a character at the cut, are shown as such."""
+        """Return the held text; bytes that are not UTF-8, such as half a character at the cut, are replaced."""
         return self._kept.decode("utf-8", "replace")

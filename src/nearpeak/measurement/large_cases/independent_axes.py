@@ -43,7 +43,7 @@ class Free:
 
 def is_large(case: Case, allowed: float = 1) -> bool:
     """Say whether a sample takes more than `allowed` times what it should."""
-    products = OPS[case.op].numerics.kind == "contraction" and "kw" not in dict(case.axes)
+    products = OPS[case.op].tolerance.kind == "contraction" and "kw" not in dict(case.axes)
     most = allowed if products else allowed / SLOWER
     return size_bytes(case) > most * MOST_BYTES or sum(work_of(case).flop.values()) > most * MOST_FLOP
 

@@ -92,7 +92,7 @@ def timed_result(case: Case, inputs: Arrays, outputs: Arrays, upstream: Arrays |
 
 def _written_twice(case: Case, inputs: Arrays) -> bool:
     """Say whether one place is written more than once, so that what is there last turns on the order."""
-    numerics = OPS[case.op].numerics
+    numerics = OPS[case.op].tolerance
     if any(map(forward_arguments(case).get, numerics.repeats_if)):
         return False
     rows = (np.sort(np.atleast_2d(np.asarray(inputs[name])), axis=-1) for name in numerics.distinct)

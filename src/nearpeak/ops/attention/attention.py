@@ -17,7 +17,7 @@ from nearpeak.ops.shared.definition.array_arithmetic import maximum, minimum, un
 from nearpeak.ops.shared.definition.axis_checks import required_at_most, required_multiple
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import Explicit, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.live_pairs import Band, Live, band_live, band_mask, mask_of
 
 MASKS = ("none", "bool", "float", "alibi", "known")
@@ -50,11 +50,11 @@ def attention(
         live_keys: with mask=known, keys that a query sees, of all key heads of the batch together.
         live_queries: with mask=known, queries that see a key, of all heads of the batch together.
         causal: a query sees no key after its own position.
-        align: `upper_left`, query i stands at key i, as PyTorch's is_causal has it; `lower_right`, the last query
-            stands at the last key, as in decode and FlashAttention.
+        align: `upper_left`, query i is aligned with key i, as in PyTorch's is_causal; `lower_right`, the last
+            query with the last key, as in decode and FlashAttention.
         mask: `none`; `bool` (one byte per element) or `float` (added to the scores, in `dtype`), whose values are
-            unknown, so that they hide no pair; `alibi`, a slope in fp32 for each head; `known`, read by nobody since
-            the program itself makes it, counted pair by pair.
+            unknown, so that they hide no pair; `alibi`, a slope in fp32 for each head; `known`, computed by the
+            program itself, not read, and counted pair by pair.
         latent: the values are the first v_dim features of the keys and stored once (MLA in its absorbed form).
         softcap: scores are capped by a tanh, as in Gemma 2: one special function more per live pair.
         sinks: a logit for each head joins the softmax without a value, as in gpt-oss.
@@ -62,10 +62,10 @@ def attention(
     Raises:
         SpecError: axes contradict each other.
 
-    Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 1; Dao 2023, arXiv:2307.08691, section 3; windows: Beltagy et
-    al. 2020, arXiv:2004.05150, section 3.1; ALiBi: Press et al. 2022, arXiv:2108.12409; sinks: Xiao et al. 2024,
-    arXiv:2309.17453, eq. 2; soft cap: Gemma Team 2024, arXiv:2408.00118, section 2; MLA: DeepSeek-AI 2024,
-    arXiv:2405.04434, section 2.1.
+    Source: Vaswani et al. 2017, arXiv:1706.03762, eq. 1; Dao 2023, arXiv:2307.08691, section 3, and algorithm 2 for the
+    gradients; windows: Beltagy et al. 2020, arXiv:2004.05150, section 3.1; ALiBi: Press et al. 2022, arXiv:2108.12409;
+    sinks: Xiao et al. 2024, arXiv:2309.17453, eq. 2; soft cap: Gemma Team 2024, arXiv:2408.00118, section 2; MLA:
+    DeepSeek-AI 2024, arXiv:2405.04434, section 2.1.
 
     >>> attention(1, 1, 2, 2, 4, DType(name="bf16", bits_count=16)).read_bytes
     48
@@ -219,8 +219,8 @@ def _weights(arrays: dict[str, Any], **arguments: Any) -> tuple[dict[str, Any], 
 
 
 def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
-    _, found = _weights(arrays, **arguments)
-    return {"output": found.weights @ found.value}
+    _, weights = _weights(arrays, **arguments)
+    return {"output": weights.weights @ weights.value}
 
 
 def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
@@ -232,6 +232,10 @@ def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, A
         summed = tuple(axis for axis, extent in enumerate(arrays["mask"].shape) if extent == 1)
         gradients["grad_mask"] = scores.sum(axis=summed, keepdims=True)
     return gradients
+
+
+def _all_live(**arguments: Any) -> bool:
+    return bool(_by_position(**arguments).all())
 
 
 def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
@@ -246,10 +250,14 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     first = unmasked and arguments["causal"] and arguments["align"] == "upper_left"
     whole = unmasked and not arguments["causal"]
     key, value = (full[name].to(query.dtype) for name in ("key", "value"))
+    mask = None
+    if not (first or whole):
+        live, mask = _torch_masks(tensors, **arguments)
+        if arguments["mask"] == "bool" or not value_of(_all_live, **arguments):
+            mask = live if mask is None else mask.masked_fill(~live, float("-inf"))
     return {
         "output": F.scaled_dot_product_attention(
-            query, key, value, attn_mask=None if first or whole else _sdpa_mask(tensors, **arguments),
-            is_causal=first, dropout_p=0.1 if arguments["dropout"] else 0.0,
+            query, key, value, attn_mask=mask, is_causal=first, dropout_p=0.1 if arguments["dropout"] else 0.0,
             enable_gqa=arguments["heads"] != arguments["kv_heads"],
         )
     }  # fmt: skip
@@ -270,24 +278,11 @@ def _torch_masks(tensors: dict[str, Any], **arguments: Any) -> tuple[Any, Any]:
     return live, tensors["mask"] if arguments["mask"] == "float" else None
 
 
-def _all_live(**arguments: Any) -> bool:
-    return bool(_by_position(**arguments).all())
-
-
-def _sdpa_mask(tensors: dict[str, Any], **arguments: Any) -> Any:
-    """Return what SDPA takes as its mask: nothing, truth values, or numbers added to the scores."""
-    live, bias = _torch_masks(tensors, **arguments)
-    if arguments["mask"] != "bool" and value_of(_all_live, **arguments):
-        return bias
-    return live if bias is None else bias.masked_fill(~live, float("-inf"))
-
-
 OPERATOR = Operator(
     forward=attention,
     family="attention",
     backward=_backward,
-    source="Vaswani et al. 2017, arXiv:1706.03762, eq. 1; backward as Dao 2023, arXiv:2307.08691, algorithm 2",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation",
         reduction="kv dim",
         special="unspecified",

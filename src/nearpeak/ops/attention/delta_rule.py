@@ -1,4 +1,4 @@
-"""The delta rule over a sequence or one token: plain, gated per head (gated delta net) or per channel (Kimi)."""
+"""The delta rule over a sequence or one token: ungated, gated per head (gated delta net) or per channel (Kimi)."""
 
 from functools import partial
 
@@ -7,7 +7,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.gated_heads import backward_reference, inputs, operands_of, reference, torch_call, valid
 from nearpeak.ops.shared.state_chains import chain
 from nearpeak.ops.shared.state_work import backward_work, forward_work
@@ -34,7 +34,7 @@ def delta_rule(
         ended: the final state is wanted.
 
     Source: Yang et al. 2024, arXiv:2406.06484 (chunked form); Yang et al. 2024, arXiv:2412.06464 (gated); Kimi Team
-    2025, arXiv:2510.26692; least mixture derived in ops/_state_chains.py.
+    2025, arXiv:2510.26692; least mixture of forms derived.
 
     >>> delta_rule(1, 1, 2, 64, 64, DType(name="bf16", bits_count=16), begun=True, ended=True).flop["matrix.bf16"]
     49152
@@ -43,7 +43,10 @@ def delta_rule(
         "delta_rule", batch, tokens, heads, key_heads, key_dim, dim, dtype, state_dtype, decay, strengths=True
     )
     running = 0 if decay in ("none", "constant") else gates
-    products = _products(tokens, heads, shared, key_dim, dim, begun=begun, ended=ended)
+    # Both read the same state: each is charged half of writing it. A token predicts from earlier tokens only.
+    half, pair = heads * key_dim * dim, 2 * (shared * key_dim + heads * dim)
+    products = chain(tokens, half, 2 * half, pair, begun=begun, ended=ended)
+    products += chain(tokens, half, 2 * half, pair, begun=begun, ended=ended, strict=True)
     flop = {f"matrix.{dtype.name}": batch * products, unit(dtype): running + 2 * operands.outputs}
     return forward_work(operands, flop, gates, begun=begun, ended=ended)
 
@@ -69,16 +72,6 @@ def _backward(
     products = _backward_products(tokens, heads, shared, key_dim, dim, begun=begun, ended=ended)
     flop = {f"matrix.{dtype.name}": batch * products, unit(dtype): 4 * operands.outputs}
     return backward_work(operands, flop, gates, begun=begun, ended=ended)
-
-
-def _products(tokens: int, heads: int, shared: int, key_dim: int, dim: int, *, begun: bool, ended: bool) -> int:
-    """Return the least FLOP of one sequence: a chain for the outputs and one for the predictions.
-
-    Both read the same state, so each is charged half of writing it. A token predicts from the tokens before it only.
-    """
-    half, pair = heads * key_dim * dim, 2 * (shared * key_dim + heads * dim)
-    outputs = chain(tokens, half, 2 * half, pair, begun=begun, ended=ended)
-    return outputs + chain(tokens, half, 2 * half, pair, begun=begun, ended=ended, strict=True)
 
 
 def _backward_products(
@@ -116,9 +109,7 @@ OPERATOR = Operator(
     family="attention",
     backward=_backward,
     degree_count=2,
-    source="Yang et al. 2024, arXiv:2406.06484 and arXiv:2412.06464; Kimi Team 2025, arXiv:2510.26692; least mixture "
-    "of forms derived",
-    numerics=Numerics(kind="normalisation", reduction="tokens key_dim", steps_count=2),
+    tolerance=Tolerance(kind="normalisation", reduction="tokens key_dim", steps_count=2),
     inputs=partial(inputs, strengths=True),
     valid=valid,
     reference=reference,

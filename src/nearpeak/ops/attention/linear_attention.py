@@ -1,11 +1,11 @@
-"""Linear attention over a sequence or one token: plain, with retention, with a gate per head or per channel."""
+"""Linear attention over a sequence or one token: ungated, with retention, gated per head or per channel."""
 
 from nearpeak.core.work.dtype import DType
 from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.gated_heads import backward_reference, inputs, operands_of, reference, torch_call, valid
 from nearpeak.ops.shared.state_chains import chain
 from nearpeak.ops.shared.state_work import backward_work, forward_work
@@ -31,7 +31,7 @@ def linear_attention(
         ended: the final state is wanted.
 
     Source: Katharopoulos et al. 2020, arXiv:2006.16236; Sun et al. 2023, arXiv:2307.08621 (retention); Yang et al.
-    2024, arXiv:2312.06635 (gated, chunked); least mixture derived in ops/_state_chains.py.
+    2024, arXiv:2312.06635 (gated, chunked); least mixture of forms derived.
 
     >>> linear_attention(1, 1, 2, 64, 64, DType(name="bf16", bits_count=16), begun=True, ended=True).flop["matrix.bf16"]
     32768
@@ -55,7 +55,7 @@ def _backward(
 
     Counts: dQ from the states, which are formed again, dK and dV from the gradient of the states: 10 * key_dim * dim
     FLOP per head and token, of which 2 * key_dim * dim repeat the forward pass; or 6 * key_dim + 4 * dim per head and
-    pair. Two products and one sum per gate beside its running sum.
+    pair. Two products and one sum per gate in addition to its running sum.
 
     Args:
         begun: a first state was given and has a gradient.
@@ -82,7 +82,7 @@ def backward_products(
     backward = {"begun": ended, "ended": begun}
     queries = chain(tokens, step, step, 2 * keys + values, begun=begun, ended=False)
     others = chain(tokens, step, 2 * step, 4 * keys + 3 * values, **backward)
-    # What the forward pass could have kept: the states, and the scores of the pairs.
+    # Without what the forward pass could have stored: the states, and the scores of the pairs.
     least = chain(tokens, 0, step, 2 * keys + values, begun=begun, ended=False)
     least += chain(tokens, step, 2 * step, 2 * keys + 3 * values, **backward)
     return queries + others, queries + others - least
@@ -93,9 +93,7 @@ OPERATOR = Operator(
     family="attention",
     backward=_backward,
     degree_count=2,
-    source="Katharopoulos et al. 2020, arXiv:2006.16236; Sun et al. 2023, arXiv:2307.08621; Yang et al. 2024, "
-    "arXiv:2312.06635; least mixture of forms derived",
-    numerics=Numerics(kind="normalisation", reduction="tokens key_dim", steps_count=2),
+    tolerance=Tolerance(kind="normalisation", reduction="tokens key_dim", steps_count=2),
     inputs=inputs,
     valid=valid,
     reference=reference,

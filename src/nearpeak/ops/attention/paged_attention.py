@@ -1,4 +1,4 @@
-"""Attention against a key-value cache that lies in pages, found through a page table: decode as servers run it."""
+"""Decode attention over a paged key-value cache, whose pages are found through a page table."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from nearpeak.ops.shared.definition.array_arithmetic import ceil_div
 from nearpeak.ops.shared.definition.axis_checks import required_at_most, required_multiple, required_positive
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.live_pairs import Band, Live, band_mask
 
 
@@ -29,8 +29,8 @@ def paged_attention(
 
     Shapes: Q [batch, heads, q, dim]; caches [pages, page, kv_heads, dim] and [.., v_dim]; page table in int32, one
     entry for each page in use; lengths in int32 [batch].
-    Counts: as attention; the last query of a sequence stands at its last token. Of a page that is not full, what is
-    not used is not read.
+    Counts: as attention; the last query of a sequence is aligned with its last token. The unused part of a page is not
+    read.
 
     Args:
         tokens: cached tokens of all sequences together; a sequence has at least `q`. With a sliding window those
@@ -93,22 +93,22 @@ def _valid(drawn: dict[str, Any], **arguments: Any) -> dict[str, Any]:
 
 def _sequences(tensors: dict[str, Any], arguments: dict[str, Any]) -> list[tuple[dict[str, Any], Any]]:
     """Return query, keys and values of each sequence, gathered from its pages, with what makes its mask."""
-    found = []
+    sequences = []
     lengths = [int(length) for length in tensors["lengths"]]
     counts = [ceil_div(length, arguments["page"]) for length in lengths]
     for index, (length, count) in enumerate(zip(lengths, counts, strict=True)):
         first = sum(counts[:index])
-        own = {"query": tensors["query"][index : index + 1]}
+        operands = {"query": tensors["query"][index : index + 1]}
         for name in ("key", "value"):
             pool = tensors["key"][..., : arguments["v_dim"]] if name not in tensors else tensors[name]
             rows = pool[tensors["table"][first : first + count]]
-            own[name] = rows.reshape(-1, *rows.shape[2:])[:length].swapaxes(0, 1)[None]
-        found.append((own, (arguments["q"], length, Band(0, 0, 0, True, "lower_right"))))
-    return found
+            operands[name] = rows.reshape(-1, *rows.shape[2:])[:length].swapaxes(0, 1)[None]
+        sequences.append((operands, (arguments["q"], length, Band(0, 0, 0, True, "lower_right"))))
+    return sequences
 
 
 def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
-    parts = [weights_of(own, band_mask(*band)) for own, band in _sequences(arrays, arguments)]
+    parts = [weights_of(operands, band_mask(*band)) for operands, band in _sequences(arrays, arguments)]
     return {"output": np.concatenate([part.weights @ part.value for part in parts])}
 
 
@@ -119,14 +119,15 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     known = {"table": tensors["table"].long(), **_valid(tensors, **arguments)}
     parts = _sequences({**tensors, **known}, arguments)
     live = [tensor_of(tensors["query"].device, band_mask, *band) for _, band in parts]
-    return {"output": torch.cat([torch_attention(own, mask) for (own, _), mask in zip(parts, live, strict=True)])}
+    return {
+        "output": torch.cat([torch_attention(operands, mask) for (operands, _), mask in zip(parts, live, strict=True)])
+    }
 
 
 OPERATOR = Operator(
     forward=paged_attention,
     family="attention",
-    source="Kwon et al. 2023, arXiv:2309.06180, section 4.1",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation",
         reduction="tokens dim",
         below={"table": "pages"},

@@ -1,4 +1,4 @@
-"""Rotary position embedding: pairs of features turned by an angle that grows with the position."""
+"""Rotary position embedding: pairs of features rotated by an angle proportional to the position."""
 
 from typing import Any
 
@@ -10,11 +10,12 @@ from nearpeak.core.work.work import Work
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.argument_cache import tensor_of
-from nearpeak.ops.shared.definition.array_arithmetic import ceil_div, unless_empty
+from nearpeak.ops.shared.definition.array_arithmetic import unless_empty
 from nearpeak.ops.shared.definition.axis_checks import required_at_most, required_multiple
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import Match, OnnxSite, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
+from nearpeak.ops.shared.torch_names import resized
 
 LAYOUTS = ("half", "interleaved")
 """Which features make a pair: i and i + rotary / 2 (GPT-NeoX, Llama), or 2 i and 2 i + 1 (RoFormer, GPT-J)."""
@@ -89,13 +90,13 @@ def _rows(arrays: dict[str, Any], batch: int, positions: int, table_rows: int, i
 def _tables(arrays: dict[str, Any], **arguments: Any) -> list[tuple[Any, Any]]:
     """Return cosines and sines of the first and of the second feature of each pair."""
     rows = _rows(arrays, **arguments)
-    found = []
+    tables = []
     for part in ("first", "second"):
-        own = [arrays[name] for name in ("cos", "sin")]
+        entries_pair = [arrays[name] for name in ("cos", "sin")]
         if arguments["table"] == "full":
-            own = [entries[:, _pair(arguments, part)] for entries in own]
-        found.append((own[0][rows], own[1][rows]))
-    return found
+            entries_pair = [entries[:, _pair(arguments, part)] for entries in entries_pair]
+        tables.append((entries_pair[0][rows], entries_pair[1][rows]))
+    return tables
 
 
 def _pair(arguments: dict[str, Any], part: str) -> slice:
@@ -107,7 +108,7 @@ def _pair(arguments: dict[str, Any], part: str) -> slice:
 
 
 def _turned(x: Any, y: Any, tables: list[tuple[Any, Any]], arguments: dict[str, Any], *, back: bool) -> Any:
-    """Write the turned features of `x` into `y`, turned back when asked."""
+    """Write the turned features of `x` into `y`, with the inverse rotation when `back`."""
     first, second = _pair(arguments, "first"), _pair(arguments, "second")
     (c1, s1), (c2, s2) = tables
     a, b = x[..., first], x[..., second]
@@ -131,7 +132,11 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     import torch
 
     x, dim, turned = tensors["x"], arguments["dim"], arguments["rotary"]
-    rows = _rows_of_ids(tensors["id"], x) if arguments["ids"] else tensor_of(x.device, _rows, None, **arguments)
+    if arguments["ids"]:
+        batch, positions = x.shape[0], x.shape[2]
+        rows = resized(tensors["id"], batch * positions).reshape(batch, 1, positions).long()
+    else:
+        rows = tensor_of(x.device, _rows, None, **arguments)
     cos, sin = (tensors[name].to(x.dtype)[rows] for name in ("cos", "sin"))
     head, rest = x[..., :turned], x[..., turned:]
     if arguments["layout"] == "interleaved":
@@ -144,18 +149,11 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     return {"y": done if turned == dim else torch.cat([done, rest], dim=-1)}
 
 
-def _rows_of_ids(ids: Any, x: Any) -> Any:
-    """Return what `_rows` returns where rows are given, of tensors."""
-    batch, _, positions, _ = x.shape
-    repeated = ids.repeat(ceil_div(batch * positions, len(ids)))[: batch * positions]
-    return repeated.reshape(batch, 1, positions).long()
-
-
 def _from_onnx(site: OnnxSite) -> Match:
     """Match RotaryEmbedding of the standard (X, cos, sin, ids) and of onnxruntime (input, ids, cos, sin)."""
     x_at, id_at, cos_at = (0, 1, 2) if "." in site.name else (0, 3, 1)
     x, cos = site.inputs[x_at], site.inputs[cos_at]
-    ids = site.inputs[id_at] if len(site.inputs) > id_at else None
+    ids = site.optional(id_at)
     if x is None or cos is None or len(x.shape) not in (3, 4):
         raise NotModelledError(f"{site.name}: shapes are not known")
     rotary = int(site.attributes.get("rotary_embedding_dim") or 0) or 2 * cos.shape[-1]
@@ -174,7 +172,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 
 
 def _four(x: Tensor, heads: int, rotary: int) -> tuple[int, ...]:
-    """Return batch, heads, positions and features of a head; heads that nobody states are as wide as is turned."""
+    """Return batch, heads, positions and features of a head; unstated heads are as wide as the rotated part."""
     if len(x.shape) == 4:
         return x.shape
     batch, positions, hidden = x.shape
@@ -186,8 +184,7 @@ OPERATOR = Operator(
     forward=rotary_embedding,
     family="attention",
     backward=rotary_embedding,
-    source="Su et al. 2021, arXiv:2104.09864, eq. 34",
-    numerics=Numerics(kind="normalisation", steps_count=2, below={"id": "table_rows"}),
+    tolerance=Tolerance(kind="normalisation", steps_count=2, below={"id": "table_rows"}),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

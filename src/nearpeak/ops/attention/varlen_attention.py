@@ -1,4 +1,4 @@
-"""Attention over sequences of unequal length, packed one behind the other without padding."""
+"""Attention over sequences of unequal length that are packed without padding."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -16,7 +16,7 @@ from nearpeak.ops.shared.definition.array_arithmetic import ceil_div, maximum, w
 from nearpeak.ops.shared.definition.axis_checks import required_at_most, required_multiple
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.live_pairs import Band, Live, band_live, band_mask
 
 LENGTHS = "known_lengths"
@@ -35,7 +35,7 @@ def varlen_attention(
     sequences in int32 [sequences + 1], those of the keys too when `cross`.
     Counts: as attention. How long each sequence is, is data: of all lengths that add up to `tokens`, equal ones leave
     the fewest pairs, and these count unless the lengths are known (assumption A9). When `cross`, several sequences may
-    leave no pair at all. The last query of a sequence stands at its last key.
+    leave no pair at all. The last query of a sequence is aligned with its last key.
 
     Args:
         left: keys up to its own position that a query sees, its own included; 0 stands for all.
@@ -46,7 +46,8 @@ def varlen_attention(
         cross: keys have lengths of their own.
         lengths: `data`, or `known` and counted.
 
-    Source: Dao 2023, arXiv:2307.08691, section 3; equal lengths: pairs are convex in the length.
+    Source: Dao 2023, arXiv:2307.08691, section 3, and algorithm 2 for the gradients; equal lengths: pairs are convex in
+    the length.
 
     >>> varlen_attention(8, 1, 4, DType(name="bf16", bits_count=16), sequences=2, causal=True).flop
     {'matrix.bf16': 320}
@@ -103,9 +104,9 @@ def _live(tokens: int, kv: int, sequences: int, band: Band, cross: bool, lengths
         return known
     if any(np.any(count != 0) for count in known):
         raise SpecError("varlen_attention: live_pairs, live_keys and live_queries belong to lengths=known")
-    one = band_live(tokens, kv, band)
+    whole = band_live(tokens, kv, band)
     if cross:
-        return Live(*(where(sequences <= 1, count, 0 * count) for count in one))
+        return Live(*(where(sequences <= 1, count, 0 * count) for count in whole))
     parts = maximum(sequences, 1)
     short, longer = tokens // parts, tokens % parts
     pairs = (parts - longer) * band_live(short, short, band).pairs
@@ -171,8 +172,8 @@ def _weights(arrays: dict[str, Any], **arguments: Any) -> tuple[dict[str, Any], 
 
 
 def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
-    _, found = _weights(arrays, **arguments)
-    return {"output": (found.weights @ found.value)[0].swapaxes(0, 1)}
+    _, weights = _weights(arrays, **arguments)
+    return {"output": (weights.weights @ weights.value)[0].swapaxes(0, 1)}
 
 
 def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
@@ -183,9 +184,9 @@ def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, A
 
 def _torch_mask(tensors: dict[str, Any], **arguments: Any) -> Any:
     """Return what `_mask` returns, computed where the offsets lie: to be read on the host, a GPU would have to end."""
-    own, key = tensors["offsets"], tensors["kv_offsets" if arguments["cross"] else "offsets"]
+    query_offsets, key_offsets = tensors["offsets"], tensors["kv_offsets" if arguments["cross"] else "offsets"]
     (row, place, length), (column, at, kv_length) = (
-        _placed(ends, arguments[name]) for ends, name in ((own, "tokens"), (key, "kv_tokens"))
+        _placed(ends, arguments[name]) for ends, name in ((query_offsets, "tokens"), (key_offsets, "kv_tokens"))
     )
     at, last = at[None, :], (place + kv_length[row] - length[row])[:, None]  # aligned at the lower right
     live = row[:, None] == column[None, :]
@@ -279,8 +280,7 @@ OPERATOR = Operator(
     forward=varlen_attention,
     family="attention",
     backward=_backward,
-    source="Dao 2023, arXiv:2307.08691, section 3; backward as algorithm 2",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation",
         reduction="kv_tokens dim",
         below={"offsets": "2*tokens", "kv_offsets": "2*kv_tokens"},

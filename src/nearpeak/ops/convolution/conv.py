@@ -20,7 +20,7 @@ from nearpeak.ops.shared.convolution import (
 from nearpeak.ops.shared.definition.array_arithmetic import in_wide_integers
 from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.torch_names import in_wider, torch_dtype
 from nearpeak.ops.shared.window_taps import AXES, Taps, windows
 
@@ -45,7 +45,7 @@ def conv(
         dd: dilation.
         layout: `channels_first` or `channels_last`; it changes the kernel, not the work.
 
-    Source: definition of discrete convolution; Dumoulin and Visin 2016, arXiv:1603.07285.
+    Source: Dumoulin and Visin 2016, arXiv:1603.07285; exact taps counted position by position.
 
     >>> conv(1, 64, 64, 7, 3, DType(name="bf16", bits_count=16), h=7, kh=3, ph=1, pw=1).flop
     {'matrix.bf16': 2957312}
@@ -64,7 +64,7 @@ def _backward(
     dd: int = 1, dh: int = 1, dw: int = 1, out_dtype: DType | None = None,
     grad_input: bool = True, grad_weight: bool = True, grad_bias: bool = False, layout: str = "channels_first",
 ) -> Work:  # fmt: skip
-    """Return the least work of the gradients that are asked for.
+    """Return the least work of the requested gradients.
 
     Counts: each of grad_input and grad_weight takes as many products as the forward convolution; grad_bias adds one
     vector FLOP per element of the output's gradient.
@@ -153,11 +153,11 @@ def _from_aten(site: AtenSite) -> Match:
     back = "grad_output" in site.args
     y = site.args["grad_output"] if back else site.outputs[0]
     mask = site.args["output_mask"] if back else ()
-    asked = {f"grad_{name}": bool(m) for name, m in zip(("input", "weight", "bias"), mask, strict=False)}
-    arguments = _arguments(site, weight, y) | (asked if back else {"bias": site.args["bias"] is not None})
+    gradients = {f"grad_{name}": bool(m) for name, m in zip(("input", "weight", "bias"), mask, strict=False)}
+    arguments = _arguments(site, weight, y) | (gradients if back else {"bias": site.args["bias"] is not None})
     phase = "backward" if back else "forward"
     if site.args["transposed"]:
-        unread = {"input": asked.get("grad_weight", True), "weight": asked.get("grad_input", True)}
+        unread = {"input": gradients.get("grad_weight", True), "weight": gradients.get("grad_input", True)}
         touched = {name: 0 for name, needed in unread.items() if not needed}
         return Match(arguments=arguments, phase=phase, touched_bytes=touched, op="conv_transpose")
     touched = _touched(arguments, site.args["input"], weight, names=("input", "weight"))
@@ -179,7 +179,7 @@ def _arguments(site: AtenSite, weight: Tensor, y: Tensor) -> dict[str, Any]:
 
 
 def _touched(arguments: dict[str, Any], x: Tensor, weight: Tensor, names: tuple[str, str]) -> dict[str, int]:
-    """Return the touched bytes of input and weight; a gradient that is not asked for leaves its operand unread."""
+    """Return the touched bytes of input and weight; without a gradient's request its operand is not read."""
     reach = sliding.reach_of({f"s{axis}": 1 for axis in AXES} | arguments)
     need_x, need_weight = arguments.get("grad_weight", True), arguments.get("grad_input", True)
     planes = need_x * arguments["batch"] * arguments["in_channels"]
@@ -191,34 +191,31 @@ def _touched(arguments: dict[str, Any], x: Tensor, weight: Tensor, names: tuple[
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match Conv."""
-    x, weight = site.inputs[0], site.inputs[1]
-    assert x is not None
-    assert weight is not None
+    x, weight = site.tensor(0), site.tensor(1)
     arguments = {
         "batch": x.shape[0], "in_channels": x.shape[1], "out_channels": weight.shape[0],
         "groups": site.attributes.get("group", 1), **sliding.named("", x.shape[2:], len(x.shape) - 2),
         **sliding.onnx_window(site, weight.shape[2:]), "dtype": x.dtype, "out_dtype": site.outputs[0].dtype,
-        "bias": len(site.inputs) > 2 and site.inputs[2] is not None,
+        "bias": site.optional(2) is not None,
     }  # fmt: skip
     return Match(arguments=arguments, touched_bytes=_touched(arguments, x, weight, names=("0", "1")))
 
 
 def _quantised(site: OnnxSite) -> Match:
-    """Match ConvInteger and QLinearConv, whose scales and zero points travel beside input and weight."""
+    """Match ConvInteger and QLinearConv, whose scales and zero points alternate with input and weight."""
     linear = site.name == "QLinearConv"
     places = (0, 3, 8) if linear else (0, 1)
-    operands = tuple(site.inputs[place] if place < len(site.inputs) else None for place in places)
-    found = _from_onnx(OnnxSite(name="Conv", inputs=operands, outputs=site.outputs, attributes=site.attributes))
-    touched = {str(places[int(name)]): size for name, size in found.touched_bytes.items()}
-    return Match(arguments=found.arguments, touched_bytes=touched)
+    operands = tuple(site.optional(place) for place in places)
+    match = _from_onnx(OnnxSite(name="Conv", inputs=operands, outputs=site.outputs, attributes=site.attributes))
+    touched = {str(places[int(name)]): size for name, size in match.touched_bytes.items()}
+    return Match(arguments=match.arguments, touched_bytes=touched)
 
 
 OPERATOR = Operator(
     forward=conv,
     family="convolution",
     backward=_backward,
-    source="Dumoulin and Visin 2016, arXiv:1603.07285; exact taps counted position by position",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="contraction", reduction="in_channels kd kh kw", special="unspecified", step_if="bias", rounds=("beyond",)
     ),
     inputs=_inputs,

@@ -1,4 +1,4 @@
-"""Transposed convolution in one to three dimensions: the input's gradient of a convolution, used as a layer."""
+"""Transposed convolution in one to three dimensions (the input gradient of a convolution, used as a layer)."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ from nearpeak.ops.shared.convolution import (
 from nearpeak.ops.shared.definition.array_arithmetic import maximum
 from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.operator import Match, OnnxSite, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.torch_names import in_wider, torch_dtype
 from nearpeak.ops.shared.window_taps import AXES, Taps, check_window, taps
 
@@ -46,7 +46,7 @@ def conv_transpose(
         pd: rows cropped at the beginning; pd_end, at the end, is the same unless given.
         od: rows added at the end of the output; likewise oh, ow.
 
-    Source: Dumoulin and Visin 2016, arXiv:1603.07285, section 4.
+    Source: Dumoulin and Visin 2016, arXiv:1603.07285, section 4; exact taps counted position by position.
 
     >>> conv_transpose(1, 8, 4, 7, 2, DType(name="bf16", bits_count=16), h=7, kh=2, sh=2, sw=2).flop
     {'matrix.bf16': 12544}
@@ -67,7 +67,7 @@ def _backward(
     od: int = 0, oh: int = 0, ow: int = 0, dd: int = 1, dh: int = 1, dw: int = 1, out_dtype: DType | None = None,
     grad_input: bool = True, grad_weight: bool = True, grad_bias: bool = False, layout: str = "channels_first",
 ) -> Work:  # fmt: skip
-    """Return the least work of the gradients that are asked for; each takes as many products as the forward pass."""
+    """Return the least work of the requested gradients; each takes as many products as the forward pass."""
     required_one_of("conv_transpose", sliding.LAYOUTS, layout=layout)
     reach = _reach(
         (d, kd, sd, pd, pd_end, dd, od), (h, kh, sh, ph, ph_end, dh, oh), (w, kw, sw, pw, pw_end, dw, ow)
@@ -173,15 +173,13 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match ConvTranspose; where the node states no padding, it follows from the output's shape."""
-    x, weight = site.inputs[0], site.inputs[1]
-    assert x is not None
-    assert weight is not None
+    x, weight = site.tensor(0), site.tensor(1)
     groups, count = site.attributes.get("group", 1), len(x.shape) - 2
     arguments = {
         "batch": x.shape[0], "in_channels": x.shape[1], "out_channels": weight.shape[1] * groups, "groups": groups,
         **sliding.named("", x.shape[2:], count), **_onnx_border(site, x, weight),
         "dtype": x.dtype, "out_dtype": site.outputs[0].dtype,
-        "bias": len(site.inputs) > 2 and site.inputs[2] is not None,
+        "bias": site.optional(2) is not None,
     }  # fmt: skip
     return Match(arguments=arguments)
 
@@ -209,8 +207,7 @@ OPERATOR = Operator(
     forward=conv_transpose,
     family="convolution",
     backward=_backward,
-    source="Dumoulin and Visin 2016, arXiv:1603.07285, section 4; exact taps counted position by position",
-    numerics=Numerics(kind="contraction", special="unspecified", reduction="in_channels kd kh kw", steps_count=1),
+    tolerance=Tolerance(kind="contraction", special="unspecified", reduction="in_channels kd kh kw", steps_count=1),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

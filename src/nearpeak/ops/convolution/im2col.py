@@ -1,4 +1,4 @@
-"""Windows of an image laid out as columns, and columns added back into an image."""
+"""im2col and col2im: windows of an image laid out as columns, and columns added back into an image."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from nearpeak.errors import NotModelledError
 from nearpeak.ops.shared import sliding_windows as sliding
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.window_taps import Taps, windows
 
 
@@ -66,10 +66,6 @@ def _windows(
 def _full(arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments with the padding at the end that the sliding windows ask for."""
     return {**arguments, "ph_end": arguments["ph"], "pw_end": arguments["pw"]}
-
-
-def _inputs(batch: int, channels: int, h: int, w: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"x": Tensor(shape=(batch, channels, h, w), dtype=dtype)}
 
 
 def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
@@ -133,9 +129,8 @@ OPERATOR = Operator(
     forward=im2col,
     family="movement",
     backward=_backward,
-    source="definition",
-    numerics=Numerics(kind="exact"),
-    inputs=_inputs,
+    tolerance=Tolerance(kind="exact"),
+    inputs=lambda batch, channels, h, w, dtype, **_: {"x": Tensor(shape=(batch, channels, h, w), dtype=dtype)},
     reference=_reference,
     backward_reference=_backward_reference,
     torch_call=_torch_call,

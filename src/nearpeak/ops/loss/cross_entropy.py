@@ -1,17 +1,16 @@
-"""Cross entropy of logits with the target class: log-softmax and negative log-likelihood in one pass."""
+"""Cross entropy of logits against target classes: fused log-softmax and negative log-likelihood."""
 
 from typing import Any
 
 import numpy as np
 
 from nearpeak.core.work.dtype import DType
-from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import INDEX, unit
 from nearpeak.ops.shared.definition.array_arithmetic import maximum, unless_empty
 from nearpeak.ops.shared.definition.operator import Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
-from nearpeak.ops.shared.loss_reductions import checked, of_targets, upstream_of
+from nearpeak.ops.shared.definition.tolerance import Tolerance
+from nearpeak.ops.shared.loss_reductions import checked, class_inputs, of_targets, upstream_of
 
 
 def cross_entropy(rows: int, classes: int, dtype: DType, reduction: str = "mean") -> Work:
@@ -53,17 +52,9 @@ def _backward(rows: int, classes: int, dtype: DType, reduction: str = "mean") ->
     )
 
 
-def _inputs(rows: int, classes: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"x": Tensor(shape=(rows, classes), dtype=dtype), "target": Tensor(shape=(rows,), dtype="int64")}
-
-
 def _log_softmax(x: Any) -> Any:
     shifted = x - x.max(axis=-1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
-
-
-def _reference(arrays: dict[str, Any], reduction: str, **_: Any) -> dict[str, Any]:
-    return {"y": of_targets(_log_softmax(arrays["x"]), arrays["target"], reduction)}
 
 
 def _backward_reference(arrays: dict[str, Any], reduction: str, **_: Any) -> dict[str, Any]:
@@ -83,9 +74,8 @@ OPERATOR = Operator(
     forward=cross_entropy,
     family="norm",
     backward=_backward,
-    source="definition, with the maximum subtracted",
     assumptions=("A20",),
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation",
         reduction="classes",
         below={"target": "classes"},
@@ -94,8 +84,8 @@ OPERATOR = Operator(
         gates="targets",
         rounds=("large", "deep", "peak_first", "peak_last"),
     ),
-    inputs=_inputs,
-    reference=_reference,
+    inputs=class_inputs,
+    reference=lambda arrays, reduction, **_: {"y": of_targets(_log_softmax(arrays["x"]), arrays["target"], reduction)},
     backward_reference=_backward_reference,
     torch_call=_torch_call,
 )

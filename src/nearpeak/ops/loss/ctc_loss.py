@@ -1,4 +1,4 @@
-"""Connectionist temporal classification: the likelihood of a label sequence over all its alignments."""
+"""Connectionist temporal classification (CTC): the likelihood of a label sequence over all its alignments."""
 
 from collections import Counter
 from typing import Any
@@ -13,7 +13,7 @@ from nearpeak.ops.shared.definition.array_arithmetic import maximum, minimum
 from nearpeak.ops.shared.definition.axis_checks import required_at_most
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 @free_when_empty
@@ -66,18 +66,11 @@ def _required_classes(labels: int, classes: int) -> None:
     required_at_most("ctc_loss", {"labels * (classes - 1)": labels * (classes - 1)}, labels=labels)
 
 
-def _inputs(batch: int, time: int, classes: int, labels: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {
-        "x": Tensor(shape=(time, batch, classes), dtype=dtype),
-        "target": Tensor(shape=(batch, labels), dtype="int64"),
-    }
-
-
 def _extended(target: Any) -> Any:
     """Return the labels, none of them blank, with blanks (class 0) around each."""
-    found = np.zeros((*target.shape[:-1], 2 * target.shape[-1] + 1), dtype=np.int64)
-    found[..., 1::2] = target
-    return found
+    extended = np.zeros((*target.shape[:-1], 2 * target.shape[-1] + 1), dtype=np.int64)
+    extended[..., 1::2] = target
+    return extended
 
 
 def _valid(drawn: dict[str, Any], time: int, classes: int, labels: int, **_: Any) -> dict[str, Any]:
@@ -100,8 +93,8 @@ def _alphas(x: Any, path: Any) -> Any:
     skips = np.array([s > 1 and path[s] != 0 and path[s] != path[s - 2] for s in range(len(path))])
     for t in range(1, len(x)):
         row = before[t - 1]
-        one, two = (np.concatenate([np.full(k, -np.inf), row])[: len(row)] for k in (1, 2))
-        before[t] = np.logaddexp(np.logaddexp(row, one), np.where(skips, two, -np.inf)) + x[t, path]
+        shifted_one, shifted_two = (np.concatenate([np.full(k, -np.inf), row])[: len(row)] for k in (1, 2))
+        before[t] = np.logaddexp(np.logaddexp(row, shifted_one), np.where(skips, shifted_two, -np.inf)) + x[t, path]
     return before
 
 
@@ -175,9 +168,11 @@ OPERATOR = Operator(
     forward=ctc_loss,
     family="norm",
     backward=_backward,
-    source="Graves et al. 2006, doi:10.1145/1143844.1143891, section 4.1",
-    numerics=Numerics(kind="normalisation", reduction="time", special="unspecified", below={"target": "classes"}),
-    inputs=_inputs,
+    tolerance=Tolerance(kind="normalisation", reduction="time", special="unspecified", below={"target": "classes"}),
+    inputs=lambda batch, time, classes, labels, dtype, **_: {
+        "x": Tensor(shape=(time, batch, classes), dtype=dtype),
+        "target": Tensor(shape=(batch, labels), dtype="int64"),
+    },
     valid=_valid,
     reference=_reference,
     backward_reference=_backward_reference,

@@ -1,4 +1,4 @@
-"""A classifier's last layer and its cross entropy in one: the logits are never stored, their gradients neither."""
+"""Fused linear layer and cross entropy, which never stores the logits or their gradients."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from nearpeak.ops.shared.arithmetic import INDEX, contraction, unit
 from nearpeak.ops.shared.definition.array_arithmetic import maximum
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.loss_reductions import checked, of_targets, upstream_of
 
 
@@ -39,14 +39,14 @@ def linear_cross_entropy(
     products = (1 + grad_input + grad_weight) * logits * hidden
     gradient = grad_input or grad_weight
     vector = rows * maximum(3 * classes - 1, 0) + (0 if none else maximum(rows - 1, 0)) + logits * bias
-    kept = dtype.bytes(rows * hidden * grad_input + (classes * hidden + classes * bias) * grad_weight)
+    gradient_bytes = dtype.bytes(rows * hidden * grad_input + (classes * hidden + classes * bias) * grad_weight)
     products_flop = contraction(dtype, products)
     return Work(
         flop=products_flop
         | {unit(dtype): vector + 2 * logits * gradient + rows * gradient + products_flop.get(unit(dtype), 0)},
         special_count=logits + rows + logits * gradient + int(reduction == "mean"),
         read_bytes=dtype.bytes(rows * hidden + classes * hidden + classes * bias) + INDEX.bytes(rows),
-        write_bytes=dtype.bytes(rows if none else 1) + kept,
+        write_bytes=dtype.bytes(rows if none else 1) + gradient_bytes,
     )
 
 
@@ -65,13 +65,13 @@ def _reference(
     logits = arrays["x"] @ arrays["weight"].T + arrays.get("bias", 0.0)
     shifted = logits - logits.max(axis=-1, keepdims=True)
     log_likely, target = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)), arrays["target"]
-    found = {"y": of_targets(log_likely, target, reduction)}
+    outputs = {"y": of_targets(log_likely, target, reduction)}
     likely = np.exp(log_likely)
     likely[np.arange(rows), np.maximum(target, 0)] -= 1
     likely *= upstream_of(target, 1.0, reduction)[:, None]
-    found |= {"grad_x": likely @ arrays["weight"]} if grad_input else {}
-    found |= {"grad_weight": likely.T @ arrays["x"]} if grad_weight else {}
-    return found | ({"grad_bias": likely.sum(axis=0)} if grad_weight and "bias" in arrays else {})
+    outputs |= {"grad_x": likely @ arrays["weight"]} if grad_input else {}
+    outputs |= {"grad_weight": likely.T @ arrays["x"]} if grad_weight else {}
+    return outputs | ({"grad_bias": likely.sum(axis=0)} if grad_weight and "bias" in arrays else {})
 
 
 def _torch_call(
@@ -82,12 +82,12 @@ def _torch_call(
     wanted = {"x": grad_input, "weight": grad_weight, "bias": grad_weight}
     leaves = {name: t.detach().requires_grad_(wanted.get(name, False)) if t.is_floating_point() else t
               for name, t in tensors.items()}  # fmt: skip
-    asked = [name for name in leaves if wanted.get(name)]
-    with torch.enable_grad():  # gradients are results here, also where nobody asks for those of results
+    grad_names = [name for name in leaves if wanted.get(name)]
+    with torch.enable_grad():  # gradients are results here, even without a later backward pass
         logits = torch.nn.functional.linear(leaves["x"], leaves["weight"], leaves.get("bias"))
         y = torch.nn.functional.cross_entropy(logits, leaves["target"], reduction=reduction)
-        grads = torch.autograd.grad(y, [leaves[name] for name in asked]) if asked else ()
-    return {"y": y.detach(), **{f"grad_{name}": grad for name, grad in zip(asked, grads, strict=True)}}
+        grads = torch.autograd.grad(y, [leaves[name] for name in grad_names]) if grad_names else ()
+    return {"y": y.detach(), **{f"grad_{name}": grad for name, grad in zip(grad_names, grads, strict=True)}}
 
 
 def _from_aten(site: AtenSite) -> Match:
@@ -107,9 +107,8 @@ OPERATOR = Operator(
     forward=linear_cross_entropy,
     family="product",
     degree_count=3,
-    source="definition; Wijmans et al. 2024, arXiv:2411.09009",
     assumptions=("A20",),
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation",
         reduction="hidden classes",
         below={"target": "classes"},

@@ -1,4 +1,4 @@
-"""Hinge losses over classes: one target class per row, or several."""
+"""Multi-class and multi-label margin (hinge) losses."""
 
 from typing import Any
 
@@ -7,12 +7,12 @@ import numpy as np
 from nearpeak.core.work.dtype import DType, dtype_of
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
-from nearpeak.errors import SpecError
 from nearpeak.ops.shared.arithmetic import INDEX, unit
 from nearpeak.ops.shared.definition.array_arithmetic import maximum, unless_empty
+from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.loss_reductions import REDUCTIONS, checked, reduced
 
 FUNCTIONS = ("multi_margin", "multilabel_margin")
@@ -40,7 +40,8 @@ def margin_loss(
     >>> margin_loss(2, 5, DType(name="fp32", bits_count=32)).flop
     {'vector.fp32': 26}
     """
-    several, none = chosen(function) == "multilabel_margin", checked(reduction) == "none"
+    required_one_of("margin_loss", FUNCTIONS, function=function)
+    several, none = function == "multilabel_margin", checked(reduction) == "none"
     targets = labels if several else 1
     pairs = rows * targets * maximum(classes - targets, 0)
     results = rows if none else 1
@@ -63,7 +64,8 @@ def _backward(
     Counts: as forward up to the comparison; one multiplication more per pair where it is squared. What a target's
     gradient adds up is data and not counted.
     """
-    several, none = chosen(function) == "multilabel_margin", checked(reduction) == "none"
+    required_one_of("margin_loss", FUNCTIONS, function=function)
+    several, none = function == "multilabel_margin", checked(reduction) == "none"
     targets = labels if several else 1
     pairs = rows * targets * maximum(classes - targets, 0)
     return Work(
@@ -73,13 +75,6 @@ def _backward(
         + INDEX.bytes(rows * (targets + 1 if several else 1)),
         write_bytes=dtype.bytes(rows * classes),
     )
-
-
-def chosen(function: str) -> str:
-    """Return `function`, refused when it is not known."""
-    if function not in FUNCTIONS:
-        raise SpecError(f"margin_loss: function={function!r} is not known; there are {', '.join(FUNCTIONS)}")
-    return function
 
 
 def _inputs(rows: int, classes: int, dtype: str, function: str, weighted: bool, labels: int, **_: Any) -> Any:
@@ -119,12 +114,12 @@ def _slopes(arrays: dict[str, Any], classes: int, squared: bool) -> tuple[Any, A
 def _reference(
     arrays: dict[str, Any], classes: int, function: str, reduction: str, squared: bool, **_: Any
 ) -> dict[str, Any]:
-    found = {"y": reduced(_slopes(arrays, classes, squared)[0], reduction)}
+    outputs = {"y": reduced(_slopes(arrays, classes, squared)[0], reduction)}
     if function == "multi_margin":
-        return found
+        return outputs
     member = np.zeros_like(arrays["x"])
     np.put_along_axis(member, _targets(arrays, classes), 1.0, axis=1)
-    return found | {"is_target": member}
+    return outputs | {"is_target": member}
 
 
 def _backward_reference(
@@ -134,21 +129,16 @@ def _backward_reference(
     return {"grad_x": _slopes(arrays, classes, squared)[1] * np.broadcast_to(upstream, rows)[:, None]}
 
 
-def _targets_in_torch(target: Any, classes: int) -> Any:
-    """Return what `_targets` returns, of tensors."""
-    import torch
-
-    if target.ndim == 1:
-        return target[:, None] % classes
-    return (target[:, :1] + torch.arange(target.shape[1] - 1, device=target.device)) % classes
-
-
 def _torch_call(
     tensors: dict[str, Any], classes: int, function: str, reduction: str, squared: bool, **_: Any
 ) -> dict[str, Any]:
     import torch
 
-    targets = _targets_in_torch(tensors["target"], classes)
+    target = tensors["target"]  # as `_targets` has them
+    if target.ndim == 1:
+        targets = target[:, None] % classes
+    else:
+        targets = (target[:, :1] + torch.arange(target.shape[1] - 1, device=target.device)) % classes
     if function == "multi_margin":
         weight = tensors["weight"].detach() if "weight" in tensors else None
         call = torch.nn.functional.multi_margin_loss
@@ -179,8 +169,7 @@ OPERATOR = Operator(
     forward=margin_loss,
     family="norm",
     backward=_backward,
-    source="Crammer and Singer 2001, JMLR 2, 265-292; definitions as PyTorch states them",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation", reduction="rows classes", special="unspecified", below={"target": "classes"}
     ),
     inputs=_inputs,

@@ -5,13 +5,12 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.work.dtype import DType, dtype_of
-from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import INDEX, unit
 from nearpeak.ops.shared.definition.array_arithmetic import unless_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
-from nearpeak.ops.shared.loss_reductions import REDUCTIONS, checked, of_targets, upstream_of
+from nearpeak.ops.shared.definition.tolerance import Tolerance
+from nearpeak.ops.shared.loss_reductions import REDUCTIONS, checked, class_inputs, of_targets, upstream_of
 
 
 def nll_loss(rows: int, classes: int, dtype: DType, reduction: str = "mean") -> Work:
@@ -49,14 +48,6 @@ def _backward(rows: int, classes: int, dtype: DType, reduction: str = "mean") ->
     )
 
 
-def _inputs(rows: int, classes: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"x": Tensor(shape=(rows, classes), dtype=dtype), "target": Tensor(shape=(rows,), dtype="int64")}
-
-
-def _reference(arrays: dict[str, Any], reduction: str, **_: Any) -> dict[str, Any]:
-    return {"y": of_targets(arrays["x"], arrays["target"], reduction)}
-
-
 def _backward_reference(arrays: dict[str, Any], reduction: str, **_: Any) -> dict[str, Any]:
     x, target = arrays["x"], arrays["target"]
     grad = np.zeros_like(x)
@@ -92,13 +83,12 @@ OPERATOR = Operator(
     forward=nll_loss,
     family="norm",
     backward=_backward,
-    source="definition",
     assumptions=("A20",),
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="reduction", reduction="rows", below={"target": "classes"}, ignored=("target",), steps_count=2
     ),
-    inputs=_inputs,
-    reference=_reference,
+    inputs=class_inputs,
+    reference=lambda arrays, reduction, **_: {"y": of_targets(arrays["x"], arrays["target"], reduction)},
     backward_reference=_backward_reference,
     torch_call=_torch_call,
     aten={

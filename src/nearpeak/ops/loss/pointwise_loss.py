@@ -1,11 +1,11 @@
-"""Losses that compare a prediction with a target element by element: mean squared error and its kin."""
+"""Element-wise losses: mean squared error, absolute error, Huber, binary cross entropy and others."""
 
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from nearpeak.base.registry import unknown_name
+from nearpeak.base.registry import entry_of
 from nearpeak.core.work.dtype import DType
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
@@ -13,9 +13,10 @@ from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import maximum, unless_empty
 from nearpeak.ops.shared.definition.axis_checks import required_at_most
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.loss_reductions import REDUCTIONS, checked, reduced
 from nearpeak.ops.shared.reference.formula import formula
+from nearpeak.ops.shared.torch_names import resized
 
 _SMOOTH = "where(abs(a - b) < 1, 0.5 * (a - b) * (a - b), abs(a - b) - 0.5)"
 _CLIPPED = "g * minimum(maximum(a - b, -1), 1)"
@@ -82,9 +83,7 @@ def _backward(
 
 
 def _loss(function: str) -> tuple[str, str, float]:
-    if function not in LOSSES:
-        raise unknown_name("loss", function, tuple(LOSSES))
-    return LOSSES[function]
+    return entry_of("loss", LOSSES, function)
 
 
 def _inputs(elements: int, dtype: str, weight: int = 0, **_: Any) -> dict[str, Tensor]:
@@ -115,8 +114,7 @@ def _torch_call(tensors: dict[str, Any], function: str, reduction: str, **_: Any
     a, b = tensors["a"], tensors["b"].detach()
     if "weight" not in tensors:
         return {"y": call(a, b, reduction=reduction)}
-    weight = tensors["weight"].detach()
-    weight = weight.repeat(-(-len(a) // len(weight)))[: len(a)]
+    weight = resized(tensors["weight"].detach(), len(a))
     if function in _WEIGHTED:
         return {"y": call(a, b, weight=weight, reduction=reduction)}
     losses = call(a, b, reduction="none") * weight
@@ -141,8 +139,7 @@ OPERATOR = Operator(
     forward=pointwise_loss,
     family="norm",
     backward=_backward,
-    source="definitions, as PyTorch states them",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation", reduction="elements", steps_count=2, not_in_fp16=("soft_margin",)
     ),  # PyTorch's exp(-x y) is infinite from 11.1 on
     inputs=_inputs,

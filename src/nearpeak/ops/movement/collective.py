@@ -1,18 +1,18 @@
-"""Communication among the ranks of one group, as one rank takes part in it: all_reduce, all_gather and the others."""
+"""Collective communication as seen by one rank of a group: all_reduce, all_gather, reduce_scatter and others."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nearpeak.base.registry import unknown_name
+from nearpeak.base.registry import entry_of
 from nearpeak.core.work.dtype import DType
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
 from nearpeak.errors import NotModelledError
 from nearpeak.ops.shared.definition.array_arithmetic import minimum
-from nearpeak.ops.shared.definition.axis_checks import required_multiple, required_positive
+from nearpeak.ops.shared.definition.axis_checks import required_multiple, required_one_of, required_positive
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,17 +110,14 @@ def collective(
 
 
 def _row(kind: str, role: str) -> Kind:
-    if kind not in KINDS:
-        raise unknown_name("kind", kind, tuple(KINDS))
-    if role not in ("root", "leaf"):
-        raise unknown_name("role", role, ("root", "leaf"))
-    return LEAVES[kind] if role == "leaf" and kind in LEAVES else KINDS[kind]
+    required_one_of("collective", ("root", "leaf"), role=role)
+    return LEAVES[kind] if role == "leaf" and kind in LEAVES else entry_of("kind", KINDS, kind)
 
 
 def _inputs(elements: int, dtype: str, ranks: int, kind: str, role: str, **_: Any) -> dict[str, Tensor]:
-    one = role == "leaf" or kind in ("broadcast", "scatter", "send", "recv")
+    is_flat = role == "leaf" or kind in ("broadcast", "scatter", "send", "recv")
     width = elements // ranks if kind in ("all_gather", "gather") else elements
-    return {"x": Tensor(shape=(width,) if one else (ranks, width), dtype=dtype)}
+    return {"x": Tensor(shape=(width,) if is_flat else (ranks, width), dtype=dtype)}
 
 
 def _outcome(x: Any, elements: int, ranks: int, kind: str, role: str) -> Any:
@@ -224,8 +221,7 @@ OPERATOR = Operator(
     forward=collective,
     family="movement",
     degree_count=2,
-    source="Patarasuk and Yuan 2009, doi:10.1016/j.jpdc.2008.09.002; Chan et al. 2007, doi:10.1002/cpe.1206",
-    numerics=Numerics(kind="reduction", reduction="ranks"),
+    tolerance=Tolerance(kind="reduction", reduction="ranks"),
     inputs=_inputs,
     reference=_reference,
     torch_call=_reference,

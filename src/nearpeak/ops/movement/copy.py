@@ -11,7 +11,7 @@ from nearpeak.ops.pointwise.cast import converted
 from nearpeak.ops.shared.call_operands import list_overloads, onnx_operands, tensors_of, together
 from nearpeak.ops.shared.definition.axis_checks import required_at_most
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 def copy(elements: int, dtype: DType, read: int | None = None) -> Work:
@@ -30,10 +30,6 @@ def copy(elements: int, dtype: DType, read: int | None = None) -> Work:
     source = elements if read is None else read
     required_at_most("copy", {"elements": elements}, read=source)
     return Work(read_bytes=dtype.bytes(source), write_bytes=dtype.bytes(elements))
-
-
-def _inputs(read: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"x": Tensor(shape=(read,), dtype=dtype)}
 
 
 def _reference(arrays: dict[str, Any], elements: int, read: int, **_: Any) -> dict[str, Any]:
@@ -110,20 +106,20 @@ def _padded(site: AtenSite) -> Match:
 
 
 def _cropped(x: Tensor, out: Tensor, padding: list[tuple[int, int]], name: str) -> Match:
-    kept = list(x.shape)
-    for index, (before, after) in enumerate(padding, len(kept) - len(padding)):
-        kept[index] = max(0, kept[index] + min(0, before) + min(0, after))
-    read = min(x.distinct, int(np.prod(kept, dtype=np.int64)))
+    extents = list(x.shape)
+    for index, (before, after) in enumerate(padding, len(extents) - len(padding)):
+        extents[index] = max(0, extents[index] + min(0, before) + min(0, after))
+    read = min(x.distinct, int(np.prod(extents, dtype=np.int64)))
     arguments: dict[str, Value] = {"elements": out.elements, "read": read, "dtype": x.dtype}
     return Match(arguments=arguments, touched_bytes={name: dtype_of(x.dtype).bytes(read)})
 
 
 def _into_slice(site: AtenSite) -> Match:
-    """Match slice_scatter and its kin: what the source replaces is not read."""
+    """Match slice_scatter and related calls: elements that the source replaces are not read."""
     x, source = site.args["self"], site.args["src"]
-    kept = max(0, x.elements - source.elements)
+    unreplaced = max(0, x.elements - source.elements)
     match = _gathered([source, x], site.outputs[0])
-    return Match(arguments=match.arguments, touched_bytes={"self": min(x.bytes, dtype_of(x.dtype).bytes(kept))})
+    return Match(arguments=match.arguments, touched_bytes={"self": min(x.bytes, dtype_of(x.dtype).bytes(unreplaced))})
 
 
 def _sharded(site: AtenSite) -> Match:
@@ -143,15 +139,15 @@ def _triangle(site: AtenSite) -> Match:
     x, diagonal = site.args["self"], site.args.get("diagonal", 0)
     rows, columns = x.shape[-2:]
     below = np.clip(np.arange(rows) + diagonal + (1 if ".tril" in site.name else 0), 0, columns)
-    kept = int(below.sum()) if ".tril" in site.name else int((columns - below).sum())
+    triangle = int(below.sum()) if ".tril" in site.name else int((columns - below).sum())
     planes = x.elements // (rows * columns) if rows * columns else 0
-    read = min(x.distinct, planes * kept)
+    read = min(x.distinct, planes * triangle)
     arguments = {"elements": x.elements, "read": read, "dtype": x.dtype}
     return Match(arguments=arguments, touched_bytes={"self": dtype_of(x.dtype).bytes(read)})
 
 
 def _from_onnx(site: OnnxSite) -> Match:
-    """Match nodes that only move elements; what shapes and bounds they are given is not read from memory."""
+    """Match nodes that only move elements; shapes and bounds are launch arguments, not memory reads."""
     inputs = onnx_operands(site) if site.name == "Concat" else tuple(t for t in site.inputs[:1] if t is not None)
     written = sum(out.elements for out in site.outputs)
     read = min(written, sum(tensor.distinct for tensor in inputs))
@@ -174,9 +170,8 @@ _INTO = ("slice_scatter", "select_scatter", "diagonal_scatter", "as_strided_scat
 OPERATOR = Operator(
     forward=copy,
     family="movement",
-    source="definition",
-    numerics=Numerics(kind="exact"),
-    inputs=_inputs,
+    tolerance=Tolerance(kind="exact"),
+    inputs=lambda read, dtype, **_: {"x": Tensor(shape=(read,), dtype=dtype)},
     reference=_reference,
     torch_call=_torch_call,
     same={"read": "elements"},

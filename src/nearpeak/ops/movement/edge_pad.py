@@ -1,4 +1,4 @@
-"""Padding with the tensor's own elements: reflected or repeated at the edges, and its gradient."""
+"""Reflection and replication padding, and its gradient."""
 
 from math import prod
 from typing import Any
@@ -8,11 +8,11 @@ import numpy as np
 from nearpeak.core.work.dtype import DType, dtype_of
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
-from nearpeak.errors import SpecError
 from nearpeak.ops.shared.arithmetic import unit
+from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 _NUMPY = {"reflection": "reflect", "replication": "edge"}
 _TORCH = {"reflection": "reflect", "replication": "replicate"}
@@ -37,7 +37,7 @@ def edge_pad(
     >>> edge_pad(2, 4, DType(name="fp32", bits_count=32), pw=1).write_bytes
     48
     """
-    checked(function)
+    required_one_of("edge_pad", _NUMPY, function=function)
     return Work(
         read_bytes=dtype.bytes(planes * d * h * w),
         write_bytes=dtype.bytes(planes * _padded(d, h, w, pd, ph, pw, pd_end, ph_end, pw_end)),
@@ -53,7 +53,7 @@ def _backward(
 
     Counts: as forward, with read and written exchanged.
     """
-    checked(function)
+    required_one_of("edge_pad", _NUMPY, function=function)
     padded, inner = _padded(d, h, w, pd, ph, pw, pd_end, ph_end, pw_end), d * h * w
     return Work(
         flop={unit(dtype): planes * (padded - inner)},
@@ -69,17 +69,6 @@ def _padded(
     sides = ((d, pd, pd_end), (h, ph, ph_end), (w, pw, pw_end))
     depth, height, width = (size + begin + (begin if end is None else end) for size, begin, end in sides)
     return depth * height * width
-
-
-def checked(function: str) -> str:
-    """Return `function`, refused when it is not known."""
-    if function not in _NUMPY:
-        raise SpecError(f"edge_pad: function={function!r} is not known; there are {', '.join(_NUMPY)}")
-    return function
-
-
-def _inputs(planes: int, d: int, h: int, w: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"x": Tensor(shape=(1, planes, d, h, w), dtype=dtype)}
 
 
 def _sides(arguments: dict[str, Any]) -> list[tuple[int, int]]:
@@ -119,17 +108,16 @@ def _from_aten(site: AtenSite) -> Match:
         arguments |= {f"p{axis}": max(0, before), f"p{axis}_end": max(0, after)}
     if "grad_output" in site.args:
         return Match(arguments=arguments, phase="backward", touched_bytes={"self": 0})
-    kept = prod(int(arguments[axis]) for axis in ("planes", *_AXES[-count:]))
-    return Match(arguments=arguments, touched_bytes={"self": dtype_of(x.dtype).bytes(min(kept, x.distinct))})
+    unpadded = prod(int(arguments[axis]) for axis in ("planes", *_AXES[-count:]))
+    return Match(arguments=arguments, touched_bytes={"self": dtype_of(x.dtype).bytes(min(unpadded, x.distinct))})
 
 
 OPERATOR = Operator(
     forward=edge_pad,
     family="movement",
     backward=_backward,
-    source="definition",
-    numerics=Numerics(kind="exact"),
-    inputs=_inputs,
+    tolerance=Tolerance(kind="exact"),
+    inputs=lambda planes, d, h, w, dtype, **_: {"x": Tensor(shape=(1, planes, d, h, w), dtype=dtype)},
     reference=_reference,
     backward_reference=_backward_reference,
     torch_call=_torch_call,

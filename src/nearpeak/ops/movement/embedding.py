@@ -1,4 +1,4 @@
-"""Rows of a table by index, and the table's gradient."""
+"""Embedding lookup: rows of a table by index, and the gradient of the table."""
 
 from typing import Any
 
@@ -7,10 +7,12 @@ import numpy as np
 from nearpeak.core.work.dtype import DType, dtype_of
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
+from nearpeak.ops.movement.gather import gather
 from nearpeak.ops.shared.arithmetic import unit
-from nearpeak.ops.shared.definition.array_arithmetic import maximum, minimum, unless_empty
-from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.array_arithmetic import minimum, unless_empty
+from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
+from nearpeak.ops.shared.definition.tolerance import Tolerance
+from nearpeak.ops.shared.torch_names import resized
 
 
 def embedding(
@@ -37,12 +39,7 @@ def embedding(
     >>> embedding(8, 4, 100, DType(name="bf16", bits_count=16), touched_rows=5).read_bytes
     104
     """
-    touched = minimum(maximum(touched_rows, 1), minimum(vocab, tokens))
-    index_bytes = dtype_of(index_dtype).bytes(tokens if indices is None else indices)
-    return Work(
-        read_bytes=dtype.bytes(touched * dim) + unless_empty(dim, index_bytes),
-        write_bytes=dtype.bytes(tokens * dim),
-    )
+    return gather(tokens, dim, vocab, dtype, touched_rows, indices, index_dtype)
 
 
 def _backward(
@@ -61,14 +58,6 @@ def _backward(
     )
 
 
-def _inputs(indices: int, dim: int, vocab: int, dtype: str, index_dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"weight": Tensor(shape=(vocab, dim), dtype=dtype), "index": Tensor(shape=(indices,), dtype=index_dtype)}
-
-
-def _reference(arrays: dict[str, Any], tokens: int, **_: Any) -> dict[str, Any]:
-    return {"y": arrays["weight"][np.resize(arrays["index"], tokens)]}
-
-
 def _backward_reference(arrays: dict[str, Any], tokens: int, **_: Any) -> dict[str, Any]:
     grad = np.zeros_like(arrays["weight"])
     np.add.at(grad, np.resize(arrays["index"], tokens), arrays["grad_y"])
@@ -78,48 +67,42 @@ def _backward_reference(arrays: dict[str, Any], tokens: int, **_: Any) -> dict[s
 def _torch_call(tensors: dict[str, Any], tokens: int, **_: Any) -> dict[str, Any]:
     import torch
 
-    index = tensors["index"]
-    if len(index) != tokens:
-        index = index.repeat(-(-tokens // len(index)))[:tokens]
-    return {"y": torch.nn.functional.embedding(index, tensors["weight"])}
+    return {"y": torch.nn.functional.embedding(resized(tensors["index"], tokens), tensors["weight"])}
 
 
 def _from_aten(site: AtenSite) -> Match:
     """Match embedding; the indices are not known."""
     weight, index = site.args["weight"], site.args["indices"]
-    vocab, dim = weight.shape
-    touched = min(1, index.elements, vocab)
-    return Match(
-        arguments={
-            "tokens": index.elements, "dim": dim, "vocab": vocab, "dtype": weight.dtype,
-            "indices": index.distinct, "index_dtype": index.dtype,
-        },
-        touched_bytes={"weight": dtype_of(weight.dtype).bytes(touched * dim)},
-    )  # fmt: skip
+    touched = min(1, index.elements, weight.shape[0])
+    touched_bytes = {"weight": dtype_of(weight.dtype).bytes(touched * weight.shape[1])}
+    return Match(arguments=_arguments(index, weight, weight.dtype), touched_bytes=touched_bytes)
 
 
 def _gradient(site: AtenSite) -> Match:
     """Match embedding_dense_backward."""
     grad, index = site.args["grad_output"], site.args["indices"]
-    vocab, dim = site.outputs[0].shape
-    return Match(
-        arguments={
-            "tokens": index.elements, "dim": dim, "vocab": vocab, "dtype": grad.dtype,
-            "indices": index.distinct, "index_dtype": index.dtype,
-        },
-        phase="backward",
-    )  # fmt: skip
+    return Match(arguments=_arguments(index, site.outputs[0], grad.dtype), phase="backward")
+
+
+def _arguments(index: Tensor, table: Tensor, dtype: str) -> dict[str, Value]:
+    vocab, dim = table.shape
+    return {
+        "tokens": index.elements, "dim": dim, "vocab": vocab, "dtype": dtype, "indices": index.distinct,
+        "index_dtype": index.dtype,
+    }  # fmt: skip
 
 
 OPERATOR = Operator(
     forward=embedding,
     family="movement",
     backward=_backward,
-    source="definition",
     data_axes={"touched_rows": ("tokens", "vocab")},
-    numerics=Numerics(kind="exact", below={"index": "vocab"}, rounds=("gaps",)),
-    inputs=_inputs,
-    reference=_reference,
+    tolerance=Tolerance(kind="exact", below={"index": "vocab"}, rounds=("gaps",)),
+    inputs=lambda indices, dim, vocab, dtype, index_dtype, **_: {
+        "weight": Tensor(shape=(vocab, dim), dtype=dtype),
+        "index": Tensor(shape=(indices,), dtype=index_dtype),
+    },
+    reference=lambda arrays, tokens, **_: {"y": arrays["weight"][np.resize(arrays["index"], tokens)]},
     backward_reference=_backward_reference,
     torch_call=_torch_call,
     same={"indices": "tokens"},

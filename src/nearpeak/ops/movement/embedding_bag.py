@@ -1,4 +1,4 @@
-"""Rows of a table added up, averaged or maximised bag by bag, and the table's gradient."""
+"""Embedding bags: rows of a table summed, averaged or maximised per bag, and the gradient of the table."""
 
 from typing import Any
 
@@ -7,12 +7,12 @@ import numpy as np
 from nearpeak.core.work.dtype import DType, dtype_of
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
-from nearpeak.errors import SpecError
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import maximum, minimum
+from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 MODES = ("sum", "mean", "max")
 """In the order of PyTorch's numbers 0, 1, 2."""
@@ -40,7 +40,7 @@ def embedding_bag(
     >>> embedding_bag(8, 2, 4, 100, DType(name="fp32", bits_count=32)).flop
     {'vector.fp32': 24}
     """
-    checked(mode)
+    required_one_of("embedding_bag", MODES, mode=mode)
     joined = maximum(tokens - bags, 0) + (tokens if weighted else 0)
     return Work(
         flop={unit(dtype): joined * dim},
@@ -67,7 +67,8 @@ def _backward(
     Counts: at least tokens - vocab additions of rows, and one FLOP per element weighted; a maximum adds up nothing
     for sure, as each of its elements has one token only.
     """
-    joined = (0 if checked(mode) == "max" else maximum(tokens - vocab, 0)) + (tokens if weighted else 0)
+    required_one_of("embedding_bag", MODES, mode=mode)
+    joined = (0 if mode == "max" else maximum(tokens - vocab, 0)) + (tokens if weighted else 0)
     return Work(
         flop={unit(dtype): joined * dim},
         read_bytes=dtype.bytes(bags * dim)
@@ -75,13 +76,6 @@ def _backward(
         + (dtype.bytes(tokens) if weighted else 0),
         write_bytes=dtype.bytes(vocab * dim),
     )
-
-
-def checked(mode: str) -> str:
-    """Return `mode`, refused when it is not known."""
-    if mode not in MODES:
-        raise SpecError(f"embedding_bag: mode={mode!r} is not known; there are {', '.join(MODES)}")
-    return mode
 
 
 def _inputs(tokens: int, bags: int, dim: int, vocab: int, dtype: str, **arguments: Any) -> dict[str, Tensor]:
@@ -128,13 +122,13 @@ def _backward_reference(arrays: dict[str, Any], tokens: int, mode: str, **_: Any
     grad, index = np.zeros_like(arrays["weight"]), arrays["index"]
     factors = arrays.get("factors", np.ones(tokens))[:, None]
     for upstream, bag in zip(arrays["grad_y"], _bags(arrays, tokens), strict=True):
-        own, rows = index[bag], arrays["weight"][index[bag]]
-        if not len(own):
+        bag_index, rows = index[bag], arrays["weight"][index[bag]]
+        if not len(bag_index):
             continue
         if mode == "max":
-            np.add.at(grad, (own[rows.argmax(axis=0)], np.arange(len(upstream))), upstream)
+            np.add.at(grad, (bag_index[rows.argmax(axis=0)], np.arange(len(upstream))), upstream)
         else:
-            np.add.at(grad, own, upstream * factors[bag] / (len(own) if mode == "mean" else 1))
+            np.add.at(grad, bag_index, upstream * factors[bag] / (len(bag_index) if mode == "mean" else 1))
     return {"grad_weight": grad}
 
 
@@ -181,9 +175,8 @@ OPERATOR = Operator(
     forward=embedding_bag,
     family="movement",
     backward=_backward,
-    source="definition",
     data_axes={"touched_rows": ("tokens", "vocab")},
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation",
         reduction="tokens",
         below={"index": "vocab", "offsets": "tokens"},

@@ -5,11 +5,10 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.work.dtype import DType
-from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.call_operands import list_overloads, together
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.torch_names import torch_dtype
 
 
@@ -22,10 +21,6 @@ def fill(elements: int, dtype: DType) -> Work:
     16
     """
     return Work(write_bytes=dtype.bytes(elements))
-
-
-def _inputs(**_: Any) -> dict[str, Tensor]:
-    return {}
 
 
 def _reference(arrays: dict[str, Any], elements: int, **_: Any) -> dict[str, Any]:
@@ -63,9 +58,8 @@ _OVERLOADS = ("default", "start", "start_step", "m", "Scalar", "Tensor", "out", 
 OPERATOR = Operator(
     forward=fill,
     family="movement",
-    source="definition",
-    numerics=Numerics(kind="exact"),
-    inputs=_inputs,
+    tolerance=Tolerance(kind="exact"),
+    inputs=lambda **_: {},
     reference=_reference,
     torch_call=_torch_call,
     aten={

@@ -1,4 +1,4 @@
-"""Elements or rows picked by index: gather, index_select and advanced indexing."""
+"""Elements or rows read by index: gather, index_select and advanced indexing."""
 
 from math import prod
 from typing import Any
@@ -10,7 +10,8 @@ from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.definition.array_arithmetic import maximum, minimum, unless_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
+from nearpeak.ops.shared.torch_names import resized
 
 
 def gather(
@@ -45,26 +46,10 @@ def gather(
     )
 
 
-def _inputs(
-    width: int, table_rows: int, dtype: str, indices: int, index_dtype: str, **_: Any
-) -> dict[str, Tensor]:  # fmt: skip
-    return {
-        "table": Tensor(shape=(table_rows, width), dtype=dtype),
-        "index": Tensor(shape=(indices,), dtype=index_dtype),
-    }
-
-
-def _reference(arrays: dict[str, Any], rows: int, **_: Any) -> dict[str, Any]:
-    return {"y": arrays["table"][np.resize(arrays["index"], rows)]}
-
-
 def _torch_call(tensors: dict[str, Any], rows: int, **_: Any) -> dict[str, Any]:
     import torch
 
-    index = tensors["index"]
-    if len(index) != rows:
-        index = index.repeat(-(-rows // len(index)))[:rows]
-    return {"y": torch.index_select(tensors["table"], 0, index)}
+    return {"y": torch.index_select(tensors["table"], 0, resized(tensors["index"], rows))}
 
 
 def matched(
@@ -123,9 +108,7 @@ def indexed(table: Tensor, indices: list[Tensor | None], elements: int) -> tuple
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match Gather, GatherElements and GatherND."""
-    table, index = site.inputs[0], site.inputs[1]
-    assert table is not None
-    assert index is not None
+    table, index = site.tensor(0), site.tensor(1)
     out = site.outputs[0].elements
     known = [] if 1 in site.constants and index.elements <= 1 else [index]
     if site.name == "GatherElements":
@@ -138,11 +121,13 @@ def _from_onnx(site: OnnxSite) -> Match:
 OPERATOR = Operator(
     forward=gather,
     family="movement",
-    source="definition",
     data_axes={"touched_rows": ("rows", "table_rows")},
-    numerics=Numerics(kind="exact", below={"index": "table_rows"}),
-    inputs=_inputs,
-    reference=_reference,
+    tolerance=Tolerance(kind="exact", below={"index": "table_rows"}),
+    inputs=lambda width, table_rows, dtype, indices, index_dtype, **_: {
+        "table": Tensor(shape=(table_rows, width), dtype=dtype),
+        "index": Tensor(shape=(indices,), dtype=index_dtype),
+    },
+    reference=lambda arrays, rows, **_: {"y": arrays["table"][np.resize(arrays["index"], rows)]},
     torch_call=_torch_call,
     same={"indices": "rows"},
     aten={

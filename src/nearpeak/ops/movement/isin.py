@@ -1,4 +1,4 @@
-"""Whether each element is among a set of others."""
+"""Membership test: for each element, whether it occurs in a second tensor."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 @free_when_empty
@@ -29,20 +29,12 @@ def isin(elements: int, tests: int, dtype: DType) -> Work:
     return Work(read_bytes=dtype.bytes(elements + tests), write_bytes=elements)
 
 
-def _inputs(elements: int, tests: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"x": Tensor(shape=(elements,), dtype=dtype), "t": Tensor(shape=(tests,), dtype=dtype)}
-
-
 def _valid(drawn: dict[str, Any], elements: int, tests: int, **_: Any) -> dict[str, Any]:
     """Return some elements that are of the set, its last first: few elements would seldom meet those of a large set."""
     if not tests:
         return {}
     members = np.resize(drawn["t"][::-1], elements)
     return {"x": np.where(drawn["x"] > members, members, drawn["x"])}
-
-
-def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
-    return {"y": np.isin(arrays["x"], arrays["t"]) * 1}
 
 
 def _torch_call(tensors: dict[str, Any], **_: Any) -> dict[str, Any]:
@@ -53,8 +45,8 @@ def _torch_call(tensors: dict[str, Any], **_: Any) -> dict[str, Any]:
 
 def _from_aten(site: AtenSite) -> Match:
     """Match isin of tensors and of single numbers."""
-    found = [site.args.get(name) for name in ("elements", "test_elements")]
-    x, tests = (value if isinstance(value, Tensor) else None for value in found)
+    operands = [site.args.get(name) for name in ("elements", "test_elements")]
+    x, tests = (value if isinstance(value, Tensor) else None for value in operands)
     dtype = (x or tests or site.outputs[0]).dtype
     arguments: dict[str, Value] = {"elements": site.outputs[0].elements, "tests": tests.distinct if tests else 0}
     return Match(arguments=arguments | {"dtype": dtype})
@@ -63,11 +55,13 @@ def _from_aten(site: AtenSite) -> Match:
 OPERATOR = Operator(
     forward=isin,
     family="movement",
-    source="definition",
-    numerics=Numerics(kind="exact", below={"x": "2*tests", "t": "2*tests"}),
-    inputs=_inputs,
+    tolerance=Tolerance(kind="exact", below={"x": "2*tests", "t": "2*tests"}),
+    inputs=lambda elements, tests, dtype, **_: {
+        "x": Tensor(shape=(elements,), dtype=dtype),
+        "t": Tensor(shape=(tests,), dtype=dtype),
+    },
     valid=_valid,
-    reference=_reference,
+    reference=lambda arrays, **_: {"y": np.isin(arrays["x"], arrays["t"]) * 1},
     torch_call=_torch_call,
     aten={f"aten.isin.{kind}": _from_aten for kind in ("Tensor_Tensor", "Tensor_Scalar", "Scalar_Tensor")},
 )

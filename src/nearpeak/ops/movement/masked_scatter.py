@@ -1,4 +1,4 @@
-"""A sequence of values put where a mask is true, and their gradient."""
+"""Masked scatter: consecutive values written where a mask is true, and their gradient."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.definition.array_arithmetic import minimum
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 def masked_scatter(
@@ -47,20 +47,12 @@ def masked_scatter(
 def _backward(
     elements: int, dtype: DType, sources: int | None = None, mask: int | None = None, found: int = 0
 ) -> Work:  # fmt: skip
-    """Return the least work of the gradient of the source: the masked elements in a row, zeros behind them."""
+    """Return the least work of the gradient of the source: the masked elements packed, followed by zeros."""
     wanted = elements if sources is None else sources
     return Work(
         read_bytes=dtype.bytes(minimum(minimum(found, elements), wanted)) + (elements if mask is None else mask),
         write_bytes=dtype.bytes(wanted),
     )
-
-
-def _inputs(elements: int, sources: int, mask: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {
-        "x": Tensor(shape=(elements,), dtype=dtype),
-        "mask": Tensor(shape=(mask,), dtype="bool"),
-        "source": Tensor(shape=(sources,), dtype=dtype),
-    }
 
 
 def _valid(drawn: dict[str, Any], elements: int, sources: int, mask: int, **_: Any) -> dict[str, Any]:
@@ -105,8 +97,8 @@ def _from_aten(site: AtenSite) -> Match:
         "elements": x.elements, "sources": source.elements, "mask": mask.distinct, "dtype": x.dtype,
         "in_place": in_place,
     }  # fmt: skip
-    kept = dtype_of(x.dtype).bytes(max(x.elements - source.elements, 0))
-    touched = {"source": 0, "self": 0 if in_place else min(kept, x.bytes)}
+    unreplaced_bytes = dtype_of(x.dtype).bytes(max(x.elements - source.elements, 0))
+    touched = {"source": 0, "self": 0 if in_place else min(unreplaced_bytes, x.bytes)}
     return Match(arguments=arguments, touched_bytes=touched | ({"write:self": 0} if in_place else {}))
 
 
@@ -114,10 +106,13 @@ OPERATOR = Operator(
     forward=masked_scatter,
     family="movement",
     backward=_backward,
-    source="definition",
     data_axes={"found": ("elements", "sources")},
-    numerics=Numerics(kind="exact"),
-    inputs=_inputs,
+    tolerance=Tolerance(kind="exact"),
+    inputs=lambda elements, sources, mask, dtype, **_: {
+        "x": Tensor(shape=(elements,), dtype=dtype),
+        "mask": Tensor(shape=(mask,), dtype="bool"),
+        "source": Tensor(shape=(sources,), dtype=dtype),
+    },
     valid=_valid,
     reference=_reference,
     backward_reference=_backward_reference,

@@ -1,4 +1,4 @@
-"""The elements where a mask is true, in a row."""
+"""Masked selection: the elements where a mask is true, packed into a vector."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.definition.array_arithmetic import minimum
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 def masked_select(elements: int, dtype: DType, mask: int | None = None, found: int = 0) -> Work:
@@ -29,14 +29,6 @@ def masked_select(elements: int, dtype: DType, mask: int | None = None, found: i
     return Work(read_bytes=dtype.bytes(picked) + (elements if mask is None else mask), write_bytes=dtype.bytes(picked))
 
 
-def _inputs(elements: int, mask: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"x": Tensor(shape=(elements,), dtype=dtype), "mask": Tensor(shape=(mask,), dtype="bool")}
-
-
-def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
-    return {"y": arrays["x"][arrays["mask"]]}
-
-
 def _torch_call(tensors: dict[str, Any], **_: Any) -> dict[str, Any]:
     import torch
 
@@ -52,9 +44,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match Compress, whose mask may name slices of an axis; how much is masked is not known."""
-    x, mask = site.inputs[:2]
-    assert x is not None
-    assert mask is not None
+    x, mask = site.tensor(0), site.tensor(1)
     arguments: dict[str, Value] = {"elements": x.elements, "mask": mask.distinct, "dtype": x.dtype}
     return Match(arguments=arguments, touched_bytes={"0": 0, "write:": 0})
 
@@ -62,11 +52,13 @@ def _from_onnx(site: OnnxSite) -> Match:
 OPERATOR = Operator(
     forward=masked_select,
     family="movement",
-    source="definition",
     data_axes={"found": ("elements",)},
-    numerics=Numerics(kind="exact"),
-    inputs=_inputs,
-    reference=_reference,
+    tolerance=Tolerance(kind="exact"),
+    inputs=lambda elements, mask, dtype, **_: {
+        "x": Tensor(shape=(elements,), dtype=dtype),
+        "mask": Tensor(shape=(mask,), dtype="bool"),
+    },
+    reference=lambda arrays, **_: {"y": arrays["x"][arrays["mask"]]},
     torch_call=_torch_call,
     same={"mask": "elements"},
     aten={"aten.masked_select.default": _from_aten},

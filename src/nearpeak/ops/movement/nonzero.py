@@ -1,4 +1,4 @@
-"""Positions of the elements that are not zero."""
+"""Indices of the non-zero elements of a tensor."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from nearpeak.errors import NotModelledError
 from nearpeak.ops.shared.arithmetic import INDEX
 from nearpeak.ops.shared.definition.array_arithmetic import minimum
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 def nonzero(elements: int, dtype: DType, rank: int = 1, found: int = 0) -> Work:
@@ -43,10 +43,6 @@ def _inputs(elements: int, rank: int, dtype: str, **_: Any) -> dict[str, Tensor]
     return {"x": Tensor(shape=(1,) * (rank - 1) + (elements,), dtype=dtype)}
 
 
-def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
-    return {"y": np.argwhere(arrays["x"])}
-
-
 def _torch_call(tensors: dict[str, Any], **_: Any) -> dict[str, Any]:
     import torch
 
@@ -66,25 +62,22 @@ def _from_aten(site: AtenSite) -> Match:
 def _counted(site: AtenSite) -> Match:
     """Match nonzero_static, which fills up what it does not find."""
     x, out = site.args["self"], site.outputs[0]
-    found = out.elements // max(1, len(x.shape))
-    return Match(arguments={**_match(x).arguments, "found": found})
+    positions = out.elements // max(1, len(x.shape))
+    return Match(arguments={**_match(x).arguments, "found": positions})
 
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match NonZero."""
-    x = site.inputs[0]
-    assert x is not None
-    return _match(x)
+    return _match(site.tensor(0))
 
 
 OPERATOR = Operator(
     forward=nonzero,
     family="movement",
-    source="definition",
     data_axes={"found": ("elements",)},
-    numerics=Numerics(kind="exact", below={"x": "2"}),
+    tolerance=Tolerance(kind="exact", below={"x": "2"}),
     inputs=_inputs,
-    reference=_reference,
+    reference=lambda arrays, **_: {"y": np.argwhere(arrays["x"])},
     torch_call=_torch_call,
     aten={
         "aten.nonzero.default": _from_aten,

@@ -1,4 +1,4 @@
-"""Rows that are one where an index points and zero elsewhere."""
+"""One-hot encoding of class indices."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.call_operands import along
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.torch_names import torch_dtype
 
 
@@ -28,14 +28,6 @@ def one_hot(rows: int, classes: int, dtype: DType, index_dtype: str = "int64") -
     return Work(read_bytes=dtype_of(index_dtype).bytes(rows), write_bytes=dtype.bytes(rows * classes))
 
 
-def _inputs(rows: int, index_dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"index": Tensor(shape=(rows,), dtype=index_dtype)}
-
-
-def _reference(arrays: dict[str, Any], classes: int, **_: Any) -> dict[str, Any]:
-    return {"y": np.eye(classes)[arrays["index"]]}
-
-
 def _torch_call(tensors: dict[str, Any], classes: int, dtype: str, **_: Any) -> dict[str, Any]:
     import torch
 
@@ -46,8 +38,7 @@ def _torch_call(tensors: dict[str, Any], classes: int, dtype: str, **_: Any) -> 
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match OneHot; its depth and its two values travel with the launch."""
-    index, out = site.inputs[0], site.outputs[0]
-    assert index is not None
+    index, out = site.tensor(0), site.outputs[0]
     rows = index.elements
     arguments: dict[str, Value] = {"rows": rows, "classes": out.elements // rows if rows else 0, "dtype": out.dtype}
     return Match(arguments=arguments | {"index_dtype": index.dtype}, touched_bytes={"1": 0, "2": 0})
@@ -55,21 +46,19 @@ def _from_onnx(site: OnnxSite) -> Match:
 
 def _largest(site: OnnxSite) -> tuple[Match, ...]:
     """Match Hardmax: where each row is largest, and a row for that place."""
-    x = site.inputs[0]
-    assert x is not None
+    x = site.tensor(0)
     rows, columns = along(x, site.attributes.get("axis", -1))
-    found: dict[str, Value] = {"outputs": rows, "reduced": columns, "dtype": x.dtype, "function": "argmax"}
+    argmax: dict[str, Value] = {"outputs": rows, "reduced": columns, "dtype": x.dtype, "function": "argmax"}
     written: dict[str, Value] = {"rows": rows, "classes": columns, "dtype": x.dtype}
-    return Match(op="reduce", arguments=found), Match(arguments=written)
+    return Match(op="reduce", arguments=argmax), Match(arguments=written)
 
 
 OPERATOR = Operator(
     forward=one_hot,
     family="movement",
-    source="definition, as ONNX states it",
-    numerics=Numerics(kind="exact", below={"index": "classes"}),
-    inputs=_inputs,
-    reference=_reference,
+    tolerance=Tolerance(kind="exact", below={"index": "classes"}),
+    inputs=lambda rows, index_dtype, **_: {"index": Tensor(shape=(rows,), dtype=index_dtype)},
+    reference=lambda arrays, classes, **_: {"y": np.eye(classes)[arrays["index"]]},
     torch_call=_torch_call,
     onnx={"OneHot": _from_onnx, "Hardmax": _largest},
 )

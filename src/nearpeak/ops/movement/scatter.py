@@ -1,4 +1,4 @@
-"""Elements or rows written to places given by index: scatter, index_put, index_add, index_copy."""
+"""Elements or rows written by index: scatter, index_put, index_add, index_copy."""
 
 from typing import Any
 
@@ -11,7 +11,8 @@ from nearpeak.ops.movement.gather import indexed
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import maximum, minimum, unless_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
+from nearpeak.ops.shared.torch_names import resized
 
 
 def scatter(
@@ -39,18 +40,18 @@ def scatter(
     touched = minimum(maximum(touched_rows, 1), minimum(rows, table_rows))
     added = unless_empty(table_rows, rows)
     if accumulate:
-        sources, kept = added, touched if in_place else table_rows
+        sources, table_reads = added, touched if in_place else table_rows
     elif in_place:
-        sources, kept = touched, 0
+        sources, table_reads = touched, 0
     else:
         # From the source where it is read at all, the most rows where it is one number.
         sources = touched
-        kept = table_rows - (minimum(rows, table_rows) if scalar else touched)
+        table_reads = table_rows - (minimum(rows, table_rows) if scalar else touched)
     index_bytes = dtype_of(index_dtype).bytes(rows if indices is None else indices)
     return Work(
         flop={unit(dtype): added * width} if accumulate and dtype.kind == "float" else {},
         read_bytes=dtype.bytes((0 if scalar else sources) * width)
-        + dtype.bytes(kept * width)
+        + dtype.bytes(table_reads * width)
         + unless_empty(width * table_rows, index_bytes),
         write_bytes=dtype.bytes((touched if in_place else table_rows) * width),
     )
@@ -83,9 +84,7 @@ def _torch_call(
 ) -> dict[str, Any]:
     import torch
 
-    table, index = tensors["table"], tensors["index"]
-    if len(index) != rows:
-        index = index.repeat(-(-rows // len(index)))[:rows]
+    table, index = tensors["table"], resized(tensors["index"], rows)
     source = torch.ones((), dtype=table.dtype, device=table.device) if scalar else tensors["source"]
     call = table.index_put_ if in_place else table.index_put
     return {"table": call((index,), source, accumulate=accumulate)}
@@ -114,7 +113,7 @@ def _match(
 
 
 def _per_element(site: AtenSite) -> Match:
-    """Match scatter and its kin: one index per element; positions off the dimension are distinct."""
+    """Match scatter and its variants: one index per element; positions off the dimension are distinct."""
     index = site.args["index"]
     extent = index.shape[site.args["dim"]] if index.shape else 1
     source = "src" if "src" in site.args else "value"
@@ -165,10 +164,7 @@ def _advanced(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match ScatterElements and ScatterND."""
-    table, index, source = site.inputs[:3]
-    assert table is not None
-    assert index is not None
-    assert source is not None
+    table, index, source = site.tensor(0), site.tensor(1), site.tensor(2)
     rows = index.elements
     if site.name == "ScatterND":
         rows = rows // index.shape[-1] if index.shape and index.shape[-1] else 0
@@ -182,9 +178,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 
 def _appended(site: OnnxSite) -> Match:
     """Match TensorScatter, which writes new rows into a cache; a runtime keeps the cache where it is."""
-    table, source = site.inputs[:2]
-    assert table is not None
-    assert source is not None
+    table, source = site.tensor(0), site.tensor(1)
     width = source.shape[-1] if source.shape else 1
     rows = source.elements // width if width else 0
     arguments: dict[str, Value] = {
@@ -204,20 +198,19 @@ _PUTS = ("index_put.default", "_unsafe_index_put.default", "_index_put_impl.defa
 
 
 def _claims() -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    claims: dict[str, Any] = {}
     for names, matcher in ((_ELEMENTS, _per_element), (_ROWS, _per_row), (_PUTS, _advanced), (("put.default",), _flat)):
         for name in names:
             base, overload = name.split(".")
-            found |= {f"aten.{base}.{overload}": matcher, f"aten.{base}_.{overload}": matcher}
-    return found | {"aten._unsafe_masked_index_put_accumulate.default": _masked}
+            claims |= {f"aten.{base}.{overload}": matcher, f"aten.{base}_.{overload}": matcher}
+    return claims | {"aten._unsafe_masked_index_put_accumulate.default": _masked}
 
 
 OPERATOR = Operator(
     forward=scatter,
     family="movement",
-    source="definition",
     data_axes={"touched_rows": ("rows", "table_rows")},
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="reduction",
         below={"index": "table_rows"},
         distinct=("index",),

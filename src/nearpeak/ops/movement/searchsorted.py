@@ -1,4 +1,4 @@
-"""Where values belong in a sorted sequence: searchsorted and bucketize."""
+"""Insertion positions in a sorted sequence: searchsorted and bucketize."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.call_operands import claimed
 from nearpeak.ops.shared.definition.array_arithmetic import minimum
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 def searchsorted(
@@ -33,13 +33,6 @@ def searchsorted(
     """
     seen = minimum(minimum(touched_boundaries, boundaries), values * boundaries)
     return Work(read_bytes=dtype.bytes(rows * (values + seen)), write_bytes=dtype_of(out_dtype).bytes(rows * values))
-
-
-def _inputs(rows: int, values: int, boundaries: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {
-        "boundaries": Tensor(shape=(rows, boundaries), dtype=dtype),
-        "values": Tensor(shape=(rows, values), dtype=dtype),
-    }
 
 
 def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
@@ -84,10 +77,12 @@ def _from_aten(site: AtenSite) -> Match:
 OPERATOR = Operator(
     forward=searchsorted,
     family="movement",
-    source="definition",
     data_axes={"touched_boundaries": ("boundaries",)},
-    numerics=Numerics(kind="exact", rounds=("close",), special="values"),
-    inputs=_inputs,
+    tolerance=Tolerance(kind="exact", rounds=("close",), special="values"),
+    inputs=lambda rows, values, boundaries, dtype, **_: {
+        "boundaries": Tensor(shape=(rows, boundaries), dtype=dtype),
+        "values": Tensor(shape=(rows, values), dtype=dtype),
+    },
     valid=_valid,
     reference=_reference,
     torch_call=_torch_call,

@@ -1,14 +1,14 @@
-"""A copy between the memory of a device and that of its host or of another device."""
+"""Copies between device memory and the memory of the host or of another device."""
 
 from collections.abc import Mapping
 from typing import Any
 
-from nearpeak.base.registry import unknown_name
+from nearpeak.base.registry import entry_of
 from nearpeak.core.work.dtype import DType
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 PORTS: Mapping[str, str] = {
     "h2d": "host.in", "d2h": "host.out",
@@ -31,18 +31,8 @@ def transfer(elements: int, dtype: DType, direction: str = "h2d") -> Work:
     >>> transfer(8, DType(name="fp32", bits_count=32)).comm_bytes
     {'host.in': 32}
     """
-    if direction not in PORTS:
-        raise unknown_name("direction", direction, tuple(PORTS))
-    size, inward = dtype.bytes(elements), direction in ("h2d", "d2d_in")
-    return Work(read_bytes=size * (not inward), write_bytes=size * inward, comm_bytes={PORTS[direction]: size})
-
-
-def _inputs(elements: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"x": Tensor(shape=(elements,), dtype=dtype)}
-
-
-def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
-    return {"y": arrays["x"] * 1}
+    port, size, inward = entry_of("direction", PORTS, direction), dtype.bytes(elements), direction in ("h2d", "d2d_in")
+    return Work(read_bytes=size * (not inward), write_bytes=size * inward, comm_bytes={port: size})
 
 
 def _torch_call(tensors: dict[str, Any], direction: str, **_: Any) -> dict[str, Any]:
@@ -67,10 +57,9 @@ def _from_aten(site: AtenSite) -> Match:
 OPERATOR = Operator(
     forward=transfer,
     family="movement",
-    source="definition",
-    numerics=Numerics(kind="exact"),
-    inputs=_inputs,
-    reference=_reference,
+    tolerance=Tolerance(kind="exact"),
+    inputs=lambda elements, dtype, **_: {"x": Tensor(shape=(elements,), dtype=dtype)},
+    reference=lambda arrays, **_: {"y": arrays["x"] * 1},
     torch_call=_torch_call,
     aten={"nearpeak.transfer.default": _from_aten},
 )

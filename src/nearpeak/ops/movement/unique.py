@@ -1,4 +1,4 @@
-"""The distinct values of a tensor, where each went and how often it occurs."""
+"""Distinct values of a tensor, with the inverse indices and the counts."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import INDEX
 from nearpeak.ops.shared.definition.array_arithmetic import minimum
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 def unique(elements: int, dtype: DType, found: int = 1, inverse: bool = False, counts: bool = False) -> Work:
@@ -36,13 +36,9 @@ def unique(elements: int, dtype: DType, found: int = 1, inverse: bool = False, c
     )
 
 
-def _inputs(elements: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"x": Tensor(shape=(elements,), dtype=dtype)}
-
-
 def _chosen(results: Any, inverse: bool, counts: bool) -> dict[str, Any]:
-    found = dict(zip(("values", "inverse", "counts"), results, strict=True))
-    return {name: found[name] for name, wanted in zip(found, (True, inverse, counts), strict=True) if wanted}
+    by_name = dict(zip(("values", "inverse", "counts"), results, strict=True))
+    return {name: by_name[name] for name, wanted in zip(by_name, (True, inverse, counts), strict=True) if wanted}
 
 
 def _reference(arrays: dict[str, Any], inverse: bool, counts: bool, **_: Any) -> dict[str, Any]:
@@ -72,18 +68,16 @@ def _from_aten(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match Unique; results beyond the values are not charged."""
-    x = site.inputs[0]
-    assert x is not None
+    x = site.tensor(0)
     return Match(arguments={"elements": x.elements, "dtype": x.dtype})
 
 
 OPERATOR = Operator(
     forward=unique,
     family="movement",
-    source="definition",
     data_axes={"found": ("elements",)},
-    numerics=Numerics(kind="exact", below={"x": "elements"}),
-    inputs=_inputs,
+    tolerance=Tolerance(kind="exact", below={"x": "elements"}),
+    inputs=lambda elements, dtype, **_: {"x": Tensor(shape=(elements,), dtype=dtype)},
     reference=_reference,
     torch_call=_torch_call,
     aten={f"aten.{name}.default": _from_aten for name in ("_unique2", "_unique", "unique_consecutive", "unique_dim")},

@@ -1,4 +1,4 @@
-"""Batch normalisation: with running statistics in inference, with the batch's own in training."""
+"""Batch normalisation: with running statistics in inference, with batch statistics in training."""
 
 from math import prod
 from typing import Any
@@ -12,15 +12,15 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import unless_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.normalisation import (
     EPSILON,
-    asked,
     column,
     formats,
     normalised,
     of_mean,
     passed_through,
+    requested,
     through,
     unread,
     wanted,
@@ -52,9 +52,9 @@ def batch_norm(
     >>> batch_norm(1, 4, 8, DType(name="bf16", bits_count=16)).read_bytes
     112
     """
-    elements, kept = batch * channels * spatial, running or not train
+    elements, has_running = batch * channels * spatial, running or not train
     used = unless_empty(elements, channels)
-    statistics = 2 * kept * stat_dtype.bytes(used)
+    statistics = 2 * has_running * stat_dtype.bytes(used)
     return Work(
         flop={unit(dtype): (5 if train else 2) * elements},
         special_count=used,
@@ -69,7 +69,7 @@ def _backward(
     stat_dtype: DType = _STATISTICS, train: bool = True, affine: bool = True, grad_input: bool = True,
     grad_weight: bool = True, grad_bias: bool = True,
 ) -> Work:  # fmt: skip
-    """Return the least work of the gradients of input, weight and bias that are asked for.
+    """Return the least work of the requested gradients of input, weight and bias.
 
     Counts: per element 3 FLOP of sums over the channel, which serve the parameters too, and in training 4 to combine
     them for the input's gradient; where running statistics were used that takes 1, and no sums. A bias's gradient
@@ -98,11 +98,11 @@ def _backward(
 
 
 def _inputs(**arguments: Any) -> dict[str, Tensor]:
-    channels, kept = (arguments["channels"],), arguments["running"] or not arguments["train"]
+    channels, has_running = (arguments["channels"],), arguments["running"] or not arguments["train"]
     shape = (arguments["batch"], *channels, arguments["spatial"])
     params = ("weight", "bias") if arguments["affine"] else ()
     stored = dict.fromkeys(params, "param_dtype")
-    stored |= dict.fromkeys(("running_mean", "running_var") if kept else (), "stat_dtype")
+    stored |= dict.fromkeys(("running_mean", "running_var") if has_running else (), "stat_dtype")
     tensors = {"input": Tensor(shape=shape, dtype=arguments["dtype"])}
     return tensors | {name: Tensor(shape=channels, dtype=arguments[key]) for name, key in stored.items()}
 
@@ -133,7 +133,7 @@ def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, A
     if arguments["affine"]:
         grads["grad_weight"] = (upstream * normal).sum(axis=(0, 2))
         grads["grad_bias"] = upstream.sum(axis=(0, 2))
-    return asked(grads, arguments)
+    return requested(grads, arguments)
 
 
 def _subtracted(arrays: dict[str, Any], train: bool, **_: Any) -> dict[str, Any]:
@@ -154,15 +154,22 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     import torch.nn.functional as F  # noqa: N812
 
     x, names = tensors["input"], ("running_mean", "running_var")
-    # What is computed of a batch is kept in the format of the statistics: in that of x a deviation may be off by 0.1 %.
+    # Batch statistics have the format of the running ones: in that of x a standard deviation may be off by 0.1 %.
     mixed = arguments["train"] and x.element_size() == 2 and arguments["stat_dtype"] == "fp32"
     format_of = torch.float32 if mixed else x.dtype
-    kept = {name: tensors[name].detach().to(format_of, copy=True) for name in names if name in tensors}
+    statistics = {name: tensors[name].detach().to(format_of, copy=True) for name in names if name in tensors}
     weight, bias = (tensors[name].to(format_of) if name in tensors else None for name in ("weight", "bias"))
     output = F.batch_norm(
-        x, kept.get("running_mean"), kept.get("running_var"), weight, bias, arguments["train"], MOMENTUM, EPSILON
+        x,
+        statistics.get("running_mean"),
+        statistics.get("running_var"),
+        weight,
+        bias,
+        arguments["train"],
+        MOMENTUM,
+        EPSILON,
     )
-    written = kept if arguments["train"] else {}
+    written = statistics if arguments["train"] else {}
     stored = torch_dtype(torch, arguments["stat_dtype"])
     return {"output": output, **{name: value.to(stored) for name, value in written.items()}}
 
@@ -171,7 +178,8 @@ def _from_aten(site: AtenSite) -> Match:
     """Match the batch normalisations of ATen, forward and backward."""
     weight, running = site.args.get("weight"), site.args.get("running_mean")
     back = "grad_out" in site.args or "grad_output" in site.args
-    train = _training(site)
+    stated = [site.args[name] for name in ("training", "train", "update") if name in site.args]
+    train = bool(stated[0]) if stated else "no_training" not in site.name and "no_update" not in site.name
     arguments = _sizes(site.args["input"], weight, running) | {"train": train}
     if not back:
         return Match(arguments=arguments | {"running": running is not None})
@@ -186,15 +194,9 @@ def _from_aten(site: AtenSite) -> Match:
     return Match(arguments=arguments | grads, phase="backward", touched_bytes=dict.fromkeys(idle, 0) | touched)
 
 
-def _training(site: AtenSite) -> bool:
-    stated = [site.args[name] for name in ("training", "train", "update") if name in site.args]
-    return bool(stated[0]) if stated else "no_training" not in site.name and "no_update" not in site.name
-
-
 def _from_onnx(site: OnnxSite) -> Match:
     """Match BatchNormalization."""
-    x, weight, running = site.inputs[0], site.inputs[1], site.inputs[3]
-    assert x is not None
+    x, weight, running = site.tensor(0), site.inputs[1], site.inputs[3]
     return Match(arguments=_sizes(x, weight, running) | {"train": bool(site.attributes.get("training_mode", 0))})
 
 
@@ -215,8 +217,7 @@ OPERATOR = Operator(
     forward=batch_norm,
     family="norm",
     backward=_backward,
-    source="Ioffe and Szegedy 2015, arXiv:1502.03167, algorithms 1 and 2",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation",
         reduction="batch spatial",
         positive=("running_var",),

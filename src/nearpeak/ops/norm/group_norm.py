@@ -1,4 +1,4 @@
-"""Group normalisation; with one channel per group it is instance normalisation."""
+"""Group normalisation, and instance normalisation as groups of one channel."""
 
 from math import prod
 from typing import Any
@@ -11,15 +11,15 @@ from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import unless_empty
 from nearpeak.ops.shared.definition.axis_checks import required_multiple, required_positive
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.normalisation import (
     EPSILON,
-    asked,
     column,
     formats,
     normalised,
     of_mean,
     passed_through,
+    requested,
     through,
     unread,
     wanted,
@@ -60,7 +60,7 @@ def _backward(
     batch: int, channels: int, spatial: int, groups: int, dtype: DType, param_dtype: DType | None = None,
     affine: bool = True, grad_input: bool = True, grad_weight: bool = True, grad_bias: bool = True,
 ) -> Work:  # fmt: skip
-    """Return the least work of the gradients of input, weight and bias that are asked for.
+    """Return the least work of the requested gradients of input, weight and bias.
 
     Counts: per element 3 FLOP of sums over each channel, which serve the parameters too, and 4 to combine them for
     the input's gradient. A bias's gradient alone is 1 FLOP per element, of the upstream gradient.
@@ -115,7 +115,7 @@ def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, A
     if arguments["affine"]:
         grads["grad_weight"] = (upstream * normal.reshape(x.shape)).sum(axis=(0, 2))
         grads["grad_bias"] = upstream.sum(axis=(0, 2))
-    return asked(grads, arguments)
+    return requested(grads, arguments)
 
 
 def _subtracted(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
@@ -156,8 +156,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match GroupNormalization and InstanceNormalization."""
-    x, weight = site.inputs[0], site.inputs[1]
-    assert x is not None
+    x, weight = site.tensor(0), site.inputs[1]
     groups = x.shape[1] if site.name == "InstanceNormalization" else site.attributes["num_groups"]
     axes = {"batch": x.shape[0], "channels": x.shape[1], "spatial": prod(x.shape[2:]), "groups": groups}
     return Match(arguments=axes | formats(x, weight))
@@ -167,9 +166,8 @@ OPERATOR = Operator(
     forward=group_norm,
     family="norm",
     backward=_backward,
-    source="Wu and He 2018, arXiv:1803.08494",
     # PyTorch's kernel for GPUs keeps mean and factor of each group in the format of the input.
-    numerics=Numerics(kind="normalisation", reduction="channels spatial", rounds=("small", "offset"), steps_count=1),
+    tolerance=Tolerance(kind="normalisation", reduction="channels spatial", rounds=("small", "offset"), steps_count=1),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

@@ -10,13 +10,13 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import unless_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.normalisation import (
     EPSILON,
-    asked,
     normalised,
     of_mean,
     passed_through,
+    requested,
     sizes,
     through,
     unread,
@@ -55,7 +55,7 @@ def _backward(
     rows: int, hidden: int, dtype: DType, param_dtype: DType | None = None, affine: bool = True, bias: bool = True,
     grad_input: bool = True, grad_weight: bool = True, grad_bias: bool = True,
 ) -> Work:  # fmt: skip
-    """Return the least work of the gradients of input, weight and bias that are asked for.
+    """Return the least work of the requested gradients of input, weight and bias.
 
     Counts: per element 3 FLOP of sums over the row and 4 to combine them for the input's gradient, 1 more for the
     weight; 4 for the weight's gradient and 1 for the bias's, which needs the upstream gradient alone. Saved statistics
@@ -94,7 +94,7 @@ def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, A
     if arguments["affine"]:
         grads["grad_weight"] = (upstream * normal).sum(axis=0)
         grads |= {"grad_bias": upstream.sum(axis=0)} if arguments["bias"] else {}
-    return asked(grads, arguments)
+    return requested(grads, arguments)
 
 
 def _subtracted(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
@@ -128,9 +128,8 @@ def _from_aten(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match LayerNormalization."""
-    x, weight = site.inputs[0], site.inputs[1]
-    assert x is not None
-    bias = len(site.inputs) > 2 and site.inputs[2] is not None
+    x, weight = site.tensor(0), site.inputs[1]
+    bias = site.optional(2) is not None
     return Match(arguments=sizes(x, prod(x.shape[site.attributes.get("axis", -1) :]), weight) | {"bias": bias})
 
 
@@ -138,8 +137,7 @@ OPERATOR = Operator(
     forward=layer_norm,
     family="norm",
     backward=_backward,
-    source="Ba et al. 2016, arXiv:1607.06450, eq. 3",
-    numerics=Numerics(kind="normalisation", reduction="hidden", rounds=("small", "offset")),
+    tolerance=Tolerance(kind="normalisation", reduction="hidden", rounds=("small", "offset")),
     inputs=_inputs,
     reference=_reference,
     backward_reference=_backward_reference,

@@ -1,4 +1,4 @@
-"""Each channel divided by the energy of its neighbours."""
+"""Local response normalisation: each channel divided by the energy of its neighbours."""
 
 from math import prod
 from typing import Any
@@ -11,7 +11,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import minimum
 from nearpeak.ops.shared.definition.operator import Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 _ALPHA, _BETA, _BIAS = 1e-4, 0.75, 1.0
 """What reference and PyTorch call use; the work does not depend on it."""
@@ -40,10 +40,6 @@ def local_response_norm(batch: int, channels: int, spatial: int, dtype: DType, s
     )
 
 
-def _inputs(batch: int, channels: int, spatial: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"x": Tensor(shape=(batch, channels, spatial), dtype=dtype)}
-
-
 def _reference(arrays: dict[str, Any], channels: int, size: int, **_: Any) -> dict[str, Any]:
     x = arrays["x"]
     squares = np.pad(x * x, [(0, 0), (size // 2, (size - 1) // 2), (0, 0)])
@@ -59,8 +55,7 @@ def _torch_call(tensors: dict[str, Any], size: int, **_: Any) -> dict[str, Any]:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match LRN."""
-    x = site.inputs[0]
-    assert x is not None
+    x = site.tensor(0)
     arguments: dict[str, Value] = {
         "batch": x.shape[0], "channels": x.shape[1], "spatial": prod(x.shape[2:]), "dtype": x.dtype,
         "size": site.attributes["size"],
@@ -71,9 +66,8 @@ def _from_onnx(site: OnnxSite) -> Match:
 OPERATOR = Operator(
     forward=local_response_norm,
     family="norm",
-    source="Krizhevsky et al. 2012, section 3.3",
-    numerics=Numerics(kind="pointwise", ulp_count=16.0),
-    inputs=_inputs,
+    tolerance=Tolerance(kind="pointwise", ulp_count=16.0),
+    inputs=lambda batch, channels, spatial, dtype, **_: {"x": Tensor(shape=(batch, channels, spatial), dtype=dtype)},
     reference=_reference,
     torch_call=_torch_call,
     onnx={"LRN": _from_onnx},

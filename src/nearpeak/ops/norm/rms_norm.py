@@ -13,8 +13,8 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import unless_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
-from nearpeak.ops.shared.normalisation import asked, passed_through, sizes, unread, wanted
+from nearpeak.ops.shared.definition.tolerance import Tolerance
+from nearpeak.ops.shared.normalisation import passed_through, requested, sizes, unread, wanted
 
 EPSILON = 1e-6
 """Added to the mean square; the value of the Llama family."""
@@ -50,7 +50,7 @@ def _backward(
     grad_input: bool = True,
     grad_weight: bool = True,
 ) -> Work:
-    """Return the least work of the gradients of input and weight that are asked for.
+    """Return the least work of the requested gradients of input and weight.
 
     Counts: per element 2 FLOP for the sum over the row and 3 to combine for the input's gradient, 1 more for the
     weight; 3 for the weight's gradient.
@@ -78,10 +78,6 @@ def _factor(x: Any) -> Any:
     return 1 / np.sqrt((x**2).mean(axis=-1, keepdims=True) + EPSILON)
 
 
-def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
-    return _kept(arrays, lambda row: row)
-
-
 def _kept(arrays: dict[str, Any], keep: Callable[[Any], Any], **_: Any) -> dict[str, Any]:
     """Return the outputs; vLLM, Apex and Hugging Face keep a row in the format of the input before its weight."""
     x = arrays["input"]
@@ -94,7 +90,7 @@ def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, A
     grads = {"grad_input": factor * (inner - normal * (inner * normal).mean(axis=-1, keepdims=True))}
     if arguments["affine"]:
         grads["grad_weight"] = (upstream * normal).sum(axis=0)
-    return asked(grads, arguments)
+    return requested(grads, arguments)
 
 
 def _passed(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
@@ -122,8 +118,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match RMSNormalization and the older SimplifiedLayerNormalization."""
-    x, weight = site.inputs[0], site.inputs[1]
-    assert x is not None
+    x, weight = site.tensor(0), site.inputs[1]
     return Match(arguments=sizes(x, prod(x.shape[site.attributes.get("axis", -1) :]), weight))
 
 
@@ -131,11 +126,10 @@ OPERATOR = Operator(
     forward=rms_norm,
     family="norm",
     backward=_backward,
-    source="Zhang and Sennrich 2019, arXiv:1910.07467, eq. 4",
     # PyTorch's kernel for GPUs scales the sum of squares by what an infinity makes 0.
-    numerics=Numerics(kind="normalisation", reduction="hidden", rounds=("small",), step_if="affine", collapses=True),
+    tolerance=Tolerance(kind="normalisation", reduction="hidden", rounds=("small",), step_if="affine", collapses=True),
     inputs=_inputs,
-    reference=_reference,
+    reference=lambda arrays, **_: _kept(arrays, lambda row: row),
     backward_reference=_backward_reference,
     passed=_passed,
     kept=_kept,

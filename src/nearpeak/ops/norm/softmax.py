@@ -1,4 +1,4 @@
-"""Softmax and its logarithm, row by row."""
+"""Row-wise softmax and log-softmax."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.call_operands import along
 from nearpeak.ops.shared.definition.array_arithmetic import unless_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.torch_names import torch_dtype
 
 
@@ -57,12 +57,8 @@ def _backward(rows: int, columns: int, dtype: DType, log: bool = False, out_dtyp
 
 
 def _narrower(dtype: DType, out_dtype: DType | None) -> DType:
-    """Return the format of fewer bits: what must be kept of an element between the two passes over its row."""
-    return min(dtype, out_dtype or dtype, key=lambda one: one.bits_count)
-
-
-def _inputs(rows: int, columns: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"x": Tensor(shape=(rows, columns), dtype=dtype)}
+    """Return the narrower format, in which an element must be held between the two passes over its row."""
+    return min(dtype, out_dtype or dtype, key=lambda number_format: number_format.bits_count)
 
 
 def _reference(arrays: dict[str, Any], log: bool, **_: Any) -> dict[str, Any]:
@@ -98,8 +94,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match Softmax and LogSoftmax."""
-    x = site.inputs[0]
-    assert x is not None
+    x = site.tensor(0)
     log = site.name == "LogSoftmax"
     return Match(arguments=_sizes(x, site.attributes.get("axis", -1)) | {"dtype": x.dtype, "log": log})
 
@@ -113,15 +108,14 @@ OPERATOR = Operator(
     forward=softmax,
     family="norm",
     backward=_backward,
-    source="Milakov and Gimelshein 2018, arXiv:1805.02867, algorithm 2",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation",
         reduction="columns",
         steps_count=2,
         gates="log",
         rounds=("large", "deep", "peak_first", "peak_last"),
     ),
-    inputs=_inputs,
+    inputs=lambda rows, columns, dtype, **_: {"x": Tensor(shape=(rows, columns), dtype=dtype)},
     reference=_reference,
     backward_reference=_backward_reference,
     torch_call=_torch_call,

@@ -1,4 +1,4 @@
-"""Weights reparametrised as direction and length."""
+"""Weight normalisation: weights as a direction times a length."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import maximum
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 def weight_norm(rows: int, columns: int, dtype: DType) -> Work:
@@ -19,7 +19,7 @@ def weight_norm(rows: int, columns: int, dtype: DType) -> Work:
 
     Counts: 2 * columns - 1 FLOP and a root per norm, a division of g by it, and one FLOP per element.
 
-    Source: Salimans and Kingma 2016, arXiv:1602.07868, eq. 2.
+    Source: Salimans and Kingma 2016, arXiv:1602.07868, eq. 2 and 3.
 
     >>> weight_norm(2, 8, DType(name="fp32", bits_count=32)).flop
     {'vector.fp32': 46}
@@ -48,10 +48,6 @@ def _backward(rows: int, columns: int, dtype: DType) -> Work:
         write_bytes=dtype.bytes(rows * columns + rows),
         barrier=Barrier(group_count=rows, group_bytes=dtype.bytes(columns)),
     )
-
-
-def _inputs(rows: int, columns: int, dtype: str) -> dict[str, Tensor]:
-    return {"v": Tensor(shape=(rows, columns), dtype=dtype), "g": Tensor(shape=(rows, 1), dtype=dtype)}
 
 
 def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
@@ -90,9 +86,11 @@ OPERATOR = Operator(
     forward=weight_norm,
     family="norm",
     backward=_backward,
-    source="Salimans and Kingma 2016, arXiv:1602.07868, eq. 2 and 3",
-    numerics=Numerics(kind="normalisation", reduction="columns", gates="always"),
-    inputs=_inputs,
+    tolerance=Tolerance(kind="normalisation", reduction="columns", gates="always"),
+    inputs=lambda rows, columns, dtype: {
+        "v": Tensor(shape=(rows, columns), dtype=dtype),
+        "g": Tensor(shape=(rows, 1), dtype=dtype),
+    },
     reference=_reference,
     backward_reference=_backward_reference,
     torch_call=_torch_call,

@@ -1,4 +1,4 @@
-"""One step of Adafactor: second moments kept as one number per row and per column."""
+"""One step of Adafactor, whose second moments are one number per row and per column."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 RATE, DECAY, STEP, LEAST = 0.01, -0.8, 10, 1e-3
 """Learning rate, exponent of the moments' decay, number of the step and least scale of reference and PyTorch call."""
@@ -101,8 +101,7 @@ def _torch_call(tensors: dict[str, Any], rows: int, columns: int, factored: bool
 OPERATOR = Operator(
     forward=adafactor,
     family="optimizer",
-    source="Shazeer and Stern 2018, arXiv:1804.04235, algorithm 4",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation",
         special="unspecified",
         reduction="rows columns",

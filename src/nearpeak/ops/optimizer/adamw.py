@@ -8,11 +8,11 @@ import numpy as np
 from nearpeak.core.work.dtype import DType, dtype_of
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
-from nearpeak.errors import SpecError
 from nearpeak.ops.optimizer.sgd import by_format
 from nearpeak.ops.shared.arithmetic import unit
+from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.mixed_formats import in_widest
 from nearpeak.ops.shared.torch_names import torch_dtype
 
@@ -49,15 +49,14 @@ def adamw(
     >>> work.flop, work.special_count, work.read_bytes, work.write_bytes
     ({'vector.fp32': 96}, 16, 128, 96)
     """
-    if decay not in _DECAY_FLOP:
-        raise SpecError(f"adamw: decay={decay!r} is not known; there are {', '.join(_DECAY_FLOP)}")
+    required_one_of("adamw", _DECAY_FLOP, decay=decay)
     states = (2 + amsgrad) * (state_dtype or dtype).bytes(parameters)
-    own = dtype_of(master) if master else dtype
+    updated = dtype_of(master) if master else dtype
     return Work(
-        flop={unit(own): (11 + _DECAY_FLOP[decay] + amsgrad) * parameters},
+        flop={unit(updated): (11 + _DECAY_FLOP[decay] + amsgrad) * parameters},
         special_count=2 * parameters,
-        read_bytes=own.bytes(parameters) + (grad_dtype or dtype).bytes(parameters) + states,
-        write_bytes=own.bytes(parameters) + states + (dtype.bytes(parameters) if master else 0),
+        read_bytes=updated.bytes(parameters) + (grad_dtype or dtype).bytes(parameters) + states,
+        write_bytes=updated.bytes(parameters) + states + (dtype.bytes(parameters) if master else 0),
     )
 
 
@@ -105,17 +104,17 @@ def _torch_call(
 
     fused = torch._fused_adam_ if decay == "l2" else torch._fused_adamw_
 
-    def step(own: dict[str, Any]) -> None:
-        grad = tensors["grad"].to(own["parameter"].dtype)
+    def step(wide: dict[str, Any]) -> None:
+        grad = tensors["grad"].to(wide["parameter"].dtype)
         fused(
-            [own["parameter"]], [grad], [own["moment"]], [own["square"]], [own["largest"]] if amsgrad else [],
+            [wide["parameter"]], [grad], [wide["moment"]], [wide["square"]], [wide["largest"]] if amsgrad else [],
             [torch.ones((), dtype=torch.float32, device=grad.device)], lr=RATE, beta1=BETA_1, beta2=BETA_2,
             weight_decay=0.0 if decay == "none" else DECAY, eps=EPSILON, amsgrad=amsgrad, maximize=False,
         )  # fmt: skip
 
     names = [name for name in ("parameter", "moment", "square", "largest") if name in tensors]
-    found = in_widest(tensors, names, step, "grad")
-    return found | ({"copy": tensors["parameter"].to(torch_dtype(torch, dtype))} if master else {})
+    outputs = in_widest(tensors, names, step, "grad")
+    return outputs | ({"copy": tensors["parameter"].to(torch_dtype(torch, dtype))} if master else {})
 
 
 def _from_aten(site: AtenSite) -> tuple[Match, ...]:
@@ -132,8 +131,7 @@ def _from_aten(site: AtenSite) -> tuple[Match, ...]:
 OPERATOR = Operator(
     forward=adamw,
     family="optimizer",
-    source="Loshchilov and Hutter 2019, arXiv:1711.05101, algorithm 2; Kingma and Ba 2015, arXiv:1412.6980",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation",
         positive=("square", "largest"),
         special="parameter moment",

@@ -11,7 +11,7 @@ from nearpeak.ops.shared.arithmetic import contraction, unit
 from nearpeak.ops.shared.definition.array_arithmetic import maximum
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.reference.decompositions import symmetric
 
 KEPT = 0.95
@@ -26,7 +26,7 @@ def kfac_factor(tokens: int, dim: int, dtype: DType, factor_dtype: DType = DTYPE
     factor's triangle is read, the new one is written whole.
 
     Args:
-        bias: the layer's bias is a column of ones beside a, whose products are sums of columns.
+        bias: the layer's bias is a column of ones next to a, whose products are sums of columns.
 
     Source: Martens and Grosse 2015, arXiv:1503.05671, sections 3 and 5.
 
@@ -45,17 +45,6 @@ def kfac_factor(tokens: int, dim: int, dtype: DType, factor_dtype: DType = DTYPE
     )
 
 
-def _inputs(tokens: int, dim: int, dtype: str, factor_dtype: str, bias: bool) -> dict[str, Tensor]:
-    return {
-        "a": Tensor(shape=(tokens, dim), dtype=dtype),
-        "factor": Tensor(shape=(dim + bias, dim + bias), dtype=factor_dtype),
-    }
-
-
-def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
-    return {"factor": symmetric(drawn["factor"])}
-
-
 def _reference(arrays: dict[str, Any], tokens: int, bias: bool, **_: Any) -> dict[str, Any]:
     a = np.hstack([arrays["a"], np.ones((tokens, 1))]) if bias else arrays["a"]
     return {"factor": KEPT * arrays["factor"] + (1 - KEPT) / tokens * (a.T @ a)}
@@ -72,11 +61,13 @@ def _torch_call(tensors: dict[str, Any], tokens: int, bias: bool, **_: Any) -> d
 OPERATOR = Operator(
     forward=kfac_factor,
     family="optimizer",
-    source="Martens and Grosse 2015, arXiv:1503.05671, sections 3 and 5",
     # Of the factor, implementations may read either triangle.
-    numerics=Numerics(kind="contraction", reduction="tokens", special="a"),
-    inputs=_inputs,
-    valid=_valid,
+    tolerance=Tolerance(kind="contraction", reduction="tokens", special="a"),
+    inputs=lambda tokens, dim, dtype, factor_dtype, bias: {
+        "a": Tensor(shape=(tokens, dim), dtype=dtype),
+        "factor": Tensor(shape=(dim + bias, dim + bias), dtype=factor_dtype),
+    },
+    valid=lambda drawn, **_: {"factor": symmetric(drawn["factor"])},
     reference=_reference,
     torch_call=_torch_call,
     degree_count=3,

@@ -11,7 +11,7 @@ from nearpeak.ops.product.linalg import linalg
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 DAMPING = 0.5
 """What reference and PyTorch call add to the diagonal."""
@@ -41,18 +41,10 @@ def kfac_inverse(batch: int, dim: int, dtype: DType) -> Work:
     )
 
 
-def _inputs(batch: int, dim: int, dtype: str) -> dict[str, Tensor]:
-    return {"factor": Tensor(shape=(batch, dim, dim), dtype=dtype)}
-
-
 def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
     """Return positive definite factors made of the drawn matrices."""
     factor = drawn["factor"]
     return {"factor": factor @ factor.swapaxes(-1, -2) / factor.shape[-1]}
-
-
-def _reference(arrays: dict[str, Any], dim: int, **_: Any) -> dict[str, Any]:
-    return {"inverse": np.linalg.inv(arrays["factor"] + DAMPING * np.eye(dim))}
 
 
 def _torch_call(tensors: dict[str, Any], dim: int, **_: Any) -> dict[str, Any]:
@@ -66,11 +58,10 @@ def _torch_call(tensors: dict[str, Any], dim: int, **_: Any) -> dict[str, Any]:
 OPERATOR = Operator(
     forward=kfac_inverse,
     family="optimizer",
-    source="Martens and Grosse 2015, arXiv:1503.05671, section 6; LAPACK Working Note 41, appendix C",
-    numerics=Numerics(kind="decomposition", reduction="dim dim", special="unspecified"),
-    inputs=_inputs,
+    tolerance=Tolerance(kind="decomposition", reduction="dim dim", special="unspecified"),
+    inputs=lambda batch, dim, dtype: {"factor": Tensor(shape=(batch, dim, dim), dtype=dtype)},
     valid=_valid,
-    reference=_reference,
+    reference=lambda arrays, dim, **_: {"inverse": np.linalg.inv(arrays["factor"] + DAMPING * np.eye(dim))},
     torch_call=_torch_call,
     degree_count=3,
 )

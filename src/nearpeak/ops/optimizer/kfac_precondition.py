@@ -1,4 +1,4 @@
-"""K-FAC's update: a layer's gradient between the inverses of its two factors."""
+"""The preconditioned K-FAC update: a layer's gradient between the inverses of its two factors."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import contraction
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.reference.decompositions import symmetric
 
 
@@ -38,22 +38,6 @@ def kfac_precondition(
     )
 
 
-def _inputs(rows: int, columns: int, dtype: str, grad_dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {
-        "left": Tensor(shape=(rows, rows), dtype=dtype),
-        "grad": Tensor(shape=(rows, columns), dtype=grad_dtype),
-        "right": Tensor(shape=(columns, columns), dtype=dtype),
-    }
-
-
-def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
-    return {name: symmetric(drawn[name]) for name in ("left", "right")}
-
-
-def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
-    return {"y": arrays["left"] @ arrays["grad"] @ arrays["right"]}
-
-
 def _torch_call(tensors: dict[str, Any], out_dtype: str, **_: Any) -> dict[str, Any]:
     import torch
 
@@ -66,12 +50,15 @@ def _torch_call(tensors: dict[str, Any], out_dtype: str, **_: Any) -> dict[str, 
 OPERATOR = Operator(
     forward=kfac_precondition,
     family="optimizer",
-    source="Martens and Grosse 2015, arXiv:1503.05671, section 4",
     # Of the inverses, implementations may read either triangle.
-    numerics=Numerics(kind="contraction", reduction="rows columns", steps_count=1, special="grad"),
-    inputs=_inputs,
-    valid=_valid,
-    reference=_reference,
+    tolerance=Tolerance(kind="contraction", reduction="rows columns", steps_count=1, special="grad"),
+    inputs=lambda rows, columns, dtype, grad_dtype, **_: {
+        "left": Tensor(shape=(rows, rows), dtype=dtype),
+        "grad": Tensor(shape=(rows, columns), dtype=grad_dtype),
+        "right": Tensor(shape=(columns, columns), dtype=dtype),
+    },
+    valid=lambda drawn, **_: {name: symmetric(drawn[name]) for name in ("left", "right")},
+    reference=lambda arrays, **_: {"y": arrays["left"] @ arrays["grad"] @ arrays["right"]},
     torch_call=_torch_call,
     degree_count=3,
 )

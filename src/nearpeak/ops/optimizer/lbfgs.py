@@ -1,4 +1,4 @@
-"""One step of L-BFGS without line search: a direction from the last gradients' and steps' differences."""
+"""One step of L-BFGS without line search."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ from nearpeak.ops.shared.definition.array_arithmetic import unless_empty
 from nearpeak.ops.shared.definition.axis_checks import required_positive
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 RATE = 0.5
 """Learning rate of reference and PyTorch call."""
@@ -52,8 +52,15 @@ def lbfgs(parameters: int, dtype: DType, history: int = 100) -> Work:
 
 
 def _inputs(parameters: int, dtype: str, history: int) -> dict[str, Tensor]:
-    one, many = ((parameters,), (history - 1, parameters))
-    shapes = {"parameter": one, "grad": one, "last_grad": one, "direction": one, "changes": many, "steps": many}
+    vector, history_shape = ((parameters,), (history - 1, parameters))
+    shapes = {
+        "parameter": vector,
+        "grad": vector,
+        "last_grad": vector,
+        "direction": vector,
+        "changes": history_shape,
+        "steps": history_shape,
+    }
     return {name: Tensor(shape=shape, dtype=dtype) for name, shape in shapes.items()}
 
 
@@ -73,14 +80,10 @@ def _at_least(x: Any, least: Any) -> Any:
     return np.copysign(np.maximum(np.abs(x), least), x)
 
 
-def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
-    return _stored(arrays, lambda x, _: x, **arguments)
-
-
 def _stored(arrays: dict[str, Any], store: Callable[[Any, str], Any], dtype: str, **_: Any) -> dict[str, Any]:
-    """Return the step whose direction, products and weights are kept in `dtype` after each pair."""
+    """Return the step whose direction, products and weights are rounded to `dtype` after each pair."""
 
-    def kept(x: Any) -> Any:
+    def stored(x: Any) -> Any:
         return store(np.asarray(x), dtype)
 
     g = arrays["grad"]
@@ -89,20 +92,20 @@ def _stored(arrays: dict[str, Any], store: Callable[[Any, str], Any], dtype: str
     change, step = g - arrays["last_grad"], RATE * arrays["direction"]
     _check_curvature(float(change @ step))
     pairs = [*zip(arrays["changes"], arrays["steps"], strict=True), (change, step)]
-    over = [kept(1 / kept(y @ s)) for y, s in pairs]
+    over = [stored(1 / stored(y @ s)) for y, s in pairs]
     direction, weights = -g, []
     for (y, s), inverse in zip(reversed(pairs), reversed(over), strict=True):
-        weights.append(kept(kept(s @ direction) * inverse))
-        direction = kept(direction - weights[-1] * y)
-    direction = kept(direction * kept(kept(change @ step) / kept(change @ change)))
+        weights.append(stored(stored(s @ direction) * inverse))
+        direction = stored(direction - weights[-1] * y)
+    direction = stored(direction * stored(stored(change @ step) / stored(change @ change)))
     for (y, s), inverse, weight in zip(pairs, over, reversed(weights), strict=True):
-        direction = kept(direction + kept(weight - kept(kept(y @ direction) * inverse)) * s)
-    found = {"parameter": arrays["parameter"] + RATE * direction, "last_grad": g, "direction": direction}
-    return found | {"change": change, "step": step}
+        direction = stored(direction + stored(weight - stored(stored(y @ direction) * inverse)) * s)
+    outputs = {"parameter": arrays["parameter"] + RATE * direction, "last_grad": g, "direction": direction}
+    return outputs | {"change": change, "step": step}
 
 
 def _check_curvature(product: float) -> None:
-    """Refuse a newest pair that is not kept: the case says that it is in use."""
+    """Refuse a newest pair that PyTorch would drop, as the case counts it as in use."""
     if product <= LEAST_CURVATURE:
         raise ValueError(
             f"lbfgs: gradients' and steps' differences have the product {product:.3g}; it must be positive"
@@ -124,15 +127,14 @@ def _torch_call(tensors: dict[str, Any], parameters: int, history: int, **_: Any
     )  # fmt: skip
     made.step(lambda: torch.zeros(()))
     state = made.state[p]
-    found = {"parameter": p.detach(), "last_grad": state["prev_flat_grad"], "direction": state["d"]}
-    return found | {"change": state["old_dirs"][-1], "step": state["old_stps"][-1]}
+    outputs = {"parameter": p.detach(), "last_grad": state["prev_flat_grad"], "direction": state["d"]}
+    return outputs | {"change": state["old_dirs"][-1], "step": state["old_stps"][-1]}
 
 
 OPERATOR = Operator(
     forward=lbfgs,
     family="optimizer",
-    source="Nocedal and Wright 2006, Numerical Optimization, 2nd edition, algorithm 7.4",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation",
         reduction="parameters",
         special="unspecified",
@@ -140,7 +142,7 @@ OPERATOR = Operator(
     ),
     inputs=_inputs,
     valid=_valid,
-    reference=_reference,
+    reference=lambda arrays, **arguments: _stored(arrays, lambda x, _: x, **arguments),
     stored=_stored,
     torch_call=_torch_call,
 )

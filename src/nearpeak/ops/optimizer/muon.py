@@ -1,4 +1,4 @@
-"""One step of Muon: momentum, made orthogonal by Newton-Schulz iterations."""
+"""One step of Muon: momentum orthogonalised by Newton-Schulz iterations."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +13,7 @@ from nearpeak.ops.shared.definition.array_arithmetic import maximum, minimum, un
 from nearpeak.ops.shared.definition.axis_checks import required_positive
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.torch_names import torch_dtype
 
 Store = Callable[[Any], Any]
@@ -55,7 +55,11 @@ def muon(
     """
     required_positive("muon", iterations=iterations)
     elements = rows * columns
-    products = _products(minimum(rows, columns), maximum(rows, columns), iterations)
+    small, large = minimum(rows, columns), maximum(rows, columns)
+    half = small * (small + 1) // 2
+    one_by_one = iterations * (half * (large + small) + small * small * large)
+    together = half * (large + small * (4 * iterations - 3)) + small * small * large
+    products = minimum(one_by_one, together)
     state = (state_dtype or dtype).bytes(elements)
     per_element = 9 + (3 if nesterov else 0)
     vector = unless_empty(elements, maximum(per_element * elements - 1, 0))
@@ -66,14 +70,6 @@ def muon(
         read_bytes=dtype.bytes(elements) + (grad_dtype or dtype).bytes(elements) + state,
         write_bytes=dtype.bytes(elements) + state,
     )
-
-
-def _products(small: int, large: int, iterations: int) -> int:
-    """Return the multiply-adds of the iterations in the cheaper of two forms."""
-    half = small * (small + 1) // 2
-    one_by_one = iterations * (half * (large + small) + small * small * large)
-    together = half * (large + small * (4 * iterations - 3)) + small * small * large
-    return minimum(one_by_one, together)
 
 
 def _inputs(rows: int, columns: int, dtype: str, grad_dtype: str, state_dtype: str, **_: Any) -> dict[str, Tensor]:
@@ -99,17 +95,13 @@ def _stored(
     arrays: dict[str, Any], store: Callable[[Any, str], Any], rows: int, columns: int, iterations: int, nesterov: bool,
     product_dtype: str, **_: Any,
 ) -> dict[str, Any]:  # fmt: skip
-    """Return the step whose products are kept in `product_dtype`."""
+    """Return the step with products rounded to `product_dtype`."""
     g = arrays["grad"]
     momentum = arrays["momentum"] + (1 - MOMENTUM) * (g - arrays["momentum"])
     update = g + MOMENTUM * (momentum - g) if nesterov else momentum
     norm = max(np.linalg.norm(update), EPSILON)
     update = _orthogonal(update, iterations, norm, lambda x: store(x, product_dtype))
     return {"parameter": _stepped(arrays["parameter"], update, rows, columns), "momentum": momentum}
-
-
-def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
-    return _stored(arrays, lambda x, _: x, **arguments)
 
 
 def _torch_call(
@@ -134,12 +126,11 @@ def _torch_call(
 OPERATOR = Operator(
     forward=muon,
     family="optimizer",
-    source="Jordan et al. 2024, Muon: an optimizer for hidden layers in neural networks; arXiv:2502.16982, section 2.1",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation", reduction="rows columns", steps_count=2, states=("momentum",), rounds=("first_step",)
     ),
     inputs=_inputs,
-    reference=_reference,
+    reference=lambda arrays, **arguments: _stored(arrays, lambda x, _: x, **arguments),
     stored=_stored,
     torch_call=_torch_call,
     degree_count=3,

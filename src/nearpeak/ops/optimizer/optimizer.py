@@ -1,4 +1,4 @@
-"""One step of the optimizers that keep element-wise states: Adagrad, RMSprop, Adadelta, NAdam, RAdam, Lion."""
+"""One step of optimizers with element-wise states: Adagrad, RMSprop, Adadelta, NAdam, RAdam, Lion."""
 
 # One file for all: they differ in a row of formulas alone, from which work, reference and states follow.
 
@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.base.registry import unknown_name
+from nearpeak.base.registry import entry_of
 from nearpeak.core.work.dtype import DType, dtype_of
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
 from nearpeak.ops.optimizer.sgd import by_format
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.mixed_formats import in_widest
 from nearpeak.ops.shared.reference.formula import formula, formulas
 from nearpeak.ops.shared.torch_names import torch_dtype
@@ -43,7 +43,7 @@ class Rule:
     torch: str = ""
     """Class below torch.optim; empty where PyTorch has none."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Options of the class beside the learning rate."""
+    """Options of the class other than the learning rate."""
     keys: tuple[str, ...] = ()
     """What the class calls the states."""
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -187,21 +187,19 @@ def optimizer(
     """
     row = rule_of(rule)
     costs = formulas(*row.updates.values())
-    own = dtype_of(master) if master else dtype
+    updated = dtype_of(master) if master else dtype
     states = len(row.states) * (state_dtype or dtype).bytes(parameters)
     return Work(
-        flop={unit(own): sum(cost.flop_count for cost in costs) * parameters},
+        flop={unit(updated): sum(cost.flop_count for cost in costs) * parameters},
         special_count=sum(cost.special_count for cost in costs) * parameters,
-        read_bytes=own.bytes(parameters) + (grad_dtype or dtype).bytes(parameters) + states,
-        write_bytes=own.bytes(parameters) + states + (dtype.bytes(parameters) if master else 0),
+        read_bytes=updated.bytes(parameters) + (grad_dtype or dtype).bytes(parameters) + states,
+        write_bytes=updated.bytes(parameters) + states + (dtype.bytes(parameters) if master else 0),
     )
 
 
 def rule_of(name: str) -> Rule:
     """Return the rule called `name`."""
-    if name not in RULES:
-        raise unknown_name("optimizer", name, tuple(RULES))
-    return RULES[name]
+    return entry_of("optimizer", RULES, name)
 
 
 def _inputs(
@@ -209,10 +207,6 @@ def _inputs(
 ) -> dict[str, Tensor]:
     formats = {"p": master or dtype, "g": grad_dtype, **dict.fromkeys(rule_of(rule).states, state_dtype)}
     return {name: Tensor(shape=(parameters,), dtype=format_) for name, format_ in formats.items()}
-
-
-def _reference(arrays: dict[str, Any], rule: str, master: str, **_: Any) -> dict[str, Any]:
-    return _stepped(arrays, rule_of(rule), {}, master)
 
 
 def _stored(
@@ -233,8 +227,8 @@ def _stepped(arrays: dict[str, Any], row: Rule, changed: Mapping[str, float], ma
     known = {**row.scalars, **changed, **arrays}
     for name, text in row.updates.items():
         known[name] = formula(text)(**known)
-    found = {name: known[f"{name}_new"] for name in ("p", *row.states)}
-    return found | ({"copy": found["p"]} if master else {})
+    outputs = {name: known[f"{name}_new"] for name in ("p", *row.states)}
+    return outputs | ({"copy": outputs["p"]} if master else {})
 
 
 def _torch_call(tensors: dict[str, Any], dtype: str, rule: str, master: str, **_: Any) -> dict[str, Any]:
@@ -242,31 +236,27 @@ def _torch_call(tensors: dict[str, Any], dtype: str, rule: str, master: str, **_
 
     row = rule_of(rule)
 
-    def step(own: dict[str, Any]) -> None:
+    def step(wide: dict[str, Any]) -> None:
         if not row.torch:
-            own["p"], own["m"] = _lion(own["p"], tensors["g"].to(own["p"].dtype), own["m"], torch)
+            p, g, m = wide["p"], tensors["g"].to(wide["p"].dtype), wide["m"]  # Lion, which PyTorch does not have
+            direction = torch.sign(torch.lerp(m.to(g), g, 0.1))
+            wide["p"], wide["m"] = p * (1 - 0.1 * RATE) - RATE * direction, torch.lerp(m, g.to(m), 0.01)
             return
-        p = own["p"].requires_grad_()
+        p = wide["p"].requires_grad_()
         p.grad = tensors["g"].to(p.dtype)
         # A graph has room for steps only where the number of the step lies on the device too.
         kind = getattr(torch.optim, row.torch)
         takes_it = "capturable" in signature(kind).parameters
         captured = takes_it and p.is_cuda and torch.cuda.is_current_stream_capturing()
         made = kind([p], lr=RATE, foreach=False, **row.options, **({"capturable": True} if captured else {}))
-        beside = p.new_zeros((), device=p.device if captured else "cpu")
-        extra = {name: beside.new_full((), value) for name, value in row.extra.items()}
-        states = dict(zip(row.keys, (own[name] for name in row.states), strict=True))
-        made.state[p] = {"step": torch.full((), float(STEP - 1), device=beside.device), **extra, **states}
+        number = p.new_zeros((), device=p.device if captured else "cpu")
+        extra = {name: number.new_full((), value) for name, value in row.extra.items()}
+        states = dict(zip(row.keys, (wide[name] for name in row.states), strict=True))
+        made.state[p] = {"step": torch.full((), float(STEP - 1), device=number.device), **extra, **states}
         made.step()
 
-    found = {name: one.detach() for name, one in in_widest(tensors, ("p", *row.states), step, "g").items()}
-    return found | ({"copy": found["p"].to(torch_dtype(torch, dtype))} if master else {})
-
-
-def _lion(p: Any, g: Any, m: Any, torch: Any) -> tuple[Any, Any]:
-    """Return parameter and momentum after a step of Lion, which PyTorch does not have."""
-    direction = torch.sign(torch.lerp(m.to(g), g, 0.1))
-    return p * (1 - 0.1 * RATE) - RATE * direction, torch.lerp(m, g.to(m), 0.01)
+    outputs = {name: tensor.detach() for name, tensor in in_widest(tensors, ("p", *row.states), step, "g").items()}
+    return outputs | ({"copy": outputs["p"].to(torch_dtype(torch, dtype))} if master else {})
 
 
 def _from_aten(site: AtenSite) -> tuple[Match, ...]:
@@ -281,17 +271,17 @@ OPERATOR = Operator(
     forward=optimizer,
     family="optimizer",
     source="the publications of the rules: " + "; ".join(dict.fromkeys(row.source for row in RULES.values())),
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation",
         positive=("s", "v", "u", "w"),
         special="unspecified",
         steps_count=2,
-        # What may differ by the powers of the betas is small beside parameters that are large themselves.
+        # What may differ by the powers of the betas is small compared with large parameters.
         states=tuple(dict.fromkeys(name for row in RULES.values() for name in row.states)),
         rounds=("tiny", "first_step", *(f"far:{name}" for name, row in RULES.items() if row.by_powers)),
     ),
     inputs=_inputs,
-    reference=_reference,
+    reference=lambda arrays, rule, master, **_: _stepped(arrays, rule_of(rule), {}, master),
     stored=_stored,
     torch_call=_torch_call,
     aten=dict.fromkeys(("aten._fused_adagrad_.default", "aten._fused_adagrad_.tensor_lr"), _from_aten),

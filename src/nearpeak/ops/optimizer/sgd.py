@@ -8,7 +8,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.errors import SpecError
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.mixed_formats import in_widest
 from nearpeak.ops.shared.torch_names import torch_dtype
 
@@ -43,12 +43,14 @@ def sgd(
     if dampening and (nesterov or not momentum):
         raise SpecError("sgd: dampening=true needs momentum=true and nesterov=false")
     state = (state_dtype or dtype).bytes(parameters)
-    own = dtype_of(master) if master else dtype
-    kept = momentum and not first_step
+    updated = dtype_of(master) if master else dtype
+    reads_buffer = momentum and not first_step
     return Work(
-        flop={unit(own): (2 + 2 * kept + 2 * nesterov + 2 * decay + (dampening and kept)) * parameters},
-        read_bytes=own.bytes(parameters) + (grad_dtype or dtype).bytes(parameters) + kept * state,
-        write_bytes=own.bytes(parameters) + momentum * state + (dtype.bytes(parameters) if master else 0),
+        flop={
+            unit(updated): (2 + 2 * reads_buffer + 2 * nesterov + 2 * decay + (dampening and reads_buffer)) * parameters
+        },
+        read_bytes=updated.bytes(parameters) + (grad_dtype or dtype).bytes(parameters) + reads_buffer * state,
+        write_bytes=updated.bytes(parameters) + momentum * state + (dtype.bytes(parameters) if master else 0),
     )
 
 
@@ -73,12 +75,12 @@ def _reference(
     p, g = arrays["parameter"], arrays["grad"]
     g = g + DECAY * p if decay else g
     if not momentum:
-        found = {"parameter": p - RATE * g}
+        outputs = {"parameter": p - RATE * g}
     else:
         damped = g * (1 - DAMPENING) if dampening else g
         buffer = g if first_step else MOMENTUM * arrays["buffer"] + damped
-        found = {"parameter": p - RATE * (g + MOMENTUM * buffer if nesterov else buffer), "buffer": buffer}
-    return found | ({"copy": found["parameter"]} if master else {})
+        outputs = {"parameter": p - RATE * (g + MOMENTUM * buffer if nesterov else buffer), "buffer": buffer}
+    return outputs | ({"copy": outputs["parameter"]} if master else {})
 
 
 def _torch_call(
@@ -87,8 +89,8 @@ def _torch_call(
 ) -> dict[str, Any]:  # fmt: skip
     import torch
 
-    def step(own: dict[str, Any]) -> None:
-        p, buffers = own["parameter"], [own["buffer"]] if momentum else []
+    def step(wide: dict[str, Any]) -> None:
+        p, buffers = wide["parameter"], [wide["buffer"]] if momentum else []
         run = _one_by_one if broken_when_fused(p) else torch._fused_sgd_
         run(
             [p], [tensors["grad"].to(p.dtype)], buffers,
@@ -96,12 +98,12 @@ def _torch_call(
             dampening=DAMPENING if dampening else 0.0, nesterov=nesterov, maximize=False, is_first_step=first_step,
         )  # fmt: skip
 
-    found = in_widest(tensors, [name for name in ("parameter", "buffer") if name in tensors], step, "grad")
-    return found | ({"copy": tensors["parameter"].to(torch_dtype(torch, dtype))} if master else {})
+    outputs = in_widest(tensors, [name for name in ("parameter", "buffer") if name in tensors], step, "grad")
+    return outputs | ({"copy": tensors["parameter"].to(torch_dtype(torch, dtype))} if master else {})
 
 
 def broken_when_fused(parameter: Any) -> bool:
-    """Say whether PyTorch's fused kernel is wrong for such a parameter: on CPUs, in formats of 16 bits.
+    """Return whether PyTorch's fused kernel is wrong for such a parameter: on CPUs, in formats of 16 bits.
 
     As of PyTorch 2.13.0 it leaves what fills whole vectors as it was: of 33 parameters of 1 with gradients of 1 and a
     rate of 0.5, the first 32 are still 1 after the step, in bf16 and fp16; what is left over behind them is right.
@@ -114,9 +116,9 @@ def _one_by_one(parameters: list[Any], grads: list[Any], buffers: list[Any], **s
     from torch.optim.sgd import sgd as step
 
     first = settings.pop("is_first_step")
-    kept: list[Any] = [None if first else buffer for buffer in buffers] or [None] * len(parameters)
-    step(parameters, grads, kept, foreach=False, fused=False, **settings)
-    for buffer, made in zip(buffers, kept, strict=False):
+    updated: list[Any] = [None if first else buffer for buffer in buffers] or [None] * len(parameters)
+    step(parameters, grads, updated, foreach=False, fused=False, **settings)
+    for buffer, made in zip(buffers, updated, strict=False):
         buffer.copy_(made)
 
 
@@ -154,8 +156,7 @@ def by_format(
 OPERATOR = Operator(
     forward=sgd,
     family="optimizer",
-    source="Sutskever et al. 2013, Proceedings of Machine Learning Research 28(3), pages 1139-1147",
-    numerics=Numerics(kind="normalisation", steps_count=3, states=("buffer",), rounds=("first_step",)),
+    tolerance=Tolerance(kind="normalisation", steps_count=3, states=("buffer",), rounds=("first_step",)),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

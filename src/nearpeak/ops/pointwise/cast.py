@@ -9,7 +9,7 @@ from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.definition.axis_checks import required_at_most
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.torch_names import torch_dtype
 
 
@@ -29,10 +29,6 @@ def cast(elements: int, dtype: DType, out_dtype: DType | None = None, read: int 
     return Work(read_bytes=dtype.bytes(source), write_bytes=(out_dtype or dtype).bytes(elements))
 
 
-def _inputs(read: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"x": Tensor(shape=(read,), dtype=dtype)}
-
-
 def _reference(arrays: dict[str, Any], elements: int, read: int, out_dtype: str, **_: Any) -> dict[str, Any]:
     y = arrays["x"] if read == elements else np.resize(arrays["x"], elements)
     kind = dtype_of(out_dtype).kind
@@ -47,7 +43,7 @@ def _edges(dtype: str, out_dtype: str, **_: Any) -> tuple[float, ...]:
     """Return where results jump: at whole numbers, and next to 0, at the least number of the format."""
     if dtype_of(out_dtype).kind == "bool":
         return (0.0, _LEAST.get(dtype, 1.0))
-    return (0.0, *(float(one) for one in range(1, 7)), 8.0)
+    return (0.0, *(float(number) for number in range(1, 7)), 8.0)
 
 
 def _torch_call(tensors: dict[str, Any], elements: int, read: int, out_dtype: str, **_: Any) -> dict[str, Any]:
@@ -72,17 +68,14 @@ def converted(x: Tensor, out: Tensor) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match Cast and CastLike."""
-    x = site.inputs[0]
-    assert x is not None
-    return converted(x, site.outputs[0])
+    return converted(site.tensor(0), site.outputs[0])
 
 
 _WHOLE = tuple(f"out_dtype={one.name}" for one in DTYPES.values() if one.kind == "int")
 OPERATOR = Operator(
     forward=cast,
     family="pointwise",
-    source="definition",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="reduction",
         ulp_count=1,
         rounds=(
@@ -96,7 +89,7 @@ OPERATOR = Operator(
         ),
         exact=(*_WHOLE, "out_dtype=bool"),
     ),
-    inputs=_inputs,
+    inputs=lambda read, dtype, **_: {"x": Tensor(shape=(read,), dtype=dtype)},
     reference=_reference,
     torch_call=_torch_call,
     edges=_edges,

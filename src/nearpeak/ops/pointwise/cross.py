@@ -1,4 +1,4 @@
-"""Vector products of vectors with three components."""
+"""Cross products of three-component vectors."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.axis_checks import required_at_most
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 @free_when_empty
@@ -39,14 +39,6 @@ def cross(vectors: int, dtype: DType, a: int | None = None, b: int | None = None
     )
 
 
-def _inputs(dtype: str, a: int, b: int, **_: Any) -> dict[str, Tensor]:
-    return {name: Tensor(shape=(count, 3), dtype=dtype) for name, count in (("a", a), ("b", b))}
-
-
-def _reference(arrays: dict[str, Any], vectors: int, **_: Any) -> dict[str, Any]:
-    return {"y": np.broadcast_to(np.cross(arrays["a"], arrays["b"]), (vectors, 3))}
-
-
 def _torch_call(tensors: dict[str, Any], vectors: int, **_: Any) -> dict[str, Any]:
     import torch
 
@@ -65,10 +57,11 @@ def _from_aten(site: AtenSite) -> Match:
 OPERATOR = Operator(
     forward=cross,
     family="pointwise",
-    source="definition",
-    numerics=Numerics(kind="normalisation", steps_count=2),
-    inputs=_inputs,
-    reference=_reference,
+    tolerance=Tolerance(kind="normalisation", steps_count=2),
+    inputs=lambda dtype, a, b, **_: {
+        name: Tensor(shape=(count, 3), dtype=dtype) for name, count in (("a", a), ("b", b))
+    },
+    reference=lambda arrays, vectors, **_: {"y": np.broadcast_to(np.cross(arrays["a"], arrays["b"]), (vectors, 3))},
     torch_call=_torch_call,
     same={"a": "vectors", "b": "vectors"},
     aten={"aten.linalg_cross.default": _from_aten},

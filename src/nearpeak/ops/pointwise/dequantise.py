@@ -1,4 +1,4 @@
-"""Widening of quantised numbers: the inverse of quantise."""
+"""Dequantisation: quantised numbers widened to floating point."""
 
 from operator import mul, sub
 from typing import Any
@@ -9,14 +9,13 @@ from nearpeak.core.work.dtype import DTYPES, DType, dtype_of
 from nearpeak.core.work.scheme import Operand
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
-from nearpeak.errors import NotModelledError
 from nearpeak.ops.pointwise.quantise import parameters_of
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import ceil_div, maximum, where
 from nearpeak.ops.shared.definition.axis_checks import required_at_most, required_positive
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.scaled_factors import spread
 from nearpeak.ops.shared.torch_names import torch_dtype
 
@@ -35,7 +34,7 @@ def dequantise(
     Args:
         block_rows: rows that share a scale; all unless given; likewise block_columns.
         zero_dtype: format of zero points; empty without.
-        tensor_scale: an fp32 scale of the whole tensor beside those of blocks (nvfp4).
+        tensor_scale: an fp32 scale of the whole tensor in addition to those of blocks (nvfp4).
 
     Source: Micikevicius et al. 2022, arXiv:2209.05433, section 3; Rouhani et al. 2023, arXiv:2310.10537, section 4.
 
@@ -47,12 +46,12 @@ def dequantise(
     required_at_most("dequantise", {"columns": columns}, block_columns=wide)
     required_positive("dequantise", block_rows=where(rows == 0, 1, high), block_columns=where(columns == 0, 1, wide))
     scales = ceil_div(rows, maximum(high, 1)) * ceil_div(columns, maximum(wide, 1))
-    kept = dtype_of(scale_dtype).bytes(scales) + (dtype_of(zero_dtype).bytes(scales) if zero_dtype else 0)
+    parameter_bytes = dtype_of(scale_dtype).bytes(scales) + (dtype_of(zero_dtype).bytes(scales) if zero_dtype else 0)
     # Scales of blocks are widened once each, not once per element.
     widened = where(scales > 1, scales, 0) if tensor_scale else 0
     return Work(
         flop={unit(out_dtype): rows * columns * (2 if zero_dtype else 1) + widened},
-        read_bytes=dtype.bytes(rows * columns) + kept + (_FP32.bytes(1) if tensor_scale else 0),
+        read_bytes=dtype.bytes(rows * columns) + parameter_bytes + (_FP32.bytes(1) if tensor_scale else 0),
         write_bytes=out_dtype.bytes(rows * columns),
     )
 
@@ -121,10 +120,8 @@ def _from_aten(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match DequantizeLinear."""
-    q, scale, *rest = site.inputs
-    if q is None or scale is None:
-        raise NotModelledError("dequantise: DequantizeLinear without its input or scale")
-    zero_dtype = rest[0].dtype if rest and rest[0] is not None else ""
+    q, scale, zero = site.tensor(0), site.tensor(1), site.optional(2)
+    zero_dtype = "" if zero is None else zero.dtype
     return _match(q, site.outputs[0], scale.elements, scale_dtype=scale.dtype, zero_dtype=zero_dtype)
 
 
@@ -137,8 +134,7 @@ _CLAIMED = (
 OPERATOR = Operator(
     forward=dequantise,
     family="pointwise",
-    source="Micikevicius et al. 2022, arXiv:2209.05433, section 3; Rouhani et al. 2023, arXiv:2310.10537, section 4",
-    numerics=Numerics(kind="pointwise", positive=("scale",)),
+    tolerance=Tolerance(kind="pointwise", positive=("scale",)),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

@@ -1,4 +1,4 @@
-"""Dropout with its mask."""
+"""Dropout, with the mask that its backward pass needs."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 _MASK = dtype_of("bool")
 
@@ -43,16 +43,8 @@ def _backward(elements: int, dtype: DType, mask: bool = True) -> Work:
     )
 
 
-def _inputs(elements: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"x": Tensor(shape=(elements,), dtype=dtype)}
-
-
 def _reference(arrays: dict[str, Any], mask: bool, **_: Any) -> dict[str, Any]:
     return {"y": arrays["x"]} | ({"mask": np.ones(len(arrays["x"]), np.int64)} if mask else {})
-
-
-def _backward_reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
-    return {"grad_x": arrays["grad_y"]}
 
 
 def _torch_call(tensors: dict[str, Any], mask: bool, **_: Any) -> dict[str, Any]:
@@ -73,11 +65,10 @@ OPERATOR = Operator(
     forward=dropout,
     family="pointwise",
     backward=_backward,
-    source="Srivastava et al. 2014, Journal of Machine Learning Research 15, pages 1929-1958",
-    numerics=Numerics(kind="pointwise", ulp_count=1),
-    inputs=_inputs,
+    tolerance=Tolerance(kind="pointwise", ulp_count=1),
+    inputs=lambda elements, dtype, **_: {"x": Tensor(shape=(elements,), dtype=dtype)},
     reference=_reference,
-    backward_reference=_backward_reference,
+    backward_reference=lambda arrays, **_: {"grad_x": arrays["grad_y"]},
     torch_call=_torch_call,
     aten=dict.fromkeys(("aten.native_dropout.default", "aten.native_dropout_backward.default"), _from_aten),
     draws=True,

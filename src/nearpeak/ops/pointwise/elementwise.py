@@ -1,4 +1,4 @@
-"""Functions of one to three operands, element by element, with broadcasting."""
+"""Element-wise functions of one to three operands, with broadcasting."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -17,7 +17,7 @@ from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import maximum, unless_empty, where
 from nearpeak.ops.shared.definition.axis_checks import required_at_most, required_multiple
 from nearpeak.ops.shared.definition.operator import Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.elementwise_calls import aten_claims, onnx_claims
 from nearpeak.ops.shared.reference.elementwise_functions import (
     COMPARISONS,
@@ -51,7 +51,7 @@ def elementwise(
         b: distinct elements of the second operand; 0 where it is a scalar, absent or the first one again.
         c: likewise of the third.
 
-    Source: definitions of the functions; an FMA is 2 FLOP.
+    Source: definitions of the functions, as PyTorch and ONNX state them; an FMA is 2 FLOP.
 
     >>> work = elementwise(8, DType(name="bf16", bits_count=16), "add", b=4)
     >>> work.read_bytes, work.write_bytes
@@ -127,23 +127,18 @@ def _either(left: Work, right: Work) -> Work:
 
 
 def _combinations(row: Function, sizes: Mapping[str, int]) -> Iterator[tuple[str, bool]]:
-    """Give each choice of operands whose gradients are asked for, with the rows it holds for.
+    """Yield each set of operands whose gradients are requested, with the rows that it applies to.
 
     Rows of a table differ in which operands are scalars, and gradients together cost less than each alone.
     """
-    for wanted in dict.fromkeys(_wanted(row, chosen) for chosen in _present(sizes)):
+    choices = (dict(zip(sizes, flags, strict=True)) for flags in product((0, 1), repeat=len(sizes)))
+    for wanted in dict.fromkeys(_wanted(row, tensors) for tensors in choices):
         rows: Any = True
         for name, size in sizes.items():
             if _wanted(row, {name: 1}):
                 rows = rows & ((size != 0) == (name in wanted))
         if np.any(rows):
             yield wanted, rows
-
-
-def _present(sizes: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    """Give each choice of operands that are tensors."""
-    for flags in product((0, 1), repeat=len(sizes)):
-        yield dict(zip(sizes, flags, strict=True))
 
 
 def _sizes(row: Function, a: int, b: int, c: int) -> dict[str, int]:
@@ -156,7 +151,7 @@ def _sizes(row: Function, a: int, b: int, c: int) -> dict[str, int]:
 
 
 def _wanted(row: Function, sizes: dict[str, int]) -> str:
-    """Return the operands whose gradients are asked for: those with elements and a formula."""
+    """Return the operands whose gradients are computed: those with elements and a formula."""
     rules = dict(zip("abc", row.gradients, strict=False))
     return "".join(name for name, size in sizes.items() if rules.get(name, not rules) and size)
 
@@ -250,11 +245,11 @@ def _backward_reference(arrays: dict[str, Any], function: str, elements: int, **
     wanted = _wanted(row, {name: arrays[name].size for name in "abc" if name in arrays and arrays[name].dtype == float})
     operands = _operands(arrays, row, partial(_repeated, elements=elements))
     operands |= {"y": arrays["y"], "g": arrays["grad_y"]}
-    found = {}
+    gradients = {}
     for name, rule in zip(wanted, row.gradient_formulas(wanted), strict=True):
         full = np.broadcast_to(rule(**operands), (elements,))
-        found[f"grad_{name}"] = full.reshape(-1, arrays[name].size).sum(axis=0)
-    return found
+        gradients[f"grad_{name}"] = full.reshape(-1, arrays[name].size).sum(axis=0)
+    return gradients
 
 
 _TENSORS_ONLY = frozenset(
@@ -282,7 +277,7 @@ def _torch_call(tensors: dict[str, Any], function: str, elements: int, **argumen
     together = (row.name == "lerp" and not held[1]) or (row.name == "clamp" and held[1] != held[2])
     if together or row.name in _TENSORS_ONLY:
         operands = [
-            one if is_held else operands[0].new_full((), one) for one, is_held in zip(operands, held, strict=True)
+            value if is_held else operands[0].new_full((), value) for value, is_held in zip(operands, held, strict=True)
         ]
     operands = operands[:1] if row.name == "cube" else operands
     if row.name in _IN_FP32 and operands[0].element_size() == 2:
@@ -326,8 +321,7 @@ OPERATOR = Operator(
     forward=elementwise,
     family="pointwise",
     backward=_backward,
-    source="definitions of the functions, as PyTorch and ONNX state them",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="reduction",
         ulp_count=8,
         positive=(

@@ -1,4 +1,4 @@
-"""Fake quantisation: numbers rounded to a grid of integers and widened again, with straight-through gradients."""
+"""Fake quantisation: values rounded to an integer grid and dequantised, with straight-through gradients."""
 
 from math import prod
 from typing import Any
@@ -11,7 +11,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.number_formats import INTS
 
 _GRID = INTS["int4"]
@@ -117,12 +117,12 @@ def _reference(arrays: dict[str, Any], mask: bool = False, **_: Any) -> dict[str
 def _backward_reference(arrays: dict[str, Any], learnable: bool, **_: Any) -> dict[str, Any]:
     place, inside, scale, zero = _placed(arrays)
     grad = arrays["grad_y"]
-    found = {"grad_x": np.where(inside, grad, 0)}
+    gradients = {"grad_x": np.where(inside, grad, 0)}
     if not learnable:
-        return found
+        return gradients
     y = (np.clip(place, LOWEST, LARGEST) - zero) * scale
     slope = np.where(inside, (y - arrays["x"]) / scale, np.clip(place, LOWEST, LARGEST) - zero)
-    return found | {
+    return gradients | {
         "grad_scale": (grad * slope).sum(1),
         "grad_zero": np.where(inside, 0, -grad * scale).sum(1),
     }
@@ -219,8 +219,7 @@ OPERATOR = Operator(
     forward=fake_quantise,
     family="pointwise",
     backward=_backward,
-    source="Jacob et al. 2017, arXiv:1712.05877, section 3; Esser et al. 2019, arXiv:1902.08153, section 2",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="pointwise",
         below={"zero": "5"},
         positive=("scale",),

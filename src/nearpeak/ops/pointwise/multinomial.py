@@ -1,4 +1,4 @@
-"""Categories drawn by weight."""
+"""Categories sampled in proportion to weights."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 @free_when_empty
@@ -30,10 +30,6 @@ def multinomial(rows: int, categories: int, samples: int, dtype: DType, index_dt
     return Work(read_bytes=dtype.bytes(rows * categories), write_bytes=dtype_of(index_dtype).bytes(rows * samples))
 
 
-def _inputs(rows: int, categories: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"weights": Tensor(shape=(rows, categories), dtype=dtype)}
-
-
 def _valid(values: dict[str, Any], **_: Any) -> dict[str, Any]:
     """Return weights as they must be, none of them negative: all of a row above half of its largest.
 
@@ -44,10 +40,6 @@ def _valid(values: dict[str, Any], **_: Any) -> dict[str, Any]:
         return {}
     low, high = (end(weights, axis=-1, keepdims=True) for end in (np.min, np.max))
     return {"weights": weights - low + 1.5 * np.where(high > low, high - low, 1.0)}
-
-
-def _reference(arrays: dict[str, Any], samples: int, **_: Any) -> dict[str, Any]:
-    return {"y": np.repeat(arrays["weights"].argmax(axis=-1)[:, None], samples, axis=1)}
 
 
 def _torch_call(tensors: dict[str, Any], samples: int, **_: Any) -> dict[str, Any]:
@@ -75,18 +67,17 @@ def _from_aten(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match Multinomial, whose weights are logarithms."""
-    weights = site.inputs[0]
-    assert weights is not None
-    return _match(weights, site.outputs[0])
+    return _match(site.tensor(0), site.outputs[0])
 
 
 OPERATOR = Operator(
     forward=multinomial,
     family="pointwise",
-    source="definition",
-    numerics=Numerics(kind="exact", special="unspecified"),
-    inputs=_inputs,
-    reference=_reference,
+    tolerance=Tolerance(kind="exact", special="unspecified"),
+    inputs=lambda rows, categories, dtype, **_: {"weights": Tensor(shape=(rows, categories), dtype=dtype)},
+    reference=lambda arrays, samples, **_: {
+        "y": np.repeat(arrays["weights"].argmax(axis=-1)[:, None], samples, axis=1)
+    },
     torch_call=_torch_call,
     valid=_valid,
     aten={"aten.multinomial.default": _from_aten},

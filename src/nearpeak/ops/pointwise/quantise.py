@@ -1,4 +1,4 @@
-"""Quantisation to narrow formats: scales found, delayed or given; per tensor, row, channel or block."""
+"""Quantisation to narrow formats with current, delayed or static scales, per tensor, row, channel or block."""
 
 from math import prod
 from typing import Any
@@ -11,10 +11,10 @@ from nearpeak.core.work.work import Work
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import ceil_div, maximum, where
-from nearpeak.ops.shared.definition.axis_checks import required_at_most, required_positive
+from nearpeak.ops.shared.definition.axis_checks import required_at_most, required_one_of, required_positive
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.implementation_scales import as_of_own_scales
 from nearpeak.ops.shared.narrow_arithmetic import blocks_of, narrowed, narrowed_by_torch, scale_of, scale_of_in_torch
 
@@ -41,7 +41,7 @@ def quantise(
         scaling: current (amax of x itself), delayed (the scale is read; amax, history and the next scale are kept) or
             given (static).
         zero_dtype: format of zero points; empty without.
-        tensor_scale: an fp32 scale of the whole tensor beside those of blocks (nvfp4).
+        tensor_scale: an fp32 scale of the whole tensor in addition to those of blocks (nvfp4).
         transposed: a second copy, transposed, is written, with its own scales unless blocks are square.
 
     Source: Micikevicius et al. 2022, arXiv:2209.05433, section 3; Rouhani et al. 2023, arXiv:2310.10537, section 4.
@@ -53,24 +53,31 @@ def quantise(
     high, wide = rows if block_rows is None else block_rows, columns if block_columns is None else block_columns
     _check(rows, columns, high, wide, history, scaling)
     elements, scales = rows * columns, _scale_count(rows, columns, high, wide)
-    copies = scales + (_copied_scales(rows, columns, high, wide) if transposed else 0)
+    copies = scales
+    if transposed:  # a copy whose blocks are those of the matrix shares its scales
+        shared = ((high == rows) & (wide == columns)) | (high == wide)
+        copies = scales + where(shared, 0, _scale_count(columns, rows, high, wide))
     tensors = _FP32.bytes(1) if tensor_scale else 0
-    kept = dtype_of(scale_dtype).bytes(copies) + (dtype_of(zero_dtype).bytes(copies) if zero_dtype else 0) + tensors
+    parameter_bytes = (
+        dtype_of(scale_dtype).bytes(copies) + (dtype_of(zero_dtype).bytes(copies) if zero_dtype else 0) + tensors
+    )
     past = _FP32.bytes(scales) if scaling == "delayed" else 0
-    given = kept if scaling != "current" else 0
-    extremes = 0 if scaling == "given" else _extreme_flop(elements, scales, zero=bool(zero_dtype))
+    read_parameters = parameter_bytes if scaling != "current" else 0
+    both = elements + elements // 2 - 2 * scales if zero_dtype else elements - scales
+    extremes = 0 if scaling == "given" else maximum(both, 0)
     comparisons = extremes + (maximum(scales - 1, 0) if tensor_scale and scaling == "current" else 0)
     return Work(
         flop={unit(dtype): elements * (2 if zero_dtype else 1) + comparisons + history * scales},
         special_count=0 * scales if scaling == "given" else scales + (1 if tensor_scale else 0),
-        read_bytes=dtype.bytes(elements) + given + past * history,
-        write_bytes=out_dtype.bytes(elements) * (2 if transposed else 1) + (0 if scaling == "given" else kept) + past,
+        read_bytes=dtype.bytes(elements) + read_parameters + past * history,
+        write_bytes=out_dtype.bytes(elements) * (2 if transposed else 1)
+        + (0 if scaling == "given" else parameter_bytes)
+        + past,
     )
 
 
 def _check(rows: int, columns: int, high: int, wide: int, history: int, scaling: str) -> None:
-    if scaling not in SCALINGS:
-        raise SpecError(f"quantise: scaling={scaling!r} is not known; there are {', '.join(SCALINGS)}")
+    required_one_of("quantise", SCALINGS, scaling=scaling)
     if np.any(history) and scaling != "delayed":
         raise SpecError(f"quantise: history={history} needs scaling=delayed")
     required_at_most("quantise", {"rows": rows}, block_rows=high)
@@ -81,17 +88,6 @@ def _check(rows: int, columns: int, high: int, wide: int, history: int, scaling:
 def _scale_count(rows: int, columns: int, high: int, wide: int) -> int:
     """Return the blocks of a matrix; those at the edges may be cut."""
     return ceil_div(rows, maximum(high, 1)) * ceil_div(columns, maximum(wide, 1))
-
-
-def _copied_scales(rows: int, columns: int, high: int, wide: int) -> int:
-    """Return the scales that a transposed copy has for itself: none where its blocks are those of the matrix."""
-    shared = ((high == rows) & (wide == columns)) | (high == wide)
-    return where(shared, 0, _scale_count(columns, rows, high, wide))
-
-
-def _extreme_flop(elements: int, scales: int, *, zero: bool) -> int:
-    found = elements + elements // 2 - 2 * scales if zero else elements - scales
-    return maximum(found, 0)
 
 
 def _inputs(rows: int, columns: int, dtype: str, scaling: str, **arguments: Any) -> dict[str, Tensor]:
@@ -109,11 +105,7 @@ def _inputs(rows: int, columns: int, dtype: str, scaling: str, **arguments: Any)
     return tensors
 
 
-def _reference(arrays: dict[str, Any], dtype: str, **arguments: Any) -> dict[str, Any]:
-    return _outputs(arrays, np, arguments)
-
-
-def _torch_call(tensors: dict[str, Any], dtype: str, **arguments: Any) -> dict[str, Any]:
+def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     import torch
 
     return _outputs(tensors, torch, arguments)
@@ -122,20 +114,20 @@ def _torch_call(tensors: dict[str, Any], dtype: str, **arguments: Any) -> dict[s
 def _outputs(tensors: dict[str, Any], library: Any, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return all results, in NumPy or PyTorch; arithmetic is in fp32, as the formats' own rounding is the meaning."""
     x, scaling = tensors["x"], arguments["scaling"]
-    found = _one(x, tensors, library, arguments)
+    outputs = _one(x, tensors, library, arguments)
     if not arguments["transposed"]:
-        return found
+        return outputs
     high, wide, rows, columns = (arguments[name] for name in ("block_rows", "block_columns", "rows", "columns"))
     if scaling != "current" or high == wide or (high, wide) == (rows, columns):
         swapped = {**arguments, "rows": columns, "columns": rows, "block_rows": wide, "block_columns": high}
-        return found | {"q_transposed": _one(x.T, tensors, library, swapped)["q"]}
+        return outputs | {"q_transposed": _one(x.T, tensors, library, swapped)["q"]}
     swapped = {**arguments, "rows": columns, "columns": rows}
-    own = _one(x.T, tensors, library, swapped)
-    return found | {f"{name}_transposed": own[name] for name in ("q", "scale")}
+    copy = _one(x.T, tensors, library, swapped)
+    return outputs | {f"{name}_transposed": copy[name] for name in ("q", "scale")}
 
 
 def _one(x: Any, tensors: dict[str, Any], library: Any, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return one quantised copy with what is kept beside it."""
+    """Return one quantised copy with its scales and zero points."""
     to, scale_dtype, zero_dtype = (arguments[name] for name in ("out_dtype", "scale_dtype", "zero_dtype"))
     blocks = (max(arguments["block_rows"], 1), max(arguments["block_columns"], 1))
     numpy = library is np
@@ -170,8 +162,8 @@ def _match(x: Tensor, out: Tensor, channels: int, **more: Value) -> Match:
 def parameters_of(site: AtenSite) -> tuple[Tensor | None, Tensor | None]:
     """Return the scales and zero points that a call reads; numbers travel with the launch."""
     names = (("scale", "scales"), ("zero_point", "zero_points"))
-    found = [next((site.args[name] for name in pair if name in site.args), None) for pair in names]
-    scale, zero = (value if isinstance(value, Tensor) else None for value in found)
+    parameters = [next((site.args[name] for name in pair if name in site.args), None) for pair in names]
+    scale, zero = (value if isinstance(value, Tensor) else None for value in parameters)
     return scale, zero
 
 
@@ -200,12 +192,10 @@ def _chosen(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match QuantizeLinear and DynamicQuantizeLinear."""
-    x, *given = site.inputs
-    assert x is not None
+    x = site.tensor(0)
     if site.name == "DynamicQuantizeLinear":
         return _match(x, site.outputs[0], 1, scaling="current", zero_dtype="uint8")
-    scale, zero = given[0], given[1] if len(given) > 1 else None
-    assert scale is not None
+    scale, zero = site.tensor(1), site.optional(2)
     zero_dtype = "" if zero is None else zero.dtype
     return _match(x, site.outputs[0], prod(scale.shape), scale_dtype=scale.dtype, zero_dtype=zero_dtype)
 
@@ -223,12 +213,11 @@ _CHOICES = (
 OPERATOR = Operator(
     forward=quantise,
     family="pointwise",
-    source="Micikevicius et al. 2022, arXiv:2209.05433, section 3; Rouhani et al. 2023, arXiv:2310.10537, section 4",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="exact", below={"zero": "9"}, positive=("scale", "history"), rounds=("small_first:delayed",)
     ),
     inputs=_inputs,
-    reference=_reference,
+    reference=lambda arrays, **arguments: _outputs(arrays, np, arguments),
     torch_call=_torch_call,
     as_right=as_of_own_scales,
     same={"block_rows": "rows", "block_columns": "columns"},

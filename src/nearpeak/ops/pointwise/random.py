@@ -1,4 +1,4 @@
-"""Random numbers written to memory."""
+"""Random number generation into a tensor."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from nearpeak.ops.shared.call_operands import tensors_of
 from nearpeak.ops.shared.definition.array_arithmetic import unless_empty
 from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.torch_names import torch_dtype
 
 
@@ -32,10 +32,6 @@ def random(elements: int, dtype: DType, function: str = "uniform", read: int = 0
     """
     required_one_of("random", tuple(_DISTRIBUTIONS), function=function)
     return Work(read_bytes=dtype.bytes(unless_empty(elements, read)), write_bytes=dtype.bytes(elements))
-
-
-def _inputs(read: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"parameter": Tensor(shape=(read,), dtype=dtype)} if read else {}
 
 
 def _reference(arrays: dict[str, Any], elements: int, **_: Any) -> dict[str, Any]:
@@ -86,9 +82,8 @@ def _from_onnx(site: OnnxSite) -> Match:
 OPERATOR = Operator(
     forward=random,
     family="pointwise",
-    source="Salmon et al. 2011, doi:10.1145/2063384.2063405",
-    numerics=Numerics(kind="exact"),
-    inputs=_inputs,
+    tolerance=Tolerance(kind="exact"),
+    inputs=lambda read, dtype, **_: {"parameter": Tensor(shape=(read,), dtype=dtype)} if read else {},
     reference=_reference,
     torch_call=_torch_call,
     aten={

@@ -1,4 +1,4 @@
-"""Distances of every pair of two sets of points."""
+"""Pairwise distances between two sets of points."""
 
 from typing import Any
 
@@ -7,12 +7,12 @@ import numpy as np
 from nearpeak.core.work.dtype import DType
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
-from nearpeak.errors import SpecError
 from nearpeak.ops.shared.arithmetic import contraction, unit
 from nearpeak.ops.shared.definition.array_arithmetic import maximum
+from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 ORDERS = {"1": 1.0, "2": 2.0, "inf": float("inf"), "0": 0.0, "p": 3.0}
 """Norms by name; `p` is any other, in reference and PyTorch call 3."""
@@ -36,7 +36,8 @@ def cdist(batch: int, m: int, n: int, k: int, dtype: DType, norm: str = "2") -> 
     320
     """
     pairs = batch * m * n
-    euclidean = checked(norm) == "2"
+    required_one_of("cdist", ORDERS, norm=norm)
+    euclidean = norm == "2"
     return Work(
         flop=contraction(dtype, pairs * k)
         if euclidean
@@ -55,7 +56,8 @@ def _backward(batch: int, m: int, n: int, k: int, dtype: DType, norm: str = "2")
     per pair and coordinate, as does any other; the maximum norm bytes only; the gradient of order 0 is zero.
     """
     pairs = batch * m * n
-    euclidean, slopes = checked(norm) == "2", norm in ("1", "p")
+    required_one_of("cdist", ORDERS, norm=norm)
+    euclidean, slopes = norm == "2", norm in ("1", "p")
     distances = {"0": 0, "1": pairs}.get(norm, 2 * pairs)
     return Work(
         flop=contraction(dtype, pairs * k) if euclidean else {unit(dtype): 4 * pairs * k * slopes},
@@ -65,23 +67,8 @@ def _backward(batch: int, m: int, n: int, k: int, dtype: DType, norm: str = "2")
     )
 
 
-def checked(norm: str) -> str:
-    """Return `norm`, refused when it is not known."""
-    if norm not in ORDERS:
-        raise SpecError(f"cdist: norm={norm!r} is not known; there are {', '.join(ORDERS)}")
-    return norm
-
-
-def _inputs(batch: int, m: int, n: int, k: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"a": Tensor(shape=(batch, m, k), dtype=dtype), "b": Tensor(shape=(batch, n, k), dtype=dtype)}
-
-
 def _differences(arrays: dict[str, Any]) -> Any:
     return arrays["a"][:, :, None] - arrays["b"][:, None]
-
-
-def _reference(arrays: dict[str, Any], norm: str, **_: Any) -> dict[str, Any]:
-    return {"y": np.linalg.norm(_differences(arrays), ORDERS[norm], axis=-1)}
 
 
 def _backward_reference(arrays: dict[str, Any], norm: str, **_: Any) -> dict[str, Any]:
@@ -123,10 +110,12 @@ OPERATOR = Operator(
     forward=cdist,
     family="product",
     backward=_backward,
-    source="definition; |a - b|² = |a|² + |b|² - 2ab",
-    numerics=Numerics(kind="normalisation", reduction="k", special="unspecified", exact=("0",), rounds=("ties:0",)),
-    inputs=_inputs,
-    reference=_reference,
+    tolerance=Tolerance(kind="normalisation", reduction="k", special="unspecified", exact=("0",), rounds=("ties:0",)),
+    inputs=lambda batch, m, n, k, dtype, **_: {
+        "a": Tensor(shape=(batch, m, k), dtype=dtype),
+        "b": Tensor(shape=(batch, n, k), dtype=dtype),
+    },
+    reference=lambda arrays, norm, **_: {"y": np.linalg.norm(_differences(arrays), ORDERS[norm], axis=-1)},
     backward_reference=_backward_reference,
     torch_call=_torch_call,
     aten={

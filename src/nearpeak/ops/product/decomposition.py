@@ -1,4 +1,4 @@
-"""Decompositions of rectangular matrices and what is made of them: QR, SVD, eigenvalues, least squares, exponential."""
+"""Decompositions of rectangular matrices: QR, SVD, eigenvalues, least squares, matrix exponential."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.base.registry import unknown_name
+from nearpeak.base.registry import entry_of
 from nearpeak.core.work.dtype import DType, dtype_of
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
@@ -15,7 +15,7 @@ from nearpeak.errors import SpecError
 from nearpeak.ops.shared.definition.array_arithmetic import minimum
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Matcher, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.reference.decompositions import (
     by_first_row,
     dominant,
@@ -52,7 +52,7 @@ class Decomposition:
     square: bool = False
     """Only square matrices have one."""
     further: tuple[tuple[str, Callable[[int, int, int, int], tuple[int, ...]]], ...] = ()
-    """Format and shape of the operands beside the matrix."""
+    """Format and shape of the operands other than the matrix."""
 
 
 def _whole(m: int, n: int, _k: int, _r: int) -> int:
@@ -85,20 +85,12 @@ def _exponential_torch(torch: Any, a: Any) -> tuple[Any]:
     return (torch.linalg.matrix_exp(a.float()).to(a.dtype) if a.element_size() == 2 else torch.linalg.matrix_exp(a),)
 
 
-def _symmetric_and_dominant(a: Any) -> Any:
-    return dominant(symmetric(a))
-
-
 def _of_values(values: Any) -> tuple[Any]:
     return in_order(values)[:1]
 
 
 def _of_eigenvectors(values: Any, vectors: Any) -> tuple[Any, ...]:
     return by_first_row(None, values, vectors)[1:]
-
-
-def _of_right(r: Any) -> tuple[Any]:
-    return positive_diagonal(None, r)[1:]
 
 
 _QR = (("", _left), ("", _right))
@@ -118,7 +110,7 @@ DECOMPOSITIONS: Mapping[str, Decomposition] = {
     ),
     "qr_right": Decomposition(
         written=(("", _right),), reference=lambda a: (np.linalg.qr(a, "r"),),
-        torch=lambda torch, a: (torch.linalg.qr(a, "r").R,), canonical=_of_right,
+        torch=lambda torch, a: (torch.linalg.qr(a, "r").R,), canonical=lambda r: positive_diagonal(None, r)[1:],
     ),
     "reflectors": Decomposition(
         written=(("", _whole), ("", _least)), reference=packed, torch=lambda torch, a: tuple(torch.geqrf(a))
@@ -186,7 +178,7 @@ DECOMPOSITIONS: Mapping[str, Decomposition] = {
         torch=lambda torch, a, pivots: tuple(torch.lu_unpack(a, pivots)),
     ),
     "ldl": Decomposition(
-        written=(("", _whole), ("int32", _least)), triangle=True, square=True, form=_symmetric_and_dominant,
+        written=(("", _whole), ("int32", _least)), triangle=True, square=True, form=lambda a: dominant(symmetric(a)),
         reference=ldl,
         torch=lambda torch, a: tuple(torch.linalg.ldl_factor(a)), canonical=_without_above,
     ),
@@ -223,9 +215,7 @@ def decomposition(batch: int, m: int, n: int, dtype: DType, right: int = 0, func
 
 def decomposition_of(name: str) -> Decomposition:
     """Return the decomposition called `name`."""
-    if name not in DECOMPOSITIONS:
-        raise unknown_name("decomposition", name, tuple(DECOMPOSITIONS))
-    return DECOMPOSITIONS[name]
+    return entry_of("decomposition", DECOMPOSITIONS, name)
 
 
 def _inputs(batch: int, m: int, n: int, right: int, dtype: str, function: str, **_: Any) -> dict[str, Tensor]:
@@ -240,10 +230,10 @@ def _inputs(batch: int, m: int, n: int, right: int, dtype: str, function: str, *
 def _valid(drawn: dict[str, Any], function: str, **_: Any) -> dict[str, Any]:
     """Return matrices of the form that the routine is for, and pivots that leave each row in its place."""
     row = decomposition_of(function)
-    found = {"a": drawn["a"] if row.form is None else row.form(drawn["a"])}
+    valid = {"a": drawn["a"] if row.form is None else row.form(drawn["a"])}
     if (_PIVOTS in row.further) and (pivots := drawn["operand_1"]).size:
-        found["operand_1"] = np.tile(np.arange(1, pivots.shape[-1] + 1), (len(pivots), 1))
-    return found
+        valid["operand_1"] = np.tile(np.arange(1, pivots.shape[-1] + 1), (len(pivots), 1))
+    return valid
 
 
 def _canonical(outputs: dict[str, Any], function: str, **_: Any) -> dict[str, Any]:
@@ -252,15 +242,15 @@ def _canonical(outputs: dict[str, Any], function: str, **_: Any) -> dict[str, An
 
 
 def _reference(arrays: dict[str, Any], function: str, **_: Any) -> dict[str, Any]:
-    found = decomposition_of(function).reference(*arrays.values())
-    return {f"y{place}": result for place, result in enumerate(found)}
+    results = decomposition_of(function).reference(*arrays.values())
+    return {f"y{place}": result for place, result in enumerate(results)}
 
 
 def _torch_call(tensors: dict[str, Any], function: str, **_: Any) -> dict[str, Any]:
     import torch
 
-    found = decomposition_of(function).torch(torch, *tensors.values())
-    return {f"y{place}": result for place, result in enumerate(found)}
+    results = decomposition_of(function).torch(torch, *tensors.values())
+    return {f"y{place}": result for place, result in enumerate(results)}
 
 
 def _from_aten(function: str, matrix: str = "self", right: str = "") -> Matcher:
@@ -293,8 +283,7 @@ OPERATOR = Operator(
     forward=decomposition,
     family="product",
     degree_count=2,
-    source="definition; Golub and Van Loan 2013, Matrix Computations, fourth edition, chapters 5, 7 and 8",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="decomposition",
         reduction="m n",
         ulp_count=256.0,

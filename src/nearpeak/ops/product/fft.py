@@ -8,10 +8,10 @@ import numpy as np
 from nearpeak.core.work.dtype import DType
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
-from nearpeak.errors import SpecError
+from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 KINDS = ("r2c", "c2c", "c2r")
 """From real or complex to real or complex."""
@@ -30,13 +30,13 @@ def fft(rows: int, n: int, dtype: DType, planes: int = 1, kind: str = "c2c", one
         kind: r2c, c2c or c2r.
         onesided: the redundant half of a real signal's transform is left out.
 
-    Source: Frigo and Johnson 2005, doi:10.1109/JPROC.2004.840301; Johnson and Frigo 2007, doi:10.1109/TSP.2006.882087.
+    Source: Johnson and Frigo 2007, doi:10.1109/TSP.2006.882087; Frigo and Johnson 2005,
+    doi:10.1109/JPROC.2004.840301.
 
     >>> fft(1, 8, DType(name="fp32", bits_count=32), kind="r2c").write_bytes
     40
     """
-    if kind not in KINDS:
-        raise SpecError(f"fft: kind={kind!r} is not known; there are {', '.join(KINDS)}")
+    required_one_of("fft", KINDS, kind=kind)
     whole, half = 2 * rows * planes * n, 2 * rows * planes * (n // 2 + 1)
     spectrum = half if onesided and kind != "c2c" else whole
     real = rows * planes * n
@@ -89,8 +89,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match DFT, whose last dimension holds one or two parts of each number."""
-    x = site.inputs[0]
-    assert x is not None
+    x = site.tensor(0)
     axis = int(site.constants.get(2, (site.attributes.get("axis", -2),))[0]) % len(x.shape)
     kind = "c2c" if x.shape[-1] == 2 else "r2c"
     n = x.shape[axis]
@@ -103,8 +102,7 @@ def _from_onnx(site: OnnxSite) -> Match:
 
 def _frames(site: OnnxSite) -> Match:
     """Match STFT: one transform per frame; the product with the window is not counted."""
-    x, out = site.inputs[0], site.outputs[0]
-    assert x is not None
+    x, out = site.tensor(0), site.outputs[0]
     onesided = bool(site.attributes.get("onesided", 1))
     frames, columns = out.shape[-3], out.shape[-2]
     length = site.constants.get(3) or ((site.inputs[2].elements,) if len(site.inputs) > 2 and site.inputs[2] else ())
@@ -119,8 +117,7 @@ def _frames(site: OnnxSite) -> Match:
 OPERATOR = Operator(
     forward=fft,
     family="product",
-    source="Johnson and Frigo 2007, doi:10.1109/TSP.2006.882087",
-    numerics=Numerics(kind="normalisation", reduction="n planes", special="unspecified", gates="largest"),
+    tolerance=Tolerance(kind="normalisation", reduction="n planes", special="unspecified", gates="largest"),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

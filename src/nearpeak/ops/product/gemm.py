@@ -16,7 +16,7 @@ from nearpeak.ops.shared.arithmetic import bilinear, contraction, shared_operand
 from nearpeak.ops.shared.definition.array_arithmetic import in_wide_integers, maximum, unless_empty, where
 from nearpeak.ops.shared.definition.axis_checks import required_at_most, required_multiple, required_one_of
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.einsum import from_onnx as einsum
 from nearpeak.ops.shared.torch_names import in_wider, torch_dtype
 
@@ -66,13 +66,13 @@ def _fewest(
     m: int, n: int, k: int, batch: int, a_batch: int | None = None, b_batch: int | None = None, **_: Any
 ) -> int:
     """Return the multiplications that Strassen's and any other bilinear algorithm needs at least."""
-    a, b = (batch if own is None else own for own in (a_batch, b_batch))
+    a, b = (batch if count is None else count for count in (a_batch, b_batch))
     return bilinear(a * m * k, b * k * n, batch * m * n)
 
 
 def _inputs(**arguments: Any) -> dict[str, Tensor]:
     m, n, k, dtype, layout = (arguments[name] for name in ("m", "n", "k", "dtype", "layout"))
-    for name in ("a_batch", "b_batch"):  # of views that overlap there may be any number, which is not made up here
+    for name in ("a_batch", "b_batch"):  # overlapping views may have any number, which no tensor here has
         required_multiple("gemm", {name: arguments[name]}, batch=arguments["batch"])
     required_one_of("gemm", LAYOUTS, layout=layout)
     tensors = {
@@ -97,15 +97,11 @@ def _stored_bias(m: int, n: int, batch: int, bias_elements: int, out_dtype: str,
     raise SpecError(f"gemm: no bias over [{batch}, {m}, {n}] has {wanted} elements; give 0 for one per column")
 
 
-def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
-    a, b = (_spread(in_wide_integers(arrays[name]), arguments["batch"]) for name in "ab")
-    y = np.matmul(a, b)
-    return {"y": y + arrays["bias"] if arguments["bias"] else y}
-
-
-def _spread(array: Any, batch: int) -> Any:
-    """Repeat `array` along its first dimension up to `batch`, each matrix serving neighbouring products."""
-    return array if len(array) == batch else np.repeat(array, batch // len(array), axis=0)
+def _reference(arrays: dict[str, Any], batch: int, bias: bool, **_: Any) -> dict[str, Any]:
+    a, b = (in_wide_integers(arrays[name]) for name in "ab")
+    # Each matrix of a broadcast factor serves neighbouring products.
+    y = np.matmul(*(x if len(x) == batch else np.repeat(x, batch // len(x), axis=0) for x in (a, b)))
+    return {"y": y + arrays["bias"] if bias else y}
 
 
 def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
@@ -130,7 +126,7 @@ def _repeated(matrices: Any, batch: int) -> Any:
 
 
 def _written_wider(torch: Any, tensors: dict[str, Any], out: Any) -> bool:
-    """Say whether PyTorch forms the product in fp32 without widening its operands: on GPUs, without a bias."""
+    """Return whether PyTorch forms the product in fp32 without widening its operands: on GPUs, without a bias."""
     a = tensors["a"]
     halves = a.dtype in (torch.float16, torch.bfloat16) and out is torch.float32 and "bias" not in tensors
     return halves and a.device.type == "cuda" and hasattr(torch.ops.aten.mm, "dtype")
@@ -206,13 +202,11 @@ def _quantised(site: OnnxSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match Gemm and MatMul; leading dimensions of a matrix B fold into m."""
-    a, b = site.inputs[0], site.inputs[1]
-    assert a is not None
-    assert b is not None
+    a, b = site.tensor(0), site.tensor(1)
     if site.name == "Gemm":
         a = _transposed(a) if site.attributes.get("transA", 0) else a
         b = _transposed(b) if site.attributes.get("transB", 0) else b
-        return _match(a, b, site.outputs[0], bias=site.inputs[2] if len(site.inputs) > 2 else None)
+        return _match(a, b, site.outputs[0], bias=site.optional(2))
     return _match(_as_matrix(a, row=True), _as_matrix(b, row=False), site.outputs[0], bias=None)
 
 
@@ -280,7 +274,7 @@ def _as_matrix(tensor: Tensor, *, row: bool) -> Tensor:
 
 
 def _claims() -> dict[str, Any]:
-    """Return the claims: plain, in place, with the result given and with its format given."""
+    """Return the claims of the overloads: plain, in place, with an output tensor, with an output format."""
     groups = {
         _from_aten: ("mm", "addmm", "bmm", "baddbmm", "_int_mm", "_addmm_activation"),
         _from_vectors: ("mv", "addmv", "dot", "vdot"),
@@ -294,8 +288,7 @@ def _claims() -> dict[str, Any]:
 OPERATOR = Operator(
     forward=gemm,
     family="product",
-    source="definition of the matrix product",
-    numerics=Numerics(kind="contraction", reduction="k", rounds=("beyond",)),
+    tolerance=Tolerance(kind="contraction", reduction="k", rounds=("beyond",)),
     inputs=_inputs,
     reference=_reference,
     torch_call=_torch_call,

@@ -1,4 +1,4 @@
-"""Matrix products of unequal groups in one call, as mixtures of experts need them, quantised or not."""
+"""Grouped matrix products of unequal sizes in one call (mixtures of experts), quantised or not."""
 
 from operator import mul
 from typing import Any
@@ -12,9 +12,10 @@ from nearpeak.core.work.work import Work
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops.shared.arithmetic import contraction, shared_operands
 from nearpeak.ops.shared.definition.array_arithmetic import ceil_div, in_wide_integers, minimum, unless_empty
+from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.expert_load import counts_of
 from nearpeak.ops.shared.expert_load import touched_groups as sampled_groups
 from nearpeak.ops.shared.scaled_factors import formats_of, recipe_of, spread, unpacked
@@ -56,10 +57,16 @@ def grouped_gemm(
     896
     """
     a, b, out = formats_of(dtype, None, out_dtype)
-    by_rows = checked(split) == "m"
+    required_one_of("grouped_gemm", ("m", "k"), split=split)
+    by_rows = split == "m"
     matrices = _touched(load, touched_groups, groups, m) if by_rows else 1
-    scales = 0 if dtype.scheme is None else _scale_bytes(dtype.scheme, m, n, k, groups, matrices, by_rows)
-    if accumulate and (by_rows or dtype.scheme is not None):
+    scales, scheme = 0, dtype.scheme
+    if scheme is not None:
+        a_scales, b_scales = _scale_counts(scheme, m, n, k, groups, matrices, by_rows)
+        zeros = b_scales if scheme.zeros else 0
+        whole = (1 + matrices if by_rows else 2) if scheme.tensor_scale_count else 0
+        scales = dtype_of(scheme.scale).bytes(a_scales + b_scales + zeros) + _FP32.bytes(whole)
+    if accumulate and (by_rows or scheme is not None):
         raise SpecError("grouped_gemm: accumulate=true needs split=k and a plain format: main_grad is a gradient of B")
     written = out.bytes((1 if by_rows else groups) * m * n)
     return Work(
@@ -80,10 +87,11 @@ def _backward(
     """
     if dtype.scheme is not None:
         raise NotModelledError(
-            f"grouped_gemm: no gradient of the scheme {dtype.name}: its products are quantised anew; state each forward"
+            f"grouped_gemm: no gradient of the scheme {dtype.name}: its products are quantised; state each forward"
         )
     out = out_dtype or dtype
-    by_rows = checked(split) == "m"
+    required_one_of("grouped_gemm", ("m", "k"), split=split)
+    by_rows = split == "m"
     touched = _touched(load, touched_groups, groups, m if by_rows else k)
     b_read, y_read = (touched * k * n, m * n) if by_rows else (k * n, touched * m * n)
     read = dtype.bytes(m * k) + dtype.bytes(b_read) + out.bytes(y_read) + _OFFSET.bytes(groups)
@@ -93,13 +101,6 @@ def _backward(
         read_bytes=unless_empty(m * n * k, read),
         write_bytes=written,
     )
-
-
-def checked(split: str) -> str:
-    """Return `split`, refused when it is not known."""
-    if split not in ("m", "k"):
-        raise SpecError(f"grouped_gemm: split={split!r} is not known; there are m, k")
-    return split
 
 
 def _touched(load: str, stated: int, groups: int, rows: int) -> int:
@@ -118,13 +119,6 @@ def _scale_counts(scheme: Scheme, m: int, n: int, k: int, groups: int, matrices:
         groups if operand.column_count == 0 else ceil_div(k, operand.column_count) for operand in (scheme.a, scheme.b)
     ]
     return scheme.a.scale_count(m, 1) * along[0], scheme.b.scale_count(n, 1) * along[1]
-
-
-def _scale_bytes(scheme: Scheme, m: int, n: int, k: int, groups: int, matrices: int, by_rows: bool) -> int:
-    a, b = _scale_counts(scheme, m, n, k, groups, matrices, by_rows)
-    zeros = b if scheme.zeros else 0
-    tensors = (1 + matrices if by_rows else 2) if scheme.tensor_scale_count else 0
-    return dtype_of(scheme.scale).bytes(a + b + zeros) + _FP32.bytes(tensors)
 
 
 def _inputs(
@@ -301,9 +295,8 @@ OPERATOR = Operator(
     forward=grouped_gemm,
     family="product",
     backward=_backward,
-    source="Gale et al. 2022, arXiv:2211.15841, section 4",
     data_axes={"touched_groups": ("m", "groups")},
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="contraction",
         reduction="k",
         below={"offsets": "m"},

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.base.registry import unknown_name
+from nearpeak.base.registry import entry_of
 from nearpeak.core.work.dtype import DType, dtype_of
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
@@ -16,7 +16,7 @@ from nearpeak.ops.shared.arithmetic import contraction
 from nearpeak.ops.shared.definition.array_arithmetic import maximum
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Matcher, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.reference.decompositions import dominant, symmetric
 
 _PIVOT = dtype_of("int32")
@@ -158,15 +158,17 @@ def linalg(batch: int, n: int, dtype: DType, right: int = 0, function: str = "in
         right: right-hand sides of a solve.
         function: cholesky, lu, inverse, determinant, solve, triangular_solve, …
 
-    Source: Blackford and Dongarra 1999, LAPACK Working Note 41, appendix C.
+    Source: Blackford and Dongarra 1999, LAPACK Working Note 41, appendix C; sums of the classical algorithms.
 
     >>> linalg(1, 3, DType(name="fp32", bits_count=32), function="lu").flop
     {'matrix.fp32': 10}
     """
     row = routine_of(function)
     pivots = _PIVOT.bytes(batch * n) if function in ("lu", "lu_solve", "ldl_solve") else 0
+    flop = batch * maximum(row.flop(n, right), 0)
     return Work(
-        flop=_products(dtype, batch * maximum(row.flop(n, right), 0)),
+        # Complex arithmetic takes four times as many real FLOP, in the format of the parts.
+        flop=contraction(dtype, flop // 2) if dtype.kind == "complex" else {f"matrix.{dtype.name}": flop},
         special_count=batch * row.special(n, right),
         read_bytes=dtype.bytes(batch * row.read(n, right)) + (pivots if function in ("lu_solve", "ldl_solve") else 0),
         write_bytes=dtype.bytes(batch * row.written(n, right)) + (pivots if function == "lu" else 0),
@@ -175,9 +177,7 @@ def linalg(batch: int, n: int, dtype: DType, right: int = 0, function: str = "in
 
 def routine_of(name: str) -> Routine:
     """Return the routine called `name`."""
-    if name not in ROUTINES:
-        raise unknown_name("routine", name, tuple(ROUTINES))
-    return ROUTINES[name]
+    return entry_of("routine", ROUTINES, name)
 
 
 def _inputs(batch: int, n: int, right: int, dtype: str, function: str, **_: Any) -> dict[str, Tensor]:
@@ -212,14 +212,14 @@ def _in_place(a: Any) -> Any:
 
 
 def _reference(arrays: dict[str, Any], function: str, **_: Any) -> dict[str, Any]:
-    found = {"y": routine_of(function).reference(arrays["a"], arrays.get("b"))}
-    return found | ({"pivots": _in_place(arrays["a"])} if function == "lu" else {})
+    outputs = {"y": routine_of(function).reference(arrays["a"], arrays.get("b"))}
+    return outputs | ({"pivots": _in_place(arrays["a"])} if function == "lu" else {})
 
 
 def _stored(
     arrays: dict[str, Any], store: Callable[[Any, str], Any], dtype: str, function: str, **_: Any
 ) -> dict[str, Any]:
-    """Return the results with the pivots of determinants kept in `dtype`: their errors multiply."""
+    """Return the results with the pivots of determinants rounded to `dtype`, as their errors multiply."""
     if function != "determinant":
         return _reference(arrays, function)
     pivots = store(_pivots(arrays["a"]).astype(np.float64), dtype)
@@ -229,8 +229,8 @@ def _stored(
 def _torch_call(tensors: dict[str, Any], function: str, **_: Any) -> dict[str, Any]:
     import torch
 
-    found = routine_of(function).torch(torch, tensors["a"], tensors.get("b"))
-    return found if isinstance(found, dict) else {"y": found}
+    outputs = routine_of(function).torch(torch, tensors["a"], tensors.get("b"))
+    return outputs if isinstance(outputs, dict) else {"y": outputs}
 
 
 def _match(matrix: Tensor, right: int, function: str) -> dict[str, Value]:
@@ -247,10 +247,10 @@ def _from_aten(function: str, matrix: str = "", sides: str = "") -> Matcher:
     def matched(site: AtenSite) -> Match:
         name = matrix or ("A" if "A" in site.args else "self")
         a = site.args[name]
-        given = site.args[sides] if sides else None
-        vector = given is not None and len(given.shape) == len(a.shape) - 1
+        rhs = site.args[sides] if sides else None
+        vector = rhs is not None and len(rhs.shape) == len(a.shape) - 1
         n = a.shape[-1]
-        right = 0 if given is None else 1 if vector else given.elements // max(1, n * _batches(given, a))
+        right = 0 if rhs is None else 1 if vector else rhs.elements // max(1, n * _batches(rhs, a))
         arguments = _match(a, right, function)
         read = routine_of(function).read(n, 0) * _batches(a, a)
         return Match(arguments=arguments, touched_bytes={name: min(a.bytes, dtype_of(a.dtype).bytes(read))})
@@ -273,22 +273,14 @@ def _batches(tensor: Tensor, matrix: Tensor) -> int:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match Det."""
-    x = site.inputs[0]
-    assert x is not None
-    return Match(arguments=_match(x, 0, "determinant"))
-
-
-def _products(dtype: DType, flop: int) -> dict[str, int]:
-    """Return real FLOP by kind; complex arithmetic takes four times as many, in the format of the parts."""
-    return contraction(dtype, flop // 2) if dtype.kind == "complex" else {f"matrix.{dtype.name}": flop}
+    return Match(arguments=_match(site.tensor(0), 0, "determinant"))
 
 
 OPERATOR = Operator(
     forward=linalg,
     family="product",
     degree_count=3,
-    source="Blackford and Dongarra 1999, LAPACK Working Note 41, appendix C; sums of the classical algorithms",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="decomposition",
         reduction="n n",
         ulp_count=16.0,

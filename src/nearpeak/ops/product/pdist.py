@@ -1,4 +1,4 @@
-"""Distances of every pair within one set of points."""
+"""Pairwise distances within one set of points."""
 
 from typing import Any
 
@@ -7,12 +7,13 @@ import numpy as np
 from nearpeak.core.work.dtype import DType
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
-from nearpeak.ops.product.cdist import ORDERS, checked
+from nearpeak.ops.product.cdist import ORDERS
 from nearpeak.ops.shared.arithmetic import contraction, unit
 from nearpeak.ops.shared.definition.array_arithmetic import maximum
+from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 @free_when_empty
@@ -31,7 +32,8 @@ def pdist(n: int, k: int, dtype: DType, norm: str = "2") -> Work:
     24
     """
     pairs = n * maximum(n - 1, 0) // 2
-    euclidean = checked(norm) == "2"
+    required_one_of("pdist", ORDERS, norm=norm)
+    euclidean = norm == "2"
     return Work(
         flop=contraction(dtype, pairs * k)
         if euclidean
@@ -50,16 +52,13 @@ def _backward(n: int, k: int, dtype: DType, norm: str = "2") -> Work:
     product of matrices; bytes only for the maximum norm and
     for order 0, whose gradient is zero.
     """
-    pairs, slopes = n * maximum(n - 1, 0) // 2, checked(norm) in ("1", "p")
+    required_one_of("pdist", ORDERS, norm=norm)
+    pairs, slopes = n * maximum(n - 1, 0) // 2, norm in ("1", "p")
     return Work(
         flop=contraction(dtype, pairs * k) if norm == "2" else {unit(dtype): 2 * pairs * k * slopes},
         read_bytes=0 * pairs if norm == "0" else dtype.bytes(n * k) + dtype.bytes(pairs),
         write_bytes=dtype.bytes(n * k),
     )
-
-
-def _inputs(n: int, k: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"x": Tensor(shape=(n, k), dtype=dtype)}
 
 
 def _reference(arrays: dict[str, Any], n: int, norm: str, **_: Any) -> dict[str, Any]:
@@ -102,9 +101,8 @@ OPERATOR = Operator(
     family="product",
     backward=_backward,
     degree_count=3,
-    source="definition; |a - b|² = |a|² + |b|² - 2ab",
-    numerics=Numerics(kind="normalisation", reduction="k", exact=("0",), rounds=("ties:0",)),
-    inputs=_inputs,
+    tolerance=Tolerance(kind="normalisation", reduction="k", exact=("0",), rounds=("ties:0",)),
+    inputs=lambda n, k, dtype, **_: {"x": Tensor(shape=(n, k), dtype=dtype)},
     reference=_reference,
     backward_reference=_backward_reference,
     torch_call=_torch_call,

@@ -1,4 +1,4 @@
-"""Nearest neighbours among product-quantised vectors: tables of partial distances, and a sum over looked-up entries."""
+"""Nearest-neighbour search with product quantisation: distance tables and sums of looked-up entries."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from nearpeak.ops.shared.arithmetic import INDEX, contraction
 from nearpeak.ops.shared.definition.axis_checks import required_at_most, required_multiple
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 CODEWORDS = 256
 """Codewords per part of a vector: a code is one byte."""
@@ -40,14 +40,6 @@ def pq_search(queries: int, vectors: int, dim: int, parts: int, k: int, dtype: D
         read_bytes=dtype.bytes(queries * dim + CODEWORDS * dim) + _CODE.bytes(vectors * parts),
         write_bytes=dtype.bytes(results) + INDEX.bytes(results),
     )
-
-
-def _inputs(queries: int, vectors: int, dim: int, parts: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {
-        "queries": Tensor(shape=(queries, dim), dtype=dtype),
-        "codebooks": Tensor(shape=(parts, CODEWORDS, dim // max(parts, 1)), dtype=dtype),
-        "codes": Tensor(shape=(vectors, parts), dtype="uint8"),
-    }
 
 
 def _tables(queries: Any, codebooks: Any) -> Any:
@@ -87,11 +79,14 @@ def _torch_call(tensors: dict[str, Any], parts: int, k: int, **_: Any) -> dict[s
 OPERATOR = Operator(
     forward=pq_search,
     family="product",
-    source="Jégou, Douze and Schmid 2011, doi:10.1109/TPAMI.2010.57",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation", reduction="dim", steps_count=2, picks={"positions": "far"}, below={"codes": "256"}
     ),
-    inputs=_inputs,
+    inputs=lambda queries, vectors, dim, parts, dtype, **_: {
+        "queries": Tensor(shape=(queries, dim), dtype=dtype),
+        "codebooks": Tensor(shape=(parts, CODEWORDS, dim // max(parts, 1)), dtype=dtype),
+        "codes": Tensor(shape=(vectors, parts), dtype="uint8"),
+    },
     reference=_reference,
     ranked=_ranked,
     at_positions=_at_positions,

@@ -1,4 +1,4 @@
-"""Matrix product of narrow formats with scales: fp8 and fp4 per tensor, row or block, int8, weights alone quantised."""
+"""Matrix product of quantised factors with scales: fp8 and fp4 per tensor, row or block, int8, weight-only."""
 
 from math import prod
 from typing import Any
@@ -13,7 +13,7 @@ from nearpeak.ops.shared.arithmetic import contraction
 from nearpeak.ops.shared.definition.array_arithmetic import maximum, unless_empty
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.scaled_factors import (
     Factors,
     factors_of,
@@ -47,7 +47,7 @@ def scaled_gemm(
         a_scales: scale factors of A: 0 none, 1 per tensor, m per row, m * k / block per block.
         b_scales: likewise of B, n per column.
         b_zeros: zero points of B.
-        tensor_scales: fp32 scales of whole tensors beside those of blocks, as nvfp4 has.
+        tensor_scales: fp32 scales of whole tensors in addition to those of blocks, as nvfp4 has.
         scale_dtype: fp32, bf16, fp8_e8m0 (mxfp8), fp8_e4m3 (nvfp4).
         zero_dtype: format of the zero points; that of the scales unless given.
 
@@ -60,8 +60,8 @@ def scaled_gemm(
     96
     """
     a, b, out = formats_of(dtype, b_dtype, out_dtype)
-    given = _stated(a_scales, b_scales, b_zeros, tensor_scales, scale_dtype, zero_dtype)
-    factors = factors_of(dtype, m, n, k, given, given is not _DEFAULT)
+    stated = _stated(a_scales, b_scales, b_zeros, tensor_scales, scale_dtype, zero_dtype)
+    factors = factors_of(dtype, m, n, k, stated, stated is not _DEFAULT)
     return Work(
         flop=contraction(_wider(a, b), m * n * k, m * n if bias else None),
         read_bytes=a.bytes(m * k) + b.bytes(k * n) + factors.bytes + (out.bytes(n) if bias else 0),
@@ -85,8 +85,8 @@ def _backward(
         grad_b: false for weights that stay as they are, as adapters leave them.
     """
     a, b, out = formats_of(dtype, b_dtype, out_dtype)
-    given = _stated(a_scales, b_scales, b_zeros, tensor_scales, scale_dtype, zero_dtype)
-    factors = factors_of(dtype, m, n, k, given, given is not _DEFAULT)
+    stated = _stated(a_scales, b_scales, b_zeros, tensor_scales, scale_dtype, zero_dtype)
+    factors = factors_of(dtype, m, n, k, stated, stated is not _DEFAULT)
     read = out.bytes(m * n) + (b.bytes(k * n) if grad_a else 0) + (a.bytes(m * k) if grad_b else 0)
     written = (out.bytes(m * k) if grad_a else 0) + (out.bytes(k * n) if grad_b else 0)
     sums = n * maximum(m - 1, 0) if bias else None
@@ -108,29 +108,24 @@ _DEFAULT = Factors(a_count=1, b_count=1, zero_count=0, tensor_count=0, dtype="fp
 def _stated(a: int, b: int, zeros: int, tensors: int, dtype: str, zero_dtype: str) -> Factors:
     """Return what the case says of its factors; columns that are the defaults throughout become those."""
     counts = ((a, 1), (b, 1), (zeros, 0), (tensors, 0))
-    if (dtype, zero_dtype) == ("fp32", "") and not any(_differs(*pair) for pair in counts):
+    if (dtype, zero_dtype) == ("fp32", "") and not any(np.any(count != default) for count, default in counts):
         return _DEFAULT
     return Factors(a_count=a, b_count=b, zero_count=zeros, tensor_count=tensors, dtype=dtype, zero_dtype=zero_dtype)
-
-
-def _differs(count: int, default: int) -> bool:
-    """Say whether a count of a case, or any of a column, is not the default."""
-    return bool(np.any(count != default))
 
 
 def _inputs(m: int, n: int, k: int, dtype: str, **arguments: Any) -> dict[str, Tensor]:
     formats = formats_of(*(dtype_of(name) for name in (dtype, arguments["b_dtype"], arguments["out_dtype"])))
     names = ("a_scales", "b_scales", "b_zeros", "tensor_scales", "scale_dtype", "zero_dtype")
     fields = ("a_count", "b_count", "zero_count", "tensor_count", "dtype", "zero_dtype")
-    given = Factors(**dict(zip(fields, (arguments[name] for name in names), strict=True)))
-    found = factors_of(dtype_of(dtype), m, n, k, given, False)
+    stated = Factors(**dict(zip(fields, (arguments[name] for name in names), strict=True)))
+    factors = factors_of(dtype_of(dtype), m, n, k, stated, False)
     tensors = {
         "a": Tensor(shape=(m, k), dtype=formats[0].name),
         "b": Tensor(shape=(k, n), dtype=formats[1].name),
-        "a_scale": Tensor(shape=(found.a_count,), dtype=found.dtype),
-        "b_scale": Tensor(shape=(found.b_count,), dtype=found.dtype),
-        "b_zero": Tensor(shape=(found.zero_count,), dtype=found.zero_dtype or found.dtype),
-        "tensor_scale": Tensor(shape=(found.tensor_count,), dtype="fp32"),
+        "a_scale": Tensor(shape=(factors.a_count,), dtype=factors.dtype),
+        "b_scale": Tensor(shape=(factors.b_count,), dtype=factors.dtype),
+        "b_zero": Tensor(shape=(factors.zero_count,), dtype=factors.zero_dtype or factors.dtype),
+        "tensor_scale": Tensor(shape=(factors.tensor_count,), dtype="fp32"),
     }
     tensors = {name: tensor for name, tensor in tensors.items() if name in ("a", "b") or tensor.elements}
     return tensors | ({"bias": Tensor(shape=(n,), dtype=formats[2].name)} if arguments["bias"] else {})
@@ -144,18 +139,14 @@ def _product(arrays: dict[str, Any], dtype: str) -> Any:
     return y + arrays["bias"] if "bias" in arrays else y
 
 
-def _reference(arrays: dict[str, Any], dtype: str, **_: Any) -> dict[str, Any]:
-    return {"y": _product(arrays, dtype)}
-
-
 def _backward_reference(arrays: dict[str, Any], dtype: str, grad_a: bool, grad_b: bool, **_: Any) -> dict[str, Any]:
     a, b = unscaled(arrays, dtype)
     grad = arrays["grad_y"] * (arrays["tensor_scale"].prod() if "tensor_scale" in arrays else 1)
     ones = {"a": np.ones(a.shape), "b": np.ones(b.T.shape)}
     of_a, of_b = unscaled({**arrays, **ones, "b_zero": np.zeros(1)}, dtype)
-    found = {"grad_a": grad @ b * of_a} if grad_a and arrays["a"].dtype == float else {}
-    found |= {"grad_b": (grad.T @ a * of_b).T} if grad_b and arrays["b"].dtype == float else {}
-    return found | ({"grad_bias": arrays["grad_y"].sum(0)} if "bias" in arrays else {})
+    gradients = {"grad_a": grad @ b * of_a} if grad_a and arrays["a"].dtype == float else {}
+    gradients |= {"grad_b": (grad.T @ a * of_b).T} if grad_b and arrays["b"].dtype == float else {}
+    return gradients | ({"grad_bias": arrays["grad_y"].sum(0)} if "bias" in arrays else {})
 
 
 def _torch_call(tensors: dict[str, Any], m: int, n: int, dtype: str, **arguments: Any) -> Any:
@@ -214,11 +205,13 @@ def _from_aten(site: AtenSite) -> Match:
 
 def _scales(site: AtenSite, side: str, rows: int) -> list[tuple[str, Tensor, int | None]]:
     """Return the scale tensors of one operand by argument name, each with its recipe."""
-    given = site.args[f"scale_{side}"]
-    if not isinstance(given, list):
-        return [(f"scale_{side}", given, recipe_of(given, rows))]
-    recipes = site.args.get(f"recipe_{side}") or [recipe_of(scale, rows) for scale in given]
-    return [(f"scale_{side}[{i}]", scale, recipe) for i, (scale, recipe) in enumerate(zip(given, recipes, strict=True))]
+    scales = site.args[f"scale_{side}"]
+    if not isinstance(scales, list):
+        return [(f"scale_{side}", scales, recipe_of(scales, rows))]
+    recipes = site.args.get(f"recipe_{side}") or [recipe_of(scale, rows) for scale in scales]
+    return [
+        (f"scale_{side}[{i}]", scale, recipe) for i, (scale, recipe) in enumerate(zip(scales, recipes, strict=True))
+    ]
 
 
 def _weight_only(site: AtenSite) -> Match:
@@ -259,13 +252,11 @@ def _dynamic(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match MatMulNBits, the weight-only product of ONNX Runtime."""
-    a, scales, out = site.inputs[0], site.inputs[2], site.outputs[0]
-    assert a is not None
-    assert scales is not None
+    a, scales, out = site.tensor(0), site.tensor(2), site.outputs[0]
     bits = site.attributes.get("bits", 4)
     if bits not in (4, 8):
         raise NotModelledError(f"scaled_gemm: no format of {bits} bits")
-    zero = site.inputs[3] if len(site.inputs) > 3 else None
+    zero = site.optional(3)
     match = _weights(a, out, f"int{bits}", scales.distinct, scales.dtype)
     arguments = {**match.arguments, "n": site.attributes["N"], "k": site.attributes["K"]}
     if zero is not None:  # bytes hold as many packed numbers as fit; others are stored like the scales
@@ -280,7 +271,7 @@ rows on CPUs, and answers NaN or ends the process (PyTorch 2.13, seen on x86-64 
 
 
 def _scaled_product_runs(torch: Any, a: Any, b: Any, counts: tuple[int, ...], out_dtype: Any) -> bool:
-    """Say whether PyTorch's scaled product takes these factors where they lie.
+    """Return whether PyTorch's scaled product takes these factors where they lie.
 
     On GPUs it wants compute capability 8.9, extents of whole multiples of 16, and for scales by rows 9.0 and results in
     bf16 (PyTorch 2.13, aten/src/ATen/native/cuda/Blas.cpp); elsewhere the product is composed.
@@ -296,10 +287,9 @@ OPERATOR = Operator(
     forward=scaled_gemm,
     family="product",
     backward=_backward,
-    source="Micikevicius et al. 2022, arXiv:2209.05433, section 3; Rouhani et al. 2023, arXiv:2310.10537, section 4",
-    numerics=Numerics(kind="contraction", reduction="k", positive=("a_scale", "b_scale"), alignment_bytes=64),
+    tolerance=Tolerance(kind="contraction", reduction="k", positive=("a_scale", "b_scale"), alignment_bytes=64),
     inputs=_inputs,
-    reference=_reference,
+    reference=lambda arrays, dtype, **_: {"y": _product(arrays, dtype)},
     backward_reference=_backward_reference,
     torch_call=_torch_call,
     schemes=True,

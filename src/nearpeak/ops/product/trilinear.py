@@ -7,11 +7,11 @@ import numpy as np
 from nearpeak.core.work.dtype import DType
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
-from nearpeak.errors import SpecError
 from nearpeak.ops.shared.arithmetic import contraction
+from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 OPERANDS = {"left": "bi", "weight": "oij", "right": "bj", "output": "bo"}
 """Axes of the four tensors, of which three give the fourth."""
@@ -34,8 +34,7 @@ def trilinear(batch: int, out: int, left: int, right: int, dtype: DType, result:
     >>> trilinear(2, 3, 4, 5, DType(name="fp32", bits_count=32)).flop
     {'matrix.fp32': 240}
     """
-    if result not in OPERANDS:
-        raise SpecError(f"trilinear: result={result!r} is not known; there are {', '.join(OPERANDS)}")
+    required_one_of("trilinear", OPERANDS, result=result)
     sizes = {"left": batch * left, "weight": out * left * right, "right": batch * right, "output": batch * out}
     return Work(
         flop=contraction(dtype, batch * out * left * right),
@@ -55,10 +54,6 @@ def _inputs(batch: int, out: int, left: int, right: int, dtype: str, result: str
 
 def _equation(names: Any, result: str) -> str:
     return ",".join(OPERANDS[name] for name in names) + "->" + OPERANDS[result]
-
-
-def _reference(arrays: dict[str, Any], result: str, **_: Any) -> dict[str, Any]:
-    return {"y": np.einsum(_equation([n for n in arrays if n in OPERANDS], result), *arrays.values())}
 
 
 def _torch_call(tensors: dict[str, Any], result: str, **_: Any) -> dict[str, Any]:
@@ -88,10 +83,11 @@ OPERATOR = Operator(
     forward=trilinear,
     family="product",
     degree_count=4,
-    source="definition, as torch.nn.Bilinear states it",
-    numerics=Numerics(kind="contraction", reduction="left right", steps_count=1),
+    tolerance=Tolerance(kind="contraction", reduction="left right", steps_count=1),
     inputs=_inputs,
-    reference=_reference,
+    reference=lambda arrays, result, **_: {
+        "y": np.einsum(_equation([n for n in arrays if n in OPERANDS], result), *arrays.values())
+    },
     torch_call=_torch_call,
     aten={"aten._trilinear.default": _from_aten},
 )

@@ -1,4 +1,4 @@
-"""Nearest neighbours of queries among stored vectors: exact, or in the lists of an inverted file that look nearest."""
+"""Nearest-neighbour search among stored vectors: exact, or in the probed lists of an inverted file (IVF)."""
 
 from collections.abc import Callable
 from functools import partial
@@ -15,7 +15,7 @@ from nearpeak.ops.shared.definition.array_arithmetic import minimum
 from nearpeak.ops.shared.definition.axis_checks import required_at_most
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 METRICS = ("l2", "ip", "cosine")
 """Squared distance, smallest first; inner product and cosine, largest first."""
@@ -66,8 +66,8 @@ def vector_search(
 
 def _inputs(queries: int, vectors: int, dim: int, dtype: str, lists: int, **_: Any) -> dict[str, Tensor]:
     shapes = {"queries": (queries, dim), "vectors": (vectors, dim)} | ({"centroids": (lists, dim)} if lists else {})
-    found = {name: Tensor(shape=shape, dtype=dtype) for name, shape in shapes.items()}
-    return found | ({"list_of": Tensor(shape=(vectors,), dtype="int64")} if lists else {})
+    tensors = {name: Tensor(shape=shape, dtype=dtype) for name, shape in shapes.items()}
+    return tensors | ({"list_of": Tensor(shape=(vectors,), dtype="int64")} if lists else {})
 
 
 _IRRATIONAL = 0.5 * (5**0.5 - 1)
@@ -86,12 +86,12 @@ def _valid(
     if "centroids" not in drawn:
         return _near(drawn, k, metric)
     apart = np.modf(np.arange(1, len(drawn["centroids"]) + 1) * _IRRATIONAL)[0][:, None]
-    found = {"centroids": drawn["centroids"] + apart / 2}
-    near = _near(drawn | found, k, metric)
-    if near and dim > 1:  # queries beside one centroid; of numbers, others may be as near
-        return found | near
-    found |= near
-    return found | _told_apart(drawn | found, probes, metric, _ROUNDOFF.get(dtype, 2.0**-24))
+    valid = {"centroids": drawn["centroids"] + apart / 2}
+    near = _near(drawn | valid, k, metric)
+    if near and dim > 1:  # queries next to one centroid; in one dimension others may be as near
+        return valid | near
+    valid |= near
+    return valid | _unambiguous(drawn | valid, probes, metric, _ROUNDOFF.get(dtype, 2.0**-24))
 
 
 _ROUNDOFF = {"bf16": 2.0**-8, "fp16": 2.0**-11, "fp64": 2.0**-53}
@@ -101,7 +101,7 @@ _APART = 8.0
 _HALVINGS = 12
 
 
-def _told_apart(drawn: dict[str, Any], probes: int, metric: str, roundoff: float) -> dict[str, Any]:
+def _unambiguous(drawn: dict[str, Any], probes: int, metric: str, roundoff: float) -> dict[str, Any]:
     """Return queries whose lists rounding cannot change: those that are not are moved towards one that is.
 
     Where there is none, towards the first, moved along a centroid; where that does not do either, as of cosines that
@@ -115,9 +115,9 @@ def _told_apart(drawn: dict[str, Any], probes: int, metric: str, roundoff: float
         is_sure = partial(_are_sure, centroids=lists, probes=probes, metric=metric, roundoff=roundoff)
         sure, some = is_sure(queries), lists[:_MOST_TRIED]
         tried = queries if sure.any() else np.concatenate([queries[:1] + some, queries[:1] - some, some, -some])
-        found = np.flatnonzero(sure if sure.any() else is_sure(tried))
-        if found.size:
-            return {"queries": _moved(queries, sure, tried[found[0]], is_sure), "centroids": lists}
+        sure_places = np.flatnonzero(sure if sure.any() else is_sure(tried))
+        if sure_places.size:
+            return {"queries": _moved(queries, sure, tried[sure_places[0]], is_sure), "centroids": lists}
     return {}
 
 
@@ -125,10 +125,10 @@ _MOST_TRIED = 64
 """Centroids along which a query is moved, until there is one that is sure."""
 
 
-def _moved(queries: Any, sure: Any, one: Any, is_sure: Callable[[Any], Any]) -> Any:
+def _moved(queries: Any, sure: Any, fallback: Any, is_sure: Callable[[Any], Any]) -> Any:
     """Return the queries, each that is not sure moved towards the last that is before it, or `one`, until it is."""
     last = np.maximum.accumulate(np.where(sure, np.arange(len(queries)), -1))
-    towards, left = np.where((last < 0)[:, None], one, queries[last]), np.flatnonzero(~sure)
+    towards, left = np.where((last < 0)[:, None], fallback, queries[last]), np.flatnonzero(~sure)
     queries = queries.copy()
     for _ in range(_HALVINGS):
         queries[left] = (queries[left] + towards[left]) / 2
@@ -141,9 +141,9 @@ _AT_ONCE = 1024
 """Queries whose distances to all lists are held at once."""
 
 
-def _are_sure(queries: Any, **given: Any) -> Any:
+def _are_sure(queries: Any, **options: Any) -> Any:
     """Return for each query whether no rounding decides which lists are looked into."""
-    parts = [_is_sure(queries[start : start + _AT_ONCE], **given) for start in range(0, len(queries), _AT_ONCE)]
+    parts = [_is_sure(queries[start : start + _AT_ONCE], **options) for start in range(0, len(queries), _AT_ONCE)]
     return np.concatenate([np.zeros(0, dtype=bool), *parts])
 
 
@@ -154,7 +154,7 @@ def _is_sure(queries: Any, centroids: Any, probes: int, metric: str, roundoff: f
         near, size = queries @ centroids.T, np.abs(queries) @ np.abs(centroids).T
         far = -near
         if metric == "l2":  # the difference of two rounded numbers is off by what these are
-            lengths = [(one**2).sum(-1) for one in (queries, centroids)]
+            lengths = [(points**2).sum(-1) for points in (queries, centroids)]
             far = np.maximum(lengths[0][:, None] + lengths[1] - 2 * near, 0.0)
             size = far + far**0.5 * (lengths[0][:, None] ** 0.5 + lengths[1] ** 0.5)
         order = np.argpartition(far, (probes - 1, probes), axis=-1)[:, probes - 1 : probes + 1]
@@ -236,11 +236,11 @@ def _passed(arrays: dict[str, Any], metric: str, **_: Any) -> dict[str, Any]:
     queries, vectors, positions = arrays["queries"], arrays["vectors"], arrays["positions"]
     share = np.where(positions < 0, 0.0, np.abs(arrays["grad_distances"]))[..., None]
     met = vectors[np.maximum(positions, 0)]
-    lengths = [(one**2).sum(-1, keepdims=True) ** 0.5 for one in (queries, met)]
+    lengths = [(points**2).sum(-1, keepdims=True) ** 0.5 for points in (queries, met)]
     sizes = (np.abs(queries) / lengths[0])[:, None] + np.abs(met) / lengths[1]
-    found = np.zeros_like(vectors)
-    np.add.at(found, np.maximum(positions, 0), share * sizes / lengths[1])
-    return {"grad_queries": (share * sizes).sum(1) / lengths[0], "grad_vectors": found}
+    grad_vectors = np.zeros_like(vectors)
+    np.add.at(grad_vectors, np.maximum(positions, 0), share * sizes / lengths[1])
+    return {"grad_queries": (share * sizes).sum(1) / lengths[0], "grad_vectors": grad_vectors}
 
 
 def _at_positions(tensors: dict[str, Any], metric: str, **_: Any) -> dict[str, Any]:
@@ -265,8 +265,7 @@ def _torch_call(
 OPERATOR = Operator(
     forward=vector_search,
     family="product",
-    source="Johnson, Douze and Jégou 2017, arXiv:1702.08734",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation",
         reduction="dim",
         below={"list_of": "lists"},

@@ -1,4 +1,4 @@
-"""Recurrent layers over a whole sequence: LSTM, GRU and plain cells, stacked, in both directions, projected."""
+"""Recurrent layers over a whole sequence: LSTM, GRU and Elman cells, stacked, bidirectional, projected."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.base.registry import unknown_name
+from nearpeak.base.registry import entry_of
 from nearpeak.core.work.dtype import DType
 from nearpeak.core.work.structure import Chain
 from nearpeak.core.work.tensor import Tensor
@@ -16,13 +16,13 @@ from nearpeak.ops.shared.definition.array_arithmetic import maximum, minimum, un
 from nearpeak.ops.shared.definition.axis_checks import required_at_most
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.recurrent_cells import run, run_back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
-    """What one hidden unit of a cell costs per step and sequence, beside its products."""
+    """What one hidden unit of a cell costs per step and sequence, without its matrix products."""
 
     gate_count: int
     """Rows of the weights per hidden unit."""
@@ -33,7 +33,7 @@ class Cell:
     special_count: int
     """Sigmoids and hyperbolic tangents."""
     grad_flop_count: int
-    """FLOP of the gates' gradients, from what the forward pass kept."""
+    """FLOP of the gates' gradients, from stored results of the forward pass."""
 
 
 CELLS: Mapping[str, Cell] = {
@@ -63,7 +63,7 @@ def recurrent(
     Args:
         directions: 2 when the sequence is run both ways.
         projection: width of a projected LSTM; 0 for none.
-        written: elements written where some results are not asked for; 0 means all.
+        written: elements written where some results are not requested; 0 means all.
         cell: lstm, gru, rnn_tanh or rnn_relu.
         state: first states are given; else they are zero.
 
@@ -112,19 +112,19 @@ def _backward(
     row, width = cell_of(cell), where(projection == 0, hidden, projection)
     units = batch * steps * layers * directions * hidden
     weights, biases = _parameters(features, hidden, width, layers, directions, projection, row)
-    unasked = 0 if grad_input else directions * row.gate_count * hidden * features
+    skipped = 0 if grad_input else directions * row.gate_count * hidden * features
     carried = layers * directions * row.gate_count * hidden * width
     zeros = (not state) * minimum(steps, 1) * carried
     states = layers * directions * batch * (width + (hidden if cell == "lstm" else 0))
     inputs, outputs = batch * steps * features, batch * steps * directions * width
-    kept = inputs + weights - where(steps == 1, (not state) * carried, 0 * carried) + state * states + outputs
+    read_elements = inputs + weights - where(steps == 1, (not state) * carried, 0 * carried) + state * states + outputs
     upstream = grad_output * outputs + grad_states * layers * directions * batch * width
     return Work(
         flop={
-            f"matrix.{dtype.name}": 2 * batch * (steps * (2 * weights - unasked) - 2 * zeros),
+            f"matrix.{dtype.name}": 2 * batch * (steps * (2 * weights - skipped) - 2 * zeros),
             unit(dtype): units * (row.grad_flop_count + (row.bias_count if bias else 0)),
         },
-        read_bytes=dtype.bytes(kept + upstream),
+        read_bytes=dtype.bytes(read_elements + upstream),
         write_bytes=dtype.bytes(grad_input * inputs + weights + bias * biases + state * states),
         chain=_chain(batch, steps, hidden, layers),
     )
@@ -137,9 +137,7 @@ def _chain(batch: int, steps: int, hidden: int, layers: int) -> Chain:
 
 def cell_of(name: str) -> Cell:
     """Return the cell called `name`."""
-    if name not in CELLS:
-        raise unknown_name("cell", name, tuple(CELLS))
-    return CELLS[name]
+    return entry_of("cell", CELLS, name)
 
 
 def _parameters(
@@ -223,10 +221,10 @@ def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, A
     tapes = run(cell, arrays["x"], h0, c0, params, directions)[3]
     last = (arrays.get("grad_h_n", np.zeros_like(h0)), arrays.get("grad_c_n", np.zeros_like(c0)))
     dx, dh, dc, grads = run_back(cell, arrays["grad_output"], *last, params, directions, tapes)
-    found = {"grad_x": dx} | {f"grad_{name}": grad for name, grad in (("h0", dh), ("c0", dc)) if name in arrays}
-    for name, own in zip(_names(arguments["layers"], directions), grads, strict=True):
-        found |= {f"grad_{kind}{name}": grad for kind, grad in own.items()}
-    return found
+    gradients = {"grad_x": dx} | {f"grad_{name}": grad for name, grad in (("h0", dh), ("c0", dc)) if name in arrays}
+    for name, weight_grads in zip(_names(arguments["layers"], directions), grads, strict=True):
+        gradients |= {f"grad_{kind}{name}": grad for kind, grad in weight_grads.items()}
+    return gradients
 
 
 def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
@@ -261,9 +259,9 @@ def _from_aten(site: AtenSite) -> Match:
     }  # fmt: skip
     if "grads" not in site.args:
         return Match(arguments=arguments)
-    given = [grad.shape for grad in site.args["grads"]]
-    whole = site.args["output"].shape in given
-    arguments |= {"grad_output": whole, "grad_states": len(given) - whole}
+    grad_shapes = [grad.shape for grad in site.args["grads"]]
+    whole = site.args["output"].shape in grad_shapes
+    arguments |= {"grad_output": whole, "grad_states": len(grad_shapes) - whole}
     arguments["grad_input"] = bool(site.args.get("input_requires_grad", True))
     unread = {f"params[{i}]": 0 for i, tensor in enumerate(params) if len(tensor.shape) == 1}
     return Match(arguments=arguments, phase="backward", touched_bytes=unread)
@@ -271,11 +269,8 @@ def _from_aten(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match LSTM, GRU and RNN; peepholes, clipping and lengths of single sequences change nothing that is counted."""
-    x, weight, recurrence = site.inputs[:3]
-    assert x is not None
-    assert weight is not None
-    assert recurrence is not None
-    present = [len(site.inputs) > place and site.inputs[place] is not None for place in (3, 5)]
+    x, weight, recurrence = site.tensor(0), site.tensor(1), site.tensor(2)
+    present = [site.optional(place) is not None for place in (3, 5)]
     steps, batch = x.shape[:2][:: -1 if site.attributes.get("layout", 0) else 1]
     relu = any(str(name).lower() == "relu" for name in site.attributes.get("activations", ()))
     arguments: dict[str, Value] = {
@@ -292,9 +287,8 @@ OPERATOR = Operator(
     family="attention",
     backward=_backward,
     degree_count=2,
-    source="Hochreiter and Schmidhuber 1997, doi:10.1162/neco.1997.9.8.1735; Cho et al. 2014, arXiv:1406.1078",
     # Infinities times states, which are rounded, have the sign of a number that may be zero.
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation",
         reduction="features hidden steps",
         gates="always",

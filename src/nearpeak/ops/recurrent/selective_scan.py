@@ -1,4 +1,4 @@
-"""State-space scan of Mamba: every channel has a state of its own with decays of its own, so no matrix products."""
+"""Selective state-space scan of Mamba, in which every channel has a state and decays of its own."""
 
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.state_chains import in_fp32, run, run_back
 from nearpeak.ops.shared.state_work import Operands, backward_work, forward_work
 
@@ -80,8 +80,8 @@ def _inputs(
     shapes |= dict.fromkeys(("b", "c"), (batch, tokens, state))
     shapes |= ({"bias": (channels,)} if softplus else {}) | ({"d": (channels,)} if skip else {})
     shapes |= {"z": each} if gate else {}
-    found = {name: Tensor(shape=shape, dtype=dtype) for name, shape in shapes.items()}
-    return found | ({"state": Tensor(shape=(batch, channels, state), dtype=state_dtype)} if begun else {})
+    tensors = {name: Tensor(shape=shape, dtype=dtype) for name, shape in shapes.items()}
+    return tensors | ({"state": Tensor(shape=(batch, channels, state), dtype=state_dtype)} if begun else {})
 
 
 def _valid(drawn: dict[str, Any], softplus: bool, **_: Any) -> dict[str, Any]:
@@ -117,23 +117,23 @@ def _reference(arrays: dict[str, Any], ended: bool, **_: Any) -> dict[str, Any]:
 def _backward_reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
     dt, x, grad = _step_sizes(arrays), arrays["x"], arrays["grad_y"]
     y, final, before = _scanned(np, arrays, dt)
-    found: dict[str, Any] = {}
+    gradients: dict[str, Any] = {}
     if "z" in arrays:
         z, logistic = arrays["z"], 1 / (1 + np.exp(-arrays["z"]))
-        found["grad_z"] = grad * y * logistic * (1 + z * (1 - logistic))
+        gradients["grad_z"] = grad * y * logistic * (1 + z * (1 - logistic))
         grad = grad * z * logistic
     last = arrays["grad_final"][..., None] if "grad_final" in arrays else 0 * final
     dc, db, dv, dg, _w, dstate = run_back(np, (grad[..., None], last), before, *_operands(arrays, dt))
     ddt = dv[..., 0] * x + (dg * arrays["a"]).sum(-1)
-    found |= {"grad_x": dv[..., 0] * dt, "grad_a": (dg * dt[..., None]).sum((0, 1))}
-    found |= {"grad_b": db.sum(2), "grad_c": dc.sum(2)}
+    gradients |= {"grad_x": dv[..., 0] * dt, "grad_a": (dg * dt[..., None]).sum((0, 1))}
+    gradients |= {"grad_b": db.sum(2), "grad_c": dc.sum(2)}
     if "d" in arrays:
-        found["grad_x"] = found["grad_x"] + arrays["d"] * grad
-        found["grad_d"] = (grad * x).sum((0, 1))
+        gradients["grad_x"] = gradients["grad_x"] + arrays["d"] * grad
+        gradients["grad_d"] = (grad * x).sum((0, 1))
     if "bias" in arrays:
         ddt = ddt * -np.expm1(-dt)  # the logistic function of softplus's argument
-        found["grad_bias"] = ddt.sum((0, 1))
-    return found | {"grad_dt": ddt} | ({"grad_state": dstate[..., 0]} if "state" in arrays else {})
+        gradients["grad_bias"] = ddt.sum((0, 1))
+    return gradients | {"grad_dt": ddt} | ({"grad_state": dstate[..., 0]} if "state" in arrays else {})
 
 
 def _torch_call(
@@ -183,8 +183,7 @@ OPERATOR = Operator(
     forward=selective_scan,
     family="attention",
     backward=_backward,
-    source="Gu and Dao 2023, arXiv:2312.00752",
-    numerics=Numerics(kind="normalisation", reduction="tokens state", steps_count=2),
+    tolerance=Tolerance(kind="normalisation", reduction="tokens state", steps_count=2),
     inputs=_inputs,
     valid=_valid,
     reference=_reference,

@@ -13,7 +13,7 @@ from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.axis_checks import required_multiple
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.state_chains import chain, in_fp32, run, run_back
 from nearpeak.ops.shared.state_work import Operands, backward_work, forward_work
 
@@ -40,7 +40,7 @@ def ssd_scan(
         begun: a first state is given, as in a decode step.
         ended: the final state is wanted.
 
-    Source: Dao and Gu 2024, arXiv:2405.21060; least mixture derived in ops/_state_chains.py.
+    Source: Dao and Gu 2024, arXiv:2405.21060; least mixture of forms derived.
 
     >>> ssd_scan(1, 1, 2, 64, 128, DType(name="bf16", bits_count=16), begun=True, ended=True).flop["matrix.bf16"]
     65536
@@ -82,7 +82,7 @@ def _sizes(
     batch: int, tokens: int, heads: int, dim: int, state: int, dtype: DType, groups: int, state_dtype: DType | None,
     options: int,
 ) -> tuple[int, Operands]:  # fmt: skip
-    """Return the number of dt, and what is read and written; `options` of bias and D are given."""
+    """Return the number of dt, and the operands; `options` is the number of bias and D that are present."""
     required_multiple("ssd_scan", {"groups": groups}, heads=heads)
     steps, shared = batch * tokens * heads, 2 * batch * tokens * groups * state
     others = steps + shared + heads * (1 + options)
@@ -96,8 +96,8 @@ def _inputs(
     shapes: dict[str, tuple[int, ...]] = {"x": (batch, tokens, heads, dim), "dt": (batch, tokens, heads), "a": (heads,)}
     shapes |= dict.fromkeys(("b", "c"), (batch, tokens, groups, state))
     shapes |= ({"bias": (heads,)} if softplus else {}) | ({"d": (heads,)} if skip else {})
-    found = {name: Tensor(shape=shape, dtype=dtype) for name, shape in shapes.items()}
-    return found | ({"state": Tensor(shape=(batch, heads, state, dim), dtype=state_dtype)} if begun else {})
+    tensors = {name: Tensor(shape=shape, dtype=dtype) for name, shape in shapes.items()}
+    return tensors | ({"state": Tensor(shape=(batch, heads, state, dim), dtype=state_dtype)} if begun else {})
 
 
 def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
@@ -127,18 +127,18 @@ def _backward_reference(arrays: dict[str, Any], heads: int, groups: int, **_: An
     grad, x = arrays["grad_y"], arrays["x"]
     dc, db, dv, dg, _w, dstate = run_back(np, (grad, arrays.get("grad_final", 0 * final)), before, *operands)
     ddt = (dv * x).sum(-1) + dg[..., 0] * arrays["a"]
-    found = {"grad_x": dv * dt[..., None], "grad_a": (dg[..., 0] * dt).sum((0, 1))}
-    found |= {
+    gradients = {"grad_x": dv * dt[..., None], "grad_a": (dg[..., 0] * dt).sum((0, 1))}
+    gradients |= {
         name: g.reshape(*g.shape[:2], groups, heads // groups, g.shape[-1]).sum(3)
         for name, g in (("grad_b", db), ("grad_c", dc))
     }  # fmt: skip
     if "d" in arrays:
-        found["grad_x"] = found["grad_x"] + arrays["d"][:, None] * grad
-        found["grad_d"] = (grad * x).sum((0, 1, 3))
+        gradients["grad_x"] = gradients["grad_x"] + arrays["d"][:, None] * grad
+        gradients["grad_d"] = (grad * x).sum((0, 1, 3))
     if "bias" in arrays:
         ddt = ddt * -np.expm1(-dt)  # the logistic function of softplus's argument
-        found["grad_bias"] = ddt.sum((0, 1))
-    return found | {"grad_dt": ddt} | ({"grad_state": dstate} if "state" in arrays else {})
+        gradients["grad_bias"] = ddt.sum((0, 1))
+    return gradients | {"grad_dt": ddt} | ({"grad_state": dstate} if "state" in arrays else {})
 
 
 def _torch_call(
@@ -178,8 +178,7 @@ OPERATOR = Operator(
     family="attention",
     backward=_backward,
     degree_count=2,
-    source="Dao and Gu 2024, arXiv:2405.21060; least mixture of forms derived",
-    numerics=Numerics(kind="normalisation", reduction="tokens state", positive=("dt",), steps_count=2),
+    tolerance=Tolerance(kind="normalisation", reduction="tokens state", positive=("dt",), steps_count=2),
     inputs=_inputs,
     valid=_valid,
     reference=_reference,

@@ -1,4 +1,4 @@
-"""The weighted average of RWKV-4 over all tokens so far: a numerator and a denominator per channel."""
+"""The WKV operator of RWKV-4: a decaying weighted average over all previous tokens, per channel."""
 
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.state_chains import by_token, in_fp32
 from nearpeak.ops.shared.state_work import Operands, backward_work, forward_work
 
@@ -65,9 +65,9 @@ def _backward(batch: int, tokens: int, channels: int, dtype: DType) -> Work:
 def _inputs(
     batch: int, tokens: int, channels: int, dtype: str, state_dtype: str, begun: bool, **_: Any
 ) -> dict[str, Tensor]:  # fmt: skip
-    found = {name: Tensor(shape=(batch, tokens, channels), dtype=dtype) for name in "kv"}
-    found |= {name: Tensor(shape=(channels,), dtype=dtype) for name in "wu"}
-    return found | {name: Tensor(shape=(batch, channels), dtype=state_dtype) for name in STATES if begun}
+    tensors = {name: Tensor(shape=(batch, tokens, channels), dtype=dtype) for name in "kv"}
+    tensors |= {name: Tensor(shape=(channels,), dtype=dtype) for name in "wu"}
+    return tensors | {name: Tensor(shape=(batch, channels), dtype=state_dtype) for name in STATES if begun}
 
 
 def _run(library: Any, arrays: dict[str, Any], ended: bool) -> dict[str, Any]:
@@ -79,15 +79,11 @@ def _run(library: Any, arrays: dict[str, Any], ended: bool) -> dict[str, Any]:
         n, d = arrays["num"] * scale, arrays["den"] * scale
     outputs = []
     for kt, vt in zip(by_token(k), by_token(v), strict=True):
-        bonus, own = library.exp(u + kt), library.exp(kt)
+        bonus, weight = library.exp(u + kt), library.exp(kt)
         outputs.append((n + bonus * vt) / (d + bonus))
-        n, d = decay * n + own * vt, decay * d + own
-    found = {"y": library.stack(outputs, 1)}
-    return found | ({"num": n, "den": d, "top": library.zeros_like(n)} if ended else {})
-
-
-def _reference(arrays: dict[str, Any], ended: bool, **_: Any) -> dict[str, Any]:
-    return _run(np, arrays, ended)
+        n, d = decay * n + weight * vt, decay * d + weight
+    results = {"y": library.stack(outputs, 1)}
+    return results | ({"num": n, "den": d, "top": library.zeros_like(n)} if ended else {})
 
 
 def _torch_call(
@@ -104,17 +100,17 @@ def _backward_reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
     before = []
     for t in range(k.shape[1]):
         before.append((n, d))
-        own = np.exp(k[:, t])
-        n, d = decay * n + own * v[:, t], decay * d + own
+        weight = np.exp(k[:, t])
+        n, d = decay * n + weight * v[:, t], decay * d + weight
     dn, dd, ddecay, du = (np.zeros_like(n) for _ in range(4))
     dk, dv = np.zeros_like(k), np.zeros_like(v)
     for t in range(k.shape[1] - 1, -1, -1):
-        (n, d), own, bonus = before[t], np.exp(k[:, t]), np.exp(u + k[:, t])
+        (n, d), weight, bonus = before[t], np.exp(k[:, t]), np.exp(u + k[:, t])
         share = arrays["grad_y"][:, t] / (d + bonus)
         y = (n + bonus * v[:, t]) / (d + bonus)
         extra = share * bonus * (v[:, t] - y)
-        dk[:, t] = extra + own * (dn * v[:, t] + dd)
-        dv[:, t] = share * bonus + own * dn
+        dk[:, t] = extra + weight * (dn * v[:, t] + dd)
+        dv[:, t] = share * bonus + weight * dn
         du, ddecay = du + extra, ddecay + dn * n + dd * d
         dn, dd = decay * dn + share, decay * dd - share * y
     slope = -np.exp(arrays["w"]) * decay
@@ -137,12 +133,11 @@ OPERATOR = Operator(
     forward=wkv,
     family="attention",
     backward=_backward,
-    source="Peng et al. 2023, arXiv:2305.13048, section 3",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation", reduction="tokens", steps_count=2, gates="always", forward_only=("begun", "ended")
     ),
     inputs=_inputs,
-    reference=_reference,
+    reference=lambda arrays, ended, **_: _run(np, arrays, ended),
     backward_reference=_backward_reference,
     torch_call=_torch_call,
     aten=dict.fromkeys(("nearpeak.wkv.default", "nearpeak.wkv_backward.default"), _from_capture),

@@ -1,4 +1,4 @@
-"""Adaptive average pooling: the windows follow from the wanted output extents."""
+"""Adaptive average pooling, whose windows follow from the output size."""
 
 from functools import lru_cache
 from itertools import product
@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.work.dtype import DType
-from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
 from nearpeak.ops.shared import sliding_windows as sliding
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import ceil_div, greatest_common_divisor, unless_empty
-from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.operator import Match, OnnxSite, Operator
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 def adaptive_avg_pool(
@@ -74,13 +73,9 @@ def pairs_of(extent: int, parts: int) -> int:
     return unless_empty(extent, unless_empty(parts, extent + parts - greatest_common_divisor(extent, parts)))
 
 
-def _windows(arguments: dict[str, Any]) -> tuple[tuple[tuple[int, ...], Any, int], ...]:
-    """Return each output position with the slice of its window and how many positions that has."""
-    return _windows_of(sliding.extents(arguments), sliding.extents(arguments, "o"))
-
-
 @lru_cache(maxsize=8)
-def _windows_of(extents: tuple[int, ...], parts: tuple[int, ...]) -> tuple[tuple[tuple[int, ...], Any, int], ...]:
+def _windows(extents: tuple[int, ...], parts: tuple[int, ...]) -> tuple[tuple[tuple[int, ...], Any, int], ...]:
+    """Return each output position with the slice of its window and how many positions that has."""
     spans = [list(enumerate(spans_of(extent, part))) for extent, part in zip(extents, parts, strict=True)]
     return tuple(
         (tuple(i for i, _ in cell), (..., *(slice(*span) for _, span in cell)), prod(b - a for _, (a, b) in cell))
@@ -88,22 +83,17 @@ def _windows_of(extents: tuple[int, ...], parts: tuple[int, ...]) -> tuple[tuple
     )
 
 
-def _inputs(**arguments: Any) -> dict[str, Tensor]:
-    shape = (arguments["batch"], arguments["channels"], *sliding.extents(arguments))
-    return {"input": Tensor(shape=shape, dtype=arguments["dtype"])}
-
-
 def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     x, parts = arrays["input"], sliding.extents(arguments, "o")
     y: Any = np.zeros((*x.shape[:2], *parts))
-    for place, window, _ in _windows(arguments):
+    for place, window, _ in _windows(sliding.extents(arguments), parts):
         y[(..., *place)] = x[window].mean(axis=tuple(range(2, x.ndim)))
     return {"output": y}
 
 
 def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     grad, spread = arrays["grad_output"], np.zeros_like(arrays["input"])
-    for place, window, count in _windows(arguments):
+    for place, window, count in _windows(sliding.extents(arguments), sliding.extents(arguments, "o")):
         part = grad[(..., *place)] / count
         spread[window] += part.reshape(*part.shape, *(1 for _ in place))
     return {"grad_input": spread}
@@ -120,17 +110,9 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     return {"output": F.adaptive_avg_pool3d(wide, parts).to(x.dtype)}
 
 
-def _from_aten(site: AtenSite) -> Match:
-    """Match adaptive average pooling and its gradient."""
-    if "grad_output" in site.args:
-        return Match(arguments=sliding.partition(site), phase="backward", touched_bytes={"self": 0})
-    return Match(arguments=sliding.partition(site))
-
-
 def _from_onnx(site: OnnxSite) -> Match:
     """Match GlobalAveragePool."""
-    x = site.inputs[0]
-    assert x is not None
+    x = site.tensor(0)
     return Match(arguments=sliding.onnx_planes(x) | sliding.named("o", [1], len(x.shape) - 2))
 
 
@@ -143,12 +125,11 @@ OPERATOR = Operator(
     forward=adaptive_avg_pool,
     family="reduction",
     backward=_backward,
-    source="definition, as PyTorch states it",
-    numerics=Numerics(kind="reduction", reduction="d h w"),
-    inputs=_inputs,
+    tolerance=Tolerance(kind="reduction", reduction="d h w"),
+    inputs=sliding.pooled_input,
     reference=_reference,
     backward_reference=_backward_reference,
     torch_call=_torch_call,
-    aten={f"aten.{name}.default": _from_aten for name in _OVERLOADS},
+    aten={f"aten.{name}.default": sliding.adaptive_call for name in _OVERLOADS},
     onnx={"GlobalAveragePool": _from_onnx},
 )

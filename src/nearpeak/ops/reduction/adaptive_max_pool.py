@@ -1,16 +1,15 @@
-"""Adaptive max pooling: the windows follow from the wanted output extents."""
+"""Adaptive max pooling, whose windows follow from the output size."""
 
 from typing import Any
 
 from nearpeak.core.work.dtype import DType
-from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
 from nearpeak.ops.reduction.adaptive_avg_pool import pairs_of, spans_of
 from nearpeak.ops.shared import sliding_windows as sliding
 from nearpeak.ops.shared.arithmetic import INDEX, unit
 from nearpeak.ops.shared.definition.array_arithmetic import unless_empty
-from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.operator import Operator
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.window_maxima import all_maxima, overloads, references, returned_work
 
 
@@ -24,7 +23,7 @@ def adaptive_max_pool(
     average pooling; together they meet every position.
 
     Args:
-        indices: the position of each maximum is written as int64; leave out where nobody reads it.
+        indices: the position of each maximum is written as int64; leave out where it is not read.
 
     Source: definition, as PyTorch states it.
 
@@ -49,11 +48,6 @@ def _backward(
     return returned_work(dtype, inputs, batch * channels * od * oh * ow)
 
 
-def _inputs(**arguments: Any) -> dict[str, Tensor]:
-    shape = (arguments["batch"], arguments["channels"], *sliding.extents(arguments))
-    return {"input": Tensor(shape=shape, dtype=arguments["dtype"])}
-
-
 def _winners(arrays: dict[str, Any], arguments: dict[str, Any]) -> tuple[Any, Any]:
     rows = zip(sliding.extents(arguments), sliding.extents(arguments, "o"), strict=True)
     spans = [spans_of(extent, parts) for extent, parts in rows]
@@ -72,22 +66,14 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     return {"output": output, "indices": indices} if arguments["indices"] else {"output": output}
 
 
-def _from_aten(site: AtenSite) -> Match:
-    """Match adaptive max pooling and its gradient; whether the indices are used is not visible here."""
-    if "grad_output" in site.args:
-        return Match(arguments=sliding.partition(site), phase="backward", touched_bytes={"self": 0})
-    return Match(arguments=sliding.partition(site))
-
-
 OPERATOR = Operator(
     forward=adaptive_max_pool,
     family="reduction",
     backward=_backward,
-    source="definition, as PyTorch states it",
-    numerics=Numerics(kind="exact", rounds=("ties", "close", "deep")),
-    inputs=_inputs,
+    tolerance=Tolerance(kind="exact", rounds=("ties", "close", "deep")),
+    inputs=sliding.pooled_input,
     reference=_reference,
     backward_reference=_backward_reference,
     torch_call=_torch_call,
-    aten=overloads("adaptive_max_pool", _from_aten),
+    aten=overloads("adaptive_max_pool", sliding.adaptive_call),  # indices may be in use, which no call shows
 )

@@ -5,13 +5,12 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.work.dtype import DType
-from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
 from nearpeak.errors import NotModelledError
 from nearpeak.ops.shared import sliding_windows as sliding
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.window_taps import Taps, windows
 
 
@@ -71,11 +70,6 @@ def _reach(*dimensions: tuple[int, int, int | None, int, int | None], ceil: bool
     return windows(*rows, ceil=ceil)
 
 
-def _inputs(**arguments: Any) -> dict[str, Tensor]:
-    shape = (arguments["batch"], arguments["channels"], *sliding.extents(arguments))
-    return {"input": Tensor(shape=shape, dtype=arguments["dtype"])}
-
-
 def _divisors(arguments: dict[str, Any]) -> Any:
     """Return what each output's sum is divided by: positions that hang over the end never count."""
     if arguments["divisor"]:
@@ -115,11 +109,11 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     # PyTorch pads both ends alike, so pad by hand, and divide by the share of each window that counts.
     sides = [side for pair in zip(reversed(begin), reversed(end), strict=True) for side in pair]
     # Where it adds windows at the end, it takes that padding for input, and adds one more.
-    kept = (..., *(slice(count) for count in sliding.outputs(arguments)))
-    y = run(F.pad(x, sides), *window, 0, ceil, True, divisor)[kept]
+    inside = (..., *(slice(count) for count in sliding.outputs(arguments)))
+    y = run(F.pad(x, sides), *window, 0, ceil, True, divisor)[inside]
     if count or divisor:
         return {"output": y}
-    return {"output": y / run(F.pad(torch.ones_like(x), sides), *window, 0, ceil, True)[kept]}
+    return {"output": y / run(F.pad(torch.ones_like(x), sides), *window, 0, ceil, True)[inside]}
 
 
 def _from_aten(site: AtenSite) -> Match:
@@ -137,8 +131,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match AveragePool, and LpPool, of whose powers and roots as little is counted as a mean takes."""
-    x = site.inputs[0]
-    assert x is not None
+    x = site.tensor(0)
     arguments = sliding.onnx_pooled(site, x)
     dilations = [arguments.pop(name) for name in ("dd", "dh", "dw") if name in arguments]
     if any(extent != 1 for extent in dilations):
@@ -151,9 +144,8 @@ OPERATOR = Operator(
     forward=avg_pool,
     family="reduction",
     backward=_backward,
-    source="definition; extents and divisors as PyTorch and ONNX state them",
-    numerics=Numerics(kind="reduction", reduction="kd kh kw"),
-    inputs=_inputs,
+    tolerance=Tolerance(kind="reduction", reduction="kd kh kw"),
+    inputs=sliding.pooled_input,
     reference=_reference,
     backward_reference=_backward_reference,
     torch_call=_torch_call,

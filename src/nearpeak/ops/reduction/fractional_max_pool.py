@@ -1,4 +1,4 @@
-"""Fractional max pooling: windows of one size at random distances."""
+"""Fractional max pooling: windows of one size at pseudo-random distances."""
 
 from math import prod
 from typing import Any
@@ -12,7 +12,7 @@ from nearpeak.ops.shared import sliding_windows as sliding
 from nearpeak.ops.shared.arithmetic import INDEX, unit
 from nearpeak.ops.shared.definition.array_arithmetic import maximum, minimum, unless_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.window_maxima import all_maxima, overloads, references, returned_work
 
 
@@ -26,7 +26,7 @@ def fractional_max_pool(
     dimension is read. Windows begin at different positions, so that o of them meet at least o + k - 1.
 
     Args:
-        indices: the position of each maximum is written as int64; leave out where nobody reads it.
+        indices: the position of each maximum is written as int64; leave out where it is not read.
 
     Source: Graham 2014, arXiv:1412.6071.
 
@@ -73,7 +73,7 @@ def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
 
 
 _APART = 512 * (5**0.5 - 1)
-"""What tells apart numbers that are close, or whole, by its fractions."""
+"""Factor whose fractional multiples separate numbers that are close or whole."""
 _GOLDEN = (5**0.5 - 1) / 2
 """Multiples of it lie apart from each other, modulo 1."""
 
@@ -127,8 +127,7 @@ OPERATOR = Operator(
     forward=fractional_max_pool,
     family="reduction",
     backward=_backward,
-    source="Graham 2014, arXiv:1412.6071",
-    numerics=Numerics(kind="exact", rounds=("close", "deep"), least_format="fp32"),
+    tolerance=Tolerance(kind="exact", rounds=("close", "deep"), least_format="fp32"),
     inputs=_inputs,
     valid=_valid,
     reference=_reference,

@@ -1,4 +1,4 @@
-"""Images and volumes sampled at given positions."""
+"""Grid sampling: images and volumes interpolated at positions that a tensor states."""
 
 from itertools import product
 from typing import Any
@@ -8,12 +8,13 @@ import numpy as np
 from nearpeak.core.work.dtype import DType
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
-from nearpeak.errors import NotModelledError, SpecError
+from nearpeak.errors import NotModelledError
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import minimum
+from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 MODES = ("linear", "nearest", "cubic")
 """In the order of PyTorch's numbers 0, 1, 2."""
@@ -74,8 +75,7 @@ def _backward(
 
 
 def _taps(mode: str, *, volume: bool) -> int:
-    if mode not in MODES:
-        raise SpecError(f"grid_sample: mode={mode!r} is not known; there are {', '.join(MODES)}")
+    required_one_of("grid_sample", MODES, mode=mode)
     return {"linear": 8 if volume else 4, "cubic": 16}.get(mode, 0)
 
 
@@ -113,7 +113,7 @@ _LAST_DIGITS = 64.0
 
 
 def _meetings(arrays: dict[str, Any], arguments: dict[str, Any]) -> Any:
-    """Give per tap: index of each point into x, weight of each point, and the weight's slope per coordinate.
+    """Yield per tap: index of each point into x, weight of each point, and the weight's slope per coordinate.
 
     Coordinates -1 and 1 are the outer edges of the image; outside of it everything is zero.
     """
@@ -192,9 +192,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match GridSample."""
-    x, grid = site.inputs[:2]
-    assert x is not None
-    assert grid is not None
+    x, grid = site.tensor(0), site.tensor(1)
     mode = str(site.attributes.get("mode", "linear")).removeprefix("bi")
     if mode not in MODES:
         raise NotModelledError(f"grid_sample: no rule for mode {mode}; there are {', '.join(MODES)}")
@@ -205,9 +203,8 @@ OPERATOR = Operator(
     forward=grid_sample,
     family="reduction",
     backward=_backward,
-    source="Jaderberg et al. 2015, arXiv:1506.02025, section 3.3",
     data_axes={"touched": ("d*h*w",)},
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="sampling", reduction="h w d", ulp_count=64.0, special="unspecified", steps_count=2, least_format="fp32"
     ),
     inputs=_inputs,

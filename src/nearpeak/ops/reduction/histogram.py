@@ -1,4 +1,4 @@
-"""How many values fall into each bin: histc and bincount."""
+"""Histograms: histc and bincount."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.call_operands import claimed
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.torch_names import torch_dtype
 
 _REACH = 4.0
@@ -69,20 +69,11 @@ def _torch_call(tensors: dict[str, Any], bins: int, dtype: str, out_dtype: str, 
 
 
 def _from_aten(site: AtenSite) -> Match:
-    """Match histc and bincount; how many bins bincount writes beyond the least is data."""
+    """Match all histograms; bin edges are not counted, and how many bins bincount writes beyond the least is data."""
     x, out = site.args["self"], site.outputs[0]
     arguments = {
         "elements": x.elements, "bins": out.elements, "dtype": x.dtype, "out_dtype": out.dtype,
         "weighted": site.args.get("weights") is not None,
-    }  # fmt: skip
-    return Match(arguments=arguments)
-
-
-def _with_edges(site: AtenSite) -> Match:
-    """Match histogram and histogramdd, whose points have several coordinates; the edges of bins are not counted."""
-    x, out = site.args["self"], site.outputs[0]
-    arguments: dict[str, Value] = {
-        "elements": x.elements, "bins": out.elements, "dtype": x.dtype, "out_dtype": out.dtype,
     }  # fmt: skip
     return Match(arguments=arguments)
 
@@ -98,8 +89,7 @@ def _between(site: AtenSite) -> Match:
 OPERATOR = Operator(
     forward=histogram,
     family="reduction",
-    source="definition",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation",
         reduction="elements",
         below={"x": "bins"},
@@ -113,10 +103,8 @@ OPERATOR = Operator(
     torch_call=_torch_call,
     aten={
         **claimed(("aten.histc.default", "aten.bincount.default"), _from_aten),
-        **claimed(("aten.histogram.bin_ct", "aten.histogram.bins_tensor"), _with_edges),
-        **claimed(
-            ("aten._histogramdd_from_bin_cts.default", "aten._histogramdd_from_bin_tensors.default"), _with_edges
-        ),
+        **claimed(("aten.histogram.bin_ct", "aten.histogram.bins_tensor"), _from_aten),
+        **{f"aten._histogramdd_from_bin_{kind}.default": _from_aten for kind in ("cts", "tensors")},
         "aten._histogramdd_bin_edges.default": _between,
     },
 )

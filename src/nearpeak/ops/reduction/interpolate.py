@@ -1,4 +1,4 @@
-"""Lines, planes and volumes brought to another size: nearest, linear and cubic interpolation."""
+"""Resampling of lines, images and volumes: nearest, linear and cubic interpolation."""
 
 from collections.abc import Mapping
 from itertools import permutations
@@ -10,11 +10,12 @@ import numpy as np
 from nearpeak.core.work.dtype import DType, dtype_of
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
-from nearpeak.errors import NotModelledError, SpecError
+from nearpeak.errors import NotModelledError
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import maximum, minimum, unless_empty, where
+from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 _FLOP: Mapping[str, int] = {"nearest": 0, "linear": 3, "cubic": 7}
 """FLOP of one value between its neighbours along one dimension: a + t * (b - a), or four products and three sums."""
@@ -65,8 +66,7 @@ def _backward(
 
 
 def _cost(mode: str) -> int:
-    if mode not in _FLOP:
-        raise SpecError(f"interpolate: mode={mode!r} is not known; there are {', '.join(_FLOP)}")
+    required_one_of("interpolate", _FLOP, mode=mode)
     return _FLOP[mode]
 
 
@@ -76,21 +76,17 @@ def _values(*sizes: tuple[int, int]) -> int:
     >>> _values((4, 8), (4, 2))
     24
     """
-    found = []
+    totals = []
     for order in permutations(sizes):
         total = 0
         for step, (size, wanted) in enumerate(order):
             values = prod([*(out for _, out in order[: step + 1]), *(minimum(*pair) for pair in order[step + 1 :])])
             total = total + where(size == wanted, 0, values)
-        found.append(total)
-    least = found[0]
-    for count in found[1:]:
+        totals.append(total)
+    least = totals[0]
+    for count in totals[1:]:
         least = minimum(least, count)
     return least
-
-
-def _inputs(planes: int, d: int, h: int, w: int, od: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"x": Tensor(shape=(1, planes, *((d,) if _is_volume(d, od) else ()), h, w), dtype=dtype)}
 
 
 def _is_volume(d: int, od: int) -> bool:
@@ -129,14 +125,6 @@ def _resized(x: Any, arguments: dict[str, Any], *, back: bool) -> Any:
         matrix = _weights(arguments[axis], arguments[f"o{axis}"], arguments["mode"])
         x = np.moveaxis(np.moveaxis(x, name, -1) @ (matrix if back else matrix.T), -1, name)
     return x
-
-
-def _reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
-    return {"y": _resized(arrays["x"], arguments, back=False)}
-
-
-def _backward_reference(arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
-    return {"grad_x": _resized(arrays["grad_y"], arguments, back=True)}
 
 
 def _torch_call(tensors: dict[str, Any], od: int, oh: int, ow: int, mode: str, **_: Any) -> dict[str, Any]:
@@ -188,8 +176,7 @@ def _touched(x: Tensor, out: Tensor) -> int:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match Resize and Upsample; scales and sizes travel with the launch."""
-    x, out = site.inputs[0], site.outputs[0]
-    assert x is not None
+    x, out = site.tensor(0), site.outputs[0]
     mode = {"bilinear": "linear"}.get(site.attributes.get("mode", "nearest"), site.attributes.get("mode", "nearest"))
     touched = {"0": _touched(x, out)} | {str(i): 0 for i in range(1, len(site.inputs))}
     return Match(arguments=_match(x.shape, out.shape, x.dtype, mode), touched_bytes=touched)
@@ -199,11 +186,12 @@ OPERATOR = Operator(
     forward=interpolate,
     family="reduction",
     backward=_backward,
-    source="Keys 1981, doi:10.1109/TASSP.1981.1163711; definitions as PyTorch states them",
-    numerics=Numerics(kind="sampling", reduction="d h w", special="unspecified", steps_count=2),
-    inputs=_inputs,
-    reference=_reference,
-    backward_reference=_backward_reference,
+    tolerance=Tolerance(kind="sampling", reduction="d h w", special="unspecified", steps_count=2),
+    inputs=lambda planes, d, h, w, od, dtype, **_: {
+        "x": Tensor(shape=(1, planes, *((d,) if _is_volume(d, od) else ()), h, w), dtype=dtype)
+    },
+    reference=lambda arrays, **arguments: {"y": _resized(arrays["x"], arguments, back=False)},
+    backward_reference=lambda arrays, **arguments: {"grad_x": _resized(arrays["grad_y"], arguments, back=True)},
     torch_call=_torch_call,
     aten={
         f"aten.{name}{phase}.{end}": _from_aten

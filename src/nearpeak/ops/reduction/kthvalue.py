@@ -11,7 +11,7 @@ from nearpeak.ops.shared.arithmetic import INDEX
 from nearpeak.ops.shared.call_operands import along
 from nearpeak.ops.shared.definition.axis_checks import required_at_most, required_positive
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 def kthvalue(rows: int, columns: int, dtype: DType, k: int = 1, indices: bool = True) -> Work:
@@ -35,10 +35,6 @@ def kthvalue(rows: int, columns: int, dtype: DType, k: int = 1, indices: bool = 
     )
 
 
-def _inputs(rows: int, columns: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"x": Tensor(shape=(rows, columns), dtype=dtype)}
-
-
 def _reference(arrays: dict[str, Any], k: int, indices: bool, **_: Any) -> dict[str, Any]:
     index = np.argsort(arrays["x"], axis=-1, kind="stable")[:, k - 1]
     values = np.take_along_axis(arrays["x"], index[:, None], axis=-1)[:, 0]
@@ -48,12 +44,8 @@ def _reference(arrays: dict[str, Any], k: int, indices: bool, **_: Any) -> dict[
 def _torch_call(tensors: dict[str, Any], k: int, indices: bool, **_: Any) -> dict[str, Any]:
     import torch
 
-    found = torch.kthvalue(tensors["x"], k, -1)
-    return {"values": found.values} | ({"indices": found.indices} if indices else {})
-
-
-def _at_positions(tensors: dict[str, Any], **_: Any) -> dict[str, Any]:
-    return {"values": tensors["x"].gather(-1, tensors["indices"][:, None])[:, 0]}
+    result = torch.kthvalue(tensors["x"], k, -1)
+    return {"values": result.values} | ({"indices": result.indices} if indices else {})
 
 
 def _from_aten(site: AtenSite) -> Match:
@@ -68,12 +60,11 @@ def _from_aten(site: AtenSite) -> Match:
 OPERATOR = Operator(
     forward=kthvalue,
     family="reduction",
-    source="definition",
-    numerics=Numerics(kind="exact", picks={"indices": "x"}, rounds=("close", "deep")),
-    inputs=_inputs,
+    tolerance=Tolerance(kind="exact", picks={"indices": "x"}, rounds=("close", "deep")),
+    inputs=lambda rows, columns, dtype, **_: {"x": Tensor(shape=(rows, columns), dtype=dtype)},
     reference=_reference,
     torch_call=_torch_call,
-    at_positions=_at_positions,
+    at_positions=lambda tensors, **_: {"values": tensors["x"].gather(-1, tensors["indices"][:, None])[:, 0]},
     aten={
         "aten.kthvalue.default": _from_aten,
         **{f"aten.{name}.{end}": _from_aten for name in ("median", "nanmedian") for end in ("default", "dim")},

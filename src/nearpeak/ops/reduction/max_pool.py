@@ -6,13 +6,12 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.work.dtype import DType
-from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
 from nearpeak.errors import NotModelledError
 from nearpeak.ops.shared import sliding_windows as sliding
 from nearpeak.ops.shared.arithmetic import INDEX, unit
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.window_maxima import references, returned_work
 from nearpeak.ops.shared.window_taps import Taps, windows
 
@@ -33,7 +32,7 @@ def max_pool(
         pd: padding at the beginning; pd_end, at the end, is the same unless given.
         dd: dilation.
         ceil: windows that hang over the end count too.
-        indices: the position of each maximum is written as int64; leave out where nobody reads it.
+        indices: the position of each maximum is written as int64; leave out where it is not read.
 
     Source: definition; extents as PyTorch and ONNX state them.
 
@@ -71,11 +70,6 @@ def _reach(*dimensions: tuple[int, int, int | None, int, int | None, int], ceil:
     return windows(*rows, ceil=ceil)
 
 
-def _inputs(**arguments: Any) -> dict[str, Tensor]:
-    shape = (arguments["batch"], arguments["channels"], *sliding.extents(arguments))
-    return {"input": Tensor(shape=shape, dtype=arguments["dtype"])}
-
-
 def _winners(arrays: dict[str, Any], arguments: dict[str, Any]) -> tuple[Any, Any]:
     """Return the maxima and their flat positions in the plane of the input; the first one wins a tie.
 
@@ -101,17 +95,17 @@ def _torch_call(tensors: dict[str, Any], **arguments: Any) -> dict[str, Any]:
     x, begin, end = tensors["input"], sliding.extents(arguments, "p"), sliding.extents(arguments, "p", "_end")
     if begin != end and arguments["indices"]:
         raise NotModelledError("max_pool: PyTorch gives no indices with unequal padding")
-    kept: Any = ()
+    inside: Any = ()
     if begin != end:
         sides = zip(reversed(begin), reversed(end), strict=True)
         x, begin = F.pad(x, [side for pair in sides for side in pair], value=float("-inf")), (0,) * len(begin)
         # Where it adds windows at the end, it takes what was padded by hand for input, and adds one more.
-        kept = (..., *(slice(count) for count in sliding.outputs(arguments)))
+        inside = (..., *(slice(count) for count in sliding.outputs(arguments)))
     run: Any = F.max_pool2d if len(begin) == 2 else F.max_pool3d
     window = [sliding.extents(arguments, "k"), sliding.extents(arguments, "s"), begin, sliding.extents(arguments, "d")]
     if not arguments["indices"]:
         output = run(x, *window, arguments["ceil"])
-        return {"output": output[kept] if kept else output}
+        return {"output": output[inside] if inside else output}
     output, indices = run(x, *window, arguments["ceil"], return_indices=True)
     return {"output": output, "indices": indices}
 
@@ -128,8 +122,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match MaxPool and GlobalMaxPool."""
-    x = site.inputs[0]
-    assert x is not None
+    x = site.tensor(0)
     if site.name == "GlobalMaxPool":
         whole = sliding.named("k", x.shape[2:], len(x.shape) - 2)
         return Match(arguments=sliding.onnx_planes(x) | whole)
@@ -141,9 +134,8 @@ OPERATOR = Operator(
     forward=max_pool,
     family="reduction",
     backward=_backward,
-    source="definition; extents as PyTorch and ONNX state them",
-    numerics=Numerics(kind="exact", rounds=("ties", "close", "deep")),
-    inputs=_inputs,
+    tolerance=Tolerance(kind="exact", rounds=("ties", "close", "deep")),
+    inputs=sliding.pooled_input,
     reference=_reference,
     backward_reference=_backward_reference,
     torch_call=_torch_call,

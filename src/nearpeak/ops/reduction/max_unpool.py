@@ -1,4 +1,4 @@
-"""Values put back to where a max pooling found them, zeros elsewhere."""
+"""Max unpooling: values written back to the positions of a max pooling, zeros elsewhere."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import INDEX
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 @free_when_empty
@@ -33,13 +33,6 @@ def max_unpool(planes: int, inputs: int, outputs: int, dtype: DType) -> Work:
         read_bytes=dtype.bytes(values) + INDEX.bytes(values),
         write_bytes=dtype.bytes(planes * outputs),
     )
-
-
-def _inputs(planes: int, inputs: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {
-        "x": Tensor(shape=(planes, inputs), dtype=dtype),
-        "index": Tensor(shape=(planes, inputs), dtype="int64"),
-    }
 
 
 def _reference(arrays: dict[str, Any], planes: int, outputs: int, **_: Any) -> dict[str, Any]:
@@ -68,17 +61,18 @@ def _from_aten(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match MaxUnpool."""
-    x = site.inputs[0]
-    assert x is not None
+    x = site.tensor(0)
     return _match(x, site.outputs[0], len(x.shape) - 2)
 
 
 OPERATOR = Operator(
     forward=max_unpool,
     family="reduction",
-    source="definition, as PyTorch and ONNX state it",
-    numerics=Numerics(kind="exact", below={"index": "outputs"}, distinct=("index",)),
-    inputs=_inputs,
+    tolerance=Tolerance(kind="exact", below={"index": "outputs"}, distinct=("index",)),
+    inputs=lambda planes, inputs, dtype, **_: {
+        "x": Tensor(shape=(planes, inputs), dtype=dtype),
+        "index": Tensor(shape=(planes, inputs), dtype="int64"),
+    },
     reference=_reference,
     torch_call=_torch_call,
     aten={f"aten.max_unpool{rank}d.default": _from_aten for rank in (2, 3)},

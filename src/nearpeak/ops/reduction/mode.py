@@ -11,7 +11,7 @@ from nearpeak.ops.shared.arithmetic import INDEX
 from nearpeak.ops.shared.call_operands import along
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 @free_when_empty
@@ -26,10 +26,6 @@ def mode(rows: int, columns: int, dtype: DType) -> Work:
     24
     """
     return Work(read_bytes=dtype.bytes(rows * columns), write_bytes=dtype.bytes(rows) + INDEX.bytes(rows))
-
-
-def _inputs(rows: int, columns: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"x": Tensor(shape=(rows, columns), dtype=dtype)}
 
 
 def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
@@ -49,21 +45,16 @@ def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
             row[order[:spare]] = values[-1]
             row[order[spare : spare + few]] = values[0]
             row[order[spare + few :]] = values[1]
-        _parted(row)
+        distinct, counts = np.unique(row, return_counts=True)
+        most = distinct[counts == counts.max(initial=0)]
+        if len(most) > 1:  # the smallest of them gets one more place
+            row[np.flatnonzero(row == most[-1])[-1]] = most[0]
     return {"x": x}
-
-
-def _parted(row: Any) -> None:
-    """Give the smallest of the most frequent values of a row one more place, where there are several."""
-    values, counts = np.unique(row, return_counts=True)
-    most = values[counts == counts.max(initial=0)]
-    if len(most) > 1:
-        row[np.flatnonzero(row == most[-1])[-1]] = most[0]
 
 
 def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
     rows = [np.unique(row, return_counts=True) for row in arrays["x"]]
-    values = np.array([found[counts.argmax()] for found, counts in rows])
+    values = np.array([distinct[counts.argmax()] for distinct, counts in rows])
     last = [np.flatnonzero(row == value)[-1] for row, value in zip(arrays["x"], values, strict=True)]
     return {"values": values, "indices": np.array(last)}
 
@@ -71,12 +62,8 @@ def _reference(arrays: dict[str, Any], **_: Any) -> dict[str, Any]:
 def _torch_call(tensors: dict[str, Any], **_: Any) -> dict[str, Any]:
     import torch
 
-    found = torch.mode(tensors["x"], -1)
-    return {"values": found.values, "indices": found.indices}
-
-
-def _at_positions(tensors: dict[str, Any], **_: Any) -> dict[str, Any]:
-    return {"values": tensors["x"].gather(-1, tensors["indices"][:, None])[:, 0]}
+    result = torch.mode(tensors["x"], -1)
+    return {"values": result.values, "indices": result.indices}
 
 
 def _from_aten(site: AtenSite) -> Match:
@@ -88,13 +75,12 @@ def _from_aten(site: AtenSite) -> Match:
 OPERATOR = Operator(
     forward=mode,
     family="reduction",
-    source="definition",
     # Where NaN lies among the others decides what PyTorch's sort makes of them.
-    numerics=Numerics(kind="exact", special="unspecified", below={"x": "3"}, picks={"indices": "x"}),
-    inputs=_inputs,
+    tolerance=Tolerance(kind="exact", special="unspecified", below={"x": "3"}, picks={"indices": "x"}),
+    inputs=lambda rows, columns, dtype, **_: {"x": Tensor(shape=(rows, columns), dtype=dtype)},
     valid=_valid,
     reference=_reference,
     torch_call=_torch_call,
-    at_positions=_at_positions,
+    at_positions=lambda tensors, **_: {"values": tensors["x"].gather(-1, tensors["indices"][:, None])[:, 0]},
     aten={"aten.mode.default": _from_aten},
 )

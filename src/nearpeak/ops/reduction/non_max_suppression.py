@@ -1,4 +1,4 @@
-"""Boxes that overlap no better one too much: non-maximum suppression."""
+"""Non-maximum suppression of overlapping bounding boxes."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import INDEX
 from nearpeak.ops.shared.definition.array_arithmetic import minimum, unless_empty
 from nearpeak.ops.shared.definition.operator import Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 _OVERLAP = 0.1 + 2.0**-15
 """Reference and PyTorch call drop what shares more of the union than this; the work does not depend on it.
@@ -23,14 +23,14 @@ _STEPS, _STEP = 16, 0.31415926535897931
 
 
 def non_max_suppression(batch: int, boxes: int, classes: int, dtype: DType, found: int = 0) -> Work:
-    """Return the least work of the boxes that are kept, as image, class and position, three int64 each.
+    """Return the least work of the selected boxes, as image, class and position, three int64 each.
 
     Shapes: boxes [batch, boxes, 4]; scores [batch, classes, boxes].
-    Counts: bytes only; which boxes are compared depends on the data. How many are kept is data, between 0 and
+    Counts: bytes only; which boxes are compared depends on the data. How many are selected is data, between 0 and
     batch * classes * boxes; a bound takes none unless the values are known (assumption A9).
 
     Args:
-        found: boxes kept.
+        found: selected boxes.
 
     Source: definition, as ONNX states it.
 
@@ -44,13 +44,6 @@ def non_max_suppression(batch: int, boxes: int, classes: int, dtype: DType, foun
     )
 
 
-def _inputs(batch: int, boxes: int, classes: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {
-        "boxes": Tensor(shape=(batch, boxes, 4), dtype=dtype),
-        "scores": Tensor(shape=(batch, classes, boxes), dtype=dtype),
-    }
-
-
 def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
     """Return boxes with an area whose corners lie on few steps, so that no rounding decides which are dropped."""
     boxes = drawn["boxes"]
@@ -59,15 +52,8 @@ def _valid(drawn: dict[str, Any], **_: Any) -> dict[str, Any]:
     return {"boxes": steps * _STEP}
 
 
-def _corners(boxes: Any) -> tuple[Any, Any]:
-    """Return lower and upper corners of boxes that are given by two opposite ones."""
-    one, other = boxes[..., :2], boxes[..., 2:]
-    lower, size = (one + other - abs(one - other)) / 2, abs(one - other)
-    return lower, lower + size
-
-
 def _kept(lower: Any, upper: Any, order: Any) -> list[int]:
-    """Return the positions that are kept, best first, of boxes given by corners [boxes, 2] in float64."""
+    """Return the positions of the selected boxes, best first, from corners [boxes, 2] in float64."""
     rest, chosen = np.asarray(order), []
     while rest.size:
         best, rest = rest[0], rest[1:]
@@ -81,15 +67,17 @@ def _shared(lower: Any, upper: Any, rest: Any, best: Any) -> Any:
     high, low = upper[rest], lower[rest]
     ends = np.where(upper[best] < high, upper[best], high) - np.where(lower[best] > low, lower[best], low)
     both = np.where(ends > 0, ends, 0.0).prod(-1)
-    area, own = (high - low).prod(-1), (upper[best] - lower[best]).prod(-1)
-    union = area + own - both
+    area, best_area = (high - low).prod(-1), (upper[best] - lower[best]).prod(-1)
+    union = area + best_area - both
     if np.any(union == 0):
         raise ZeroDivisionError("two boxes without an area have no share in common")
     return both / union
 
 
 def _rows(boxes: Any, orders: Any) -> list[tuple[int, int, int]]:
-    lower, upper = (np.asarray(one.tolist(), dtype=np.float64) for one in _corners(boxes))
+    corner, opposite = boxes[..., :2], boxes[..., 2:]
+    low, size = (corner + opposite - abs(corner - opposite)) / 2, abs(corner - opposite)
+    lower, upper = (np.asarray(corners.tolist(), dtype=np.float64) for corners in (low, low + size))
     return [
         (image, kind, place)
         for image, kinds in enumerate(orders)
@@ -111,10 +99,8 @@ def _torch_call(tensors: dict[str, Any], **_: Any) -> dict[str, Any]:
 
 
 def _from_onnx(site: OnnxSite) -> Match:
-    """Match NonMaxSuppression; how many boxes are kept is not known."""
-    boxes, scores = site.inputs[:2]
-    assert boxes is not None
-    assert scores is not None
+    """Match NonMaxSuppression; how many boxes are selected is not known."""
+    boxes, scores = site.tensor(0), site.tensor(1)
     arguments: dict[str, Value] = {
         "batch": boxes.shape[0], "boxes": boxes.shape[1], "classes": scores.shape[1], "dtype": boxes.dtype,
     }  # fmt: skip
@@ -124,10 +110,12 @@ def _from_onnx(site: OnnxSite) -> Match:
 OPERATOR = Operator(
     forward=non_max_suppression,
     family="reduction",
-    source="definition, as ONNX states it",
     # Which boxes a NaN among scores leaves over is defined nowhere.
-    numerics=Numerics(kind="exact", least_format="fp32", special="boxes"),
-    inputs=_inputs,
+    tolerance=Tolerance(kind="exact", least_format="fp32", special="boxes"),
+    inputs=lambda batch, boxes, classes, dtype, **_: {
+        "boxes": Tensor(shape=(batch, boxes, 4), dtype=dtype),
+        "scores": Tensor(shape=(batch, classes, boxes), dtype=dtype),
+    },
     valid=_valid,
     reference=_reference,
     torch_call=_torch_call,

@@ -1,6 +1,6 @@
 """Sums, means, extrema, norms and variances over dimensions."""
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,8 @@ from nearpeak.core.work.work import Work
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.call_operands import along, list_overloads, onnx_operands
 from nearpeak.ops.shared.definition.array_arithmetic import maximum, unless_empty, where
-from nearpeak.ops.shared.definition.operator import AtenSite, Match, Matcher, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.reference.reductions import reduction_of
 from nearpeak.ops.shared.torch_names import in_wider, torch_dtype
 
@@ -50,10 +50,6 @@ def reduce(
     )
 
 
-def _inputs(outputs: int, reduced: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"x": Tensor(shape=(outputs, reduced), dtype=dtype)}
-
-
 def _reference(arrays: dict[str, Any], function: str, **_: Any) -> dict[str, Any]:
     return dict(zip(("y", "second"), reduction_of(function).reference(arrays["x"]), strict=False))
 
@@ -64,9 +60,9 @@ def _torch_call(tensors: dict[str, Any], function: str, dtype: str, out_dtype: s
     row = reduction_of(function)
     if dtype == out_dtype or "" not in row.outputs:  # of whole numbers, PyTorch's sums have a format of their own
         return dict(zip(("y", "second"), row.torch(torch, tensors["x"]), strict=False))
-    found = row.torch(torch, in_wider(torch, tensors, out_dtype)["x"])
+    results = row.torch(torch, in_wider(torch, tensors, out_dtype)["x"])
     out = torch_dtype(torch, out_dtype)
-    formed = (one if kind else one.to(out) for one, kind in zip(found, row.outputs, strict=False))
+    formed = (result if kind else result.to(out) for result, kind in zip(results, row.outputs, strict=False))
     return dict(zip(("y", "second"), formed, strict=False))
 
 
@@ -82,9 +78,9 @@ def _match(x: Tensor, out: Tensor, function: str) -> Match:
     )
 
 
-def _from_aten(function: str) -> Matcher:
-    """Return the matcher of the reductions that are `function`."""
-    return lambda site: _match(site.args["self"], site.outputs[0], function)
+def _from_aten(function: str, site: AtenSite) -> Match:
+    """Match the reductions that are `function`."""
+    return _match(site.args["self"], site.outputs[0], function)
 
 
 def _norm(site: AtenSite) -> Match:
@@ -155,40 +151,28 @@ def _list_norm(site: AtenSite) -> tuple[Match, ...]:
     )  # fmt: skip
 
 
-def _from_onnx(function: str) -> Callable[[OnnxSite], Match]:
-    """Return the matcher of the nodes that are `function`."""
-
-    def matched(site: OnnxSite) -> Match:
-        x = site.inputs[0]
-        assert x is not None
-        return _match(x, site.outputs[0], function)
-
-    return matched
+def _from_onnx(function: str, site: OnnxSite) -> Match:
+    """Match the nodes that are `function`."""
+    return _match(site.tensor(0), site.outputs[0], function)
 
 
-def _of_several(function: str) -> Callable[[OnnxSite], Match]:
-    """Return the matcher of the nodes that are `function` of any number of inputs, element by element."""
-
-    def matched(site: OnnxSite) -> Match:
-        out, inputs = site.outputs[0], [tensor for tensor in site.inputs if tensor is not None]
-        read = sum(min(tensor.distinct, out.elements) for tensor in onnx_operands(site))
-        arguments: dict[str, Value] = {"outputs": out.elements, "reduced": len(inputs), "read": read}
-        return Match(arguments=arguments | {"dtype": out.dtype, "function": function})
-
-    return matched
+def _of_several(function: str, site: OnnxSite) -> Match:
+    """Match the nodes that are `function` of any number of inputs, element by element."""
+    out, inputs = site.outputs[0], [tensor for tensor in site.inputs if tensor is not None]
+    read = sum(min(tensor.distinct, out.elements) for tensor in onnx_operands(site))
+    arguments: dict[str, Value] = {"outputs": out.elements, "reduced": len(inputs), "read": read}
+    return Match(arguments=arguments | {"dtype": out.dtype, "function": function})
 
 
 def _whole_norm(site: OnnxSite) -> Match:
     """Match GlobalLpPool, the norm of each plane."""
-    x = site.inputs[0]
-    assert x is not None
+    x = site.tensor(0)
     return _match(x, site.outputs[0], {1: "norm_1", 2: "norm"}.get(int(site.attributes.get("p", 2)), "norm_p"))
 
 
 def _normalised(site: OnnxSite) -> tuple[Match, ...]:
     """Match LpNormalization: the norms along an axis, then the quotients of what has been read already."""
-    x = site.inputs[0]
-    assert x is not None
+    x = site.tensor(0)
     rows, _ = along(x, site.attributes.get("axis", -1))
     norms = Tensor(shape=(rows,), dtype=x.dtype)
     quotient: dict[str, Value] = {"function": "div", "elements": x.elements, "a": 0, "b": 0, "dtype": x.dtype}
@@ -228,8 +212,7 @@ _SELECTED = (
 OPERATOR = Operator(
     forward=reduce,
     family="reduction",
-    source="definitions",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation",
         reduction="reduced",
         steps_count=1,
@@ -241,11 +224,11 @@ OPERATOR = Operator(
         ),
         exact=_SELECTED,
     ),
-    inputs=_inputs,
+    inputs=lambda outputs, reduced, dtype, **_: {"x": Tensor(shape=(outputs, reduced), dtype=dtype)},
     reference=_reference,
     torch_call=_torch_call,
     aten={
-        **{f"aten.{name}": _from_aten(function) for function, names in _ATEN.items() for name in names},
+        **{f"aten.{name}": partial(_from_aten, function) for function, names in _ATEN.items() for name in names},
         **dict.fromkeys(("aten.linalg_vector_norm.default", "aten.norm.Scalar", "aten.norm.ScalarOpt_dim"), _norm),
         "aten.trace.default": _trace,
         "aten.dist.default": _distance,
@@ -255,9 +238,9 @@ OPERATOR = Operator(
         **dict.fromkeys(list_overloads("norm"), _list_norm),
     },
     onnx={
-        **{name: _from_onnx(function) for function, name in _ONNX.items()},
-        "Sum": _of_several("sum"),
-        "Mean": _of_several("mean"),
+        **{name: partial(_from_onnx, function) for function, name in _ONNX.items()},
+        "Sum": partial(_of_several, "sum"),
+        "Mean": partial(_of_several, "mean"),
         "LpNormalization": _normalised,
         "GlobalLpPool": _whole_norm,
     },

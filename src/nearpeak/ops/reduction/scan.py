@@ -1,4 +1,4 @@
-"""Running sums, products, extrema and log-sum-exps."""
+"""Cumulative sums, products, extrema and log-sum-exps."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from nearpeak.ops.shared.arithmetic import INDEX, unit
 from nearpeak.ops.shared.call_operands import along
 from nearpeak.ops.shared.definition.array_arithmetic import maximum
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 from nearpeak.ops.shared.torch_names import in_wider, torch_dtype
 
 _EXTREMA: Mapping[str, Any] = {"max": np.maximum, "min": np.minimum}
@@ -48,10 +48,6 @@ def scan_of(name: str) -> str:
     if name not in _SCANS:
         raise unknown_name("scan", name, tuple(_SCANS))
     return name
-
-
-def _inputs(rows: int, length: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"x": Tensor(shape=(rows, length), dtype=dtype)}
 
 
 def _reference(arrays: dict[str, Any], function: str, **_: Any) -> dict[str, Any]:
@@ -91,8 +87,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match CumSum and CumProd, whose second input is the axis."""
-    x = site.inputs[0]
-    assert x is not None
+    x = site.tensor(0)
     axis = int(site.constants.get(1, (0,))[0])
     return _match(x, site.outputs[0], axis, site.name.removeprefix("Cum").lower())
 
@@ -100,15 +95,14 @@ def _from_onnx(site: OnnxSite) -> Match:
 OPERATOR = Operator(
     forward=scan,
     family="reduction",
-    source="definition",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="reduction",
         reduction="length",
         exact=("max", "min"),
         rounds=("large:logsumexp", "deep:max", "high:min", "peak_first:logsumexp", "peak_last:logsumexp"),
         not_in_fp16=("prod",),
     ),
-    inputs=_inputs,
+    inputs=lambda rows, length, dtype, **_: {"x": Tensor(shape=(rows, length), dtype=dtype)},
     reference=_reference,
     torch_call=_torch_call,
     aten={

@@ -1,4 +1,4 @@
-"""Sums, means and extrema of consecutive rows that belong together."""
+"""Sums, means and extrema of segments of consecutive rows."""
 
 from functools import partial
 from typing import Any
@@ -8,12 +8,12 @@ import numpy as np
 from nearpeak.core.work.dtype import DType, dtype_of
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
-from nearpeak.errors import SpecError
 from nearpeak.ops.shared.arithmetic import unit
 from nearpeak.ops.shared.definition.array_arithmetic import maximum
+from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.empty_work import free_when_empty
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, Operator, Value
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 FUNCTIONS = ("sum", "mean", "prod", "max", "min")
 _OF_NONE = {"max": {"initial": -np.inf}, "min": {"initial": np.inf}}
@@ -37,9 +37,10 @@ def segment_reduce(
     >>> segment_reduce(8, 2, 4, DType(name="fp32", bits_count=32)).flop
     {'vector.fp32': 24}
     """
+    required_one_of("segment_reduce", FUNCTIONS, function=function)
     return Work(
         flop={unit(dtype): maximum(rows - segments, 0) * width},
-        special_count=segments * width if checked(function) == "mean" else 0,
+        special_count=segments * width if function == "mean" else 0,
         read_bytes=dtype.bytes(rows * width) + dtype_of(index_dtype).bytes(segments),
         write_bytes=dtype.bytes(segments * width),
     )
@@ -54,7 +55,8 @@ def _backward(
     Counts: a mean one special evaluation per result; extrema read rows and results to know where the gradient goes,
     products them for the quotients, one special evaluation per row and column.
     """
-    compared = checked(function) in ("max", "min", "prod")
+    required_one_of("segment_reduce", FUNCTIONS, function=function)
+    compared = function in ("max", "min", "prod")
     return Work(
         special_count=(segments * width if function == "mean" else 0) + (rows * width if function == "prod" else 0),
         read_bytes=dtype.bytes(segments * width)
@@ -64,24 +66,10 @@ def _backward(
     )
 
 
-def checked(function: str) -> str:
-    """Return `function`, refused when it is not known."""
-    if function not in FUNCTIONS:
-        raise SpecError(f"segment_reduce: function={function!r} is not known; there are {', '.join(FUNCTIONS)}")
-    return function
-
-
-def _inputs(rows: int, segments: int, width: int, dtype: str, index_dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {
-        "x": Tensor(shape=(rows, width), dtype=dtype),
-        "lengths": Tensor(shape=(segments,), dtype=index_dtype),
-    }
-
-
 def _valid(drawn: dict[str, Any], rows: int, segments: int, function: str, **_: Any) -> dict[str, Any]:
     """Return how many rows each segment has: one at least if they suffice, and more as the drawn numbers are large.
 
-    One that is drawn 0 has none, unless the mean of none is asked for. What is largest or smallest has no equals: whose
+    A segment that is drawn 0 has no rows, except for means. What is largest or smallest has no equals: whose
     gradient it is would be a matter of choice.
     """
     numbers = drawn["lengths"] if drawn["lengths"].any() else np.ones_like(drawn["lengths"])
@@ -91,10 +79,10 @@ def _valid(drawn: dict[str, Any], rows: int, segments: int, function: str, **_: 
     lengths = least + np.floor(quotas).astype(np.int64)
     left = np.argsort(np.floor(quotas) - quotas, kind="stable")[: rows - lengths.sum()]
     lengths[left] += 1  # to the largest remainders: few rows lie in different segments
-    found = {"lengths": lengths}
+    valid = {"lengths": lengths}
     if function not in _OF_NONE:
-        return found
-    return found | {"x": np.concatenate([_alone(part, function) for part in _parts(drawn | found)])}
+        return valid
+    return valid | {"x": np.concatenate([_alone(part, function) for part in _parts(drawn | valid)])}
 
 
 def _alone(part: Any, function: str) -> Any:
@@ -114,7 +102,7 @@ def _alone(part: Any, function: str) -> Any:
 
 
 _APART = 2.0**-7
-"""The share by which numbers differ that bf16 tells apart, IEEE 754's spacing of 8 significant bits."""
+"""Relative difference that bf16 resolves: the spacing of 8 significant bits (IEEE 754)."""
 _MOST = 2.0**11
 """What leaves whole numbers and quarters inside fp16."""
 
@@ -166,15 +154,17 @@ OPERATOR = Operator(
     forward=segment_reduce,
     family="reduction",
     backward=_backward,
-    source="definition, as PyTorch states it",
-    numerics=Numerics(
+    tolerance=Tolerance(
         kind="normalisation",
         reduction="rows",
         steps_count=2,
         exact=("max", "min"),
         rounds=("gaps", "deep:max", "high:min"),
     ),
-    inputs=_inputs,
+    inputs=lambda rows, segments, width, dtype, index_dtype, **_: {
+        "x": Tensor(shape=(rows, width), dtype=dtype),
+        "lengths": Tensor(shape=(segments,), dtype=index_dtype),
+    },
     valid=_valid,
     reference=_reference,
     backward_reference=_backward_reference,

@@ -1,4 +1,4 @@
-"""The largest elements of each row in order, or all of them: topk and sort."""
+"""The largest elements of each row, or the whole row in order: topk and sort."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from nearpeak.ops.shared.call_operands import along
 from nearpeak.ops.shared.definition.array_arithmetic import unless_empty
 from nearpeak.ops.shared.definition.axis_checks import required_at_most
 from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite, Operator
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 
 def topk(rows: int, columns: int, dtype: DType, k: int | None = None) -> Work:
@@ -28,15 +28,11 @@ def topk(rows: int, columns: int, dtype: DType, k: int | None = None) -> Work:
     >>> topk(2, 8, DType(name="fp32", bits_count=32), k=2).write_bytes
     48
     """
-    kept = columns if k is None else k
-    required_at_most("topk", {"columns": columns}, k=kept)
-    written = rows * kept
+    count = columns if k is None else k
+    required_at_most("topk", {"columns": columns}, k=count)
+    written = rows * count
     read = unless_empty(written, rows * columns)
     return Work(read_bytes=dtype.bytes(read), write_bytes=dtype.bytes(written) + INDEX.bytes(written))
-
-
-def _inputs(rows: int, columns: int, dtype: str, **_: Any) -> dict[str, Tensor]:
-    return {"x": Tensor(shape=(rows, columns), dtype=dtype)}
 
 
 def _reference(arrays: dict[str, Any], k: int, **_: Any) -> dict[str, Any]:
@@ -52,10 +48,6 @@ def _torch_call(tensors: dict[str, Any], columns: int, k: int, **_: Any) -> dict
     return {"values": values, "indices": indices}
 
 
-def _at_positions(tensors: dict[str, Any], **_: Any) -> dict[str, Any]:
-    return {"values": tensors["x"].gather(-1, tensors["indices"])}
-
-
 def _from_aten(site: AtenSite) -> Match:
     """Match topk and sort."""
     x = site.args["self"]
@@ -66,8 +58,7 @@ def _from_aten(site: AtenSite) -> Match:
 
 def _from_onnx(site: OnnxSite) -> Match:
     """Match TopK."""
-    x, out = site.inputs[0], site.outputs[0]
-    assert x is not None
+    x, out = site.tensor(0), site.outputs[0]
     rows, columns = along(x, site.attributes.get("axis", -1))
     k = out.elements // rows if rows else 0
     return Match(arguments={"rows": rows, "columns": columns, "k": k, "dtype": x.dtype})
@@ -76,12 +67,11 @@ def _from_onnx(site: OnnxSite) -> Match:
 OPERATOR = Operator(
     forward=topk,
     family="reduction",
-    source="definition",
-    numerics=Numerics(kind="exact", special="unspecified", picks={"indices": "x"}, rounds=("close", "deep")),
-    inputs=_inputs,
+    tolerance=Tolerance(kind="exact", special="unspecified", picks={"indices": "x"}, rounds=("close", "deep")),
+    inputs=lambda rows, columns, dtype, **_: {"x": Tensor(shape=(rows, columns), dtype=dtype)},
     reference=_reference,
     torch_call=_torch_call,
-    at_positions=_at_positions,
+    at_positions=lambda tensors, **_: {"values": tensors["x"].gather(-1, tensors["indices"])},
     same={"k": "columns"},
     aten=dict.fromkeys(("aten.topk.default", "aten.sort.default", "aten.sort.stable"), _from_aten),
     onnx={"TopK": _from_onnx},

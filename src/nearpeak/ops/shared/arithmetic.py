@@ -1,4 +1,4 @@
-"""What arithmetic on a format counts as: kinds of vector FLOP, and products that are no plain matrix products."""
+"""FLOP kinds by number format, and the work of contractions that are no plain matrix products."""
 
 from collections.abc import Mapping
 
@@ -28,17 +28,17 @@ def shared_operands(formats: tuple[DType, ...], products: int, reuse: int = 1) -
         formats: of both operands and the result.
         reuse: most (output, tap) pairs that one input position serves.
     """
-    if any(one.kind in ("complex", "bool") for one in formats):
+    if any(number_format.kind in ("complex", "bool") for number_format in formats):
         return None
-    bits = min(one.bits_count for one in formats)
+    bits = min(number_format.bits_count for number_format in formats)
     return Contraction(product_count=products, word_bits_count=bits, reuse_count=reuse)
 
 
 def bilinear(left: int, right: int, result: int) -> int:
     """Return how many multiplications any bilinear algorithm needs for a map of that many elements that matter.
 
-    Each product of linear forms adds at most one dimension to what the map tells apart of either operand, and to what
-    its results span; so there are at least as many products as elements of the largest of the three.
+    Each product of linear forms adds at most one dimension to what the map distinguishes of either operand, and to
+    what its results span; so there are at least as many products as elements of the largest of the three.
 
     Source: Winograd 1970, doi:10.1002/cpa.3160230204 (matrix times vector); Buergisser, Clausen and Shokrollahi 1997,
     Algebraic Complexity Theory, chapter 14 (rank of a concise tensor). For one channel of a convolution it is the

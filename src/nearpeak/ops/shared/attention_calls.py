@@ -1,4 +1,4 @@
-"""Turns fused attention calls of PyTorch into cases: masks whose values are known, grouped, latent and paged keys."""
+"""Matching of PyTorch's fused attention calls to cases: known masks, grouped, latent and paged keys."""
 
 from collections.abc import Sequence
 from math import prod
@@ -23,7 +23,7 @@ FUSED = (
 """Calls of attention over whole tensors: as captures keep it, and as PyTorch's devices run it."""
 
 KNOWN_MASK = "known_mask"
-"""Argument that captures add to a call whose mask the program itself makes: what it leaves, the fields of `Live`."""
+"""Argument that captures add to a call whose mask the program computes: the counts of `Live`."""
 
 _MASKS = ("mask", "attn_mask", "attn_bias")
 
@@ -41,7 +41,11 @@ def attention_call(site: AtenSite) -> Match:
         "dim": query.shape[3], "v_dim": value.shape[3], "dtype": query.dtype, "latent": latent,
         "dropout": float(site.args["dropout_p"] or 0.0) > 0, **_seen(site, mask, counted, query, key),
     }  # fmt: skip
-    keys = _live_keys(arguments)
+    if arguments["mask"] == "known":
+        keys = int(arguments["live_keys"])
+    else:
+        live = band_live(arguments["q"], arguments["kv"], Band(0, 0, 0, arguments["causal"], "upper_left"))
+        keys = int(arguments["batch"] * arguments["kv_heads"] * live.keys)
     touched = {
         name: dtype_of(tensor.dtype).bytes(keys * tensor.shape[3])
         for name, tensor in (("key", key), ("value", value))
@@ -53,8 +57,8 @@ def attention_call(site: AtenSite) -> Match:
         return Match(arguments=arguments, touched_bytes=touched)
     # The row sums of O * dO can be formed from P and dP, and the row statistics from the scores.
     formed_again = {name: 0 for name in ("out", "output", "logsumexp") if name in site.args}
-    asked = site.args.get("mask_requires_grad") or (site.args.get("grad_input_mask") or [False])[-1]
-    wanted = bool(asked) and arguments["mask"] == "float"
+    mask_grad = site.args.get("mask_requires_grad") or (site.args.get("grad_input_mask") or [False])[-1]
+    wanted = bool(mask_grad) and arguments["mask"] == "float"
     return Match(arguments=arguments | {"grad_mask": wanted}, phase="backward", touched_bytes=touched | formed_again)
 
 
@@ -67,13 +71,6 @@ def _seen(
     elements = 0 if mask is None else min(mask.distinct, prod(query.shape[:3]) * key.shape[2])
     mask_kind = "none" if mask is None else ("bool" if mask.dtype == "bool" else "float")
     return {"causal": bool(site.args["is_causal"]), "mask": mask_kind, "mask_elements": elements}
-
-
-def _live_keys(arguments: dict[str, Any]) -> int:
-    if arguments["mask"] == "known":
-        return int(arguments["live_keys"])
-    live = band_live(arguments["q"], arguments["kv"], Band(0, 0, 0, arguments["causal"], "upper_left"))
-    return int(arguments["batch"] * arguments["kv_heads"] * live.keys)
 
 
 def _four(tensor: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Turns attention nodes of ONNX files, of the standard and of onnxruntime, into cases."""
+"""Matching of attention nodes of ONNX and onnxruntime to cases."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,32 +11,32 @@ from nearpeak.ops.shared.definition.operator import Match, Matcher, OnnxSite
 def standard_attention(site: OnnxSite) -> Match:
     """Match Attention of operator set 23: heads apart, or side by side in the last dimension; keys may have a past."""
     attributes = site.attributes
-    query, key, value = _needed(site, 0, 1, 2)
+    query, key, value = (site.tensor(position) for position in range(3))
     q_heads, kv_heads = (int(attributes.get(name) or 0) for name in ("q_num_heads", "kv_num_heads"))
     (batch, heads, q, dim), (_, groups, kv, _) = _four(site, query, q_heads), _four(site, key, kv_heads)
-    past = _optional(site, 4)
+    past = site.optional(4)
     return Match(
         arguments={
             "batch": batch, "heads": heads, "kv_heads": groups, "q": q, "kv": kv + (past.shape[-2] if past else 0),
             "dim": dim, "v_dim": _four(site, value, kv_heads)[3], "dtype": query.dtype,
             "causal": bool(attributes.get("is_causal")), "softcap": bool(attributes.get("softcap")),
-            **_mask(_optional(site, 3)),
+            **_mask(site.optional(3)),
         }
     )  # fmt: skip
 
 
 def multi_head_attention(site: OnnxSite) -> Match:
     """Match onnxruntime's MultiHeadAttention, with queries, keys and values apart."""
-    query, key, value = _needed(site, 0, 1, 2)
+    query, key, value = (site.tensor(position) for position in range(3))
     heads = int(site.attributes.get("num_heads") or 0)
     batch, _, q, dim = _four(site, query, heads)
     (_, _, kv, _), width = _four(site, key, heads), _four(site, value, heads)[3]
-    past = _optional(site, 6)
+    past = site.optional(6)
     return Match(
         arguments={
             "batch": batch, "heads": heads, "q": q, "kv": kv + (past.shape[-2] if past else 0), "dim": dim,
             "v_dim": width, "dtype": query.dtype, "causal": bool(site.attributes.get("unidirectional")),
-            "align": "lower_right", **_mask(_optional(site, 5)),
+            "align": "lower_right", **_mask(site.optional(5)),
         }
     )  # fmt: skip
 
@@ -44,7 +44,7 @@ def multi_head_attention(site: OnnxSite) -> Match:
 def group_query_attention(site: OnnxSite) -> Match:
     """Match onnxruntime's GroupQueryAttention; without a stated length, what a shared cache holds is data."""
     heads, groups = (int(site.attributes.get(name) or 0) for name in ("num_heads", "kv_num_heads"))
-    (query,), key = _needed(site, 0), _optional(site, 1)
+    query, key = site.tensor(0), site.optional(1)
     # Without keys of their own, queries, keys and values lie side by side.
     batch, _, q, dim = _four(site, query, heads + (0 if key else 2 * groups))
     window = int(site.attributes.get("local_window_size", -1))
@@ -52,14 +52,14 @@ def group_query_attention(site: OnnxSite) -> Match:
         arguments={
             "batch": batch, "heads": heads, "kv_heads": groups, "q": q, "kv": _total(site, q), "dim": dim,
             "dtype": query.dtype, "causal": True, "align": "lower_right", "left": max(0, window),
-            "softcap": bool(site.attributes.get("softcap")), **_mask(_optional(site, 10)),
+            "softcap": bool(site.attributes.get("softcap")), **_mask(site.optional(10)),
         }
     )  # fmt: skip
 
 
 def _total(site: OnnxSite, q: int) -> int:
     """Return the keys that a query may see, those of the cache and its own."""
-    stated, past = site.constants.get(6), _optional(site, 3)
+    stated, past = site.constants.get(6), site.optional(3)
     if stated:
         return int(stated[0])
     present = site.outputs[1] if len(site.outputs) > 1 else None
@@ -72,13 +72,13 @@ def _total(site: OnnxSite, q: int) -> int:
 
 def fused_attention(site: OnnxSite) -> tuple[Match, ...]:
     """Match onnxruntime's Attention: the projection to queries, keys and values, then attention itself."""
-    x, weight = _needed(site, 0, 1)
+    x, weight = site.tensor(0), site.tensor(1)
     heads = int(site.attributes.get("num_heads") or 0)
     sizes = site.attributes.get("qkv_hidden_sizes") or (weight.shape[1] // 3,) * 3
     if len(x.shape) != 3 or not heads:
         raise NotModelledError(f"{site.name}: shapes are not known")
     batch, q, hidden = x.shape
-    past, bias = _optional(site, 4), _optional(site, 2)
+    past, bias = site.optional(4), site.optional(2)
     project = Match(
         op="gemm",
         arguments={
@@ -90,33 +90,21 @@ def fused_attention(site: OnnxSite) -> tuple[Match, ...]:
         arguments={
             "batch": batch, "heads": heads, "q": q, "kv": q + (past.shape[-2] if past else 0),
             "dim": sizes[0] // heads, "v_dim": sizes[2] // heads, "dtype": x.dtype,
-            "causal": bool(site.attributes.get("unidirectional")), "align": "lower_right", **_mask(_optional(site, 5)),
+            "causal": bool(site.attributes.get("unidirectional")), "align": "lower_right", **_mask(site.optional(5)),
         }
     )  # fmt: skip
     return project, attend
 
 
-def _needed(site: OnnxSite, *positions: int) -> list[Tensor]:
-    found = [_optional(site, position) for position in positions]
-    tensors = [tensor for tensor in found if tensor is not None]
-    if len(tensors) < len(positions):
-        raise NotModelledError(f"{site.name}: an input is packed, or its shape is not known")
-    return tensors
-
-
-def _optional(site: OnnxSite, position: int) -> Tensor | None:
-    return site.inputs[position] if position < len(site.inputs) else None
-
-
-def _four(site: OnnxSite, tensor: Tensor, heads: int) -> tuple[int, int, int, int]:
+def _four(site: OnnxSite, tensor: Tensor, stated_heads: int) -> tuple[int, int, int, int]:
     """Return batch, heads, positions and features of a head."""
     if len(tensor.shape) == 4:
-        batch, own, positions, dim = tensor.shape
-        return batch, own, positions, dim
-    if len(tensor.shape) != 3 or not heads:
+        batch, heads, positions, dim = tensor.shape
+        return batch, heads, positions, dim
+    if len(tensor.shape) != 3 or not stated_heads:
         raise NotModelledError(f"{site.name}: the layout of its inputs is not modelled")
     batch, positions, hidden = tensor.shape
-    return batch, heads, positions, hidden // heads
+    return batch, stated_heads, positions, hidden // stated_heads
 
 
 def _mask(mask: Tensor | None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Attention in float64 NumPy and in plain PyTorch, one batch of heads at a time: what all attention operators share."""
+"""Reference attention in float64 NumPy and in plain PyTorch, one batch of heads at a time."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ SOFT_CAP = 50.0
 
 
 class Weights(NamedTuple):
-    """What the forward pass leaves for the backward pass."""
+    """Results of the forward pass that the backward pass needs."""
 
     key: Any
     """Keys, one for each query head."""
@@ -50,22 +50,22 @@ def weights_of(arrays: Mapping[str, Any], live: Any, *, softcap: bool = False, b
     return Weights(key, value, shares[0], slope, shares[1])
 
 
-def gradients_of(arrays: Mapping[str, Any], found: Weights) -> dict[str, Any]:
+def gradients_of(arrays: Mapping[str, Any], forward: Weights) -> dict[str, Any]:
     """Return the gradients of query, key, value, scores (`grad_bias`) and sinks, from `grad_output`."""
-    query, upstream, weights = arrays["query"], arrays["grad_output"], found.weights
+    query, upstream, weights = arrays["query"], arrays["grad_output"], forward.weights
     groups = arrays["key"].shape[1]
-    products = upstream @ found.value.swapaxes(-1, -2)
+    products = upstream @ forward.value.swapaxes(-1, -2)
     row = (weights * products).sum(axis=-1, keepdims=True)
     scores = weights * (products - row)
-    inner = scores * found.slope / np.sqrt(query.shape[-1])
+    inner = scores * forward.slope / np.sqrt(query.shape[-1])
     gradients = {
-        "grad_query": inner @ found.key,
+        "grad_query": inner @ forward.key,
         "grad_key": _summed(inner.swapaxes(-1, -2) @ query, groups),
         "grad_value": _summed(weights.swapaxes(-1, -2) @ upstream, groups),
         "grad_bias": scores,
     }
-    if found.sunk is not None:
-        gradients["grad_sink"] = -(found.sunk * row).sum(axis=(0, 2, 3))
+    if forward.sunk is not None:
+        gradients["grad_sink"] = -(forward.sunk * row).sum(axis=(0, 2, 3))
     return gradients
 
 

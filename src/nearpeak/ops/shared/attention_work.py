@@ -1,4 +1,4 @@
-"""Least work of attention from what is alive: the sums that all attention operators share."""
+"""Least work of attention, forward and backward, from the number of unmasked pairs."""
 
 from typing import NamedTuple
 
@@ -23,8 +23,8 @@ class Heads(NamedTuple):
 
     def cache_bytes(self, keys: int) -> int:
         """Return the bytes of `keys` keys with their values."""
-        own = self.kv_dtype.bytes(keys * self.dim)
-        return own if self.latent else own + self.kv_dtype.bytes(keys * self.v_dim)
+        key_bytes = self.kv_dtype.bytes(keys * self.dim)
+        return key_bytes if self.latent else key_bytes + self.kv_dtype.bytes(keys * self.v_dim)
 
 
 def forward_work(heads: Heads, live: Live, outputs: int, *, softcap: bool, sinks: int, more_bytes: int) -> Work:

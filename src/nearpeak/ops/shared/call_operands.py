@@ -1,4 +1,4 @@
-"""What matchers ask of a call: its tensor operands, the tensors of list calls, rows and columns along a dimension."""
+"""Tensor operands of framework calls: overload names, list calls, extents along a dimension."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
@@ -32,12 +32,12 @@ def list_overloads(*names: str) -> Iterator[str]:
 
 def tensors_of(site: AtenSite) -> dict[str, Tensor]:
     """Return the tensor arguments by name in the order of the schema, elements of lists numbered; no results."""
-    found: dict[str, Tensor] = {}
+    tensors: dict[str, Tensor] = {}
     for name, value in site.args.items():
         items = {f"{name}[{i}]": item for i, item in enumerate(value)} if isinstance(value, list) else {name: value}
         if name not in ("out", "grad_input"):
-            found |= {key: item for key, item in items.items() if isinstance(item, Tensor)}
-    return found
+            tensors |= {key: item for key, item in items.items() if isinstance(item, Tensor)}
+    return tensors
 
 
 def onnx_operands(site: OnnxSite) -> tuple[Tensor, ...]:
@@ -58,11 +58,11 @@ def together(matcher: Matcher) -> Matcher:
     def matched(site: AtenSite) -> tuple[Match, ...]:
         totals: dict[tuple[Any, ...], dict[str, int]] = {}
         for index in range(len(site.args["self"])):
-            found = matcher(_element(site, index))
-            assert isinstance(found, Match)
-            extents = {name: value for name, value in found.arguments.items() if type(value) is int}
-            others = tuple((name, value) for name, value in found.arguments.items() if name not in extents)
-            total = totals.setdefault((found.op, found.phase, others), dict.fromkeys(extents, 0))
+            match = matcher(_element(site, index))
+            assert isinstance(match, Match)
+            extents = {name: value for name, value in match.arguments.items() if type(value) is int}
+            others = tuple((name, value) for name, value in match.arguments.items() if name not in extents)
+            total = totals.setdefault((match.op, match.phase, others), dict.fromkeys(extents, 0))
             for name, extent in extents.items():
                 total[name] = total.get(name, 0) + extent
         return tuple(
@@ -76,10 +76,10 @@ def together(matcher: Matcher) -> Matcher:
 def _element(site: AtenSite, index: int) -> AtenSite:
     """Return the call of a list operator on the tensors number `index`."""
 
-    def own(value: Any) -> Any:
+    def element(value: Any) -> Any:
         return value[index] if isinstance(value, (list, tuple)) and index < len(value) else value
 
-    args = {name: own(value) for name, value in site.args.items()}
+    args = {name: element(value) for name, value in site.args.items()}
     outputs = site.outputs[index : index + 1] or (args["self"],)
     return AtenSite(name=site.name, args=args, outputs=outputs)
 

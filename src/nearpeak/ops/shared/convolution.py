@@ -1,4 +1,4 @@
-"""What a convolution and its transpose share: the same products, with input and output in exchanged roles."""
+"""Work, shapes and checks that convolution and transposed convolution share."""
 
 from typing import Any, NamedTuple
 
@@ -29,7 +29,7 @@ class Parts(NamedTuple):
     reuse: int
     """Most (output, tap) pairs that one input position serves."""
     input: Side
-    """What is convolved."""
+    """The convolved tensor."""
     weight: Side
     """The kernel."""
     output: Side
@@ -77,7 +77,7 @@ def backward_work(
     parts: Parts, dtype: DType, out: DType, out_channels: int, *,
     grad_input: bool, grad_weight: bool, grad_bias: bool,
 ) -> Work:  # fmt: skip
-    """Return the least work of the gradients that are asked for; input and weight take the forward products each."""
+    """Return the least work of the requested gradients; input and weight take the forward products each."""
     products, outputs = parts.products, parts.output.elements
     upstream = unless_empty((grad_input + grad_weight) * products, parts.output.live)
     return Work(

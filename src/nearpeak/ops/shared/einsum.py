@@ -1,4 +1,4 @@
-"""What an Einstein summation of one or two operands is: a matrix product, a sum or a movement."""
+"""Matching of Einsum nodes to matrix products, reductions or copies."""
 
 from math import prod
 from typing import Any
@@ -19,11 +19,11 @@ def from_onnx(site: OnnxSite) -> Match:
         return _alone(operands[0], terms[0], extents, site.outputs[0])
     if len(operands) != 2:
         raise NotModelledError(f"einsum: no rule for {len(operands)} operands; the order of the products is open")
-    left, right, kept = set(terms[0]), set(terms[1]), set(result)
+    left, right, output = set(terms[0]), set(terms[1]), set(result)
     counts: dict[str, Value] = {
         name: prod(extents[axis] for axis in sorted(axes))
-        for name, axes in (("batch", left & right & kept), ("m", left & kept - right), ("n", right & kept - left),
-                           ("k", (left & right) - kept))
+        for name, axes in (("batch", left & right & output), ("m", left & output - right), ("n", right & output - left),
+                           ("k", (left & right) - output))
     }  # fmt: skip
     out: dict[str, Value] = {"dtype": operands[0].dtype, "out_dtype": site.outputs[0].dtype}
     return Match(arguments=counts | out)
@@ -46,15 +46,15 @@ def _letters(equation: str, operands: list[Tensor]) -> tuple[list[str], str]:
     >>> _letters("...ij,jk", [Tensor(shape=(2, 3, 4), dtype="fp32"), Tensor(shape=(4, 5), dtype="fp32")])
     (['Zij', 'jk'], 'Zik')
     """
-    given, arrow, result = equation.partition("->")
+    operand_terms, arrow, result = equation.partition("->")
     terms: list[str] = []
-    for term, tensor in zip(given.split(","), operands, strict=True):
+    for term, tensor in zip(operand_terms.split(","), operands, strict=True):
         hidden = len(tensor.shape) - len(term.replace("...", ""))
         terms.append(term.replace("...", _CAPITALS[len(_CAPITALS) - hidden :] if hidden else ""))
     widest = max(
         (
             term.count("...") and len(x.shape) - len(term) + 3
-            for term, x in zip(given.split(","), operands, strict=True)
+            for term, x in zip(operand_terms.split(","), operands, strict=True)
         ),
         default=0,
     )

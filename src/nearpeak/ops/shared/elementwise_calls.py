@@ -1,4 +1,4 @@
-"""How frameworks call element-wise functions: ATen overloads with options and lists, gradients, ONNX nodes."""
+"""Matching of element-wise calls to cases: ATen overloads, list calls, gradients, ONNX nodes."""
 
 from functools import partial
 from typing import Any

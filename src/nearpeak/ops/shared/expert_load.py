@@ -1,4 +1,4 @@
-"""How many rows each group of a grouped product gets: sampled loads of experts, seeded, or stated ones."""
+"""Rows per group of a grouped product: sampled (seeded) or stated loads of experts."""
 
 from functools import lru_cache
 from typing import Any
@@ -38,8 +38,8 @@ def touched_groups(load: str, rows: int, groups: int) -> int:
         sum(count > 0 for count in counts_of(load, int(r), int(g)))
         for r, g in zip(*(np.broadcast_to(extent, shape).reshape(-1) for extent in (rows, groups)), strict=True)
     ]
-    found: int = np.array(every).reshape(shape) if shape else every[0]  # type: ignore[assignment]  # columns
-    return found
+    counts: int = np.array(every).reshape(shape) if shape else every[0]  # type: ignore[assignment]  # columns
+    return counts
 
 
 @lru_cache(maxsize=1024)
@@ -52,8 +52,8 @@ def counts_of(load: str, rows: int, groups: int) -> tuple[int, ...]:
     if kind == "counts":
         counts = tuple(_numbers(load, options["rows"]))
         if len(counts) != groups or sum(counts) != rows:
-            found = f"{len(counts)} groups with {sum(counts)} rows"
-            raise SpecError(f"load={load!r}: {found}; the case has groups={groups} and {rows} rows")
+            got = f"{len(counts)} groups with {sum(counts)} rows"
+            raise SpecError(f"load={load!r}: {got}; the case has groups={groups} and {rows} rows")
         return counts
     weights = _weights(kind, load, options, groups)
     top_k = int(options.get("top_k", 1))

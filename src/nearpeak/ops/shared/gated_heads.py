@@ -1,4 +1,4 @@
-"""Operands of linear attention and of the delta rule: heads in groups, gates of four kinds, and their values."""
+"""Operands, references and gates that linear attention and the delta rule share."""
 
 from functools import partial
 from typing import Any
@@ -14,26 +14,20 @@ from nearpeak.ops.shared.state_chains import in_fp32, run, run_back
 from nearpeak.ops.shared.state_work import Operands
 
 DECAYS = ("none", "constant", "head", "channel")
-"""What a token's decay depends on; `constant` is retention: a fixed number per head."""
+"""Granularity of a token's decay; `constant` is retention: a fixed number per head."""
 
 
 def operands_of(
     op: str, batch: int, tokens: int, heads: int, key_heads: int | None, key_dim: int, dim: int, dtype: DType,
     state_dtype: DType | None, decay: str, *, strengths: bool = False,
 ) -> tuple[int, int, Operands]:  # fmt: skip
-    """Return the heads of queries and keys, the number of gates, and what is read and written."""
-    shared = _checked_heads(op, heads, key_heads)
+    """Return the heads of queries and keys, the number of gates, and the operands read and written."""
+    shared = heads if key_heads is None else key_heads
+    required_multiple(op, {"key_heads": shared}, heads=heads)
     gates = gate_count(batch, tokens, heads, shared * key_dim, decay)
     others = 2 * batch * tokens * shared * key_dim + strengths * batch * tokens * heads + gates
     values, states = batch * tokens * heads * dim, batch * heads * key_dim * dim
     return shared, gates, Operands(dtype, state_dtype or dtype, values, others, states)
-
-
-def _checked_heads(op: str, heads: int, key_heads: int | None) -> int:
-    """Return the heads of queries and keys, refused where value heads are no multiple of them."""
-    shared = heads if key_heads is None else key_heads
-    required_multiple(op, {"key_heads": shared}, heads=heads)
-    return shared
 
 
 def gate_count(batch: int, tokens: int, heads: int, channels: int, decay: str) -> int:
@@ -58,8 +52,8 @@ def inputs(
     shapes: dict[str, tuple[int, ...]] = {"q": keys, "k": keys, "v": (batch, tokens, heads, dim)}
     shapes |= {"g": gates[decay]} if decay != "none" else {}
     shapes |= {"w": (batch, tokens, heads)} if strengths else {}
-    found = {name: Tensor(shape=shape, dtype=dtype) for name, shape in shapes.items()}
-    return found | ({"state": Tensor(shape=(batch, heads, key_dim, dim), dtype=state_dtype)} if begun else {})
+    tensors = {name: Tensor(shape=shape, dtype=dtype) for name, shape in shapes.items()}
+    return tensors | ({"state": Tensor(shape=(batch, heads, key_dim, dim), dtype=state_dtype)} if begun else {})
 
 
 def reference(arrays: dict[str, Any], ended: bool, **arguments: Any) -> dict[str, Any]:
@@ -91,10 +85,10 @@ def backward_reference(
     def gathered(x: Any) -> Any:
         return x.reshape(*x.shape[:2], key_heads, heads // key_heads, x.shape[-1]).sum(3)
 
-    found = {"grad_q": gathered(dq), "grad_k": gathered(dk), "grad_v": dv} | ({} if dw is None else {"grad_w": dw})
+    gradients = {"grad_q": gathered(dq), "grad_k": gathered(dk), "grad_v": dv} | ({} if dw is None else {"grad_w": dw})
     gates = {"constant": lambda: dg.sum((0, 1, 3)), "head": lambda: dg[..., 0], "channel": lambda: gathered(dg)}
-    found |= {"grad_g": gates[decay]()} if decay in gates else {}
-    return found | ({"grad_state": dstate} if "state" in arrays else {})
+    gradients |= {"grad_g": gates[decay]()} if decay in gates else {}
+    return gradients | ({"grad_state": dstate} if "state" in arrays else {})
 
 
 def _outputs(

@@ -1,4 +1,4 @@
-"""Quantised numbers that are right for the scale that an implementation found itself: quotients are rounded twice."""
+"""Acceptance of quantised outputs whose fp32 scales differ by rounding from those of the reference."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -30,12 +30,12 @@ def as_of_own_scales(
     if arguments["scale_dtype"] != "fp32" or any(outputs[k].shape != np.shape(wanted[k]) for k in wanted):
         return outputs
     x, blocks = tensors["x"].float().numpy(), (max(arguments["block_rows"], 1), max(arguments["block_columns"], 1))
-    found = outputs | _settled(x, "", "", outputs, wanted, blocks, arguments["out_dtype"])
+    settled = outputs | _settled(x, "", "", outputs, wanted, blocks, arguments["out_dtype"])
     if "q_transposed" not in outputs:
-        return found
-    own = "_transposed" if "scale_transposed" in outputs else ""
-    swapped = blocks if own else blocks[::-1]
-    return found | _settled(x.T, "_transposed", own, outputs, wanted, swapped, arguments["out_dtype"])
+        return settled
+    suffix = "_transposed" if "scale_transposed" in outputs else ""
+    swapped = blocks if suffix else blocks[::-1]
+    return settled | _settled(x.T, "_transposed", suffix, outputs, wanted, swapped, arguments["out_dtype"])
 
 
 def _settled(
@@ -65,12 +65,12 @@ def _bits(tensor: Any, torch: Any) -> Any:
 def _ways(x: Any, scale: Any, right: Any, blocks: tuple[int, int], to: str) -> Iterator[Any]:
     """Yield the numbers by each way to scale them."""
     low, top = blocks_of(x, *blocks, np)
-    own, exact = (np.asarray(one, np.float32).reshape(low.shape) for one in (scale, right))
+    given_scale, exact = (np.asarray(scales, np.float32).reshape(low.shape) for scales in (scale, right))
     by_row, by_column = np.arange(x.shape[0]) // blocks[0], np.arange(x.shape[1]) // blocks[1]
     with np.errstate(all="ignore"):
-        factors = (1 / own, 1 / exact, np.float32(largest_of(to)) / np.maximum(-low, top))
+        factors = (1 / given_scale, 1 / exact, np.float32(largest_of(to)) / np.maximum(-low, top))
         products = [x * factor[by_row][:, by_column] for factor in factors]
-    yield narrowed(x, own, None, blocks, to, None)
+    yield narrowed(x, given_scale, None, blocks, to, None)
     yield narrowed(x, exact, None, blocks, to, None)
     for product in products:
-        yield narrowed(product, np.ones_like(own), None, blocks, to, None)
+        yield narrowed(product, np.ones_like(given_scale), None, blocks, to, None)

@@ -1,4 +1,4 @@
-"""Which pairs of query and key attention leaves alive: closed forms for bands and chunks, and the masks themselves."""
+"""Unmasked (live) query-key pairs of attention: counts for bands and chunks, and the masks themselves."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -9,11 +9,11 @@ from nearpeak.errors import SpecError
 from nearpeak.ops.shared.definition.array_arithmetic import maximum, minimum, unless_empty, where
 
 ALIGNMENTS = ("upper_left", "lower_right")
-"""Query i stands at key i (PyTorch's is_causal), or the last query at the last key (decode, FlashAttention)."""
+"""Query i is aligned with key i (PyTorch's is_causal), or the last query with the last key (decode, FlashAttention)."""
 
 
 class Live(NamedTuple):
-    """What a mask leaves of one head's scores, or of all of them."""
+    """Counts of live pairs, keys and queries under a mask, for one head or all of them."""
 
     pairs: int
     """Pairs of query and key that take part."""
@@ -115,13 +115,13 @@ def band_mask(q: int, kv: int, band: Band, queries: Any = None) -> Any:
     [[1, 1, 0], [1, 1, 1]]
     """
     rows = np.arange(q) if queries is None else np.asarray(queries)
-    own = (rows + (kv - q if band.align == "lower_right" else 0))[:, None]
+    position = (rows + (kv - q if band.align == "lower_right" else 0))[:, None]
     key = np.arange(kv)[None, :]
     live = np.ones((len(rows), kv), dtype=bool)
-    live &= (key > own - band.left) | (band.left == 0)
-    live &= (key < own + band.right) | (band.right == 0)
-    live &= (key // max(band.chunk, 1) == own // max(band.chunk, 1)) | (band.chunk == 0)
-    return live & (key <= own) if band.causal else live
+    live &= (key > position - band.left) | (band.left == 0)
+    live &= (key < position + band.right) | (band.right == 0)
+    live &= (key // max(band.chunk, 1) == position // max(band.chunk, 1)) | (band.chunk == 0)
+    return live & (key <= position) if band.causal else live
 
 
 def mask_of(live: Live, batch: int, heads: int, kv_heads: int, q: int, kv: int) -> Any:

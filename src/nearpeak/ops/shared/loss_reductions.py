@@ -1,10 +1,11 @@
-"""How losses are put together: the reductions that all of them offer."""
+"""The reductions of losses: none, mean and sum, with ignored targets."""
 
 from typing import Any
 
 import numpy as np
 
-from nearpeak.errors import SpecError
+from nearpeak.core.work.tensor import Tensor
+from nearpeak.ops.shared.definition.axis_checks import required_one_of
 from nearpeak.ops.shared.definition.operator import IGNORED
 
 REDUCTIONS = ("none", "mean", "sum")
@@ -17,9 +18,13 @@ def checked(reduction: str) -> str:
     >>> checked("mean")
     'mean'
     """
-    if reduction not in REDUCTIONS:
-        raise SpecError(f"loss: reduction={reduction!r} is not known; there are {', '.join(REDUCTIONS)}")
+    required_one_of("loss", REDUCTIONS, reduction=reduction)
     return reduction
+
+
+def class_inputs(rows: int, classes: int, dtype: str, **_: Any) -> dict[str, Tensor]:
+    """Return the scores of all classes and the target class of each row."""
+    return {"x": Tensor(shape=(rows, classes), dtype=dtype), "target": Tensor(shape=(rows,), dtype="int64")}
 
 
 def reduced(losses: Any, reduction: str) -> Any:
@@ -39,7 +44,7 @@ def of_targets(log_likely: Any, target: Any, reduction: str) -> Any:
 
 
 def upstream_of(target: Any, upstream: Any, reduction: str) -> Any:
-    """Return the gradient from above of each row's loss: 0 for ignored rows, shared by the others under a mean."""
+    """Return the upstream gradient of each row's loss: 0 for ignored rows, shared by the others under a mean."""
     counted = target != IGNORED
     count = np.float64(counted.sum()) if reduction == "mean" else 1
     return np.where(counted, np.broadcast_to(upstream, target.shape) / count, 0.0)

@@ -1,4 +1,4 @@
-"""In-place steps on tensors of several formats, of which PyTorch's optimizers take one at a time."""
+"""In-place optimizer steps on tensors of mixed formats, computed in the widest one."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,12 +14,12 @@ def in_widest(
     import torch
 
     formats = {tensors[name].dtype for name in (*names, beside)}
-    most = max(one.itemsize for one in formats)
-    widest = [one for one in formats if one.itemsize == most]
+    most = max(dtype.itemsize for dtype in formats)
+    widest = [dtype for dtype in formats if dtype.itemsize == most]
     wide = widest[0] if len(widest) == 1 else torch.float32
     worked = {name: tensors[name].to(wide) for name in names}
     step(worked)
-    for name, one in worked.items():
-        if one is not tensors[name]:
-            tensors[name].copy_(one.detach())
+    for name, dtype in worked.items():
+        if dtype is not tensors[name]:
+            tensors[name].copy_(dtype.detach())
     return {name: tensors[name] for name in names}

@@ -1,4 +1,4 @@
-"""Arithmetic of quantisation in NumPy and, independently written, in PyTorch: extremes, scales, rounded numbers."""
+"""Quantisation arithmetic in NumPy and, independently, in PyTorch: extremes, scales, rounding."""
 
 import math
 from typing import Any
@@ -45,7 +45,7 @@ def blocks_of(x: Any, high: int, wide: int, library: Any) -> tuple[Any, Any]:
 def scale_of(
     amax: Any, low: Any, top: Any, to: str, scale_dtype: str, zero_dtype: str, *, two_levels: bool
 ) -> tuple[Any, Any, dict[str, Any]]:
-    """Return the scales by which quantised numbers are multiplied, zero points, and what else is kept, in NumPy."""
+    """Return the scales by which quantised numbers are multiplied, zero points and further stored results, in NumPy."""
     largest = np.float32(largest_of(to))
     if zero_dtype:
         low, top = np.minimum(low, 0), np.maximum(top, 0)
@@ -63,7 +63,7 @@ def scale_of(
 
 
 def _usable(scale: Any) -> Any:
-    """Return the scales, 1 where one is zero, infinite or no number: what is finite then saturates or vanishes."""
+    """Return the scales, with 1 for zero, infinity and NaN: finite numbers then saturate or become 0."""
     return np.where(np.isfinite(scale) & (scale > 0), scale, 1).astype(np.float32)
 
 

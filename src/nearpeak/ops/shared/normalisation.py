@@ -1,4 +1,4 @@
-"""What the normalisations share: the statistics and their gradient in NumPy, sizes and wanted gradients of a call."""
+"""Statistics, gradients and matching that the normalisation operators share."""
 
 from typing import Any
 
@@ -37,12 +37,12 @@ def passed_through(upstream: Any, normal: Any, factor: Any, axis: int | tuple[in
 
 
 def column(arrays: dict[str, Any], name: str, absent: float) -> Any:
-    """Return a vector of one value per channel so that it spreads over positions, or what stands for none."""
+    """Return a vector of one value per channel so that it broadcasts over positions, or `absent`."""
     return arrays[name][:, None] if name in arrays else absent
 
 
-def asked(grads: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the gradients whose attributes ask for them."""
+def requested(grads: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the gradients that the attributes of the case request."""
     return {name: value for name, value in grads.items() if arguments.get(name, True)}
 
 
@@ -58,14 +58,14 @@ def formats(x: Tensor, weight: Tensor | None) -> dict[str, Any]:
 
 
 def wanted(site: AtenSite, weight: object, bias: object) -> dict[str, bool]:
-    """Return which gradients a call asks for, those of parameters that it has not left out; without a mask, all."""
+    """Return which gradients a call requests, of the parameters that it has; without an output mask, all."""
     present = {"grad_input": True, "grad_weight": weight is not None, "grad_bias": bias is not None}
     mask = site.args.get("output_mask") or (True,) * len(present)
     return {name: bool(flag) for name, flag in zip(present, mask, strict=False) if present[name]}
 
 
 def unread(grads: dict[str, bool], upstream: str, *, normal: bool) -> dict[str, int]:
-    """Return zero touched bytes for what the wanted gradients do not need.
+    """Return zero touched bytes for the operands that the requested gradients do not need.
 
     Args:
         upstream: name of the output's gradient.

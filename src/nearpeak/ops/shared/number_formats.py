@@ -1,4 +1,4 @@
-"""Number formats as rows: sign, exponent and fraction, or whole numbers; what lies beyond their range."""
+"""Number formats by their bits: float and integer formats, rounding, encoding, overflow."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class FloatFormat:
     fraction_bits_count: int
     """Bits after the leading one."""
     bias: int | None = None
-    """What the exponent field exceeds the exponent by; half of its range when none."""
+    """Bias of the exponent field; half of its range when none."""
     signed: bool = True
     """Whether it has a sign bit."""
     nan: str = "ieee"
@@ -107,24 +107,24 @@ class FloatFormat:
         _, exponent = np.frexp(np.where(finite, magnitude, 1.0))
         quantum = np.exp2(np.maximum(exponent - 1, self.least_exponent) - float(self.fraction_bits_count))
         steps = np.where(finite, magnitude, 0.0) / quantum
-        kept = _whole(steps, rounding, seed) * quantum
-        kept = self._without_zero(kept, magnitude)
-        return self._beyond(x, kept, finite, saturates)
+        magnitude_rounded = _whole(steps, rounding, seed) * quantum
+        magnitude_rounded = self._without_zero(magnitude_rounded, magnitude)
+        return self._beyond(x, magnitude_rounded, finite, saturates)
 
-    def _without_zero(self, kept: Any, magnitude: Any) -> Any:
+    def _without_zero(self, rounded: Any, magnitude: Any) -> Any:
         """Formats without a fraction have no zero, and give NaN for it."""
         return (
-            kept
+            rounded
             if self.fraction_bits_count
-            else np.where(magnitude > 0, np.maximum(kept, 2.0**self.least_exponent), np.nan)
+            else np.where(magnitude > 0, np.maximum(rounded, 2.0**self.least_exponent), np.nan)
         )
 
-    def _beyond(self, x: Any, kept: Any, finite: Any, saturates: bool) -> Any:
+    def _beyond(self, x: Any, rounded: Any, finite: Any, saturates: bool) -> Any:
         """Return rounded numbers with sign, and what becomes of those too large, infinite or none."""
-        over = (kept > self.largest) | (np.isinf(x))
+        over = (rounded > self.largest) | (np.isinf(x))
         limit = self.largest if saturates else {"ieee": np.inf, "none": self.largest}.get(self.nan, np.nan)
-        kept = np.where(over, limit, kept)
-        signed = np.copysign(kept, x) if self.signed else np.where(x < 0, np.nan, kept)
+        rounded = np.where(over, limit, rounded)
+        signed = np.copysign(rounded, x) if self.signed else np.where(x < 0, np.nan, rounded)
         if self.nan == "negative_zero":
             signed = np.where(signed == 0, 0.0, signed)
         missing = 0.0 if self.nan == "none" else np.nan
@@ -148,7 +148,7 @@ class FloatFormat:
         return whole.astype(np.uint32)
 
     def _special(self, x: Any) -> Any:
-        """Return the codes of infinities and of what is no number, without sign."""
+        """Return the codes of infinities and NaN, without sign."""
         ones = 2 ** (self.exponent_bits_count + self.fraction_bits_count) - 1
         if self.nan == "ieee":
             infinity = (2**self.exponent_bits_count - 1) << self.fraction_bits_count
@@ -190,7 +190,7 @@ def _whole(steps: Any, rounding: str, seed: int) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntFormat:
-    """Whole numbers of at most 16 bits, in two's complement where they have a sign; what is beyond saturates.
+    """Whole numbers of at most 16 bits, in two's complement where they have a sign; numbers beyond the range saturate.
 
     >>> IntFormat(name="int4", bits_count=4).rounded([0.5, 1.5, 99.0]).tolist()
     [0.0, 2.0, 7.0]
@@ -229,7 +229,7 @@ class IntFormat:
         return np.where(codes >= half, codes - 2 * half, codes).astype(np.float64) if self.signed else codes * 1.0
 
     def rounded(self, values: Any, rounding: str = "nearest_even", *, saturates: bool = True, seed: int = 0) -> Any:
-        """Return whole numbers within the range, as float64; what is no number becomes 0.
+        """Return whole numbers within the range, as float64; NaN becomes 0.
 
         Args:
             saturates: whether what is too large becomes the largest number; otherwise its upper bits are lost.
@@ -261,7 +261,7 @@ class IntFormat:
 
         Args:
             scale: width of a step, which broadcasts against x: one per tensor, or one per channel.
-            zero: whole number that stands for 0.
+            zero: whole number that represents 0.
         """
         place = self.placed(x, scale, zero)
         inside = (place >= self.lowest) & (place <= self.largest)

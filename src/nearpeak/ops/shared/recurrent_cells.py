@@ -1,4 +1,4 @@
-"""Recurrent cells in float64 NumPy, one step forward and one step back."""
+"""Recurrent cells (LSTM, GRU, Elman) in float64 NumPy, one step forward and one step back."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,7 +8,7 @@ import numpy as np
 from nearpeak.ops.shared.reference.special_functions import sigmoid
 
 Step = tuple[Any, ...]
-"""What a step keeps for its way back."""
+"""Values of a forward step that its backward step needs."""
 
 
 def _sums(x: Any, h: Any, p: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -19,17 +19,17 @@ def _sums(x: Any, h: Any, p: Mapping[str, Any]) -> tuple[Any, Any]:
 def _lstm(x: Any, h: Any, c: Any, p: Mapping[str, Any]) -> tuple[Any, Any, Step]:
     raw = np.split(sum(_sums(x, h, p)), 4, axis=-1)
     i, f, g, o = sigmoid(raw[0]), sigmoid(raw[1]), np.tanh(raw[2]), sigmoid(raw[3])
-    kept = f * c + i * g
-    wide = o * np.tanh(kept)
-    return (wide @ p["w_hr"].T if "w_hr" in p else wide), kept, (x, h, c, i, f, g, o, kept, wide)
+    cell = f * c + i * g
+    wide = o * np.tanh(cell)
+    return (wide @ p["w_hr"].T if "w_hr" in p else wide), cell, (x, h, c, i, f, g, o, cell, wide)
 
 
 def _lstm_back(dh: Any, dc: Any, step: Step, p: Mapping[str, Any], grads: dict[str, Any]) -> tuple[Any, Any, Any]:
-    x, h, c, i, f, g, o, kept, wide = step
+    x, h, c, i, f, g, o, cell, wide = step
     if "w_hr" in p:
         grads["w_hr"] += dh.T @ wide
         dh = dh @ p["w_hr"]
-    top = np.tanh(kept)
+    top = np.tanh(cell)
     dc = dc + dh * o * (1 - top * top)
     raw = (dc * g * i * (1 - i), dc * c * f * (1 - f), dc * i * (1 - g * g), dh * top * o * (1 - o))
     gates = np.concatenate(raw, axis=-1)
@@ -60,8 +60,8 @@ def _plain(relu: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
         y = np.maximum(raw, 0) if relu else np.tanh(raw)
         return y, c, (x, h, y)
 
-    def back(dh: Any, dc: Any, kept: Step, p: Mapping[str, Any], grads: dict[str, Any]) -> tuple[Any, Any, Any]:
-        x, h, y = kept
+    def back(dh: Any, dc: Any, saved: Step, p: Mapping[str, Any], grads: dict[str, Any]) -> tuple[Any, Any, Any]:
+        x, h, y = saved
         raw = dh * (y > 0) if relu else dh * (1 - y * y)
         return (*_products_back(raw, raw, x, h, p, grads), dc)
 
@@ -95,8 +95,8 @@ def run(
         for number in range(first, first + directions):
             h, c, tape, outs = h0[number], c0[number], [], []
             for value in x[:: -1 if number % directions else 1]:
-                h, c, kept = STEPS[cell][0](value, h, c, params[number])
-                tape.append(kept)
+                h, c, saved = STEPS[cell][0](value, h, c, params[number])
+                tape.append(saved)
                 outs.append(h)
             results.append(np.stack(outs[:: -1 if number % directions else 1]))
             states_h.append(h)
@@ -117,11 +117,11 @@ def run_back(
         dx: Any = 0.0
         for number in range(first, first + directions):
             order = -1 if number % directions else 1
-            upstream, dh, dc, found = parts[number % directions][::order], dh_n[number], dc_n[number], []
-            for grad, kept in zip(upstream[::-1], reversed(tapes[number]), strict=True):
-                dx_step, dh, dc = STEPS[cell][1](grad + dh, dc, kept, params[number], grads[number])
-                found.append(dx_step)
-            dx = dx + np.stack(found[::-1])[::order]
+            upstream, dh, dc, input_grads = parts[number % directions][::order], dh_n[number], dc_n[number], []
+            for grad, saved in zip(upstream[::-1], reversed(tapes[number]), strict=True):
+                dx_step, dh, dc = STEPS[cell][1](grad + dh, dc, saved, params[number], grads[number])
+                input_grads.append(dx_step)
+            dx = dx + np.stack(input_grads[::-1])[::order]
             dh0[number], dc0[number] = dh, dc
         dy = dx
     return dy, dh0, dc0, grads

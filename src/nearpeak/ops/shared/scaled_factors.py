@@ -1,4 +1,4 @@
-"""What products of quantised factors share: their scales by scheme, in NumPy and PyTorch, and in captured calls."""
+"""Scales and zero points of quantised matrix products: counts by scheme, application, matching."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -38,15 +38,15 @@ class Factors:
         return dtype_of(self.dtype).bytes(self.a_count + self.b_count) + zeros + _FP32.bytes(self.tensor_count)
 
 
-def factors_of(dtype: DType, m: int, n: int, k: int, given: Factors, stated: bool) -> Factors:
-    """Return the factors of a product: those of the scheme that `dtype` names, or the ones given.
+def factors_of(dtype: DType, m: int, n: int, k: int, stated_factors: Factors, stated: bool) -> Factors:
+    """Return the factors of a product: those of the scheme that `dtype` names, or the stated ones.
 
     Args:
-        stated: whether any factor was given that is not the default.
+        stated: whether any factor differs from the default.
     """
     scheme = dtype.scheme
     if scheme is None:
-        return given
+        return stated_factors
     if stated:
         raise SpecError(f"scaled_gemm: dtype={dtype.name} says what is scaled; leave out the counts of scales")
     b = scheme.b.scale_count(n, k)

@@ -1,4 +1,4 @@
-"""Names, shapes and slices that convolution and pooling share: axes d, h, w with prefixes k, s, p, d."""
+"""Axes, shapes, padding and slices of the sliding windows of convolution and pooling."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
@@ -10,11 +10,11 @@ import numpy as np
 from nearpeak.core.work.dtype import dtype_of
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.errors import NotModelledError
-from nearpeak.ops.shared.definition.operator import AtenSite, OnnxSite
+from nearpeak.ops.shared.definition.operator import AtenSite, Match, OnnxSite
 from nearpeak.ops.shared.window_taps import AXES, Taps, output_extent, windows
 
 ENDS = {f"p{axis}_end": f"p{axis}" for axis in AXES}
-"""Padding at the end is as at the beginning unless said otherwise."""
+"""Padding at the end defaults to that at the beginning."""
 
 
 def rank(arguments: Mapping[str, Any]) -> int:
@@ -42,7 +42,7 @@ def outputs(arguments: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def tap_slices(arguments: Mapping[str, Any], steps: Sequence[int]) -> Iterator[tuple[tuple[int, ...], Any]]:
-    """Give each tap with the slice of the padded array that it meets when the window takes `steps`."""
+    """Yield each tap with the slice of the padded array that it meets when the window takes `steps`."""
     strides = extents(arguments, "s")
     dilations = extents(arguments, "d") if "dw" in arguments else (1,) * rank(arguments)
     for tap in product(*(range(kernel) for kernel in extents(arguments, "k"))):
@@ -67,7 +67,7 @@ def inner(arguments: Mapping[str, Any], array: Any) -> Any:
 
 
 def named(prefix: str, values: Sequence[int], dimensions: int, suffix: str = "") -> dict[str, int]:
-    """Return the values as axes; a single value stands for all dimensions.
+    """Return the values as axes; a single value holds for all dimensions.
 
     >>> named("s", [2], 2)
     {'sh': 2, 'sw': 2}
@@ -80,14 +80,13 @@ def named(prefix: str, values: Sequence[int], dimensions: int, suffix: str = "")
 
 def onnx_window(site: OnnxSite, kernel: Sequence[int]) -> dict[str, int]:
     """Return kernel, strides, dilations and padding of an ONNX node as axes."""
-    count, given = len(kernel), site.attributes
-    strides = tuple(given.get("strides") or (1,) * count)
-    dilations = tuple(given.get("dilations") or (1,) * count)
-    pads = tuple(given.get("pads") or (0,) * 2 * count)
-    auto = str(given.get("auto_pad", "NOTSET"))
+    count, attributes = len(kernel), site.attributes
+    strides = tuple(attributes.get("strides") or (1,) * count)
+    dilations = tuple(attributes.get("dilations") or (1,) * count)
+    pads = tuple(attributes.get("pads") or (0,) * 2 * count)
+    auto = str(attributes.get("auto_pad", "NOTSET"))
     if auto.startswith("SAME"):
-        source = site.inputs[0]
-        assert source is not None
+        source = site.tensor(0)
         rows = zip(source.shape[-count:], kernel, strides, dilations, strict=True)
         totals = [max(0, (-(-n // s) - 1) * s + (k - 1) * d + 1 - n) for n, k, s, d in rows]
         halves = [total // 2 if auto == "SAME_UPPER" else total - total // 2 for total in totals]
@@ -125,7 +124,7 @@ def partly_touched(name: str, tensor: Tensor, count: int) -> dict[str, int]:
 
 
 def reach_of(arguments: Mapping[str, Any]) -> Taps:
-    """Return the taps of a matched call; what its arguments leave out stands at its default."""
+    """Return the taps of a matched call; missing arguments have their defaults."""
     known = {f"s{axis}": arguments.get(f"k{axis}", 1) for axis in AXES} | dict(arguments)
     rows = [
         (*(known.get(f"{prefix}{axis}", 1) for prefix in ("", "k", "s")), known.get(f"p{axis}", 0),
@@ -139,6 +138,12 @@ def touched(arguments: Mapping[str, Any], x: Tensor, name: str) -> dict[str, int
     """Return the touched bytes of the input of a pooling where they are fewer than all."""
     planes_count = arguments["batch"] * arguments["channels"]
     return partly_touched(name, x, planes_count * reach_of(arguments).touched_count)
+
+
+def pooled_input(**arguments: Any) -> dict[str, Tensor]:
+    """Return the input [batch, channels, ...] of a pooling."""
+    shape = (arguments["batch"], arguments["channels"], *extents(arguments))
+    return {"input": Tensor(shape=shape, dtype=arguments["dtype"])}
 
 
 def window_rank(site: AtenSite) -> int:
@@ -168,6 +173,13 @@ def partition(site: AtenSite) -> dict[str, Any]:
     output = site.args["grad_output"] if "grad_output" in site.args else site.outputs[0]
     parts = named("o", output.shape[-count:], count)
     return planes(x, count) | named("", x.shape[-count:], count) | parts
+
+
+def adaptive_call(site: AtenSite) -> Match:
+    """Match an adaptive pooling, or its gradient, which does not read the input."""
+    back = "grad_output" in site.args
+    touched = {"self": 0} if back else {}
+    return Match(arguments=partition(site), phase="backward" if back else "forward", touched_bytes=touched)
 
 
 def onnx_planes(x: Tensor) -> dict[str, Any]:

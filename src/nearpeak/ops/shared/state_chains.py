@@ -1,4 +1,4 @@
-"""Linear recurrences of a matrix state: their least products, and their values in NumPy or PyTorch."""
+"""Linear recurrences of a matrix state: their least FLOP, and their values in NumPy or PyTorch."""
 
 # S_t = exp(g_t) * S_{t-1} + k_t (w_t * (v_t - k_t^T exp(g_t) S_{t-1}))^T for the delta rule, without the correction
 # k_t^T S and without w_t for plain linear attention and state-space models; o_t = S_t^T q_t. Per token and head
@@ -11,7 +11,7 @@ from nearpeak.ops.shared.definition.array_arithmetic import maximum, minimum
 from nearpeak.ops.shared.torch_names import in_wider, torch_dtype
 
 OUTPUTS = ("y", "o")
-"""Names of what comes out for every token; all other results are states."""
+"""Names of the results that have a value per token; all others are states."""
 
 
 def chain(tokens: int, write: int, read: int, pair: int, *, begun: bool, ended: bool, strict: bool = False) -> int:
@@ -52,7 +52,7 @@ def run(np: Any, q: Any, k: Any, v: Any, g: Any, w: Any = None, *, state: Any = 
     """Return outputs [batch,tokens,heads,columns], the final state and the states before each token.
 
     Args:
-        np: `numpy` or `torch`, whatever the operands are of.
+        np: the library of the operands, `numpy` or `torch`.
         w: strength of the delta rule's correction [batch,tokens,heads]; none for plain recurrences.
     """
     if state is None:
@@ -65,9 +65,9 @@ def run(np: Any, q: Any, k: Any, v: Any, g: Any, w: Any = None, *, state: Any = 
     strengths = [None] * k.shape[1] if w is None else by_token(w)
     for qt, kt, vt, gt, wt in zip(*map(by_token, (q, k, v, g)), strengths, strict=True):
         before.append(state)
-        kept = np.exp(gt)[..., None] * state
-        new = vt if wt is None else wt[..., None] * (vt - (kept * kt[..., None]).sum(-2))
-        state = kept + kt[..., None] * new[..., None, :]
+        decayed = np.exp(gt)[..., None] * state
+        new = vt if wt is None else wt[..., None] * (vt - (decayed * kt[..., None]).sum(-2))
+        state = decayed + kt[..., None] * new[..., None, :]
         outputs.append((state * qt[..., None]).sum(-2))
     return np.stack(outputs, 1) if outputs else v * 1, state, before
 
@@ -84,9 +84,9 @@ def by_token(x: Any) -> Any:
 def in_fp32(
     call: Callable[..., dict[str, Any]], tensors: Mapping[str, Any], dtype: str, state_dtype: str
 ) -> dict[str, Any]:
-    """Return what `call` gives of PyTorch's `tensors` in fp32 where they are narrower, outputs and states as asked for.
+    """Return the results of `call` on PyTorch tensors widened to at least fp32, cast to the formats of the case.
 
-    Kernels hold the state in fp32 from the first token to the last, whatever comes in. One that is rounded at every
+    Kernels hold the state in fp32 from the first token to the last. A state that is rounded at every
     token, or decays by a rounded factor, is off by more with every token: at 512 tokens of bf16, without decay or of a
     selective scan, by 1.3 to 9 times what a right kernel may be.
 
@@ -94,9 +94,9 @@ def in_fp32(
     """
     import torch
 
-    found = call(torch, in_wider(torch, tensors, "fp32"))
-    formats = {name: torch_dtype(torch, dtype if name in OUTPUTS else state_dtype) for name in found}
-    return {name: one.to(formats[name]) for name, one in found.items()}
+    results = call(torch, in_wider(torch, tensors, "fp32"))
+    formats = {name: torch_dtype(torch, dtype if name in OUTPUTS else state_dtype) for name in results}
+    return {name: result.to(formats[name]) for name, result in results.items()}
 
 
 def run_back(
@@ -109,25 +109,25 @@ def run_back(
         before: the states before each token, as `run` gives them.
     """
     upstream, dstate = grads
-    found: dict[str, list[Any]] = {name: [] for name in "qkvgw"}
+    gradients: dict[str, list[Any]] = {name: [] for name in "qkvgw"}
     for t in range(k.shape[1] - 1, -1, -1):
         decay, kt = np.exp(g[:, t])[..., None], k[:, t, ..., None]
-        kept = decay * before[t]
+        decayed = decay * before[t]
         wt = 1.0 if w is None else w[:, t, :, None]
-        error = v[:, t] if w is None else v[:, t] - (kept * kt).sum(-2)
-        state = kept + kt * (wt * error)[..., None, :]
-        found["q"].append((state * upstream[:, t, :, None]).sum(-1))
+        error = v[:, t] if w is None else v[:, t] - (decayed * kt).sum(-2)
+        state = decayed + kt * (wt * error)[..., None, :]
+        gradients["q"].append((state * upstream[:, t, :, None]).sum(-1))
         dstate = dstate + q[:, t, ..., None] * upstream[:, t, :, None]
         dnew = (dstate * kt).sum(-2)
         dk = (dstate * (wt * error)[..., None, :]).sum(-1)
-        found["v"].append(wt * dnew)
+        gradients["v"].append(wt * dnew)
         if w is not None:
-            found["w"].append((dnew * error).sum(-1))
-            dk = dk - (kept * (wt * dnew)[..., None, :]).sum(-1)
+            gradients["w"].append((dnew * error).sum(-1))
+            dk = dk - (decayed * (wt * dnew)[..., None, :]).sum(-1)
             dstate = dstate - kt * (wt * dnew)[..., None, :]
-        found["k"].append(dk)
-        dg = (dstate * kept).sum(-1)
-        found["g"].append(dg if g.shape[-1] == dg.shape[-1] else dg.sum(-1, keepdims=True))
+        gradients["k"].append(dk)
+        dg = (dstate * decayed).sum(-1)
+        gradients["g"].append(dg if g.shape[-1] == dg.shape[-1] else dg.sum(-1, keepdims=True))
         dstate = decay * dstate
     operands = zip("qkvgw", (q, k, v, g, w), strict=True)  # of no tokens, these have no element either
-    return (*(np.stack(found[name][::-1], 1) if found[name] else one for name, one in operands), dstate)
+    return (*(np.stack(gradients[name][::-1], 1) if gradients[name] else operand for name, operand in operands), dstate)

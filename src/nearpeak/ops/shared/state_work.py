@@ -1,4 +1,4 @@
-"""What a recurrence over a state reads and writes, forward and backward, beside what it computes."""
+"""Bytes that a recurrence over a state reads and writes, forward and backward."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -26,12 +26,12 @@ def forward_work(
     operands: Operands, flop: Mapping[str, int], special_count: int, *, begun: bool, ended: bool
 ) -> Work:  # fmt: skip
     """Return the work that reads every operand and the first state once, and writes the output and the final one."""
-    dtype, kept, outputs, others, states = operands
+    dtype, state_dtype, outputs, others, states = operands
     return Work(
         flop=flop,
         special_count=special_count,
-        read_bytes=dtype.bytes(outputs + others) + kept.bytes(begun * states),
-        write_bytes=dtype.bytes(outputs) + kept.bytes(ended * states),
+        read_bytes=dtype.bytes(outputs + others) + state_dtype.bytes(begun * states),
+        write_bytes=dtype.bytes(outputs) + state_dtype.bytes(ended * states),
     )
 
 
@@ -46,11 +46,11 @@ def backward_work(
         begun: a first state was given and has a gradient.
         ended: the final state has a gradient.
     """
-    dtype, kept, outputs, others, states = operands
+    dtype, state_dtype, outputs, others, states = operands
     return Work(
         flop=flop,
         recompute_flop=again or {},
         special_count=special_count,
-        read_bytes=dtype.bytes(2 * outputs + others) + kept.bytes((begun + ended) * states),
-        write_bytes=dtype.bytes(outputs + others) + kept.bytes(begun * states),
+        read_bytes=dtype.bytes(2 * outputs + others) + state_dtype.bytes((begun + ended) * states),
+        write_bytes=dtype.bytes(outputs + others) + state_dtype.bytes(begun * states),
     )

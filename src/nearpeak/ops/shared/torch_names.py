@@ -1,4 +1,4 @@
-"""What PyTorch calls the number formats."""
+"""PyTorch dtypes of the number formats."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -26,10 +26,10 @@ def torch_dtype(torch: Any, name: str) -> Any:
     >>> torch_dtype(SimpleNamespace(bfloat16="its bf16"), "bf16")
     'its bf16'
     """
-    found = getattr(torch, TORCH_NAMES.get(name, name), None)
-    if found is None:
+    dtype = getattr(torch, TORCH_NAMES.get(name, name), None)
+    if dtype is None:
         raise NotModelledError(f"PyTorch {torch.__version__} has no number format {name}")
-    return found
+    return dtype
 
 
 def torch_format(name: str) -> Any:
@@ -45,16 +45,21 @@ def in_wider(torch: Any, tensors: Mapping[str, Any], out_dtype: str) -> dict[str
     What is computed from them is rounded to `out_dtype` once, at the end.
     """
     wide = torch_dtype(torch, out_dtype)
-    if all(one.dtype == wide for one in tensors.values()):  # soon known, as what is asked here is timed with the call
+    if all(tensor.dtype == wide for tensor in tensors.values()):  # a quick test, as it is timed with the call
         return dict(tensors)
-    for one in tensors.values():
-        wide = _holding(torch, wide, one.dtype)
-    return {name: one.to(wide) for name, one in tensors.items()}
+    for tensor in tensors.values():
+        wide = _holding(torch, wide, tensor.dtype)
+    return {name: tensor.to(wide) for name, tensor in tensors.items()}
+
+
+def resized(vector: Any, count: int) -> Any:
+    """Return a vector repeated or cut to `count` elements, as `numpy.resize` does."""
+    return vector if len(vector) == count else vector.repeat(-(-count // len(vector)))[:count]
 
 
 def _holding(torch: Any, left: Any, right: Any) -> Any:
     """Return a format that holds the values of both: PyTorch promotes no 8-bit floats."""
-    narrow = [one for one in (left, right) if one.is_floating_point and one.itemsize == 1]
+    narrow = [dtype for dtype in (left, right) if dtype.is_floating_point and dtype.itemsize == 1]
     if left == right or not narrow:
         return torch.promote_types(left, right)
     return torch.promote_types(torch.float32 if left in narrow else left, torch.float32 if right in narrow else right)

@@ -1,4 +1,4 @@
-"""Maxima over windows: the gradient that goes back to where they were, references, calls of the adaptive kinds."""
+"""Maxima over windows: references, the scattered gradient, and matching of adaptive pooling."""
 
 from collections.abc import Callable, Sequence
 from itertools import product
@@ -34,18 +34,18 @@ def maxima(plane: Any, spans: Spans) -> tuple[Any, Any]:
     (array([3, 2]), array([0, 2]))
     """
     places = np.arange(plane.size).reshape(plane.shape)
-    found = [
+    positions = [
         places[window][np.unravel_index(plane[window].argmax(), plane[window].shape)]
         for window in [tuple(slice(*span) for span in cell) for cell in product(*spans)]
     ]
-    where = np.array(found, dtype=np.int64).reshape([len(row) for row in spans])
+    where = np.array(positions, dtype=np.int64).reshape([len(row) for row in spans])
     return plane.reshape(-1)[where], where
 
 
 def all_maxima(x: Any, spans: Sequence[Spans]) -> tuple[Any, Any]:
     """Return maxima and positions of every plane of x[batch,channels,...], each with spans of its own."""
     planes = x.reshape(-1, *x.shape[2:])
-    pairs = [maxima(plane, own) for plane, own in zip(planes, spans, strict=True)]
+    pairs = [maxima(plane, plane_spans) for plane, plane_spans in zip(planes, spans, strict=True)]
     shape = (*x.shape[:2], *(len(row) for row in spans[0]))
     return np.stack([best for best, _ in pairs]).reshape(shape), np.stack([at for _, at in pairs]).reshape(shape)
 

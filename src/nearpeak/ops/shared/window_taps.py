@@ -1,4 +1,4 @@
-"""Exact taps of sliding windows: which pairs of output position and kernel tap fall inside the input."""
+"""Exact counts of sliding-window taps: pairs of output position and kernel tap that fall inside the input."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -92,8 +92,8 @@ def taps(size: int, outputs: int, kernel: int, stride: int, padding: int, dilati
     (19, 28)
     """
     row = (size, outputs, kernel, stride, padding, dilation)
-    found: Any = _counts(*row) if all(isinstance(extent, int) for extent in row) else _columns(*row)
-    pairs, touched, live_outputs, live_taps = found
+    counts: Any = _counts(*row) if all(isinstance(extent, int) for extent in row) else _columns(*row)
+    pairs, touched, live_outputs, live_taps = counts
     # Taps that meet one input position differ by multiples of stride / gcd(stride, dilation).
     reuse = ceil_div(kernel, stride // greatest_common_divisor(stride, dilation))
     return Taps(
@@ -159,7 +159,7 @@ def _counts(
 def _live(
     size: int, outputs: int, kernel: int, stride: int, padding: int, dilation: int
 ) -> Iterator[tuple[int, int, int]]:
-    """Give each tap that meets the input, with the first and one past the last output that it serves."""
+    """Yield each tap that meets the input, with the first and one past the last output that it serves."""
     for tap in range(kernel if outputs else 0):
         first = max(0, ceil_div(padding - tap * dilation, stride))
         stop = min(outputs, (size - 1 + padding - tap * dilation) // stride + 1)

@@ -29,7 +29,7 @@ def special(trial: Trial) -> CheckResult:
 
 def follows_nan(case: Case) -> bool:
     """Say whether the contract follows NaN and infinities for the choices of `case`."""
-    numerics = OPS[case.op].numerics
+    numerics = OPS[case.op].tolerance
     choices = {text for name, value in case.attributes for text in (str(value), f"{name}={value}")}
     return numerics.special != "unspecified" and not choices.intersection(numerics.unspecified)
 
@@ -38,7 +38,7 @@ def inputs_with_nan(case: Case) -> list[str]:
     """Return the float inputs whose NaN and infinities the contract follows, as far as formats have them."""
     if not follows_nan(case):
         return []
-    policy, found = OPS[case.op].numerics.special, []
+    policy, found = OPS[case.op].tolerance.special, []
     for name, tensor in OPS[case.op].inputs(**arguments_of(case)).items():
         dtype = torch_format(tensor.dtype)
         if dtype.is_floating_point and dtype.itemsize > 1 and tensor.elements:

@@ -63,7 +63,7 @@ def _drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], dist
     declared = OPS[op].inputs(**arguments)
     random = np.random.default_rng(zlib.crc32(repr((op, sorted(arguments.items()), *seed, distribution)).encode()))
     kind = contract(op, arguments).kind
-    limits = {name: OPS[op].numerics.limit(name, arguments) for name in OPS[op].numerics.below}
+    limits = {name: OPS[op].tolerance.limit(name, arguments) for name in OPS[op].tolerance.below}
     ways = {name: _of_input(name, distribution, declared) for name in declared}
     if arguments.get("softcap") and "sink" in ways:
         ways["sink"] = "normal"  # a large sink beside scores that are capped takes all the weight, and hides the rest
@@ -76,24 +76,24 @@ def _drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], dist
         among = {True: edges(**arguments), False: (*edges(**arguments), *_NO_JUMPS)}
         floats = {k: one for k, one in declared.items() if values[k].dtype.kind == "f" and ways[k] == "jumps"}
         values |= {key: random.choice(among[one.elements == 1], one.shape) for key, one in floats.items()}
-    if not any(arguments.get(flag) for flag in OPS[op].numerics.repeats_if):
-        for name in OPS[op].numerics.distinct:
+    if not any(arguments.get(flag) for flag in OPS[op].tolerance.repeats_if):
+        for name in OPS[op].tolerance.distinct:
             if declared[name].shape[-1] > limits[name]:
                 return None
             values[name] = _all_different(random, declared[name].shape, limits[name], ways[name])
     if (valid := OPS[op].valid) is not None:
         values |= valid(values, **arguments)
-    for entry in OPS[op].numerics.positive:
+    for entry in OPS[op].tolerance.positive:
         choice, _, name = entry.rpartition(":")
         if name in values and (not choice or choice in arguments.values()):
             values[name] = np.abs(values[name]) + _LEAST.get(ways[name], 0.1)
     changed = (
-        _at_first(values, OPS[op].numerics.states)
+        _at_first(values, OPS[op].tolerance.states)
         if distribution == "first_step"
         else (_saturated(op, declared, values, random) if distribution == "saturated" else {})
     )
     values |= changed
-    for name in OPS[op].numerics.ignored:
+    for name in OPS[op].tolerance.ignored:
         if distribution in _WITH_IGNORED and values[name].size > 1:
             values[name].flat[1:] = np.where(
                 random.random(values[name].size - 1) < 0.25, IGNORED, values[name].flat[1:]
@@ -117,7 +117,7 @@ def _saturated(op: str, declared: Mapping[str, Tensor], values: Mapping[str, Any
 
     These are of sizes up to large ones: some of them leave it, however narrow it is, and some do not.
     """
-    scales = {entry.rpartition(":")[2] for entry in OPS[op].numerics.positive} & values.keys()
+    scales = {entry.rpartition(":")[2] for entry in OPS[op].tolerance.positive} & values.keys()
     if scales:
         return {name: values[name] * _SATURATED for name in scales}
     floats = [name for name, one in declared.items() if dtype_of(one.dtype).kind == "float"]
@@ -309,7 +309,7 @@ def _tries(op: str, tensors: dict[str, Any], distribution: str) -> Iterator[dict
     floats = [name for name, tensor in tensors.items() if tensor.is_floating_point()]
     for chosen in ((), *((name,) for name in floats), tuple(floats)):
         yield tensors | {name: _positive(tensors[name], distribution) for name in chosen}
-    states = [name for name in floats if name not in OPS[op].numerics.positive]
+    states = [name for name in floats if name not in OPS[op].tolerance.positive]
     yield tensors | {name: (tensors[name].double() / 16).to(tensors[name].dtype) for name in states}
     yield tensors | {name: tensor * 0 for name, tensor in tensors.items() if not tensor.is_floating_point()}
 
@@ -369,7 +369,7 @@ def _seen(op: str, arguments: dict[str, Any], tensors: dict[str, Any], far_in_fp
     if any(np.isnan(array).any() for array in floats):
         return ""
     far = far_in_fp16 if any(format_name(tensor.dtype) == "fp16" for tensor in tensors.values()) else FAR
-    searches = bool(OPS[op].numerics.picks)  # what is not found is infinitely far, by definition
+    searches = bool(OPS[op].tolerance.picks)  # what is not found is infinitely far, by definition
     with np.errstate(all="ignore"):  # fp16 does not hold the others' limit, and is below it
         is_near = all(((np.abs(array) < far) | (np.isinf(array) & searches)).all() for array in floats)
     return "finite" if is_near else "defined"

@@ -122,7 +122,7 @@ def _identity(case: Case, asked: Question, mutant: Mutant) -> bool:
             )
     except (ArithmeticError, LookupError, ValueError):
         return False
-    near = 1e-7 if OPS[case.op].numerics.kind == "decomposition" else 1e-11
+    near = 1e-7 if OPS[case.op].tolerance.kind == "decomposition" else 1e-11
     return left.keys() == right.keys() and all(_near(left[name], right[name], near) for name in left)
 
 

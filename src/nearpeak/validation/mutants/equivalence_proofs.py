@@ -165,7 +165,7 @@ _MOST_MOVED = 20_000
 
 def _of_single(case: Case, mutant: Mutant) -> str:
     """Positions along a dimension of one element are all 0, whatever moves or zeroes them."""
-    source, asked = OPS[case.op].numerics.picks.get(mutant.where), question(case, 0, "normal")
+    source, asked = OPS[case.op].tolerance.picks.get(mutant.where), question(case, 0, "normal")
     if source is None or asked is None or mutant.row not in _AT_ZERO:
         return ""
     if ranked(case, asked.tensors, source).shape[-1] != 1:
@@ -176,7 +176,7 @@ def _of_single(case: Case, mutant: Mutant) -> str:
 def _of_nothing_below(case: Case, mutant: Mutant) -> str:
     """Whole numbers below 1 are all 0, in any order."""
     name = mutant.where.partition("[")[0]
-    numerics, arguments = OPS[case.op].numerics, arguments_of(case)
+    numerics, arguments = OPS[case.op].tolerance, arguments_of(case)
     if mutant.inputs is None or mutant.of_gradient or name not in numerics.below or OPS[case.op].valid is not None:
         return ""
     whole = not torch_format(_inputs(case)[name].dtype).is_floating_point

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.work.case import Case
-from nearpeak.ops import OPS, Numerics
+from nearpeak.ops import OPS, Tolerance
 from nearpeak.validation.oracle.expected_results import arguments_of
 from nearpeak.validation.oracle.float64_oracle import Question
 from nearpeak.validation.oracle.format_limits import widened
@@ -111,6 +111,6 @@ def _keeping(nudge: Nudge) -> Any:
     return torch.autograd.graph.saved_tensors_hooks(keep, lambda saved: saved)
 
 
-def gradient_contract(numerics: Numerics) -> Numerics:
+def gradient_contract(numerics: Tolerance) -> Tolerance:
     """Return the contract of the gradient of a product, which is a product too."""
-    return Numerics(kind="contraction", ulp_count=numerics.ulp_count, steps_count=max(STEPS, 2 * numerics.steps_count))
+    return Tolerance(kind="contraction", ulp_count=numerics.ulp_count, steps_count=max(STEPS, 2 * numerics.steps_count))

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.ops import Numerics
+from nearpeak.ops import Tolerance
 from nearpeak.validation.oracle.sensitivity import Arrays, Reference, evaluated
 
 SUMS = ("contraction", "reduction")
@@ -12,7 +12,7 @@ SUMS = ("contraction", "reduction")
 
 
 def magnitudes_of(
-    reference: Reference, arrays: Arrays, where: str, numerics: Numerics, found: Arrays
+    reference: Reference, arrays: Arrays, where: str, numerics: Tolerance, found: Arrays
 ) -> dict[str, Any]:
     """Return what rounding errors on the way are proportional to, where inputs alone do not show it.
 

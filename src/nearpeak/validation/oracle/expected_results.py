@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.work.case import Case
-from nearpeak.ops import Numerics
+from nearpeak.ops import Tolerance
 from nearpeak.validation.oracle.operator_tolerance import contract
 
 SPREAD = 6.0
@@ -43,11 +43,11 @@ def arguments_of(case: Case) -> dict[str, Any]:
     return {**dict(case.axes), **dict(case.dtypes), **dict(case.attributes)}
 
 
-def contract_of(case: Case) -> Numerics:
+def contract_of(case: Case) -> Tolerance:
     """Return the operator's contract as it reads for the choices of `case`."""
     return contract(case.op, arguments_of(case))
 
 
-def sum_length(numerics: Numerics, arguments: Mapping[str, Any]) -> float:
+def sum_length(numerics: Tolerance, arguments: Mapping[str, Any]) -> float:
     """Return the length of the longest sum that the contract names, 1 where nothing is summed."""
     return float(max(np.prod([arguments[axis] for axis in numerics.reduction.split()], dtype=float), 1.0))

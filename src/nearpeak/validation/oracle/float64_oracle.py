@@ -10,7 +10,7 @@ import numpy as np
 from nearpeak.case_tensors.memory_placement import placed
 from nearpeak.core.work.case import Case
 from nearpeak.errors import MeasureError, NotModelledError
-from nearpeak.ops import OPS, Numerics
+from nearpeak.ops import OPS, Tolerance
 from nearpeak.validation.inputs.adversarial_rows import FACED
 from nearpeak.validation.inputs.distributions import drawn
 from nearpeak.validation.oracle.double_rounding import in_either_way
@@ -91,7 +91,7 @@ def bare_question(case: Case, tensors: Arrays, distribution: str) -> Question:
     tensors = placed(imported_torch(), case, tensors)
     arrays = {name: widened(tensor) for name, tensor in tensors.items()}
     found = evaluated(lambda given: OPS[case.op].expected(given, **arguments), arrays, case.label())
-    masks = Numerics(kind="masks")
+    masks = Tolerance(kind="masks")
     expected = {
         name: _expected(value, formats[name], masks, 1.0, 0.0, _Moves(reach=np.inf)) for name, value in found.items()
     }
@@ -155,7 +155,7 @@ def declared_formats(case: Case) -> dict[str, Any]:
 
 def gradient_answers(
     case: Case, reference: Reference, tensors: Arrays, formats: Mapping[str, Any], length: float,
-    chained: Numerics | None = None, passed: Reference | None = None,
+    chained: Tolerance | None = None, passed: Reference | None = None,
 ) -> dict[str, Expected]:  # fmt: skip
     """Return what is expected of the gradients: the contract of a chained operator, whatever that of the result is.
 
@@ -174,7 +174,7 @@ def gradient_answers(
     # A mean over many rows makes all gradients small; what is not reduced to one number comes from above as it is.
     single = all(tensor.numel() <= 1 for tensor in above)
     gates = {"always": "largest" if single else "always", "targets": "targets"}.get(numerics.gates, "")
-    chained = Numerics(
+    chained = Tolerance(
         kind=kind, ulp_count=numerics.ulp_count, steps_count=steps, gates=gates,
         gate_error_count=2 * numerics.gate_error_count,
     )  # fmt: skip
@@ -189,7 +189,7 @@ def gradient_answers(
 
 
 def answers(
-    reference: Reference, tensors: Arrays, formats: Mapping[str, Any], numerics: Numerics, length: float, where: str,
+    reference: Reference, tensors: Arrays, formats: Mapping[str, Any], numerics: Tolerance, length: float, where: str,
     stored: Stored | None = None, still: Collection[str] = (),
     passed: Reference | None = None, coarsest_ratio: float = 0.0, derived: bool = False, stores_scores: bool = False,
 ) -> dict[str, Expected]:  # fmt: skip
@@ -273,7 +273,7 @@ def _sums(left: Arrays, right: Arrays) -> dict[str, Any]:
     return {name: values + right.get(name, 0.0) for name, values in left.items()}
 
 
-def _store(tensors: Arrays, numerics: Numerics) -> float:
+def _store(tensors: Arrays, numerics: Tolerance) -> float:
     """Return the roundoff of the format in which intermediates may be stored, 0 where none narrower than fp32 is.
 
     It is that of the narrowest input; of products, whose operands are brought to one format, that of the widest.
@@ -310,7 +310,7 @@ class _Moves:
     """Roundoff of the arithmetic on the way, where that is less exact than the format asks."""
 
 
-def _expected(values: Any, dtype: Any, numerics: Numerics, length: float, store: float, moves: "_Moves") -> Expected:
+def _expected(values: Any, dtype: Any, numerics: Tolerance, length: float, store: float, moves: "_Moves") -> Expected:
     name, reach = format_name(dtype), moves.reach
     if name not in UNIT_ROUNDOFF:
         ambiguous = np.zeros(values.shape) + (0.0 if reach is None else np.where(reach > 0, np.inf, 0.0))

@@ -33,7 +33,7 @@ def without_gradient(case: Case, asked: Question) -> str:
     if not any(tensor.is_floating_point() or tensor.is_complex() for tensor in asked.tensors.values()):
         return "whole numbers have no gradient"
     if operator.backward_reference is not None and any(
-        value for name, value in case.attributes if name in operator.numerics.forward_only
+        value for name, value in case.attributes if name in operator.tolerance.forward_only
     ):
         return "the gradient's reference does not cover this case"
     if not has_closed_form(asked) and not differentiable(case):
@@ -174,7 +174,7 @@ def gradients_expected(
     """
     operator, numerics = OPS[asked.case.op], contract_of(asked.case)
     formats = {name: asked.tensors[name.removeprefix("grad_")].dtype for name in names}
-    length = sum_length(operator.numerics, asked.arguments) + max(one.numel() for one in upstream.values())
+    length = sum_length(operator.tolerance, asked.arguments) + max(one.numel() for one in upstream.values())
     size, given = operator.passed, asked.arguments
     passed = None if size is None else lambda arrays: size(arrays, **given)
     derived = derivation(asked, upstream, named or {})

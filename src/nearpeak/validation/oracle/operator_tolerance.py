@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from nearpeak.ops import OPS, Numerics
+from nearpeak.ops import OPS, Tolerance
 
 
-def contract(op: str, arguments: Mapping[str, Any]) -> Numerics:
+def contract(op: str, arguments: Mapping[str, Any]) -> Tolerance:
     """Return the contract of `op` for these arguments.
 
     What only selects or counts is exact, and is asked for values that differ in their last places too.
@@ -15,7 +15,7 @@ def contract(op: str, arguments: Mapping[str, Any]) -> Numerics:
     >>> contract("reduce", {"function": "sum"}).kind, contract("reduce", {"function": "argmax"}).kind
     ('normalisation', 'exact')
     """
-    numerics = OPS[op].numerics
+    numerics = OPS[op].tolerance
     named = {name: value for name, value in arguments.items() if isinstance(value, str)}
     chosen = {*named.values(), *(f"{name}={value}" for name, value in named.items())}
     rows = [entry.partition(":") for entry in numerics.rounds]

@@ -65,7 +65,7 @@ class Trial:
             asked.arguments,
             outputs=self.templates(asked),
             poison=poison,
-            shift_bytes=shift * max(OPS[self.case.op].numerics.alignment_bytes, LEAST_ALIGNMENT_BYTES),
+            shift_bytes=shift * max(OPS[self.case.op].tolerance.alignment_bytes, LEAST_ALIGNMENT_BYTES),
         )
         return self.settled(ran, asked.tensors, {name: one.values for name, one in asked.expected.items()}, asked)
 

@@ -1,1 +1,1 @@
-"""What an operator file is made of: rules of work, references, tolerances."""
+"""The parts of an operator definition: rules of work, references, tolerances."""

@@ -1,4 +1,4 @@
-"""Arithmetic that takes integers or NumPy arrays alike, so that one rule serves one case and a million."""
+"""Integer arithmetic that works on single numbers and on NumPy columns alike."""
 
 from math import gcd
 from typing import Any
@@ -78,11 +78,11 @@ def unless_empty(extent: int, amount: int) -> int:
 
 
 def _plain(value: Any) -> bool:
-    """Say whether a value is a Python number, as the rules' annotations promise; tables send arrays instead."""
+    """Return whether a value is a Python number, as the rules' annotations promise; tables send arrays instead."""
     return isinstance(value, int)
 
 
 def _array(values: Any) -> int:
     """Return the array under the annotation of the rules."""
-    found: int = values
-    return found
+    column: int = values
+    return column

@@ -1,4 +1,4 @@
-"""Refusal of axes that make no sense together or alone, for single cases and whole columns alike."""
+"""Checks of axes and choices, for single cases and whole columns, with errors that name the axis."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -58,8 +58,8 @@ def required_window(where: str, **axes: int) -> None:
     required_positive(where, **axes)
     for name, extent in axes.items():
         if _some(extent > WIDEST_WINDOW):
-            found = _first(extent > WIDEST_WINDOW, extent)
-            raise SpecError(f"{where}: {name}={found} is over {WIDEST_WINDOW} taps; is it a typing error?")
+            extent_got = _first(extent > WIDEST_WINDOW, extent)
+            raise SpecError(f"{where}: {name}={extent_got} is over {WIDEST_WINDOW} taps; is it a typing error?")
 
 
 def required_at_most(where: str, most: Mapping[str, int], **axes: int) -> None:
@@ -71,8 +71,8 @@ def required_at_most(where: str, most: Mapping[str, int], **axes: int) -> None:
         for name, extent in axes.items():
             refused = extent > limit
             if _some(refused):
-                found, wanted = _first(refused, extent), _first(refused, limit)
-                raise SpecError(f"{where}: {name}={found} contradicts {limit_name}={wanted}, which it may not exceed")
+                got, wanted = _first(refused, extent), _first(refused, limit)
+                raise SpecError(f"{where}: {name}={got} contradicts {limit_name}={wanted}, which it may not exceed")
 
 
 def required_multiple(where: str, part: Mapping[str, int], **axes: int) -> None:
@@ -84,10 +84,8 @@ def required_multiple(where: str, part: Mapping[str, int], **axes: int) -> None:
         for name, extent in axes.items():
             refused = extent % maximum(size, 1) + extent * (size == 0) != 0
             if _some(refused):
-                found, wanted = _first(refused, extent), _first(refused, size)
-                raise SpecError(
-                    f"{where}: {name}={found} contradicts {part_name}={wanted}; it must be a multiple of it"
-                )
+                got, wanted = _first(refused, extent), _first(refused, size)
+                raise SpecError(f"{where}: {name}={got} contradicts {part_name}={wanted}; it must be a multiple of it")
 
 
 def _some(refused: Any) -> bool:

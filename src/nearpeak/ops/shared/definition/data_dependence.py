@@ -1,8 +1,9 @@
-"""Cases whose work depends on values: the case of the values that cost most, beside the least that rules take."""
+"""The largest work of cases whose work depends on values, such as the indices of an embedding."""
 
 import dataclasses
 from collections.abc import Mapping
 from functools import reduce
+from operator import mul
 from typing import Any
 
 from nearpeak.core.work.case import Case
@@ -36,13 +37,8 @@ def highest_axes(op: str, phase: str, axes: Mapping[str, Any], *, captured: bool
     for name, limits in OPS[op].data_axes.items():
         if name not in axes:
             continue
-        most = reduce(minimum, (_product(limit, axes) for limit in limits))
+        most = reduce(minimum, (reduce(mul, (axes[axis] for axis in limit.split("*"))) for limit in limits))
         unknown = captured or axes[name] == defaults[name]
         # Known values stay; of unknown ones, the most that the extents permit, and never less than the least.
         worst[name] = maximum(axes[name], most * unknown + 0 * axes[name])
     return worst
-
-
-def _product(limit: str, axes: Mapping[str, Any]) -> Any:
-    names = limit.split("*")
-    return reduce(lambda left, right: left * right, (axes[name] for name in names))

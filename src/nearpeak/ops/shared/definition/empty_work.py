@@ -1,4 +1,4 @@
-"""Work on nothing: what a rule counts where its case writes nothing."""
+"""A decorator that sets the work of a case to zero where its output is empty."""
 
 from collections.abc import Callable
 from dataclasses import replace

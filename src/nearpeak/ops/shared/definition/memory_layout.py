@@ -1,4 +1,4 @@
-"""How inputs of a case lie in memory where they are not dense from an aligned address: other strides, an offset."""
+"""Memory layouts of inputs that are not dense and aligned: strides and byte offsets."""
 
 from collections.abc import Mapping
 from math import prod
@@ -51,8 +51,10 @@ def span_of(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
     return 1 + sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True))
 
 
-def memory_of(op: str, inputs: Mapping[str, Tensor], given: Mapping[str, Value]) -> tuple[tuple[str, int | str], ...]:
-    """Return `NAME.layout` and `NAME.offset` as a case keeps them: checked, in order, without what is dense.
+def memory_of(
+    op: str, inputs: Mapping[str, Tensor], arguments: Mapping[str, Value]
+) -> tuple[tuple[str, int | str], ...]:
+    """Return `NAME.layout` and `NAME.offset` in their canonical form: checked, sorted, without dense ones.
 
     Raises:
         SpecError: no such input or word, too few dimensions, or an offset that no element can start at.
@@ -61,18 +63,18 @@ def memory_of(op: str, inputs: Mapping[str, Tensor], given: Mapping[str, Value])
     >>> memory_of("op", tensors, {"x.offset": 2, "x.layout": "transposed", "row.layout": "transposed"})
     (('x.layout', 'transposed'), ('x.offset', 2))
     """
-    found: dict[str, int | str] = {}
-    for key, value in given.items():
+    memory: dict[str, int | str] = {}
+    for key, value in arguments.items():
         name, _, what = key.rpartition(".")
         if name not in inputs or what not in ("layout", "offset"):
             raise SpecError(
                 f"{op}: no input {key!r}; how inputs lie is written NAME.layout or NAME.offset, "
                 f"NAME one of {', '.join(inputs) or 'none'}"
             )
-        kept = _layout(op, key, value, inputs[name]) if what == "layout" else _offset(op, key, value, inputs[name])
-        if kept:
-            found[key] = kept
-    return tuple(sorted(found.items()))
+        canonical = _layout(op, key, value, inputs[name]) if what == "layout" else _offset(op, key, value, inputs[name])
+        if canonical:
+            memory[key] = canonical
+    return tuple(sorted(memory.items()))
 
 
 def _layout(op: str, key: str, value: Value, tensor: Tensor) -> str:

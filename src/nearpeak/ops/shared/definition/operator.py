@@ -1,4 +1,4 @@
-"""What an operator file defines: rules of work, references, how frameworks call it, numerics contract."""
+"""The Operator class: rules of work, references, framework matchers and tolerance of one operator."""
 
 import difflib
 import inspect
@@ -17,7 +17,7 @@ from nearpeak.errors import NotModelledError, SpecError, shown
 from nearpeak.ops.shared.definition.array_arithmetic import minimum
 from nearpeak.ops.shared.definition.axis_checks import choice_of
 from nearpeak.ops.shared.definition.memory_layout import memory_of
-from nearpeak.ops.shared.definition.tolerance import Numerics
+from nearpeak.ops.shared.definition.tolerance import Tolerance
 
 Value = int | str | bool
 Arrays = Mapping[str, Any]
@@ -54,10 +54,21 @@ class OnnxSite:
     constants: Mapping[int, tuple[Any, ...]] = field(default_factory=dict)
     """Values of small constant inputs by position, flattened."""
 
+    def optional(self, position: int) -> Tensor | None:
+        """Return the input at `position`; none where it is left out."""
+        return self.inputs[position] if position < len(self.inputs) else None
+
+    def tensor(self, position: int) -> Tensor:
+        """Return the input at `position`, refused where it is left out or its shape is unknown."""
+        tensor = self.optional(position)
+        if tensor is None:
+            raise NotModelledError(f"{self.name}: input {position} is packed, or its shape is not known")
+        return tensor
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """A framework's call, said as a case of the operator."""
+    """The case of an operator that a framework's call corresponds to."""
 
     arguments: Mapping[str, Value]
     """Axes, dtypes and attributes of the rule."""
@@ -66,13 +77,13 @@ class Match:
     touched_bytes: Mapping[str, int] = field(default_factory=dict)
     """Distinct bytes read of an input (argument name or ONNX position), or written (`write:name`), if not all."""
     call_count: int = 1
-    """Kernels of this case that the call stands for."""
+    """Number of kernels of this case that the call launches."""
     op: str = ""
     """Operator of the case; empty for the one whose file claims the call."""
 
 
 Matcher = Callable[[Any], "Match | tuple[Match, ...]"]
-"""Takes an AtenSite or OnnxSite; returns the case, or several when the call stands for several."""
+"""Takes an AtenSite or OnnxSite; returns the case, or several when the call launches several kernels."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,11 +93,9 @@ class Operator:
     forward: Callable[..., Work]
     """Rule of work: int parameters are axes, DType ones formats, str and bool ones attributes."""
     family: str
-    """What reports group it with: one of core.family.FAMILIES."""
-    source: str
-    """Paper, standard or derivation of the rule."""
-    numerics: Numerics
-    """Contract against the references."""
+    """Group in reports: one of core.family.FAMILIES."""
+    tolerance: Tolerance
+    """Tolerance against the references."""
     inputs: Callable[..., dict[str, Tensor]]
     """Tensors that the operator reads, from the arguments of the rule."""
     reference: Callable[..., dict[str, Any]]
@@ -94,7 +103,7 @@ class Operator:
     torch_call: Callable[..., dict[str, Any]]
     """(tensors, **arguments) → outputs by name, with PyTorch."""
     valid: Callable[..., dict[str, Any]] | None = None
-    """(drawn arrays, **arguments) → the inputs that must have a form, in it: offsets in order, lengths that add up."""
+    """(random arrays, **arguments) → inputs that satisfy their constraints: sorted offsets, lengths that add up."""
     backward: Callable[..., Work] | None = None
     """Rule of work of the gradient; none when it has none."""
     backward_reference: Callable[..., dict[str, Any]] | None = None
@@ -108,47 +117,51 @@ class Operator:
     schemes: bool = False
     """Whether `dtype` may name a scheme of quantised products (`fp8_block`, `nvfp4`, …) instead of a format."""
     data_axes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Axes that stand for values of indices, masks or routers, with axes (or products of axes, as
-    `h*w`) whose smallest extent they cannot pass. At their default they are not known, and the rule takes the least."""
+    """Axes that count values of indices, masks or routers, each with its upper limits: axes or products of axes such as
+    `h*w`. At its default such an axis is unknown, and the rule takes the least value."""
     degree_count: int = 1
     """Highest power of one extent in a count; tables use it to tell which rows could overflow 64 bits."""
     assumptions: tuple[str, ...] = ()
-    """Identifiers of what its work rests on beside what every bound does."""
+    """Identifiers of assumptions that the rule makes in addition to those of every bound."""
     fewest: Mapping[str, Callable[..., int]] = field(default_factory=dict)
-    """By phase, (**arguments of the rule) → multiplications that any bilinear algorithm needs; 0 where not given."""
+    """By phase, (**arguments of the rule) → multiplications that any bilinear algorithm needs; 0 without an entry."""
     subtracted: Callable[..., dict[str, Any]] | None = None
-    """(arrays, **arguments) → by output, in its units, the size of what is subtracted on the way: rounding a mean."""
+    """(arrays, **arguments) → by output, in its units, the magnitude of a subtracted intermediate, such as a mean."""
     passed: Callable[..., dict[str, Any]] | None = None
-    """(arrays with `grad_<output>`, **arguments) → by gradient, the size of what cancels, where results hide it."""
+    """(arrays with `grad_<output>`, **arguments) → by gradient, the magnitude of the terms that cancel in it."""
     stored: Callable[..., dict[str, Any]] | None = None
-    """(arrays, store, **arguments) → outputs by name as the reference gives them, where intermediates have a format of
-    their own: each passes through `store(array, format)`, which a correct implementation rounds."""
+    """(arrays, store, **arguments) → the reference's outputs with intermediates in a format of their own: each passes
+    through `store(array, format)`, which rounds as a correct implementation may."""
     kept: Callable[..., dict[str, Any]] | None = None
-    """(arrays, keep, **arguments) → outputs; an intermediate of their shape may be in their format, `keep(array)`."""
+    """(arrays, keep, **arguments) → outputs; the intermediate that may have the output's format is `keep(array)`."""
     edges: Callable[..., Any] | None = None
-    """(**arguments) → numbers at which results jump: `edges` draws float inputs next to them, `jumps` them."""
+    """(**arguments) → discontinuities of the results: `edges` draws inputs next to them, `jumps` at them."""
     ranked: Callable[..., dict[str, Any]] | None = None
-    """(arrays, **arguments) → values in which outputs are positions, where they are no input but computed."""
+    """(arrays, **arguments) → the computed values in which outputs are positions, where these are not an input."""
     at_positions: Callable[..., dict[str, Any]] | None = None
-    """(tensors, positions among them, **arguments) → float outputs at these with PyTorch: their gradient is right."""
+    """(tensors and positions, **arguments) → float outputs at these positions with PyTorch, for gradients of ties."""
     as_right: Callable[..., dict[str, Any]] | None = None
-    """(input tensors, outputs, wanted arrays, **arguments) → outputs, those that are as right called as wanted."""
+    """(input tensors, outputs, expected arrays, **arguments) → outputs, with correct alternatives made equal."""
     canonical: Callable[..., dict[str, Any]] | None = None
-    """(outputs by name, arrays or tensors, **arguments) → what is compared where several results are as right: factors
-    with their signs chosen, eigenvalues in one order, for columns that complete a basis the projection on them."""
+    """(outputs by name, arrays or tensors, **arguments) → a canonical form where several results are correct: signs of
+    factors and order of eigenvalues chosen, columns that complete a basis replaced by the projection on their span."""
     explicit: Callable[..., Explicit | None] | None = None
-    """(**arguments) → those of the same results from more inputs; by input, an axis and positions along it → rows."""
+    """(**arguments) → an equivalent case with a further input, such as a mask; by input, an axis and its rows."""
     draws: bool = False
-    """Whether the same call gives another result each time, because it draws random numbers."""
+    """Whether the operator draws random numbers, so that its results differ from call to call."""
     listed: Mapping[str, Mapping[str, Mapping[str, Value]]] = field(default_factory=dict)
-    """By choice that has values by the dozen, all of them, each with what it needs: directed cases hold each once."""
+    """All values of a choice with dozens of them, and the arguments that each needs; directed cases cover each once."""
+    source: str = ""
+    """Paper, standard or derivation of the rule; by default, the `Source:` paragraph of its docstring."""
     version: int = 1
     """Raised when the meaning of a case changes."""
 
     def __post_init__(self) -> None:
-        """Refuse a family that no report knows."""
+        """Refuse a family that no report knows, and read the source from the rule's docstring."""
         if self.family not in FAMILIES:
             raise SpecError(f"{self.name}: family={self.family!r} is not one of {', '.join(FAMILIES)}")
+        stated = self.description.partition("Source: ")[2].partition("\n\n")[0]
+        object.__setattr__(self, "source", self.source or " ".join(stated.split()).removesuffix("."))
 
     @property
     def name(self) -> str:
@@ -166,9 +179,9 @@ class Operator:
         return (inspect.getdoc(self.forward) or "").split(">>>")[0].strip()
 
     def expected(self, arrays: dict[str, Any], **arguments: Any) -> dict[str, Any]:
-        """Return the reference's outputs as results are compared: with signs and order chosen, see `canonical`."""
-        found = self.reference(arrays, **arguments)
-        return found if self.canonical is None else self.canonical(found, **arguments)
+        """Return the reference's outputs in their canonical form, in which results are compared."""
+        outputs = self.reference(arrays, **arguments)
+        return outputs if self.canonical is None else self.canonical(outputs, **arguments)
 
     @cached_property
     def signatures(self) -> Mapping[str, "Signature"]:
@@ -209,24 +222,24 @@ class Operator:
         Arguments with a dot, `NAME.layout` and `NAME.offset`, say how inputs lie in memory.
         """
         self.rule(phase)
-        given = {name: value for name, value in arguments.items() if "." in name}
-        if not given:
+        layouts = {name: value for name, value in arguments.items() if "." in name}
+        if not layouts:
             return self.signatures[phase].case(phase, arguments)
-        plain = {name: value for name, value in arguments.items() if name not in given}
-        found = self.signatures[phase].case(phase, plain)
-        return replace(found, memory=memory_of(self.name, self.inputs(**self.forward_arguments(found)), given))
+        plain = {name: value for name, value in arguments.items() if name not in layouts}
+        dense = self.signatures[phase].case(phase, plain)
+        return replace(dense, memory=memory_of(self.name, self.inputs(**self.forward_arguments(dense)), layouts))
 
     def forward_case(self, case: Case) -> Case:
         """Return the forward pass that `case` is, or whose gradient it is; inputs lie in memory as they do there.
 
-        What the gradient's case leaves open stands at its default; what has a gradient is present.
+        Arguments that the gradient's case does not state have their defaults; what has a gradient is present.
         """
         if case.phase == "forward":
             return case
         signature = self.signatures["forward"]
-        given: dict[str, Any] = {**dict(case.axes), **dict(case.dtypes), **dict(case.attributes)}
-        present = {name: given[f"grad_{name}"] for name in signature.attributes if f"grad_{name}" in given}
-        known = {name: value for name, value in (present | given).items() if name in signature.names()}
+        arguments: dict[str, Any] = {**dict(case.axes), **dict(case.dtypes), **dict(case.attributes)}
+        present = {name: arguments[f"grad_{name}"] for name in signature.attributes if f"grad_{name}" in arguments}
+        known = {name: value for name, value in (present | arguments).items() if name in signature.names()}
         return replace(signature.case("forward", known), memory=case.memory)
 
     def forward_arguments(self, case: Case) -> dict[str, Any]:
@@ -263,7 +276,11 @@ class Signature:
             axes=tuple(p.name for p in parameters if p.annotation in (int, int | None)),
             dtypes=tuple(p.name for p in parameters if p.annotation in (DType, DType | None)),
             attributes={p.name: p.annotation for p in parameters if p.annotation in (str, bool)},
-            defaults={p.name: _stated(p.default) for p in parameters if p.default is not inspect.Parameter.empty},
+            defaults={
+                p.name: p.default.name if isinstance(p.default, DType) else p.default
+                for p in parameters
+                if p.default is not inspect.Parameter.empty
+            },
             same=same,
             schemes=schemes,
         )
@@ -298,28 +315,23 @@ class Signature:
         value = arguments.get(name, self.defaults.get(name)) or arguments.get(self.dtypes[0])
         if value is None:
             raise SpecError(f"{self.op}: {name!r} is missing; give {name}=bf16, fp32, …")
-        found = dtype_of(value if isinstance(value, str) else str(value))
-        if found.scheme is None:
-            return found.name
-        return self._of_scheme(name, found, found.scheme, given=name in arguments)
+        dtype = dtype_of(value if isinstance(value, str) else str(value))
+        if dtype.scheme is None:
+            return dtype.name
+        return self._of_scheme(name, dtype, dtype.scheme, is_stated=name in arguments)
 
-    def _of_scheme(self, name: str, found: DType, scheme: Scheme, *, given: bool) -> str:
+    def _of_scheme(self, name: str, dtype: DType, scheme: Scheme, *, is_stated: bool) -> str:
         """Return the format called `name` where the first one is a scheme, which says what the others are."""
         if not self.schemes:
-            raise SpecError(f"{self.op}: {name}={found.name} is a scheme of quantised products; give a number format")
+            raise SpecError(f"{self.op}: {name}={dtype.name} is a scheme of quantised products; give a number format")
         if name == self.dtypes[0]:
-            return found.name
-        if given:
-            raise SpecError(f"{self.op}: {name}={found.name} is a scheme; only {self.dtypes[0]} may be one")
+            return dtype.name
+        if is_stated:
+            raise SpecError(f"{self.op}: {name}={dtype.name} is a scheme; only {self.dtypes[0]} may be one")
         return scheme.b.dtype if name == "b_dtype" else scheme.out
 
     def _attribute(self, name: str, arguments: Mapping[str, Value]) -> str | bool:
         return choice_of(self.op, name, arguments.get(name, self.defaults.get(name)), self.attributes[name])
-
-
-def _stated(default: Any) -> Value | None:
-    value: Value | None = default.name if isinstance(default, DType) else default
-    return value
 
 
 def unknown_axis(op: str, name: str, known: tuple[str, ...]) -> SpecError:

@@ -1,4 +1,4 @@
-"""Numbers that a reference takes as given: what an implementation must know beside its tensors and arguments."""
+"""The numeric constants that a reference uses, such as an epsilon, which implementations must share."""
 
 from collections.abc import Iterator
 from types import CodeType, FunctionType
@@ -8,7 +8,7 @@ from nearpeak.ops.shared.definition.operator import Operator
 
 
 def constants_of(operator: Operator) -> dict[str, float | tuple[float, ...]]:
-    """Return the named numbers of an operator's reference, and of what it calls in this package, by name.
+    """Return the named constants of an operator's reference, and of the functions that it calls in this package.
 
     >>> from nearpeak.ops import OPS
     >>> constants_of(OPS["rms_norm"]), constants_of(OPS["gemm"])
@@ -32,5 +32,5 @@ def _constants(function: Any, seen: set[Any]) -> Iterator[tuple[str, float | tup
 
 def _names(code: CodeType) -> set[str]:
     """Return the names that code looks up, functions within it included."""
-    inner = (one for one in code.co_consts if isinstance(one, CodeType))
+    inner = (constant for constant in code.co_consts if isinstance(constant, CodeType))
     return set(code.co_names).union(*map(_names, inner))

@@ -1,4 +1,4 @@
-"""Bessel and Airy functions in float64 NumPy, to some last places: by series, integrals and asymptotic expansions."""
+"""Bessel and Airy functions in float64 NumPy: power series, integrals and asymptotic expansions."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -46,10 +46,16 @@ def bessel_y(order: int, x: Any) -> Any:
     ['-11.8007738772', '0.00562830663521', '0.00471591797762']
     """
     x = np.asarray(x, float)
+
+    def series(at: Any) -> Any:
+        first = -2 / (math.pi * np.abs(x[at])) if order else 0.0
+        log = 2 / math.pi * _times_log(bessel_j(order, x[at]), x[at])
+        return first + log - _harmonic(order, x[at], -1.0) / math.pi
+
     return _pieces(
         x,
         (Y_SERIES_BELOW, WAVES_FROM),
-        lambda at: _y_series(order, x[at]),
+        series,
         lambda at: _y_integral(order, x[at][..., None]),
         lambda at: _waves(order, x[at], np.sin, np.cos, 1.0),
     )
@@ -75,7 +81,7 @@ def bessel_i(order: int, x: Any, *, scaled: bool = False) -> Any:
     def shown(of: Any) -> Any:
         return 1.0 if scaled else np.exp(of)
 
-    found = _pieces(
+    magnitude = _pieces(
         size,
         (SERIES_BELOW, GROWTH_FROM),
         lambda at: _powers(order, size[at], 1.0) * (np.exp(-size[at]) if scaled else 1.0),
@@ -86,7 +92,7 @@ def bessel_i(order: int, x: Any, *, scaled: bool = False) -> Any:
             * shown(size[at])
         ),
     )
-    return sign * found
+    return sign * magnitude
 
 
 def bessel_k(order: float, x: Any, *, scaled: bool = False) -> Any:
@@ -101,6 +107,13 @@ def bessel_k(order: float, x: Any, *, scaled: bool = False) -> Any:
     """
     x = np.asarray(x, float)
 
+    def series(at: Any) -> Any:
+        whole = int(order)
+        first = 1 / np.abs(x[at]) if whole else 0.0
+        log = (-1.0) ** (whole + 1) * _times_log(_powers(whole, x[at], 1.0), x[at])
+        total = first + log + (-1.0) ** whole * _harmonic(whole, x[at], 1.0) / 2
+        return total * (np.exp(x[at]) if scaled else 1.0)
+
     def integral(at: Any) -> Any:
         grown = np.cosh(_HALF_LINE) - (1.0 if scaled else 0.0)
         return np.trapezoid(np.exp(-x[at][..., None] * grown) * np.cosh(order * _HALF_LINE), _HALF_LINE, axis=-1)
@@ -112,7 +125,7 @@ def bessel_k(order: float, x: Any, *, scaled: bool = False) -> Any:
     return _pieces(
         x,
         (K_SERIES_BELOW, GROWTH_FROM),
-        lambda at: _k_series(int(order), x[at]) * (np.exp(x[at]) if scaled else 1.0),
+        series,
         integral,
         expanded,
     )
@@ -143,13 +156,13 @@ def _pieces(by: Any, ends: Sequence[float], *parts: Callable[[Any], Any]) -> Any
     """Return what each part gives for the elements between its ends; the last one is for NaN too."""
     by = np.asarray(by)
     number = np.where(np.isnan(by), len(ends), np.searchsorted(np.asarray(ends), by, side="right"))
-    found = np.full(by.shape, np.nan)
+    values = np.full(by.shape, np.nan)
     with np.errstate(all="ignore"):
         for place, part in enumerate(parts):
             at = number == place
             if np.any(at):
-                found[at] = part(at)
-    return found
+                values[at] = part(at)
+    return values
 
 
 def _powers(order: int, x: Any, sign: float) -> Any:
@@ -162,7 +175,7 @@ def _powers(order: int, x: Any, sign: float) -> Any:
 
 
 def _expansion(order: float, x: Any) -> Iterator[Any]:
-    """Give the terms a_k(order) / x^k (NIST DLMF 10.17.1)."""
+    """Yield the terms a_k(order) / x^k (NIST DLMF 10.17.1)."""
     term = np.ones_like(x)
     for k in range(1, _EXPANDED + 1):
         yield term
@@ -176,18 +189,6 @@ def _waves(order: int, x: Any, even: Any, odd: Any, sign: float) -> Any:
     evens = sum((-1) ** k * term for k, term in enumerate(terms[::2]))
     odds = sum((-1) ** k * term for k, term in enumerate(terms[1::2]))
     return np.sqrt(2 / (math.pi * x)) * (even(phase) * evens + sign * odd(phase) * odds)
-
-
-def _y_series(order: int, x: Any) -> Any:
-    first = -2 / (math.pi * np.abs(x)) if order else 0.0
-    log = 2 / math.pi * _times_log(bessel_j(order, x), x)
-    return first + log - _harmonic(order, x, -1.0) / math.pi
-
-
-def _k_series(order: int, x: Any) -> Any:
-    first = 1 / np.abs(x) if order else 0.0
-    log = (-1.0) ** (order + 1) * _times_log(_powers(order, x, 1.0), x)
-    return first + log + (-1.0) ** order * _harmonic(order, x, 1.0) / 2
 
 
 def _times_log(factor: Any, x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""References of decompositions in NumPy, and choices of sign and order that make their results unique."""
+"""NumPy references of matrix decompositions, with a canonical choice of signs and order."""
 
 from typing import Any
 
@@ -18,7 +18,8 @@ def dominant(a: Any) -> Any:
 def positive_diagonal(q: Any, r: Any) -> tuple[Any, Any]:
     """Return the factors of Q R (or R alone, then with no Q) with a positive diagonal of R, which makes them unique.
 
-    Any columns of Q that complete the basis are right: for them stands what is the same for all, see `_projected`.
+    Any columns of Q that complete the basis are correct; they are replaced by a projection that is the same for all,
+    see `_projected`.
     """
     count = min(r.shape[-2:])
     signs = _sign(r[..., range(count), range(count)])
@@ -29,14 +30,14 @@ def positive_diagonal(q: Any, r: Any) -> tuple[Any, Any]:
 def by_first_row(u: Any, s: Any, v: Any) -> tuple[Any, Any, Any]:
     """Return singular vectors, or eigenvectors (then with no u), with positive first components.
 
-    Any beyond the values that complete the basis are right: in their place stands what is the same for all, see
-    `_projected`.
+    Any beyond the values that complete the basis are correct; they are replaced by a projection that is the same for
+    all, see `_projected`.
     """
     if u is None:
         return None, s, _turned(v, _sign(v[..., 0, :]))
     count = s.shape[-1]
     signs = _sign(u[..., 0, :count])
-    left, right = (_projected(_turned(one, signs), count) for one in (u, v.swapaxes(-1, -2)))
+    left, right = (_projected(_turned(basis, signs), count) for basis in (u, v.swapaxes(-1, -2)))
     return left, s, right.swapaxes(-1, -2)
 
 
@@ -45,7 +46,7 @@ def _sign(x: Any) -> Any:
 
 
 def _turned(x: Any, signs: Any) -> Any:
-    """Return the columns times their signs, those without one as they are; what is not a number stays so."""
+    """Return the columns times their signs; columns without a sign and NaN are unchanged."""
     turned = 1 * x
     turned[..., : signs.shape[-1]] = x[..., : signs.shape[-1]] * signs[..., None, :]
     return turned
@@ -70,9 +71,9 @@ def in_order(values: Any, vectors: Any = None) -> tuple[Any, Any]:
     if not isinstance(values, np.ndarray):
         import torch
 
-        arrays = (None if one is None else one.detach().cpu().numpy() for one in (values, vectors))
-        found = in_order(*arrays)
-        return tuple(None if one is None else torch.as_tensor(one) for one in found)  # type: ignore[return-value]  # two, as were given
+        arrays = (None if tensor is None else tensor.detach().cpu().numpy() for tensor in (values, vectors))
+        ordered = in_order(*arrays)
+        return tuple(None if tensor is None else torch.as_tensor(tensor) for tensor in ordered)  # type: ignore[return-value]  # two, as were given
     order = np.argsort(values.real + 0.37 * values.imag, axis=-1)
     values = np.take_along_axis(values, order, -1) + 0j
     if vectors is None:
@@ -100,13 +101,13 @@ def householder(a: Any, tau: Any) -> Any:
 def exponential(a: Any) -> Any:
     """Return the matrix exponential by its series, after halving the matrix four times."""
     small = a / 16
-    term = found = np.broadcast_to(np.eye(a.shape[-1]), a.shape)
+    term = total = np.broadcast_to(np.eye(a.shape[-1]), a.shape)
     for k in range(1, 30):
         term = term @ small / k
-        found = found + term
+        total = total + term
     for _ in range(4):
-        found = found @ found
-    return found
+        total = total @ total
+    return total
 
 
 def unpacked(a: Any, lu: Any = None) -> tuple[Any, ...]:
@@ -126,12 +127,12 @@ def unpacked(a: Any, lu: Any = None) -> tuple[Any, ...]:
 
 def ldl(a: Any) -> tuple[Any, Any]:
     """Return L below and D on the diagonal of A = L D L^T, and the pivots, for matrices that need no exchange."""
-    found = np.tril(a)
+    factors = np.tril(a)
     count = a.shape[-1]
     for j in range(count):
-        found[..., j + 1 :, j] /= found[..., j, None, j]
-        column = found[..., j + 1 :, j]
-        found[..., j + 1 :, j + 1 :] -= np.tril(
-            found[..., j, None, None, j] * column[..., :, None] * column[..., None, :]
+        factors[..., j + 1 :, j] /= factors[..., j, None, j]
+        column = factors[..., j + 1 :, j]
+        factors[..., j + 1 :, j + 1 :] -= np.tril(
+            factors[..., j, None, None, j] * column[..., :, None] * column[..., None, :]
         )
-    return found, np.broadcast_to(np.arange(1, count + 1), a.shape[:-1])
+    return factors, np.broadcast_to(np.arange(1, count + 1), a.shape[:-1])

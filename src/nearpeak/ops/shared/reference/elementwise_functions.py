@@ -1,10 +1,10 @@
-"""Data of the element-wise functions: formula, gradients, and their names in PyTorch, ATen and ONNX."""
+"""The table of element-wise functions: formula, gradients, names in PyTorch, ATen and ONNX."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nearpeak.base.registry import unknown_name
+from nearpeak.base.registry import entry_of
 from nearpeak.errors import NotModelledError
 from nearpeak.ops.shared.reference.formula import Formula, formula, formulas
 
@@ -24,15 +24,15 @@ class Function:
     options: Mapping[str, str | float | bool] = field(default_factory=dict)
     """Keyword arguments of the callable."""
     scalars: tuple[float, float] = (1.5, 0.5)
-    """What b and c are where they are no tensors, in reference and PyTorch call; the work does not depend on it."""
+    """Values of b and c as scalars, in reference and PyTorch call; the work does not depend on them."""
     aten: tuple[str, ...] = ()
-    """ATen names without overload, beside the function's own; an underscore at the end and `_foreach_` are implied."""
+    """Further ATen names, without overload; an underscore at the end and `_foreach_` are implied."""
     backward: tuple[str, ...] = ()
     """ATen names of the gradient."""
     onnx: tuple[str, ...] = ()
     """ONNX operator types."""
     takes: Mapping[str, str] = field(default_factory=dict)
-    """What an operand must be to be computed, and the result (`y`), where that is no number of any format: `bool`,
+    """Required kind of an operand or of the result (`y`), where a number of any format is not accepted: `bool`,
     `int`, `complex`, or `scalar`, a number instead of a tensor."""
 
     @property
@@ -78,7 +78,7 @@ _FAMILIES = (
 )  # fmt: skip
 """Polynomials below torch.special, of degree b, with their names in formulas."""
 POLYNOMIALS = tuple(name for name, _ in _FAMILIES)
-"""Polynomials of degree b; of degree 0 they are 1, also of what is no number."""
+"""Polynomials of degree b; of degree 0 they are 1, even for NaN."""
 
 _ARITHMETIC = (
     _row("add", "a + b", "g", "g", onnx=("Add",)),
@@ -272,6 +272,4 @@ def function_of(name: str) -> Function:
     >>> function_of("silu").forward.flop_count, function_of("silu").forward.special_count
     (1, 1)
     """
-    if name not in FUNCTIONS:
-        raise unknown_name("function", name, tuple(FUNCTIONS))
-    return FUNCTIONS[name]
+    return entry_of("function", FUNCTIONS, name)

@@ -1,4 +1,4 @@
-"""Error functions and quantiles of the normal distribution in float64 NumPy, to some last places."""
+"""Error functions and normal quantiles in float64 NumPy."""
 
 import math
 from typing import Any
@@ -35,8 +35,8 @@ def erfcx(x: Any) -> Any:
     at = end * nodes
     integral = 2 / _ROOT_PI * (np.exp(-at * (at + 2 * large)) * weights).sum(-1) * end[..., 0]
     small = np.where(x < _INTEGRAL_FROM, x, 0.0)
-    found = np.where(x < _INTEGRAL_FROM, np.exp(small * small) * erfc(small), integral)
-    return np.where(x == np.inf, 0.0, found)
+    finite = np.where(x < _INTEGRAL_FROM, np.exp(small * small) * erfc(small), integral)
+    return np.where(x == np.inf, 0.0, finite)
 
 
 def log_ndtr(x: Any) -> Any:
@@ -62,8 +62,8 @@ def ndtri(p: Any) -> Any:
     p = np.asarray(p, float)
     low = np.where(p < 0.5, p, 1 - p)
     x = np.where(p < 0.5, 1.0, -1.0) * _lower_quantile(np.where((low > 0) & (low < 0.5), low, 0.25))
-    found = np.where(p == 0.5, 0.0, np.where(p == 0, -np.inf, np.where(p == 1, np.inf, x)))
-    return np.where((p >= 0) & (p <= 1), found, np.nan)
+    inside = np.where(p == 0.5, 0.0, np.where(p == 0, -np.inf, np.where(p == 1, np.inf, x)))
+    return np.where((p >= 0) & (p <= 1), inside, np.nan)
 
 
 def erfinv(y: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Element-wise formulas as text: what one costs, which operands it reads and how NumPy evaluates it."""
+"""Element-wise formulas as text: their FLOP, their operands and their evaluation with NumPy."""
 
 import ast
 import math
@@ -47,7 +47,7 @@ _OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }  # fmt: skip
-"""What an expression's signs compute."""
+"""Functions of the operators of an expression."""
 
 _NAMESPACE = {**_ARITHMETIC, **_SELECTION, **_SPECIAL, "inf": math.inf, "pi": math.pi}
 

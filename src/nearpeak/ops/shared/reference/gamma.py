@@ -1,4 +1,4 @@
-"""Gamma functions and the zeta function in float64 NumPy, to some last places."""
+"""Gamma, digamma, zeta and incomplete gamma functions in float64 NumPy."""
 
 import math
 from typing import Any
@@ -54,10 +54,10 @@ def digamma(x: Any) -> Any:
     far = mirrored + _PSI_FROM
     tail = sum((-c) / far ** (2 * j) for j, c in enumerate(_PSI, 1))
     anywhere = np.log(far) - (0.5 / far + sum(1 / (mirrored + k) for k in range(_PSI_FROM)) - tail)
-    found = np.where(mirrored <= 2 + _NEAR, near, anywhere)
-    beside = np.where(x == 0, x, x - np.round(x))
-    reflected = np.where((x < 0) & (beside == 0), np.nan, found - math.pi / np.tan(math.pi * beside))
-    return np.where(x < 0.5, reflected, found)
+    direct = np.where(mirrored <= 2 + _NEAR, near, anywhere)
+    distance = np.where(x == 0, x, x - np.round(x))
+    reflected = np.where((x < 0) & (distance == 0), np.nan, direct - math.pi / np.tan(math.pi * distance))
+    return np.where(x < 0.5, reflected, direct)
 
 
 def log_gamma(x: Any) -> Any:
@@ -129,8 +129,8 @@ def _shares(a: Any, x: Any) -> tuple[Any, Any]:
     below = x < a + 1
     lower, upper = _lower(a, np.minimum(x, a + 1)), _upper(a, np.maximum(x, a + 1))
     none = np.isinf(a) & (x >= 0)
-    found = np.where(below, lower, 1 - upper), np.where(below, 1 - lower, upper)
-    return np.where(none, 0.0, found[0]), np.where(none, 1.0, found[1])
+    shares = np.where(below, lower, 1 - upper), np.where(below, 1 - lower, upper)
+    return np.where(none, 0.0, shares[0]), np.where(none, 1.0, shares[1])
 
 
 _LARGEST = 1e300
@@ -152,7 +152,7 @@ def _lower(a: Any, x: Any) -> Any:
 
 def _upper(a: Any, x: Any) -> Any:
     """Return the continued fraction, from its far end."""
-    found = np.zeros_like(x)
+    fraction = np.zeros_like(x)
     for k in range(_MOST_STEPS, 0, -1):
-        found = k * (k - a) / (x - a + 2 * k + 1 - found)
-    return _scale(a, x) / (x - a + 1 - found)
+        fraction = k * (k - a) / (x - a + 2 * k + 1 - fraction)
+    return _scale(a, x) / (x - a + 1 - fraction)

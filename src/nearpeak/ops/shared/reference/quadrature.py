@@ -1,4 +1,4 @@
-"""Rules of integration on the line from 0 to 1."""
+"""Gauss-Legendre quadrature on the interval from 0 to 1."""
 
 from collections.abc import Iterator
 from decimal import Decimal, localcontext
@@ -27,7 +27,7 @@ def panels(count: int) -> tuple[Any, Any]:
 
 
 def _rule() -> Iterator[tuple[float, float]]:
-    """Give nodes and weights on the line from -1 to 1, rounded once (NIST DLMF, section 3.5(v))."""
+    """Yield nodes and weights on the line from -1 to 1, rounded once (NIST DLMF, section 3.5(v))."""
     with localcontext() as context:
         context.prec = _DIGITS
         for start in np.polynomial.legendre.leggauss(_DEGREE)[0]:

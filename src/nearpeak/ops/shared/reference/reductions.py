@@ -1,4 +1,4 @@
-"""The table of reductions: what each costs, and its references."""
+"""The table of reductions: FLOP, NumPy reference and PyTorch call of each."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.base.registry import unknown_name
+from nearpeak.base.registry import entry_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +100,4 @@ REDUCTIONS: Mapping[str, Reduction] = {
 
 def reduction_of(name: str) -> Reduction:
     """Return the reduction called `name`."""
-    if name not in REDUCTIONS:
-        raise unknown_name("reduction", name, tuple(REDUCTIONS))
-    return REDUCTIONS[name]
+    return entry_of("reduction", REDUCTIONS, name)

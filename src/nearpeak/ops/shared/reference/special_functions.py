@@ -1,4 +1,4 @@
-"""Special functions of element-wise formulas in float64 NumPy: polynomials, and the table of all of them."""
+"""The table of special functions for element-wise formulas, with orthogonal polynomials."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -18,19 +18,19 @@ def _recurred(first: Callable[[Any], Any], step: Callable[[Any, Any, Any, int], 
     """
     x, n = np.broadcast_arrays(np.asarray(x, float), np.asarray(n, float).astype(int))
     before, now = np.ones_like(x), first(x)
-    found = np.where(n < 0, 0.0, np.where(n < 1, before, now))
+    result = np.where(n < 0, 0.0, np.where(n < 1, before, now))
     for k in range(1, int(n.max(initial=1))):
         before, now = now, step(x, now, before, k)
-        found = np.where(n == k + 1, now, found)
-    return found
+        result = np.where(n == k + 1, now, result)
+    return result
 
 
 def _chebyshev(first: Callable[[Any], Any]) -> Callable[[Any, Any], Any]:
     return partial(_recurred, first, lambda x, p, q, _: 2 * x * p - q)
 
 
-def _shifted(polynomial: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    return lambda x, n: polynomial(2 * np.asarray(x, float) - 1, n)
+def _shifted(polynomial: Callable[[Any, Any], Any], x: Any, n: Any) -> Any:
+    return polynomial(2 * np.asarray(x, float) - 1, n)
 
 
 def sigmoid(x: Any) -> Any:
@@ -59,7 +59,7 @@ SPECIAL: Mapping[str, Callable[..., Any]] = {
     "k0e": partial(bessel_k, 0, scaled=True), "k1e": partial(bessel_k, 1, scaled=True),
     "j0": partial(bessel_j, 0), "j1": partial(bessel_j, 1), "y0": partial(bessel_y, 0), "y1": partial(bessel_y, 1),
     "airy": airy, **{f"chebyshev_{kind}": polynomial for kind, polynomial in _KINDS.items()},
-    **{f"shifted_chebyshev_{kind}": _shifted(polynomial) for kind, polynomial in _KINDS.items()},
+    **{f"shifted_chebyshev_{kind}": partial(_shifted, polynomial) for kind, polynomial in _KINDS.items()},
     "hermite_h": partial(_recurred, lambda x: 2 * x, lambda x, p, q, k: 2 * x * p - 2 * k * q),
     "hermite_he": partial(_recurred, lambda x: x, lambda x, p, q, k: x * p - k * q),
     "laguerre": partial(_recurred, lambda x: 1 - x, lambda x, p, q, k: ((2 * k + 1 - x) * p - k * q) / (k + 1)),

@@ -1,4 +1,4 @@
-"""A table of cases as columns, grouped so that each rule runs once per group on whole arrays."""
+"""Tables of cases as columns, grouped so that each rule runs once per group on whole arrays."""
 
 import difflib
 from collections.abc import Collection, Mapping, Sequence
@@ -59,21 +59,21 @@ class CaseTable:
 
     def cases(self) -> list[Case]:
         """Return the cases in the order of the table."""
-        found: list[Case | None] = [None] * self.row_count
+        cases: list[Case | None] = [None] * self.row_count
         for group in self.groups:
             positions = range(self.row_count) if group.rows is None else group.rows
             for index, row in enumerate(positions):
-                found[int(row)] = group.case(index)
-        return [case for case in found if case is not None]
+                cases[int(row)] = group.case(index)
+        return [case for case in cases if case is not None]
 
     def less(self, rows: Collection[int]) -> "CaseTable":
         """Return the table without the cases at some positions; the others keep their positions."""
         groups = []
         for group in self.groups:
             places = np.arange(self.row_count) if group.rows is None else group.rows
-            kept = ~np.isin(places, list(rows))
-            axes = {name: value if isinstance(value, int) else value[kept] for name, value in group.axes.items()}
-            groups += [replace(group, axes=axes, rows=places[kept])] if kept.any() else []
+            remaining = ~np.isin(places, list(rows))
+            axes = {name: value if isinstance(value, int) else value[remaining] for name, value in group.axes.items()}
+            groups += [replace(group, axes=axes, rows=places[remaining])] if remaining.any() else []
         return replace(self, groups=tuple(groups))
 
 
@@ -101,7 +101,7 @@ def case_table(columns: Mapping[str, Any]) -> CaseTable:
     known = {name for signature, _, _ in signatures for name in signature.names()}
     extra = tuple(name for name in plain if name not in known and name not in RESERVED)
     _refuse_near_misses(extra, known)
-    groups = [group for one in signatures for group in _groups_of(*one, plain, known, count)]
+    groups = [group for group_key in signatures for group in _groups_of(*group_key, plain, known, count)]
     return CaseTable(row_count=count, groups=tuple(groups), passed_through=extra)
 
 
@@ -123,9 +123,9 @@ def table_of_cases(cases: Sequence[Any]) -> CaseTable:
     >>> table_of_cases([case("gemm", m=1, n=4, k=8, dtype="bf16")]).row_count
     1
     """
-    for number, one in enumerate(cases, start=1):
-        if not isinstance(one, Case):
-            raise SpecError(f"cases: {shown(one)}, number {number}, is no Case; make one with nearpeak.case(…)")
+    for number, item in enumerate(cases, start=1):
+        if not isinstance(item, Case):
+            raise SpecError(f"cases: {shown(item)}, number {number}, is no Case; make one with nearpeak.case(…)")
     if not cases:
         raise SpecError("cases: none are given; give at least one")
     records = [case.record() for case in cases]
@@ -145,9 +145,9 @@ def unused(signature: Signature, columns: Collection[str]) -> str:
         return ""
     near = {name: difflib.get_close_matches(name, needed, n=1) for name in extra}
     ordered = sorted(extra, key=lambda name: not near[name])
-    said = [f"{name!r} (did you mean {near[name][0]!r}?)" if near[name] else repr(name) for name in ordered]
-    more = f" and {len(said) - _SHOWN} more" if len(said) > _SHOWN else ""
-    return f"; columns that {signature.op} does not take: {', '.join(said[:_SHOWN])}{more}"
+    described = [f"{name!r} (did you mean {near[name][0]!r}?)" if near[name] else repr(name) for name in ordered]
+    more = f" and {len(described) - _SHOWN} more" if len(described) > _SHOWN else ""
+    return f"; columns that {signature.op} does not take: {', '.join(described[:_SHOWN])}{more}"
 
 
 def _refuse_near_misses(extra: tuple[str, ...], known: set[str]) -> None:
@@ -155,7 +155,7 @@ def _refuse_near_misses(extra: tuple[str, ...], known: set[str]) -> None:
     for name in extra:
         if "." in name:
             continue  # how an input lies in memory, which no bound depends on
-        close = difflib.get_close_matches(name, [one for one in known if len(one) > 2], n=1, cutoff=0.75)
+        close = difflib.get_close_matches(name, [axis for axis in known if len(axis) > 2], n=1, cutoff=0.75)
         if close:
             raise SpecError(f"table: column {name!r} is no axis of the operators here; did you mean {close[0]!r}?")
 
@@ -164,30 +164,30 @@ def _groups_of(
     signature: Signature, phase: str, rows: Any, columns: Mapping[str, Any], known: set[str], count: int
 ) -> list[CaseGroup]:
     """Return the groups of one operator and phase: one per combination of formats and attributes."""
-    own = signature.names()
-    for name in sorted(known.difference(own).intersection(columns)):
+    accepted = signature.names()
+    for name in sorted(known.difference(accepted).intersection(columns)):
         row = first_filled(columns[name], rows)
         if row is not None:
             raise SpecError(f"table: row {row + 1}: {signature.op} has no axis {name!r}; leave the cell blank")
     choices = {name: columns[name] for name in (*signature.dtypes, *signature.attributes) if name in columns}
-    found = []
+    groups = []
     for values, part in grouped(choices, count, rows):
-        given = {name: value for name, value in zip(choices, values, strict=True) if not is_blank(value)}
-        found.append(_group(signature, phase, part, columns, given))
-    return found
+        chosen = {name: value for name, value in zip(choices, values, strict=True) if not is_blank(value)}
+        groups.append(_group(signature, phase, part, columns, chosen))
+    return groups
 
 
 def _group(
-    signature: Signature, phase: str, rows: Any, columns: Mapping[str, Any], given: Mapping[str, Any]
+    signature: Signature, phase: str, rows: Any, columns: Mapping[str, Any], choices: Mapping[str, Any]
 ) -> CaseGroup:
-    """Return one group: formats and attributes from `given`, axes from the columns, blanks filled."""
+    """Return one group: formats and attributes from `choices`, axes from the columns, blanks filled."""
     read = {name: extents(signature.op, name, columns[name], rows) for name in signature.axes if name in columns}
     axes = {name: value for name, value in read.items() if not (isinstance(value, int) and value == BLANK)}
     arrays = {name: value for name, value in axes.items() if not isinstance(value, int)}
     first = 0 if rows is None else int(rows[0])
     firsts = {name: int(value[0]) for name, value in arrays.items() if len(value) and int(value[0]) != BLANK}
     plain = {name: value for name, value in axes.items() if isinstance(value, int)}
-    probe = _probe(signature, phase, {**plain, **firsts, **given}, (first, columns))
+    probe = _probe(signature, phase, {**plain, **firsts, **choices}, (first, columns))
     filled: dict[str, Any] = dict(probe.axes) | axes
     for name in signature.axes:
         filled[name] = _filled(signature, name, filled, name in axes, rows)
@@ -197,10 +197,10 @@ def _group(
     )  # fmt: skip
 
 
-def _filled(signature: Signature, name: str, axes: Mapping[str, Any], given: bool, rows: Any) -> Any:
+def _filled(signature: Signature, name: str, axes: Mapping[str, Any], is_column: bool, rows: Any) -> Any:
     """Return an axis with its blanks filled: by the axis that it repeats, or by its default."""
     value, other = axes[name], signature.same.get(name)
-    if not given:
+    if not is_column:
         return axes[other] if other is not None else value
     if isinstance(value, int) or not (value == BLANK).any():
         return value
@@ -213,7 +213,7 @@ def _filled(signature: Signature, name: str, axes: Mapping[str, Any], given: boo
 
 
 def _probe(signature: Signature, phase: str, arguments: dict[str, Any], place: tuple[int, Collection[str]]) -> Case:
-    """Return the first case of a group, which shows defaults and what is wrong.
+    """Return the first case of a group, which provides defaults and finds errors.
 
     Args:
         place: its row, and the columns of the table.

@@ -1,4 +1,4 @@
-"""Cells of a table of cases: columns in any usual form in, whole numbers and choices out, wrong ones named."""
+"""Parsing of table columns into whole numbers and choices, with errors that name row and column."""
 
 import re
 from collections.abc import Mapping
@@ -29,12 +29,12 @@ def row_count(columns: Mapping[str, Any]) -> int:
 
 
 def is_single(column: Any) -> bool:
-    """Say whether the column is one value for all rows."""
+    """Return whether the column is one value for all rows."""
     return not isinstance(column, np.ndarray)
 
 
 def is_blank(value: Any) -> bool:
-    """Say whether a cell is empty: no text, none, or not a number.
+    """Return whether a cell is empty: no text, none, or not a number.
 
     >>> is_blank(""), is_blank(float("nan")), is_blank(0)
     (True, True, False)
@@ -53,14 +53,14 @@ def grouped(columns: Mapping[str, Any], count: int, rows: Any = None) -> list[tu
             codes = code if codes is None else codes * len(distinct) + code
     if codes is None:
         return [(values[0], rows)] if count else []
-    found = []
+    groups = []
     for index, combination in enumerate(values):
         mask = codes == index
         if mask.all():
             return [(combination, rows)]
         if mask.any():
-            found.append((combination, np.flatnonzero(mask) if rows is None else rows[mask]))
-    return found
+            groups.append((combination, np.flatnonzero(mask) if rows is None else rows[mask]))
+    return groups
 
 
 def extents(op: str, name: str, column: Any, rows: Any) -> Any:
@@ -82,7 +82,7 @@ def extents(op: str, name: str, column: Any, rows: Any) -> Any:
 
 
 def first_filled(column: Any, rows: Any) -> int | None:
-    """Return the first of `rows` whose cell holds something; none for numbers and for values given to all rows."""
+    """Return the first of `rows` with a cell that is not blank; none for numeric columns and single values."""
     if is_single(column):
         return None
     array = column if rows is None else column[rows]
@@ -152,7 +152,7 @@ def _first_seen(keys: Any) -> tuple[list[int], Any]:
 
 
 def _keys(array: Any) -> Any:
-    """Return what is equal where the cells are: plain text as whole numbers, which are compared much faster.
+    """Return keys that are equal where the cells are: short text as integers, which compare much faster.
 
     >>> keys = _keys(np.array(["bf16", "fp8_e4m3fnuz", "bf16"]))
     >>> (keys == keys[0]).tolist()

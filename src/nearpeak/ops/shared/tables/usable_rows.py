@@ -1,4 +1,4 @@
-"""The usable rows of a table of cases: wrong ones are named by row and reason, the others are not held up by them."""
+"""The valid rows of a table of cases, and the reason for each refused row."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -24,7 +24,7 @@ class UsableTable:
     table: CaseTable
     """The usable rows, in their order."""
     rows: Any
-    """Position of each in the table as it was given."""
+    """Position of each in the original table."""
     refused: Mapping[int, tuple[str, str]]
     """Column at fault (empty where it is not one alone) and reason by position of the other rows."""
 
@@ -39,10 +39,10 @@ def usable_table(columns: Mapping[str, Any]) -> UsableTable:
     >>> found.rows.tolist(), found.refused[1][0]
     ([0], 'dtype')
     """
-    found = usable_rows(columns)
-    if len(found.rows):
-        return found
-    (row, (column, text)), count = min(found.refused.items()), len(found.refused)
+    usable = usable_rows(columns)
+    if len(usable.rows):
+        return usable
+    (row, (column, text)), count = min(usable.refused.items()), len(usable.refused)
     place = f"row {row + 1}{f', column {column!r}' if column else ''}: {text}"
     raise SpecError(f"table: {place}" if count == 1 else f"table: none of its {count} rows is a case; {place}")
 
@@ -67,7 +67,10 @@ def usable_rows(columns: Mapping[str, Any]) -> UsableTable:
         raise whole
     refused = dict(_unknown_names(plain, count))
     left = np.array([row for row in range(count) if row not in refused], dtype=np.int64)
-    refused |= {row: _reason(error) for row, error in _bad_rows(plain, left)}
+    for row, problem in _bad_rows(plain, left):
+        text = _PLACE.sub("", str(problem))
+        column = _COLUMN.match(text)
+        refused[row] = (column.group(1), text[column.end() :]) if column else ("", text)
     rows = np.array([row for row in range(count) if row not in refused], dtype=np.int64)
     if not len(rows) and str(whole).startswith("table: column "):  # what holds for all rows names none
         raise whole
@@ -108,18 +111,17 @@ def _bad_rows(columns: Mapping[str, Any], rows: Any) -> Iterator[tuple[int, Near
 
 def _chosen(columns: Mapping[str, Any], rows: Any) -> dict[str, Any]:
     """Return some rows; columns that are blank in all of them belong to the operators of others."""
-    found = {name: column if is_single(column) else column[rows] for name, column in columns.items()}
-    found = {name: column for name, column in found.items() if name == "op" or not _is_empty(column)}
-    return found if any(not is_single(c) for c in found.values()) else found | {"op": np.repeat(found["op"], len(rows))}
-
-
-def _reason(error: NearpeakError) -> tuple[str, str]:
-    text = _PLACE.sub("", str(error))
-    named = _COLUMN.match(text)
-    return (named.group(1), text[named.end() :]) if named else ("", text)
-
-
-def _is_empty(column: Any) -> bool:
-    if is_single(column) or column.dtype.kind not in "OUf":
-        return False
-    return all(is_blank(cell) for cell in column.tolist())
+    selected = {name: column if is_single(column) else column[rows] for name, column in columns.items()}
+    selected = {
+        name: column
+        for name, column in selected.items()
+        if name == "op"
+        or is_single(column)
+        or column.dtype.kind not in "OUf"
+        or not all(map(is_blank, column.tolist()))
+    }
+    return (
+        selected
+        if any(not is_single(c) for c in selected.values())
+        else selected | {"op": np.repeat(selected["op"], len(rows))}
+    )
