@@ -1,4 +1,4 @@
-"""The NumPy operators of the public package beaverpy (MIT) as implementation under test, and where they differ."""
+"""Adapter of beaverpy's NumPy operators: implementations under test, and the behaviours in which they differ."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A directed probe of a public operator: what is asked, what is right, and which check of the contract refuses it."""
+"""A directed probe of one operator behaviour: inputs, the right result, and the check that rejects another one."""
 
 import warnings
 from collections.abc import Callable, Mapping

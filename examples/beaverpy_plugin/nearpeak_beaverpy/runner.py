@@ -1,4 +1,4 @@
-"""Runs the NumPy operators of the public package beaverpy, an implementation under test, not a reference."""
+"""Runner of beaverpy's NumPy operators, an implementation under test, not a reference."""
 
 import time
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""A package of eight NumPy operators that does everything right, through PyTorch; tests break it one way at a time."""
+"""A correct package of eight NumPy operators, computed by PyTorch; tests break one behaviour at a time."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""The plug-in from the command line: a runner and a package to ask, entered by entry points alone."""
+"""The plug-in from the command line: runner and adapter are found by their entry points alone."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""The adapter of public NumPy operators: a right package passes every probe, each defect is found under its name."""
+"""The adapter of public NumPy operators: a right package passes every probe, each defect is named."""
 
 import types
 

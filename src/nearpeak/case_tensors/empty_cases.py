@@ -1,4 +1,4 @@
-"""Cases with an extent of 0: whether definition and PyTorch answer them at all is tried before anything is measured."""
+"""Cases with an extent of 0: refused unless both the operator's definition and PyTorch give a result."""
 
 import warnings
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""Inputs that change in a few elements between samples, so that an answer kept from an earlier call is stale."""
+"""Inputs that change in a few elements between samples, so that cached results are stale."""
 
 import random
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""State of PyTorch that is global: what a call leaves changed changes what others compute, the oracle too."""
+"""PyTorch's global state, restored after a call; a call that changes it is refused."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Tensors that lie in memory as a case says: other strides than dense ones, an address that is aligned to less."""
+"""Tensors with the strides, gaps and alignment that a case states."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the forward pass of a case gives: names, shapes and formats, computed only where the data decide them."""
+"""Names, shapes and dtypes of a case's outputs, from PyTorch's meta device where data do not decide them."""
 
 import functools
 import sys

@@ -1,4 +1,4 @@
-"""Inputs of a case as NumPy arrays: seeded by the case, random where numbers are computed with, valid as positions."""
+"""Seeded random inputs of a case as NumPy arrays: normal values, and valid positions, classes and masks."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""The largest case whose results are checked where it is timed."""
+"""The largest case whose results are validated in the run that times it."""
 
 from nearpeak.case_tensors.random_inputs import input_elements, size_bytes
 from nearpeak.core.work.case import Case

@@ -1,4 +1,4 @@
-"""PyTorch tensors of the inputs of a case, and NumPy arrays of its results."""
+"""Conversion of a case's inputs to PyTorch tensors and of its results to NumPy arrays."""
 
 from collections.abc import Mapping
 from typing import Any

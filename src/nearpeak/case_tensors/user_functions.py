@@ -1,4 +1,4 @@
-"""Functions of users: found by `module:function` or `file.py:function`, their results given the names of outputs."""
+"""Import and call of users' functions, by `module:function` or `file.py:function`, with outputs by name."""
 
 import contextlib
 import difflib

@@ -1,4 +1,4 @@
-"""Modules of users: a `torch.nn.Module` called as models call it, inputs of the case as arguments and weights."""
+"""Adapter that calls a `torch.nn.Module` on the named inputs of a case."""
 
 import inspect
 import sys

@@ -1,4 +1,4 @@
-"""What of a model a runner converts: which parts, what stays behind and why, and what the pieces cost."""
+"""Conversion coverage of one model on one runner: converted nodes, fallbacks, and times of the pieces."""
 
 from dataclasses import dataclass
 

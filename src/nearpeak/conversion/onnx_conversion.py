@@ -1,4 +1,4 @@
-"""Which nodes of an ONNX model ONNX Runtime takes, in which pieces, and what the borders between them cost."""
+"""Conversion coverage of a model by ONNX Runtime or torch.compile, and the cost of crossing between pieces."""
 
 import json
 import math

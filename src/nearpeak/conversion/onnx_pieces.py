@@ -1,4 +1,4 @@
-"""An ONNX model cut into pieces, each a model of its own: what it takes to run them one after the other."""
+"""Partition of an ONNX model into pieces that are models of their own and run in sequence."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Mutation scores of cases: what share of wrong implementations each tells from right ones, as a file that goes on."""
+"""Mutation scores of test cases, written row by row to a file that a later run resumes."""
 
 import json
 import os

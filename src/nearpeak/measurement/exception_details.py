@@ -1,4 +1,4 @@
-"""What an exception says in full: the note of a row has room for its first line, its details for the last ones."""
+"""Full text of exceptions, kept as details beside the one-line note of a measurement."""
 
 import contextlib
 import logging

@@ -1,4 +1,4 @@
-"""A function to start from: what an implementation of a case is given and what it must return."""
+"""Template of a user function for a case: inputs, arguments and outputs as Python text."""
 
 import textwrap
 from collections.abc import Mapping, Sequence

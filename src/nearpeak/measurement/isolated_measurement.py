@@ -1,4 +1,4 @@
-"""The measurement of one case in a process of its own: whatever the case does, a row comes back."""
+"""Measurement of one case in a child process; a crash, timeout or memory exhaustion becomes its outcome."""
 
 import contextlib
 import dataclasses

@@ -1,4 +1,4 @@
-"""The contract on a function of the user's, in a process of its own: whatever it does, a record comes back."""
+"""Validation of a user's function in a child process; a crash or timeout becomes a failed check."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""The outcome of a case: whether its results are wrong, whether a runner can run it at all, what an exception means."""
+"""Outcome of a case: wrong results, unsupported by the runner, or what an exception means."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Result files in the formats of other tools: Parquet with all samples, JSON as pytest-benchmark writes it."""
+"""Export of results to Parquet, and to JSON in the format of pytest-benchmark."""
 
 import json
 import statistics

@@ -1,4 +1,4 @@
-"""Result files: one line per measurement, on disk before the next case starts, read again to go on after a stop."""
+"""Append-only result files: one synced line per measurement, from which an interrupted run resumes."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""A run over many cases: each in a process of its own, each result kept before the next case starts."""
+"""A run over many cases: each in its own process, each result stored before the next case starts."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator

@@ -1,4 +1,4 @@
-"""The measurement of one case by one runner in this process: checked, timed, and every ending said by name."""
+"""Measurement of one case in this process: prepare, validate, time, and classify the outcome."""
 
 import dataclasses
 import sys

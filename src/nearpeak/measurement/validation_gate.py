@@ -1,4 +1,4 @@
-"""The one place where the contract on results is called, where this installation has it: before anything is timed."""
+"""Validation of a runner's results before it is timed, if the package has validation."""
 
 import dataclasses
 import functools

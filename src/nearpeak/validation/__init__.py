@@ -1,4 +1,4 @@
-"""The validation contract: is the answer of an implementation right, and would a wrong one have been seen?"""
+"""Validation of an implementation against a float64 oracle, and a gate on whether the case could expose a wrong one."""
 
 import contextlib
 import dataclasses

@@ -1,4 +1,4 @@
-"""Axes along which the results of a case follow from their own inputs alone, as small cases of its kind show."""
+"""Axes along which results depend on their own inputs alone, found on small cases of the same kind."""
 
 import random
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""What a case too large for the contract is judged by: a seeded sample of its results, which is a smaller case."""
+"""Check of a case too large for full validation: a seeded sample of its results, validated as a smaller case."""
 
 import random
 from collections.abc import Callable, Mapping

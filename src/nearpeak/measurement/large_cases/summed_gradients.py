@@ -1,4 +1,4 @@
-"""Gradients that are sums over all rows, of cases too large for the contract: added up in float64, part by part."""
+"""Check of gradients that are sums over all rows of a large case, summed in float64 part by part."""
 
 import random
 from dataclasses import replace

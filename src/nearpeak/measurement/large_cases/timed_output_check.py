@@ -1,4 +1,4 @@
-"""The outputs of one timed call, compared with the oracle for the inputs that were timed."""
+"""Check of one timed call's outputs against the oracle for the inputs of that call."""
 
 import dataclasses
 import shlex

@@ -1,4 +1,4 @@
-"""What torch.compile leaves to others: graph breaks, and kernels of libraries, with their arithmetic and time."""
+"""Graph breaks and library kernels of torch.compile, with their share of arithmetic and time."""
 
 import re
 import time

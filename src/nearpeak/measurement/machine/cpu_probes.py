@@ -1,4 +1,4 @@
-"""Probes of this CPU: a few sizes of many operators on one thread, from which times of other cases are predicted."""
+"""Single-thread CPU probes over a few sizes of many operators, from which a CPU model is fitted."""
 
 import time
 import tomllib

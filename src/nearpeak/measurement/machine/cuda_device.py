@@ -1,4 +1,4 @@
-"""What the GPU runners share: the device, its clock by events, cold inputs, environment and clock policy."""
+"""Shared base of the GPU runners: event timer, cold caches, environment and clock policy of the first GPU."""
 
 import statistics
 import time

@@ -1,4 +1,4 @@
-"""One measurement at a time on a device: a lock file per device that dies with its holder."""
+"""Lock file per device that allows one measurement at a time and is released when its holder dies."""
 
 import fcntl
 import hashlib

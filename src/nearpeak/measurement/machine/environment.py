@@ -1,4 +1,4 @@
-"""The software and hardware environment of a measurement, so that differences between two can be named."""
+"""Software and hardware environment of a CPU measurement."""
 
 import platform
 from functools import cache

@@ -1,4 +1,4 @@
-"""Calls on the GPU as the contract asks for them: tensors of the host go there, and all that is written comes back."""
+"""Calls of a GPU function on host tensors: inputs are copied to the GPU, results and stray writes back."""
 
 import functools
 from collections.abc import Callable, Mapping

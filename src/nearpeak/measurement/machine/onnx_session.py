@@ -1,4 +1,4 @@
-"""Operators and models through ONNX: export by PyTorch, sessions on pinned threads, where each node runs."""
+"""ONNX export by PyTorch, ONNX Runtime sessions with pinned threads, and node assignments to providers."""
 
 import io
 import warnings

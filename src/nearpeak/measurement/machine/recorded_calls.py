@@ -1,4 +1,4 @@
-"""A call of PyTorch's without the Python around it: the functions of PyTorch that it calls, one after another."""
+"""Recording of the PyTorch functions that an operator calls, replayed without the Python code around them."""
 
 import operator
 import time

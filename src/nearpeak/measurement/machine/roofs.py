@@ -1,4 +1,4 @@
-"""The roofs of the machine at hand: best rates of products and of memory, as a device file."""
+"""Roofs of this CPU: best measured rates of matrix products and memory, written as a device file."""
 
 import os
 import platform

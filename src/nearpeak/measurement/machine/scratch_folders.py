@@ -1,4 +1,4 @@
-"""Folders for the files of one case, which are removed even if the process that made them was killed."""
+"""Temporary folders of one case, which a later run removes if their process was killed."""
 
 import contextlib
 import fcntl

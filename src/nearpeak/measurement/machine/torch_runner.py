@@ -1,4 +1,4 @@
-"""What the PyTorch runners share: the call of a case on a device, and its gradient alone."""
+"""Shared base of the PyTorch runners: a case's call on a device, and its gradient alone."""
 
 import time
 from collections.abc import Callable, Mapping

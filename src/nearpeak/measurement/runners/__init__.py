@@ -1,4 +1,4 @@
-"""What can time a case: one file per runner, and out-of-tree ones by the entry point `nearpeak.runners`."""
+"""Registry of runners: one file per runner, and plug-ins by the entry point `nearpeak.runners`."""
 
 from collections.abc import Callable
 from typing import Any

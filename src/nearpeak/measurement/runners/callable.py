@@ -1,4 +1,4 @@
-"""Runs a function of the user's, `callable:module:function`, on the case's tensors."""
+"""Runner of a user's function on CPU tensors, `callable:module:function`."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Runs a function of the user's, `callable_cuda:module:function`, on tensors on the first GPU."""
+"""Runner of a user's function on tensors of the first GPU, `callable_cuda:module:function`."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

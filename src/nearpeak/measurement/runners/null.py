@@ -1,4 +1,4 @@
-"""Runs nothing and says a fixed time: for documents, tests and dry runs."""
+"""Runner that executes nothing and reports a fixed time, for documents, tests and dry runs."""
 
 from nearpeak.core.runs.measurement import Measurement, Outcome, RunnerAbilities, Timing
 from nearpeak.core.work.case import Case

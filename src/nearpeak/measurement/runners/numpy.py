@@ -1,4 +1,4 @@
-"""Runs the float64 NumPy reference of every operator: slow, and right by definition."""
+"""Runner of the float64 NumPy references: slow, and correct by definition."""
 
 import time
 from collections.abc import Callable, Mapping

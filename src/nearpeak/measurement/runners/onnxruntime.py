@@ -1,4 +1,4 @@
-"""Runs cases through ONNX Runtime on the CPU: the operator's PyTorch call, exported to ONNX."""
+"""Runner of cases on the CPU through ONNX Runtime, from the operator's PyTorch call exported to ONNX."""
 
 import math
 import time

@@ -1,4 +1,4 @@
-"""Runs cases in a program of the user's, `process:COMMAND`, which answers JSON lines: C++, CUTLASS, other languages."""
+"""Runner of an external program, `process:COMMAND`, that answers in JSON lines: C++, CUTLASS, other languages."""
 
 import contextlib
 import dataclasses

@@ -1,4 +1,4 @@
-"""Says recorded samples again, `replay:FILE`: for judging and reporting where nothing can run."""
+"""Runner that returns recorded measurements, `replay:FILE`, without executing anything."""
 
 from functools import cache
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Runs cases on this machine's CPU through torch.compile; graph breaks go to the ledger."""
+"""Runner of cases on the CPU through torch.compile; graph breaks go to the ledger."""
 
 import dataclasses
 import time

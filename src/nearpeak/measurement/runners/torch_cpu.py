@@ -1,4 +1,4 @@
-"""Runs cases on this machine's CPU through PyTorch, operator by operator."""
+"""Runner of cases on the CPU through eager PyTorch."""
 
 from collections.abc import Mapping
 from typing import Any

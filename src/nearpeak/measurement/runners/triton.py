@@ -1,4 +1,4 @@
-"""Runs a Triton kernel of the user's, `triton:module:function`: compiled on a GPU, interpreted elsewhere."""
+"""Runner of a user's Triton kernel, `triton:module:function`: compiled on a GPU, interpreted elsewhere."""
 
 import dataclasses
 import importlib.util

@@ -1,4 +1,4 @@
-"""What the two NVML sources share: the library, devices, and answers that are refused by name."""
+"""Shared access to NVML: library, devices, and per-field errors reported as a channel's status."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""How readings travel from the sampler to the process that asked: records in a file that both hold open."""
+"""Binary records by which the sampler process hands its readings to the measuring process."""
 
 import json
 import os

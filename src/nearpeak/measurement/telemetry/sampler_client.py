@@ -1,4 +1,4 @@
-"""The sampler as the process that measures sees it: started once, asked for windows of time, stopped."""
+"""Client of the sampler process: starts it, asks for time windows of readings, stops it."""
 
 import bisect
 import contextlib

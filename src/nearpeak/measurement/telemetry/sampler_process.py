@@ -1,4 +1,4 @@
-"""`python -m nearpeak.measurement.telemetry.sampler_process`: the sampler, which reads all sources at a fixed rate."""
+"""The sampler process, which reads all sensor sources at a fixed rate."""
 
 import gc
 import json

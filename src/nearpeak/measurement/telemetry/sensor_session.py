@@ -1,4 +1,4 @@
-"""A sampler beside a run of cases: each measurement gets what sensors said while it was taken."""
+"""A sampler during a run of cases: each measurement gets the sensor readings of its time window."""
 
 import dataclasses
 import time

@@ -1,4 +1,4 @@
-"""Numbers that the operating system shows as small files: opened once, read again and again."""
+"""Numbers in small sysfs files, opened once and read repeatedly."""
 
 import math
 import os

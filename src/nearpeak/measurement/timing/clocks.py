@@ -1,4 +1,4 @@
-"""Clocks: wall and CPU time of the host, and the state of the processor's own clock."""
+"""Host timers of wall and CPU time, and the state of the processor's clock."""
 
 import hashlib
 import time

@@ -1,4 +1,4 @@
-"""Two processes that take turns on one device: each turn some calls, A B B A and B A A B, so that drift cancels."""
+"""Interleaved A/B runs: two processes take turns on one device in the order A B B A, so that drift cancels."""
 
 import contextlib
 import dataclasses

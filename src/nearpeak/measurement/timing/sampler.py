@@ -1,4 +1,4 @@
-"""Samples of a prepared case: warm-up until the times settle, then until the median is known well enough."""
+"""Sampling of a prepared case: warm-up until times are steady, then until the median's interval is narrow."""
 
 import dataclasses
 import gc

@@ -1,4 +1,4 @@
-"""What a warmed process does before it forks a child per case: imports and buffers, never a case."""
+"""Warm-up of the fork server: imports and buffers that every forked child inherits."""
 
 import sys
 import tempfile

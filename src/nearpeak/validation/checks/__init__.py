@@ -1,4 +1,4 @@
-"""The ordered checks of the validation contract: one file per check, each ending in CHECK."""
+"""The validation checks V0 to V12 in order: one file per check, each of which defines CHECK."""
 
 import importlib
 from collections.abc import Callable

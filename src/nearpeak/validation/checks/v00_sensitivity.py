@@ -1,4 +1,4 @@
-"""V0: the case can tell a right answer from a wrong one: its results exceed the tolerance and vary with the inputs."""
+"""V0, sensitivity: results exceed the error bound and vary with the inputs, so that a constant would not pass."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""V1: outputs have the names, shapes and formats that are declared."""
+"""V1, form: outputs have the declared names, shapes and dtypes."""
 
 from nearpeak.core.runs.validation import PASS, CheckResult
 from nearpeak.validation.running.trial import Trial

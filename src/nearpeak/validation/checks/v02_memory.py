@@ -1,4 +1,4 @@
-"""V2: inputs are as they were, what is moved was moved, and nothing is written beside a tensor."""
+"""V2, memory: no out-of-bounds write, no changed input, and no output that aliases an input or a later output."""
 
 from nearpeak.core.runs.validation import PASS, SKIPPED, CheckResult
 from nearpeak.ops import OPS

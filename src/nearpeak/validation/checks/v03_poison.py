@@ -1,4 +1,4 @@
-"""V3: every element of the outputs is written, whatever the memory held before."""
+"""V3, uninitialised memory: every output element is written, whatever the allocated memory held before."""
 
 from nearpeak.core.runs.validation import PASS, SKIPPED, CheckResult
 from nearpeak.validation.comparison.output_comparison import comparable

@@ -1,4 +1,4 @@
-"""V4: NaN and infinities come out where the oracle has them, and nowhere else."""
+"""V4, special values: NaN and infinities appear in the outputs exactly where the oracle has them."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""V5: every element lies within its bound of the float64 oracle."""
+"""V5, elements: every element lies within its error bound of the float64 oracle."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""V6: the error of each row has the norm of rounding errors and no bias, and that of all is as small as usual."""
+"""V6, error statistics: row norms, bias and pooled errors are no larger than those of rounding."""
 
 import math
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""V7: the answers hold for other seeds and distributions, and sums of small whole numbers are exact."""
+"""V7, further rounds: results hold for other seeds and distributions, and sums of small integers are exact."""
 
 import numpy as np
 

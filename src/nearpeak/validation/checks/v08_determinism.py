@@ -1,4 +1,4 @@
-"""V8: the same inputs give the same answer, wherever they lie, however often they are asked, also by replay."""
+"""V8, determinism: the same inputs give the same results at other alignments, in repeated calls and graph replays."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""V9: gradients agree with the closed form, for an upstream gradient that is random and nowhere uniform."""
+"""V9, gradients: they agree with the oracle for random, non-uniform upstream gradients."""
 
 import traceback
 from collections.abc import Mapping

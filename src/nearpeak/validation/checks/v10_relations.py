@@ -1,4 +1,4 @@
-"""V10: relations between answers hold that the oracle obeys: twice the input, rows in another order."""
+"""V10, metamorphic relations: scaled inputs and reordered rows change the results as they change the oracle's."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

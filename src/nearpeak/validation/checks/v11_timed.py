@@ -1,4 +1,4 @@
-"""V11: a call in the middle of a timed loop, on fresh values at the same addresses, answers as a checked one does."""
+"""V11, timed loop: a call in the middle of a loop, with new values at the same addresses, is still correct."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""V12: what was converted to another backend says which nodes stayed behind, completely and consistently."""
+"""V12, fallback: the ledger of a converted implementation lists completely what did not run on its backend."""
 
 from nearpeak.core.runs.validation import PASS, SKIPPED, CheckResult
 from nearpeak.validation.running.trial import Trial

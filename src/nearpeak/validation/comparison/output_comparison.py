@@ -1,4 +1,4 @@
-"""Compares outputs with what is expected: masks of NaN and infinities, distance in units of the bound."""
+"""Element-wise and row-wise comparison of outputs with the oracle: masks of NaN and infinity, errors over bounds."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache, partial

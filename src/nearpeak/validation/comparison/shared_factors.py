@@ -1,4 +1,4 @@
-"""Whether numbers that many results share keep their digits: rounding one moves all of these by the same share."""
+"""Detection of wide inputs (such as fp32 slopes) that an implementation rounds to a narrower format before use."""
 
 from collections.abc import Iterable
 from functools import lru_cache

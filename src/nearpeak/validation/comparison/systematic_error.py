@@ -1,4 +1,4 @@
-"""Whether errors in narrow formats average out over fresh inputs: those of a wrong count do not, however small."""
+"""Detection of systematic error in narrow results: a wrong factor does not average out over fresh inputs."""
 
 from collections.abc import Mapping
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""Whether errors of narrow gradients average out over fresh inputs, along each term that the gradient consists of."""
+"""Detection of systematic error in narrow gradients, along each term that a gradient consists of."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

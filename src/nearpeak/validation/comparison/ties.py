@@ -1,4 +1,4 @@
-"""Results of which several are right, called as the oracle has them: positions of equal values, signs, order."""
+"""Tie-breaking: brings equally right positions, signs and orders to the oracle's choice before a comparison."""
 
 from collections.abc import Mapping
 from functools import lru_cache

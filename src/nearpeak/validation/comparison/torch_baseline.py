@@ -1,4 +1,4 @@
-"""What PyTorch's own way to compute a case answers: as good as it, an implementation of a chain may be in any case."""
+"""PyTorch's own error as a baseline: results about as accurate as PyTorch's pass where bounds are not proved."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

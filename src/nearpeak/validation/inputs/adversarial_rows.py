@@ -1,4 +1,4 @@
-"""Inputs under which shortcuts fail: maxima that are started wrong or look at a part, squares that cancel, ranges."""
+"""Input rows that expose unsafe shortcuts: wrong initial maxima, cancelling squares, overflow of fp16."""
 
 from collections.abc import Callable
 from functools import partial

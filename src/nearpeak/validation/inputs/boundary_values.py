@@ -1,4 +1,4 @@
-"""Numbers beside those at which something begins: the next number of a format, a bin, a step of a narrower format."""
+"""Input values next to thresholds: neighbouring floats, bin edges, midpoints between values of a narrower format."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Seeded inputs of a case, one distribution for each kind of defect; the same digest and seed give the same values."""
+"""Seeded input distributions for validation, one for each kind of defect."""
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence

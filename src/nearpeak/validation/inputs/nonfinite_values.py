@@ -1,4 +1,4 @@
-"""Questions with one NaN or infinity among ordinary inputs, where it comes out."""
+"""Inputs with one NaN or infinity, placed where it reaches the outputs."""
 
 from collections.abc import Mapping
 from functools import lru_cache

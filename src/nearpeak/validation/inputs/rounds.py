@@ -1,4 +1,4 @@
-"""The rounds of inputs on which a case is judged: enough of them that every part of inputs and outputs matters once."""
+"""Selection of the input rounds of a validation, so that every part of inputs and outputs matters in some round."""
 
 from collections.abc import Hashable, Iterator, Mapping
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""Wrong implementations made from right ones, and the share of them that a case tells from right ones."""
+"""Mutation testing: wrong implementations made from PyTorch's, and the share of them that a case detects."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

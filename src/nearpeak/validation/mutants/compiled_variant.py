@@ -1,4 +1,4 @@
-"""PyTorch's own compiled form of an operator: a legitimate variant that fuses, where a compiler is at hand."""
+"""PyTorch's implementation compiled by TorchInductor, a legitimate variant with fused arithmetic."""
 
 from functools import cache
 from typing import Any

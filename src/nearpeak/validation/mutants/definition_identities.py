@@ -1,4 +1,4 @@
-"""Arguments from an operator's definition: the few values that a result can have, and changes that leave it alone."""
+"""Proofs from an operator's definition that a mutant is equivalent: few possible values, invariances."""
 
 import dis
 import inspect

@@ -1,4 +1,4 @@
-"""Arguments about element-wise functions that tell numbers apart: their few results, and what they do not see."""
+"""Proofs that mutants of element-wise comparisons, signs and tests are equivalent."""
 
 from collections.abc import Mapping
 from typing import Any

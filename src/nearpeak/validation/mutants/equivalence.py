@@ -1,4 +1,4 @@
-"""Why a mutant that passes is no wrong implementation: its change is an identity, or it answers the same bits."""
+"""Classification of surviving mutants: equivalent by proof, equivalent on samples, or undetected."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache

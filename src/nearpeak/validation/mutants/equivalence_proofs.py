@@ -1,4 +1,4 @@
-"""Arguments by which a mutant is the right implementation, from its definition and the axes of the case alone."""
+"""Proofs that a mutant is equivalent, from the operator's definition and the axes of the case alone."""
 
 from collections.abc import Callable
 from functools import cache

@@ -1,4 +1,4 @@
-"""Changes that leave the result alone because of what extents and choices of a case are."""
+"""Proofs that a mutant is equivalent because of the case's extents and attributes."""
 
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -1,4 +1,4 @@
-"""Mistakes of families: unstable exponentials, wrong counts and variances, misplaced epsilons, ties to the last."""
+"""Mutants of particular operators: missing loss terms, misplaced epsilons, other attributes, last of ties."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

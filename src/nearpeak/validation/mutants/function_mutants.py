@@ -1,4 +1,4 @@
-"""Mistakes inside functions that an operator calls: exponentials that overflow, misplaced epsilons, wrong counts."""
+"""Mutants that replace PyTorch functions an operator calls: unstable exponentials, misplaced epsilons, wrong counts."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any

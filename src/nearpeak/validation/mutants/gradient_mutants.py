@@ -1,4 +1,4 @@
-"""Mistakes in the gradient of a right result."""
+"""Mutants of the gradient: a right result whose upstream gradient is zeroed, scaled or reordered."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Mistakes in what is read: slices dropped or counted twice, wrong groups, operands ignored or rounded."""
+"""Mutants of inputs: slices dropped or counted twice, wrong groups, operands ignored or rounded."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace

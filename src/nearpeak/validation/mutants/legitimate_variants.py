@@ -1,4 +1,4 @@
-"""Right implementations that round differently: other orders of sums, splits, wider arithmetic, other threads."""
+"""Right implementations that round differently: other summation orders, splits, wider arithmetic, other threads."""
 
 from collections.abc import Iterator
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""A mutant: a right implementation with one thing wrong."""
+"""The mutant: a right implementation with one mistake, and helpers that make it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Mistakes that any operator can make with its outputs and its memory."""
+"""Mutants of outputs and memory that apply to every operator: stale, zeroed, swapped or overrun results."""
 
 from collections.abc import Callable, Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Changes that leave the result alone because windows hold the same elements, or begin at the same places."""
+"""Proofs that mutants of pooling operators are equivalent: windows hold the same elements or start alike."""
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction

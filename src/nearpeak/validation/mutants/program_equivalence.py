@@ -1,4 +1,4 @@
-"""Arguments from the program that PyTorch runs for a case: what it never reads, what it rounds first, what is alike."""
+"""Proofs that a mutant is equivalent from the traced PyTorch program: unread inputs, earlier casts, equal graphs."""
 
 from collections.abc import Callable
 from functools import lru_cache

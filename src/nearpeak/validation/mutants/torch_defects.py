@@ -1,4 +1,4 @@
-"""What PyTorch's own kernels get wrong, shown without a bound: such a kernel is no legitimate variant."""
+"""Defects of PyTorch's own kernels, shown without an error bound: such a kernel is no legitimate variant."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Mistakes of one at the edge of sliding windows: padding, dilation, the last window of ceil mode."""
+"""Off-by-one mutants of sliding windows: padding, dilation, the last window of ceil mode."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Gradients by float64 autograd: the oracle of operators whose gradient is no operator of its own."""
+"""Reference gradients by float64 autograd, for operators without a gradient in closed form."""
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext

@@ -1,4 +1,4 @@
-"""Results that are rounded once, or twice where a contract lets one intermediate be kept in the results' format."""
+"""Ranges of results rounded once, or twice where an operator may store one intermediate in the output format."""
 
 from collections.abc import Mapping
 from dataclasses import replace

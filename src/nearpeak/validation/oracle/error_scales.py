@@ -1,4 +1,4 @@
-"""What rounding errors on the way are proportional to, where inputs alone do not show it."""
+"""Magnitudes that rounding errors of intermediates are proportional to."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is expected of one output of a case: its values in float64 and how far a correct result may be from them."""
+"""The expected value of one output: float64 results with the error bound of each element."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The float64 oracle: what is expected of a case, element by element, and how far a correct result may be from it."""
+"""The float64 oracle of a case: expected results and error bounds, element by element."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace

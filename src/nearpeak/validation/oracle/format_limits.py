@@ -1,4 +1,4 @@
-"""Number formats as the contract sees them: roundoff, smallest step, patterns that poison memory."""
+"""Number formats: unit roundoff, smallest steps, poison values, conversion and rounding."""
 
 from typing import Any
 

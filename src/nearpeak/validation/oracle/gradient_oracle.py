@@ -1,4 +1,4 @@
-"""Gradients of one question: what comes from above, what the oracle has, and what an implementation gives."""
+"""Upstream gradients, expected gradients and an implementation's gradients for one set of inputs."""
 
 import zlib
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What gradients consist of: by how much they move where one arithmetic step on the way is a little larger."""
+"""Derivatives of a gradient by each arithmetic step of its computation."""
 
 # A gradient over a wrong count is wrong in one of its terms, to which the whole may be orthogonal: a layer norm's has
 # no mean in a row, and one that takes too much of the mean from it is off by a constant there. Moving one step of the

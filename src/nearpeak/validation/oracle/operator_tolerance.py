@@ -1,4 +1,4 @@
-"""The numerics contract of an operator as it reads for the choices of one case."""
+"""The tolerance of an operator (its `Numerics`) for the attributes of one case."""
 
 from collections.abc import Mapping
 from dataclasses import replace

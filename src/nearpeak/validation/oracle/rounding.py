@@ -1,4 +1,4 @@
-"""Rounding on the way: a reference evaluated so that each arithmetic step of it errs, as those of a real format do."""
+"""Stochastic arithmetic: a reference evaluated with a rounding error in each arithmetic step."""
 
 # Errors of inputs do not show what cancels inside: the gradient of v / |v| is 0 in one dimension, and an implementation
 # subtracts two equal numbers, each rounded. Stochastic arithmetic shows it without a formula for each operator

@@ -1,4 +1,4 @@
-"""How strongly results depend on inputs: the oracle evaluated beside them, with errors of random signs and of one."""
+"""Sensitivity of results to input errors: the oracle evaluated on perturbed inputs."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Results that were handed out: what a caller holds stays as it is when the next one asks."""
+"""Output aliasing: a later call must not overwrite tensors that an earlier call returned."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""A tensor inside a larger buffer whose ends, and gaps between elements, hold a pattern."""
+"""Tensors inside larger buffers whose guard bands and gaps hold a pattern, to detect stray writes."""
 
 from dataclasses import dataclass
 from typing import Any

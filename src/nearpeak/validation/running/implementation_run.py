@@ -1,4 +1,4 @@
-"""Runs an implementation on guarded copies of inputs, in poisoned memory, and keeps everything that can be judged."""
+"""Runs of an implementation on guarded copies of inputs in poisoned memory, with outputs, changes and errors."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""One implementation on one case: questions and runs that the checks share, each made once."""
+"""One implementation on one case: inputs, expected results and runs that all checks share."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""What can be read beside the work: one file per source, found by its name."""
+"""Registry of telemetry sources: one file per source, and plug-ins by entry point."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

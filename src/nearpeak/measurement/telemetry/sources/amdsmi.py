@@ -1,4 +1,4 @@
-"""AMD GPUs: power, energy, clocks, what holds them down, temperature and utilisation by amdsmi."""
+"""AMD GPUs through amdsmi: power, energy, clocks, throttle reasons, temperature, utilisation."""
 
 import math
 from collections.abc import Callable, Sequence

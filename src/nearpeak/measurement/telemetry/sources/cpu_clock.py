@@ -1,4 +1,4 @@
-"""Clocks of the processor's cores, and how often it throttled."""
+"""Clocks of the CPU cores and the throttle counter of the package."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Processor, memory and disks of the machine: by psutil, and by the files of Linux where those cost less."""
+"""CPU time, memory, swap and disk traffic of the host, from /proc or psutil."""
 
 import importlib
 import importlib.util

@@ -1,4 +1,4 @@
-"""Sensors of boards and drives under hwmon: temperatures, power, energy, clocks; monitors of rails are in `rails`."""
+"""Board and drive sensors under Linux hwmon: temperatures, power, energy, clocks, without supply rails."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: the energy counter, at the rate that its cost allows."""
+"""NVIDIA GPUs through NVML: the energy counter, read as often as its CPU cost allows."""
 
 import time
 from collections.abc import Callable

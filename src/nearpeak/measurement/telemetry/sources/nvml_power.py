@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: power, clocks and what holds the clocks down, at a high rate."""
+"""NVIDIA GPUs through NVML: power, clocks and throttle reasons at a high rate."""
 
 from collections.abc import Sequence
 from pathlib import Path

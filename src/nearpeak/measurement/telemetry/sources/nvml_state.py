@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: temperatures, utilisation, memory and its clock, and the power limit, at a low rate."""
+"""NVIDIA GPUs through NVML: temperatures, utilisation, memory and power limit at a low rate."""
 
 from collections.abc import Sequence
 from pathlib import Path

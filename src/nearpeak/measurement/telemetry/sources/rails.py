@@ -1,4 +1,4 @@
-"""Power of supply rails: INA3221 and INA2xx monitors, as on Jetson boards."""
+"""Power of supply rails from INA3221 and INA2xx monitors, as on Jetson boards."""
 
 import math
 from collections import Counter

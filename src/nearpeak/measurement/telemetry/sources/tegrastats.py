@@ -1,4 +1,4 @@
-"""Jetson boards by NVIDIA's program tegrastats, where their rails cannot be read directly."""
+"""Power of Jetson boards through NVIDIA's tegrastats, where the rails cannot be read directly."""
 
 import math
 import os
