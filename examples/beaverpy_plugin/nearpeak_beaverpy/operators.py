@@ -61,11 +61,11 @@ def implementation(case: Case, package: Any = None) -> Implementation:
     """
     if case.op not in RULES:
         raise NotModelledError(f"beaverpy: no operator for {case.op}; it has {', '.join(OPERATORS)}")
-    own, rule = package or installed(), RULES[case.op]
-    rule(own, None, arguments_of(case))  # what the package cannot compute is refused here, not in the middle
+    operators, rule = package or installed(), RULES[case.op]
+    rule(operators, None, arguments_of(case))  # what the package cannot compute is refused here, not in the middle
 
     def call(arrays: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
-        return {_OUTPUT.get(case.op, "y"): rule(own, arrays, arguments)}
+        return {_OUTPUT.get(case.op, "y"): rule(operators, arrays, arguments)}
 
     return Implementation(name="beaverpy", call=call, arrays="numpy")
 

@@ -44,18 +44,18 @@ class Probe:
 
 def judged(probe: Probe, package: Package) -> CheckResult:
     """Return what the contract says about the package's answer to the probe."""
-    given = {name: array.copy() for name, array in probe.arrays.items()}
+    inputs = {name: array.copy() for name, array in probe.arrays.items()}
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            found = probe.ours(package, given)
+            answer = probe.ours(package, inputs)
     except Exception as error:  # whatever the package raises is its answer
         if probe.right is None:
             return CheckResult(check="V1", status=PASS)
         return CheckResult(check="V1", status="CRASH", reason=f"{type(error).__name__}: {error}")
     if probe.right is None:
         return CheckResult(check="V1", status="UNSUPPORTED", reason="accepted what must be refused")
-    return _compared(probe, found if isinstance(found, tuple) else (found,))
+    return _compared(probe, answer if isinstance(answer, tuple) else (answer,))
 
 
 def _compared(probe: Probe, outputs: tuple[Any, ...]) -> CheckResult:
@@ -65,7 +65,7 @@ def _compared(probe: Probe, outputs: tuple[Any, ...]) -> CheckResult:
     got = {f"y{index}": torch.as_tensor(np.array(output)) for index, output in enumerate(outputs)}
     if not comparable(got, expected):
         shapes = [tuple(y.shape) for y in got.values()]
-        reason = f"got shape {shapes}, right {[one.values.shape for one in expected.values()]}"
+        reason = f"got shape {shapes}, right {[entry.values.shape for entry in expected.values()]}"
         return CheckResult(check="V1", status="SHAPE_FAIL", reason=reason)
     compared_values = compared("V5", values_of(got), expected, "values")
     if compared_values.failed:
@@ -84,8 +84,8 @@ def _expected(probe: Probe) -> dict[str, Expected]:
     right = probe.right
 
     def reference(arrays: dict[str, Any]) -> dict[str, Any]:
-        found = right({name: torch.as_tensor(array) for name, array in arrays.items()})
-        outputs = found if isinstance(found, tuple) else (found,)
+        results = right({name: torch.as_tensor(array) for name, array in arrays.items()})
+        outputs = results if isinstance(results, tuple) else (results,)
         return {f"y{index}": output.detach().numpy() for index, output in enumerate(outputs)}
 
     tensors = {name: torch.as_tensor(np.array(array)) for name, array in probe.arrays.items()}

@@ -35,7 +35,7 @@ def _why(case: Case) -> str:
             outputs = as_arrays(torch, OPS[case.op].torch_call(tensors, **arguments))
     except Exception as error:  # whatever a framework says of nothing
         return f"its PyTorch call says: {in_a_line(error)}"
-    if case.phase == "backward" and not any(one.size for one in outputs.values()):
+    if case.phase == "backward" and not any(array.size for array in outputs.values()):
         return "its results have no element, and so no gradient"
     return "" if beyond_rounds(case) else _differs(case, arrays, arguments, outputs)
 
@@ -47,7 +47,7 @@ def _differs(case: Case, arrays: Any, arguments: dict[str, Any], outputs: dict[s
             expected = OPS[case.op].reference(dict(arrays), **arguments)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         return f"its definition has none ({in_a_line(error)})"
-    for name, one in expected.items():
-        if name in outputs and np.shape(one) != outputs[name].shape:
-            return f"PyTorch gives {name} as {list(outputs[name].shape)}, its definition {list(np.shape(one))}"
+    for name, output in expected.items():
+        if name in outputs and np.shape(output) != outputs[name].shape:
+            return f"PyTorch gives {name} as {list(outputs[name].shape)}, its definition {list(np.shape(output))}"
     return ""

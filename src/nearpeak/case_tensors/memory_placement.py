@@ -27,13 +27,13 @@ def placed(torch: Any, case: Case, tensors: Mapping[str, Any]) -> dict[str, Any]
     (0, 1, 4)
     """
     how, described = dict(case.memory), OPS[case.op].inputs(**forward_arguments(case))
-    found = dict(tensors)
+    results = dict(tensors)
     for name, tensor in tensors.items():
         shape, offset = tuple(tensor.shape), int(how.get(f"{name}.offset", 0))
         strides = _strides(shape, how.get(f"{name}.layout"), described.get(name))
         if tensor.numel() and (offset or strides != strides_of(shape, DENSE)):
-            found[name] = _copied(torch, tensor, strides, offset // tensor.element_size(), tensor.device)
-    return found
+            results[name] = _copied(torch, tensor, strides, offset // tensor.element_size(), tensor.device)
+    return results
 
 
 def _strides(shape: tuple[int, ...], layout: int | str | None, described: Tensor | None) -> tuple[int, ...]:

@@ -55,12 +55,12 @@ def outputs_of(case: Case) -> dict[str, Any]:
 
     forward = OPS[case.op].forward_case(case)
     operator, arguments = OPS[case.op], forward_arguments(forward)
-    formats = {name: (one.shape, torch_format(one.dtype)) for name, one in operator.inputs(**arguments).items()}
+    formats = {name: (spec.shape, torch_format(spec.dtype)) for name, spec in operator.inputs(**arguments).items()}
     try:
         with torch.device("meta"), torch.no_grad():
             empty = {name: torch.empty(shape, dtype=dtype) for name, (shape, dtype) in formats.items()}
             return operator.torch_call(empty, **arguments)
     except Exception:  # without data some routines raise whatever they raise; what is wrong with the case comes again
         arrays = drawn(forward)[0]
-        given = {name: torch.from_numpy(np.asarray(arrays[name])).to(dtype) for name, (_, dtype) in formats.items()}
-        return operator.torch_call(given, **arguments)
+        tensors = {name: torch.from_numpy(np.asarray(arrays[name])).to(dtype) for name, (_, dtype) in formats.items()}
+        return operator.torch_call(tensors, **arguments)

@@ -74,35 +74,35 @@ def in_a_line(error: Exception) -> str:
 
 
 def _set(op: str, specs: Mapping[str, Tensor], arguments: Mapping[str, Any], seed: tuple[int, int]) -> dict[str, Any]:
-    found = {
+    arrays = {
         name: _input(np.random.default_rng((*seed, number)), op, name, spec, arguments)
         for number, (name, spec) in enumerate(specs.items())
     }
     valid = OPS[op].valid
-    made = {} if valid is None else valid(found, **arguments)
-    return found | {name: np.asarray(array, dtype=found[name].dtype) for name, array in made.items()}
+    made = {} if valid is None else valid(arrays, **arguments)
+    return arrays | {name: np.asarray(array, dtype=arrays[name].dtype) for name, array in made.items()}
 
 
 def _input(generator: np.random.Generator, op: str, name: str, spec: Tensor, arguments: Mapping[str, Any]) -> Any:
     """Return one input in the range that the operator's contract states."""
     numerics, kind = OPS[op].numerics, dtype_of(spec.dtype).kind
     below = numerics.limit(name, arguments)
-    found = _stated(op, arguments)
+    true_count = _stated(op, arguments)
     if kind == "bool":
-        return _true(generator, spec.shape, found or _most(op, arguments))
-    repeats = bool(found) or any(map(arguments.get, numerics.repeats_if))
+        return _true(generator, spec.shape, true_count or _most(op, arguments))
+    repeats = bool(true_count) or any(map(arguments.get, numerics.repeats_if))
     if kind in ("int", "opaque") and name in numerics.distinct and below and not repeats:
         return _distinct(generator, spec, below)
     if kind in ("int", "opaque"):
-        return _whole(generator, spec, below or _BELOW.get(spec.dtype, 100), found if below else 0)
-    if below == 2 and found:  # of zeros and ones, the ones are what is found
-        return _true(generator, spec.shape, found).astype(_FLOATS.get(spec.dtype, np.float32))
+        return _whole(generator, spec, below or _BELOW.get(spec.dtype, 100), true_count if below else 0)
+    if below == 2 and true_count:  # of zeros and ones, the ones are what is found
+        return _true(generator, spec.shape, true_count).astype(_FLOATS.get(spec.dtype, np.float32))
     if below and numerics.kind == "exact":
-        return _whole(generator, spec, below, found).astype(_FLOATS.get(spec.dtype, np.float32))
+        return _whole(generator, spec, below, true_count).astype(_FLOATS.get(spec.dtype, np.float32))
     values = _values(generator, spec)
     choices = {value for value in arguments.values() if isinstance(value, str)}
     positive = (entry.rpartition(":") for entry in numerics.positive)
-    if any(one == name and (not choice or choice in choices) for choice, _, one in positive):
+    if any(positive_name == name and (not choice or choice in choices) for choice, _, positive_name in positive):
         values = np.abs(values) + _LEAST
     return values
 
@@ -113,8 +113,8 @@ def _stated(op: str, arguments: Mapping[str, Any]) -> int:
     One row of a table that is touched is what a rule takes where nothing is known. Were all looked up in one row, it
     would come from a cache.
     """
-    found = ((axis, int(arguments[axis])) for axis in OPS[op].data_axes if arguments.get(axis))
-    return next((0 if axis == "touched_rows" and count == 1 else count for axis, count in found), 0)
+    counts = ((axis, int(arguments[axis])) for axis in OPS[op].data_axes if arguments.get(axis))
+    return next((0 if axis == "touched_rows" and count == 1 else count for axis, count in counts), 0)
 
 
 def _most(op: str, arguments: Mapping[str, Any]) -> int:
@@ -172,15 +172,15 @@ def _normal(generator: np.random.Generator, shape: tuple[int, ...], dtype: Any) 
     count = math.prod(shape)
     if count <= _PIECE:
         return generator.standard_normal(shape, dtype=dtype)
-    found = np.empty(count, dtype)
-    pieces = [found[first : first + _PIECE] for first in range(0, count, _PIECE)]
+    values = np.empty(count, dtype)
+    pieces = [values[first : first + _PIECE] for first in range(0, count, _PIECE)]
 
-    def fill(own: np.random.Generator, piece: Any) -> None:
-        own.standard_normal(out=piece, dtype=dtype)
+    def fill(piece_generator: np.random.Generator, piece: Any) -> None:
+        piece_generator.standard_normal(out=piece, dtype=dtype)
 
     with ThreadPoolExecutor(usable_core_count()) as pool:
         list(pool.map(fill, generator.spawn(len(pieces)), pieces))
-    return found.reshape(shape)
+    return values.reshape(shape)
 
 
 def forward_arguments(case: Case) -> dict[str, Any]:

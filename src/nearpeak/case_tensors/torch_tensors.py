@@ -25,11 +25,11 @@ def torch_or_refusal(what: str) -> Any:
 def tensors_of(torch: Any, case: Case, arrays: Mapping[str, Any], device: str) -> dict[str, Any]:
     """Return the inputs of `case` as tensors on `device`, narrowed to their formats, as they are to lie there."""
     specs = OPS[case.op].inputs(**forward_arguments(case))
-    found = {
+    tensors = {
         name: torch.from_numpy(np.asarray(arrays[name])).to(device).to(torch_dtype(torch, spec.dtype))
         for name, spec in specs.items()
     }
-    return placed(torch, case, found)
+    return placed(torch, case, tensors)
 
 
 def as_arrays(torch: Any, result: Any) -> dict[str, Any]:

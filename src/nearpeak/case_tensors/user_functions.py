@@ -62,12 +62,12 @@ def function_of(text: str, where: str = "callable") -> Callable[..., Any]:
     >>> function_of("math:sqrt")(4.0)
     2.0
     """
-    found = object_of(text, where)
-    if isinstance(found, type):
+    target = object_of(text, where)
+    if isinstance(target, type):
         raise SpecError(f"{where} {text!r}: is a class; name a function, or an object of the class")
-    if not callable(found):
-        raise SpecError(f"{where} {text!r}: is no function but {type(found).__name__}")
-    function: Callable[..., Any] = found
+    if not callable(target):
+        raise SpecError(f"{where} {text!r}: is no function but {type(target).__name__}")
+    function: Callable[..., Any] = target
     return function
 
 
@@ -111,16 +111,16 @@ def object_of(text: str, where: str) -> Any:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        found: Any = _of_file(Path(module)) if module.endswith(".py") else importlib.import_module(module)
+        target: Any = _of_file(Path(module)) if module.endswith(".py") else importlib.import_module(module)
     except SpecError as error:
         raise SpecError(f"{where} {text!r}: {error}") from None
     except (Exception, SystemExit) as error:  # a module of the user's raises whatever it raises
         raise SpecError(f"{where} {text!r}: {_not_imported(module, error)}") from None
     for part in name.split("."):
-        if not hasattr(found, part):
-            raise SpecError(f"{where} {text!r}: {_absent(found, part)}")
-        found = getattr(found, part)
-    return found
+        if not hasattr(target, part):
+            raise SpecError(f"{where} {text!r}: {_absent(target, part)}")
+        target = getattr(target, part)
+    return target
 
 
 def _of_file(path: Path) -> ModuleType:
@@ -157,15 +157,17 @@ def _not_imported(module: str, error: BaseException) -> str:
     """Return in one line why a module cannot be imported, with the line of it that raised."""
     if isinstance(error, ModuleNotFoundError) and error.name and module.partition(".")[0] == error.name:
         return f"{error} in this folder or on PYTHONPATH; a file is named with its .py, as my_kernels.py:softmax"
-    said = (str(error).splitlines() or [""])[0]
+    message = (str(error).splitlines() or [""])[0]
     steps = traceback.extract_tb(error.__traceback__)
-    own = [step for step in steps if "importlib" not in step.filename and step.filename != __file__]
-    place = f" in {Path(own[-1].filename).name}, line {own[-1].lineno}" if own else ""
-    return f"importing {module} raised {type(error).__name__}: {said}{place}"
+    user_frames = [step for step in steps if "importlib" not in step.filename and step.filename != __file__]
+    place = f" in {Path(user_frames[-1].filename).name}, line {user_frames[-1].lineno}" if user_frames else ""
+    return f"importing {module} raised {type(error).__name__}: {message}{place}"
 
 
 def _absent(holder: Any, name: str) -> str:
-    close = difflib.get_close_matches(name, [one for one in vars(holder) if not one.startswith("__")], n=2)
+    close = difflib.get_close_matches(
+        name, [attribute for attribute in vars(holder) if not attribute.startswith("__")], n=2
+    )
     kind = "module" if isinstance(holder, ModuleType) else "object"
     near = f"; did you mean {', '.join(close)}?" if close else ""
     return f"{kind} {getattr(holder, '__name__', type(holder).__name__)!r} has no attribute {name!r}{near}"
@@ -189,8 +191,8 @@ def own_refusal(function: Callable[..., Any], case: Case) -> str:
     >>> own_refusal(len, None)
     ''
     """
-    own = getattr(function, "refusal", None)
-    return str(own(case) or "") if callable(own) else ""
+    refusal = getattr(function, "refusal", None)
+    return str(refusal(case) or "") if callable(refusal) else ""
 
 
 def naming(case: Case, call: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
@@ -204,24 +206,24 @@ def naming(case: Case, call: Callable[..., Any]) -> Callable[..., dict[str, Any]
     @functools.wraps(call, updated=())
     def named(inputs: Mapping[str, Any], /, **arguments: Any) -> dict[str, Any]:
         try:
-            found = function(inputs, **arguments)
+            result = function(inputs, **arguments)
         except SystemExit as error:
             raise _leaving(error) from error
         except KeyError as error:
-            asked = error.args[0] if error.args else None
-            if not isinstance(asked, str) or asked in inputs or not _looked_up(error, inputs, arguments):
+            missing = error.args[0] if error.args else None
+            if not isinstance(missing, str) or missing in inputs or not _looked_up(error, inputs, arguments):
                 raise
-            there, given = (", ".join(names) or "none" for names in (inputs, arguments))
-            raise LookupError(f"nothing is called {asked!r}; inputs: {there}; arguments: {given}") from error
-        if isinstance(found, Mapping):
-            return dict(found)
-        if found is None and "out" in arguments:
+            there, argument_names = (", ".join(names) or "none" for names in (inputs, arguments))
+            raise LookupError(f"nothing is called {missing!r}; inputs: {there}; arguments: {argument_names}") from error
+        if isinstance(result, Mapping):
+            return dict(result)
+        if result is None and "out" in arguments:
             return {}
         names = output_names(case)
-        if len(names) == 1 and hasattr(found, "shape"):
-            return {names[0]: found}
+        if len(names) == 1 and hasattr(result, "shape"):
+            return {names[0]: result}
         wanted = ", ".join(f"{name!r}: …" for name in names)
-        raise TypeError(f"it returned {type(found).__name__}; outputs are returned by name: {{{wanted}}}")
+        raise TypeError(f"it returned {type(result).__name__}; outputs are returned by name: {{{wanted}}}")
 
     for carried in _CARRIED:
         if hasattr(call, carried):
@@ -253,9 +255,9 @@ def staying(call: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(call, updated=())
-    def stayed(*given: Any, **named: Any) -> Any:
+    def stayed(*args: Any, **named: Any) -> Any:
         try:
-            return call(*given, **named)
+            return call(*args, **named)
         except SystemExit as error:
             raise _leaving(error) from error
 
@@ -279,10 +281,10 @@ def kept_running() -> Iterator[None]:
     ...         print(error, error.outcome)
     it called os._exit(0) crash
     """
-    own, leave = os.getpid(), os._exit
+    pid, leave = os.getpid(), os._exit
 
     def stayed(status: int) -> NoReturn:
-        if os.getpid() != own:
+        if os.getpid() != pid:
             leave(status)
         raise EndedError(f"it called os._exit({status})", Outcome.CRASH)
 

@@ -92,12 +92,12 @@ def onnx_conversion(
 
 def _nodes(model: Any) -> tuple[_Node, ...]:
     counts: dict[str, int] = {}
-    found = []
+    nodes = []
     for proto in model.graph.node:
         position = counts[proto.op_type] = counts.get(proto.op_type, -1) + 1
         kind = proto.op_type if proto.domain in ("", "ai.onnx") else f"{proto.domain}.{proto.op_type}"
-        found.append(_Node(key=proto.name or f"{proto.op_type}[{position}]", kind=kind, proto=proto))
-    return tuple(found)
+        nodes.append(_Node(key=proto.name or f"{proto.op_type}[{position}]", kind=kind, proto=proto))
+    return tuple(nodes)
 
 
 def _tried(runtime: Any, model: bytes | Path) -> tuple[Any, str]:
@@ -115,14 +115,14 @@ def _refused(runtime: Any, onnx: Any, model: Any, nodes: Sequence[_Node]) -> dic
     known = {item.name: item for item in (*model.graph.value_info, *model.graph.input, *model.graph.output)}
     stored = {item.name: item for item in model.graph.initializer}
     tried: dict[bytes, str] = {}
-    found = {}
+    reasons = {}
     for node in nodes:
         alone = _alone(onnx, model, node.proto, (known, stored))
         if alone not in tried:
             tried[alone] = _tried(runtime, alone)[1]
         if tried[alone]:
-            found[node.key] = tried[alone]
-    return found
+            reasons[node.key] = tried[alone]
+    return reasons
 
 
 def _alone(onnx: Any, model: Any, proto: Any, context: tuple[Mapping[str, Any], Mapping[str, Any]]) -> bytes:
@@ -135,10 +135,10 @@ def _alone(onnx: Any, model: Any, proto: Any, context: tuple[Mapping[str, Any], 
     inputs, initializers, outputs = [], [], []
     for name in dict.fromkeys(name for name in proto.input if name):
         if name in stored:
-            one = onnx.TensorProto()
-            one.CopyFrom(stored[name])
-            one.name = names[name]
-            initializers.append(one)
+            initializer = onnx.TensorProto()
+            initializer.CopyFrom(stored[name])
+            initializer.name = names[name]
+            initializers.append(initializer)
         elif name in known:
             inputs.append(_renamed(onnx, known[name], names[name]))
     for name in (name for name in proto.output if name):
@@ -191,20 +191,20 @@ def _groups(nodes: Sequence[_Node], refused: Mapping[str, str]) -> list[tuple[bo
         return number
 
     for node in nodes:
-        own = node.key not in refused
+        converted = node.key not in refused
         sources = [name for name in node.proto.input if name in depth]
-        level = max((depth[name][0] + (depth[name][1] != own) for name in sources), default=0)
+        level = max((depth[name][0] + (depth[name][1] != converted) for name in sources), default=0)
         number = len(parents)
         parents.append(number)
         for name in sources:
-            if depth[name] == (level, own):
+            if depth[name] == (level, converted):
                 parents[root(piece[name])] = root(number)
         for name in node.proto.output:
-            depth[name], piece[name] = (level, own), number
-    found: dict[int, tuple[bool, list[_Node]]] = {}
+            depth[name], piece[name] = (level, converted), number
+    groups: dict[int, tuple[bool, list[_Node]]] = {}
     for number, node in enumerate(nodes):
-        found.setdefault(root(number), (node.key not in refused, []))[1].append(node)
-    return list(found.values())
+        groups.setdefault(root(number), (node.key not in refused, []))[1].append(node)
+    return list(groups.values())
 
 
 def _pieces_s(
@@ -215,13 +215,13 @@ def _pieces_s(
 
     What has no kernel cannot run at all: then it is the time of the converted pieces, each on ones, and no error.
     """
-    pieces = [one for one in pieces_of(onnx, model, groups) if not unable.intersection(one.keys)]
-    sessions = [(one, _tried(runtime, one.model)[0]) for one in pieces]
+    pieces = [piece for piece in pieces_of(onnx, model, groups) if not unable.intersection(piece.keys)]
+    sessions = [(piece, _tried(runtime, piece.model)[0]) for piece in pieces]
     if not sessions or any(session is None for _, session in sessions):
         return None, None
     try:
         if unable or whole is None:
-            fed = [(session, feeds_of(session)) for one, session in sessions if one.converted]
+            fed = [(session, feeds_of(session)) for piece, session in sessions if piece.converted]
             ready = [(session, feeds) for session, feeds in fed if feeds is not None]
             return (
                 (_best_s(lambda: [session.run(None, feeds) for session, feeds in ready]), None)
@@ -283,11 +283,11 @@ def _bytes(item: Any) -> int | None:
     import onnx
 
     kind = item.type.tensor_type
-    extents = [int(one.dim_value) if one.HasField("dim_value") else None for one in kind.shape.dim]
+    extents = [int(extent.dim_value) if extent.HasField("dim_value") else None for extent in kind.shape.dim]
     if not kind.elem_type or not kind.HasField("shape") or None in extents:
         return None
     element = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)).itemsize
-    return math.prod(one for one in extents if one is not None) * int(element)
+    return math.prod(extent for extent in extents if extent is not None) * int(element)
 
 
 def _whole_s(session: Any) -> float | None:
@@ -336,18 +336,18 @@ def torch_conversion(path: Path, counted: Counted = of_products) -> Conversion:
     import torch
 
     model, inputs = problem_of(path)
-    found = taken(torch, model, inputs, {}, counted)
+    coverage = taken(torch, model, inputs, {}, counted)
     with torch.no_grad():
         unconverted_s = _best_s(lambda: model(*inputs))
         compiled = torch.compile(model, dynamic=False)
-        kernels = library_kernels(torch, compiled, inputs, {}, found, counted)
+        kernels = library_kernels(torch, compiled, inputs, {}, coverage, counted)
         converted_s = _best_s(lambda: compiled(*inputs))
-    node_count = found.op_count + len(found.breaks)
+    node_count = coverage.op_count + len(coverage.breaks)
     return Conversion(
-        model=path.name, runner="torch_compile", node_count=node_count, converted_count=found.op_count,
-        fragment_count=found.graph_count, boundary_count=max(0, found.graph_count - 1),
-        boundary_bytes=None if found.graph_count > 1 else 0, boundary_s=None, converted_s=converted_s,
-        unconverted_s=unconverted_s, ledger=(*breaks(found), *kernels),
+        model=path.name, runner="torch_compile", node_count=node_count, converted_count=coverage.op_count,
+        fragment_count=coverage.graph_count, boundary_count=max(0, coverage.graph_count - 1),
+        boundary_bytes=None if coverage.graph_count > 1 else 0, boundary_s=None, converted_s=converted_s,
+        unconverted_s=unconverted_s, ledger=(*breaks(coverage), *kernels),
     )  # fmt: skip
 
 

@@ -42,11 +42,14 @@ def inferred(onnx: Any, model: Any) -> Any:
     for _ in range(_MOST_ROUNDS):
         model = onnx.shape_inference.infer_shapes(model, data_prop=True)
         graph = model.graph
-        formats = {one.name: one.type.tensor_type.elem_type for one in (*graph.input, *graph.output, *graph.value_info)}
-        formats |= {one.name: one.data_type for one in graph.initializer}
+        formats = {
+            tensor.name: tensor.type.tensor_type.elem_type
+            for tensor in (*graph.input, *graph.output, *graph.value_info)
+        }
+        formats |= {tensor.name: tensor.data_type for tensor in graph.initializer}
         made = {
-            name: next((formats[given] for given in node.input if given), onnx.TensorProto.FLOAT)
-            for node in graph.node if all(formats.get(given) for given in node.input if given)
+            name: next((formats[source] for source in node.input if source), onnx.TensorProto.FLOAT)
+            for node in graph.node if all(formats.get(source) for source in node.input if source)
             for name in node.output if name and name not in formats
         }  # fmt: skip
         if not made:
@@ -65,12 +68,12 @@ def pieces_of(onnx: Any, model: Any, groups: Sequence[tuple[bool, Sequence[Any]]
     known = {item.name for item in (*model.graph.input, *model.graph.initializer)}
     ordered: list[Piece] = []
     while made:
-        ready = [one for one in made if known.issuperset(one.inputs)]
+        ready = [piece for piece in made if known.issuperset(piece.inputs)]
         if not ready:
             return ()
-        for one in ready:
-            made.remove(one)
-            known.update(one.outputs)
+        for piece in ready:
+            made.remove(piece)
+            known.update(piece.outputs)
         ordered += ready
     return tuple(ordered)
 
@@ -79,7 +82,7 @@ def _piece(onnx: Any, model: Any, converted: bool, nodes: Sequence[Any]) -> Piec
     graph = model.graph
     made = {name for node in nodes for name in node.proto.output if name}
     read = dict.fromkeys(name for node in nodes for name in node.proto.input if name and name not in made)
-    own = {node.key for node in nodes}
+    keys = {node.key for node in nodes}
     stored = {item.name: item for item in graph.initializer}
     inputs = tuple(name for name in read if name not in stored)
     ids = {id(node.proto) for node in nodes}
@@ -92,7 +95,7 @@ def _piece(onnx: Any, model: Any, converted: bool, nodes: Sequence[Any]) -> Piec
         [_info(onnx, known, name) for name in outputs], [stored[name] for name in read if name in stored],
     )  # fmt: skip
     whole = onnx.helper.make_model(part, opset_imports=model.opset_import, ir_version=model.ir_version)
-    return Piece(keys=tuple(own), converted=converted, model=whole.SerializeToString(), inputs=inputs, outputs=outputs)
+    return Piece(keys=tuple(keys), converted=converted, model=whole.SerializeToString(), inputs=inputs, outputs=outputs)
 
 
 def _info(onnx: Any, known: Mapping[str, Any], name: str) -> Any:
@@ -102,11 +105,11 @@ def _info(onnx: Any, known: Mapping[str, Any], name: str) -> Any:
 def feeds_of(session: Any) -> dict[str, Any] | None:
     """Return ones for every input of a session; none where a format is not known."""
     feeds: dict[str, Any] = {}
-    for one in session.get_inputs():
-        kind = FEEDS.get(one.type)
+    for tensor in session.get_inputs():
+        kind = FEEDS.get(tensor.type)
         if kind is None:
             return None
-        feeds[one.name] = np.ones([extent if isinstance(extent, int) else 1 for extent in one.shape], kind)
+        feeds[tensor.name] = np.ones([extent if isinstance(extent, int) else 1 for extent in tensor.shape], kind)
     return feeds
 
 
@@ -116,8 +119,8 @@ def in_pieces(sessions: Sequence[tuple[Piece, Any]], feeds: Mapping[str, Any]) -
     def run() -> dict[str, Any]:
         known = dict(feeds)
         for piece, session in sessions:
-            given = {name: known[name] for name in piece.inputs}
-            known |= dict(zip(piece.outputs, session.run(list(piece.outputs), given), strict=True))
+            inputs = {name: known[name] for name in piece.inputs}
+            known |= dict(zip(piece.outputs, session.run(list(piece.outputs), inputs), strict=True))
         return known
 
     return run

@@ -42,14 +42,14 @@ def _known(out: Path) -> set[str]:
         SpecError: it holds something else.
     """
     data = out.read_bytes()
-    kept = data.rfind(b"\n") + 1
-    lines = data[:kept].decode("utf-8", "replace").split("\n")[:-1]
+    end = data.rfind(b"\n") + 1
+    lines = data[:end].decode("utf-8", "replace").split("\n")[:-1]
     digests = [_digest(line) for line in lines]
-    if None in digests or not _HEAD.startswith(data[kept:][: len(_HEAD)]):
+    if None in digests or not _HEAD.startswith(data[end:][: len(_HEAD)]):
         number = [*digests, None].index(None) + 1
         raise SpecError(f"{out}:{number}: is no line of scores; name another file")
-    if kept < len(data):
-        os.truncate(out, kept)
+    if end < len(data):
+        os.truncate(out, end)
     return set(filter(None, digests))
 
 
@@ -75,8 +75,8 @@ def _row(case: Case, seed: int, timing: Timing) -> Row:
     )  # fmt: skip
     if ending.verdict == "result":
         return {**head, **ending.value}
-    said = {"timeout": f"it did not end within {timing.limit_s:g} s (--limit)", "died": "it ended its process"}
-    reason = said.get(ending.verdict) or ": ".join(map(str, ending.value)).splitlines()[0]
+    reasons = {"timeout": f"it did not end within {timing.limit_s:g} s (--limit)", "died": "it ended its process"}
+    reason = reasons.get(ending.verdict) or ": ".join(map(str, ending.value)).splitlines()[0]
     return {**head, **none, "reason": reason}
 
 

@@ -27,9 +27,9 @@ class Kept(logging.Handler):
         error = record.exc_info[1] if record.exc_info else None
         if error is not None and (first := _first_line(error)) not in self._said:
             with contextlib.suppress(MemoryError):  # where it has run out there may be none for its lines either
-                found = traceback.TracebackException.from_exception(error)
-                _leave_out_own(found)
-                self._said[first] = last_lines("".join(found.format()))
+                summary = traceback.TracebackException.from_exception(error)
+                _leave_out_own(summary)
+                self._said[first] = last_lines("".join(summary.format()))
 
     def details(self, note: str) -> str:
         """Return the last lines of the first exception that `note` quotes; empty where it quotes none."""
@@ -39,14 +39,14 @@ class Kept(logging.Handler):
 @contextlib.contextmanager
 def keeping() -> Iterator[Kept]:
     """Keep the exceptions that are caught meanwhile, however deep, and become notes."""
-    kept, level, propagates = Kept(), RAISED.level, RAISED.propagate
-    RAISED.addHandler(kept)
+    log, level, propagates = Kept(), RAISED.level, RAISED.propagate
+    RAISED.addHandler(log)
     RAISED.setLevel(logging.DEBUG)
     RAISED.propagate = False
     try:
-        yield kept
+        yield log
     finally:
-        RAISED.removeHandler(kept)
+        RAISED.removeHandler(log)
         RAISED.setLevel(level)
         RAISED.propagate = propagates
 
@@ -60,11 +60,11 @@ def last_lines(text: str) -> str:
     return "\n".join(line[:_LONGEST_LINE] for line in text.rstrip().splitlines()[-MOST_LINES:])
 
 
-def _leave_out_own(found: traceback.TracebackException) -> None:
+def _leave_out_own(summary: traceback.TracebackException) -> None:
     """Leave the frames of nearpeak out of a traceback and of those behind it, where others are left."""
-    others = [frame for frame in found.stack if not frame.filename.startswith(_OWN)]
-    found.stack = traceback.StackSummary.from_list(others or found.stack)
-    for behind in filter(None, (found.__cause__, found.__context__)):
+    others = [frame for frame in summary.stack if not frame.filename.startswith(_OWN)]
+    summary.stack = traceback.StackSummary.from_list(others or summary.stack)
+    for behind in filter(None, (summary.__cause__, summary.__context__)):
         _leave_out_own(behind)
 
 

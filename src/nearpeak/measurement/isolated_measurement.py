@@ -53,9 +53,9 @@ def request_of(case: Case, runner: str, timing: Timing) -> dict[str, Any]:
 
 def answer_to(request: Mapping[str, Any], process: str) -> dict[str, Any]:
     """Return the measurement that a request asks for, taken in this process, as plain data."""
-    found = take(case_of(request["case"]), request["runner"], Timing(**request["timing"]), process)
-    environment = environment_record(found.environment) if found.environment else None
-    return {"measurement": measurement_record(found, ""), "environment": environment}
+    measurement = take(case_of(request["case"]), request["runner"], Timing(**request["timing"]), process)
+    environment = environment_record(measurement.environment) if measurement.environment else None
+    return {"measurement": measurement_record(measurement, ""), "environment": environment}
 
 
 def measurement_in(answer: Mapping[str, Any]) -> Measurement:
@@ -70,9 +70,13 @@ def take(case: Case, runner: str, timing: Timing, process: str) -> Measurement:
     from nearpeak.measurement.runners import runner_of
     from nearpeak.measurement.timed_runner import TimedRunner
 
-    found = runner_of(runner, timing, process)
+    runner_object = runner_of(runner, timing, process)
     with keeping() as kept:
-        row = found.measure(case, lock_of) if isinstance(found, TimedRunner) else found.measure(case)
+        row = (
+            runner_object.measure(case, lock_of)
+            if isinstance(runner_object, TimedRunner)
+            else runner_object.measure(case)
+        )
     return row if row.samples_s else dataclasses.replace(row, details=kept.details(row.note))
 
 
@@ -112,8 +116,8 @@ def told(ending: Ending, case: Case, runner: str, timing: Timing) -> Measurement
     from nearpeak.measurement.runners import RUNNERS
 
     target = getattr(RUNNERS[runner.partition(":")[0]], "target", "")
-    said = ending.value[1] if ending.verdict == "raised" else ""
-    details = last_lines("\n".join(filter(None, (said, ending.output))))
+    output = ending.value[1] if ending.verdict == "raised" else ""
+    details = last_lines("\n".join(filter(None, (output, ending.output))))
     return Measurement(
         case=case, target=target, runner=runner, samples_s=(), outcome=outcome, note=note, details=details
     )
@@ -125,8 +129,8 @@ def _ending(ending: Ending, timing: Timing, limit_bytes: int | None) -> tuple[Ou
     if ending.verdict == "raised":
         kind, message = ending.value
         return Outcome.OOM if kind == "MemoryError" else Outcome.FAILED, f"{kind}: {message}".splitlines()[0][:300]
-    said = ending.output.strip().splitlines()
-    last = f"; it said last: {said[-1][:200]}" if said else ""
+    lines = ending.output.strip().splitlines()
+    last = f"; it said last: {lines[-1][:200]}" if lines else ""
     if not ending.signal_name and ending.verdict != "memory":
         return Outcome.CRASH, f"it ended its process with exit code {ending.value}{last}"
     return _killed(ending, last)
@@ -170,8 +174,8 @@ def memory_bytes(runner: str, timing: Timing) -> int | None:
 def _abilities(runner: str) -> RunnerAbilities:
     from nearpeak.measurement.runners import RUNNERS
 
-    found: RunnerAbilities = getattr(RUNNERS[runner.partition(":")[0]], "abilities", RunnerAbilities(devices=()))
-    return found
+    abilities: RunnerAbilities = getattr(RUNNERS[runner.partition(":")[0]], "abilities", RunnerAbilities(devices=()))
+    return abilities
 
 
 def measure_fresh(case: Case, runner: str, timing: Timing, python: str = sys.executable) -> Measurement:
@@ -205,14 +209,14 @@ def _launched(words: list[str], request: str, timing: Timing) -> tuple[int, str,
         env=process_variables(timing.thread_count), start_new_session=True,
     )  # fmt: skip
     try:
-        output, said = process.communicate(request, timeout=timing.limit_s + _GRACE_S)
+        output, errors_text = process.communicate(request, timeout=timing.limit_s + _GRACE_S)
     except subprocess.TimeoutExpired:
         return None
     finally:
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    return process.returncode, output, said
+    return process.returncode, output, errors_text
 
 
 def _answer(text: str) -> Any:

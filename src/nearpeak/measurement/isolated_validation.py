@@ -89,9 +89,9 @@ def imported(text: str) -> "Implementation":
     from nearpeak.validation import Implementation
     from nearpeak.validation.running.implementation_run import as_implementation
 
-    found = object_of(text, "--implementation")
-    given = found if isinstance(found, Implementation) else function_of(text, "--implementation")
-    return dataclasses.replace(as_implementation(given), name=text)
+    target = object_of(text, "--implementation")
+    implementation = target if isinstance(target, Implementation) else function_of(text, "--implementation")
+    return dataclasses.replace(as_implementation(implementation), name=text)
 
 
 def of_runner(name: str, case: Case) -> "Implementation":
@@ -114,12 +114,12 @@ def of_runner(name: str, case: Case) -> "Implementation":
     reason = (unable(backend, case) or backend.refusal(case)) if hasattr(backend, "prepare") else ""
     if reason:
         raise NotModelledError(f"validate: {reason}")
-    found: Implementation | None = None
+    implementation: Implementation | None = None
     if hasattr(backend, "prepare"):
         ledger = backend.prepare(case, drawn(case)).ledger if backend.abilities.converts else ()
-        found = named_implementation(case, backend, name, ledger)
-    if found is None:
+        implementation = named_implementation(case, backend, name, ledger)
+    if implementation is None:
         raise SpecError(
             f"validate: runner {name} gives no outputs of {case.phase} to check; give --implementation module:function"
         )
-    return found
+    return implementation

@@ -22,15 +22,15 @@ class ResultFile:
         """Read what `file` holds; a last line that was cut off is removed, as its case will run again."""
         self.path, self._file = path, file
         text = _whole(file)
-        kept = text.rfind(b"\n") + 1
-        self._environments, found = parse_results(text[:kept].decode("utf-8", "replace"), str(path))
-        cut_off = text[kept:]
+        end = text.rfind(b"\n") + 1
+        self._environments, stored = parse_results(text[:end].decode("utf-8", "replace"), str(path))
+        cut_off = text[end:]
         if not any(head.startswith(cut_off[: len(head)]) for head in _HEADS):
             raise SpecError(f"{path}: is no result file; it ends with {cut_off.decode('utf-8', 'replace')[:40]!r}")
         if cut_off:
-            os.ftruncate(file, kept)
+            os.ftruncate(file, end)
         os.lseek(file, 0, os.SEEK_END)
-        self.keys = set(found)
+        self.keys = set(stored)
 
     def append(self, measurement: Measurement, key: str) -> None:
         """Write one measurement; when this returns, it is on disk.

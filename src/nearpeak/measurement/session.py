@@ -19,7 +19,7 @@ Judge = Callable[[Measurement], Measurement]
 
 def run_cases(
     cases: Iterable[Case], runner: str, timing: Timing, out: Path | None = None, *, fresh: bool = False,
-    judge: Judge = lambda found: found, launch_count: int = 1, telemetry_hz: float | None = None,
+    judge: Judge = lambda measurement: measurement, launch_count: int = 1, telemetry_hz: float | None = None,
 ) -> Iterator[Measurement]:  # fmt: skip
     """Yield the measurement of each case, once it is stored in `out`; what `out` holds already does not run again.
 
@@ -34,7 +34,7 @@ def run_cases(
     each = tuple(dict.fromkeys(cases))
     wanted = [(case, launch) for launch in range(1, launch_count + 1) for case in each]
     with sampled_beside(telemetry_hz) as beside:
-        take = _take(runner, lambda found: judge(beside(found)), fresh=anew)
+        take = _take(runner, lambda measurement: judge(beside(measurement)), fresh=anew)
         if out is None:
             for case, launch in wanted:
                 yield _numbered(take(case, runner, timing), launch)
@@ -52,13 +52,13 @@ def _stored(
         key = key_of(case, runner, method if launch == 1 else {**method, "launch": launch})
         if key in file.keys:
             continue
-        found = _numbered(take(case, runner, timing), launch)
-        file.append(found, key)
-        yield found
+        measurement = _numbered(take(case, runner, timing), launch)
+        file.append(measurement, key)
+        yield measurement
 
 
-def _numbered(found: Measurement, launch: int) -> Measurement:
-    return found if launch == 1 else dataclasses.replace(found, launch=launch)
+def _numbered(measurement: Measurement, launch: int) -> Measurement:
+    return measurement if launch == 1 else dataclasses.replace(measurement, launch=launch)
 
 
 def _take(runner: str, judge: Judge, *, fresh: bool) -> Take:
@@ -85,12 +85,20 @@ def _spared(isolated: Take) -> Take:
 
     def take(case: Case, runner: str, timing: Timing) -> Measurement:
         nonlocal crashed
-        asked = dataclasses.replace(timing, recorded=timing.recorded and not crashed)
-        found = isolated(case, runner, asked)
-        if found.outcome == Outcome.CRASH and RECORDING in found.details:
+        case_timing = dataclasses.replace(timing, recorded=timing.recorded and not crashed)
+        measurement = isolated(case, runner, case_timing)
+        if measurement.outcome == Outcome.CRASH and RECORDING in measurement.details:
             again = isolated(case, runner, dataclasses.replace(timing, recorded=False))
-            crashed, found = (found.note, again) if again.samples_s else ("", found)
-        said = f"without the device's own records, which crash here ({crashed})" if crashed and found.samples_s else ""
-        return dataclasses.replace(found, note="; ".join(filter(None, (found.note, said)))) if said else found
+            crashed, measurement = (measurement.note, again) if again.samples_s else ("", measurement)
+        remark = (
+            f"without the device's own records, which crash here ({crashed})"
+            if crashed and measurement.samples_s
+            else ""
+        )
+        return (
+            dataclasses.replace(measurement, note="; ".join(filter(None, (measurement.note, remark))))
+            if remark
+            else measurement
+        )
 
     return take

@@ -83,8 +83,8 @@ class TimedRunner:
                 return self.incorrect(case, record)
             spans = ("prepare", begun_ns, ready_ns), ("check", ready_ns, time.monotonic_ns())
             with lock(self.backend):
-                found = use(case, prepared, timer, record, inputs)
-            return dataclasses.replace(found, spans_ns=(*spans, *found.spans_ns))
+                measurement = use(case, prepared, timer, record, inputs)
+            return dataclasses.replace(measurement, spans_ns=(*spans, *measurement.spans_ns))
         finally:
             if prepared.close is not None:
                 prepared.close()
@@ -100,10 +100,10 @@ class TimedRunner:
         why = unchecked(case, self.backend) if self._timing.validate and record is None else ""
         varied = Varied(case, prepared, inputs)
         sampled = sample(prepared, timer, self._timing, keep=record is not None, last=bool(why), varied=varied)
-        after_s, said = timer.clock_probe_s(), ""
+        after_s, remark = timer.clock_probe_s(), ""
         if sampled.seen is not None:
-            taken, given = sampled.seen, inputs[sampled.seen[0]]
-            record, said = judged_again(record, case, prepared, taken, given, runner=self.name, why=why)
+            taken, timed_inputs = sampled.seen, inputs[sampled.seen[0]]
+            record, remark = judged_again(record, case, prepared, taken, timed_inputs, runner=self.name, why=why)
             if wrong(record):
                 return self.incorrect(case, record)
         bare = self.row(case, prepared, timer, record)
@@ -125,7 +125,7 @@ class TimedRunner:
         return dataclasses.replace(
             bare, samples_s=sampled.samples_s, cpu_samples_s=sampled.cpu_samples_s,
             host_samples_s=sampled.host_samples_s, warmup_s=sampled.warmup_s, call_count=sampled.call_count,
-            outcome=outcome, note="; ".join(filter(None, (note, said))), clock_probes_s=(before_s, after_s),
+            outcome=outcome, note="; ".join(filter(None, (note, remark))), clock_probes_s=(before_s, after_s),
             spans_ns=sampled.spans_ns,
         )  # fmt: skip
 

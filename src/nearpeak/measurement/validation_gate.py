@@ -19,8 +19,8 @@ def contract() -> Callable[..., Any] | None:
     """Return `validate(case, implementation, seed=…)`, whose record has `status` and `failed`; none without it."""
     if importlib.util.find_spec("nearpeak.validation") is None:
         return None
-    found: Callable[..., Any] | None = getattr(importlib.import_module("nearpeak.validation"), "validate", None)
-    return found
+    validate: Callable[..., Any] | None = getattr(importlib.import_module("nearpeak.validation"), "validate", None)
+    return validate
 
 
 def unchecked(case: Case, backend: Backend) -> str:
@@ -60,10 +60,10 @@ def named_implementation(case: Case, backend: Backend, name: str, ledger: tuple[
     """Return how `backend` computes `case`, with the ledger of what it converts; none where it gives no outputs."""
     from nearpeak.validation.running.implementation_run import as_implementation
 
-    found = backend.implementation(case)
-    if found is None:
+    computed = backend.implementation(case)
+    if computed is None:
         return None
-    tested = dataclasses.replace(as_implementation(found), name=name, is_runner=True)
+    tested = dataclasses.replace(as_implementation(computed), name=name, is_runner=True)
     if not (ledger or backend.abilities.converts):
         return tested
     rows = tuple({**dataclasses.asdict(row), "target": row.ran_on} for row in ledger)
@@ -82,12 +82,12 @@ def _asked_while_it_lasts(tested: Any, ended: list[EndedError]) -> Any:
 
     def guarded(call: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(call, updated=())
-        def asked(*given: Any, **named: Any) -> Any:
+        def asked(*args: Any, **named: Any) -> Any:
             if ended:
                 raise ended[0]
             if not gone:
                 try:
-                    return call(*given, **named)
+                    return call(*args, **named)
                 except EndedError as error:
                     ended.append(error)
                     raise

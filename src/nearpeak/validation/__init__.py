@@ -120,9 +120,9 @@ def _policy(case: Case) -> dict[str, str]:
 
 
 def _engine() -> str:
-    found = dict(versions("nearpeak", "torch"))
-    known = [f"nearpeak {found.get('nearpeak', 'of a working tree')}", f"contract {CONTRACT_VERSION}"]
-    return ", ".join([*known, f"torch {found['torch']}"] if "torch" in found else known)
+    installed = dict(versions("nearpeak", "torch"))
+    known = [f"nearpeak {installed.get('nearpeak', 'of a working tree')}", f"contract {CONTRACT_VERSION}"]
+    return ", ".join([*known, f"torch {installed['torch']}"] if "torch" in installed else known)
 
 
 def refuse_narrow(case: Case) -> None:

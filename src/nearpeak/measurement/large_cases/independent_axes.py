@@ -64,12 +64,12 @@ def free_axes(case: Case, output: str = "") -> tuple[Free, ...]:
     >>> [free.axes for free in free_axes(case("softmax", rows=4096, columns=4096, dtype="fp32"))]
     [('rows',)]
     """
-    asked = _small_answer(case, output)
-    if asked is None:
+    answer = _small_answer(case, output)
+    if answer is None:
         return ()
-    small, joined, inputs, outputs = asked
-    found = (_free(small, axes, (1,) * len(axes), inputs, outputs, output) for axes in joined)
-    alone = tuple(one for one in found if one is not None)
+    small, joined, inputs, outputs = answer
+    candidates = (_free(small, axes, (1,) * len(axes), inputs, outputs, output) for axes in joined)
+    alone = tuple(free for free in candidates if free is not None)
     return (*alone, *_shared(case, small, alone, output))
 
 
@@ -93,8 +93,9 @@ def _shared(case: Case, small: Case, alone: tuple[Free, ...], output: str) -> It
             times = longer // max(length, 1)
             if taken & {first, other} or length < LEAST_SHARED or times == 1 or longer != times * length:
                 continue
-            sizes = ({first: size, other: size * times} for size in (min(length, one) for one in SMALL))
-            cut = next((one for one in (resized(small, size) for size in sizes) if _fits(one)), None)
+            extents = (min(length, extent) for extent in SMALL)
+            candidates = (resized(small, {first: extent, other: extent * times}) for extent in extents)
+            cut = next(filter(_fits, candidates), None)
             free = None if cut is None else _free_pair(cut, (first, other), (1, times), output)
             if free is not None:
                 taken |= {first, other}
@@ -120,12 +121,12 @@ def added_axes(case: Case, output: str) -> tuple[Free, ...]:
     >>> [free.axes for free in added_axes(gradient, "grad_weight")], added_axes(gradient, "grad_input")
     ([('rows',)], ())
     """
-    asked = _small_answer(case, output)
-    if asked is None:
+    answer = _small_answer(case, output)
+    if answer is None:
         return ()
-    small, joined, inputs, whole = asked
-    found = (_added(small, axes, inputs, whole, output) for axes in joined)
-    return tuple(one for one in found if one is not None)
+    small, joined, inputs, whole = answer
+    candidates = (_added(small, axes, inputs, whole, output) for axes in joined)
+    return tuple(free for free in candidates if free is not None)
 
 
 def _added(small: Case, axes: tuple[str, ...], inputs: Arrays, whole: Arrays, output: str) -> Free | None:
@@ -152,7 +153,9 @@ def _shrunk(case: Case) -> tuple[Case, list[tuple[str, ...]]]:
             continue
         equal = [other for other, length in case.axes if length == extent and other != axis]
         for axes in ((axis,), *((axis, other) for other in equal)):
-            cut = next((one for size in SMALL if _fits(one := resized(small, dict.fromkeys(axes, size)))), None)
+            cut = next(
+                (candidate for size in SMALL if _fits(candidate := resized(small, dict.fromkeys(axes, size)))), None
+            )
             if cut is not None:
                 small = cut
                 joined.append(axes)
@@ -181,12 +184,14 @@ def _given(case: Case) -> dict[str, Any]:
 def _above(case: Case, arrays: Arrays) -> dict[str, tuple[int, ...]]:
     """Return the shapes of what comes from above: those of float results."""
     outputs = _computed(OPS[case.op].forward_case(case), arrays)
-    return {f"grad_{name}": one.shape for name, one in outputs.items() if one.dtype.kind == "f"}
+    return {f"grad_{name}": array.shape for name, array in outputs.items() if array.dtype.kind == "f"}
 
 
 def _computed(case: Case, arrays: Arrays, output: str = "") -> dict[str, Any]:
     """Return the results in float64, or the gradient that is meant."""
-    wide = {name: one.astype(np.float64) if one.dtype.kind == "f" else one.copy() for name, one in arrays.items()}
+    wide = {
+        name: array.astype(np.float64) if array.dtype.kind == "f" else array.copy() for name, array in arrays.items()
+    }
     with np.errstate(all="ignore"):
         if case.phase != "forward":
             return {output: np.asarray(_gradients(case, wide)[output])}
@@ -196,13 +201,13 @@ def _computed(case: Case, arrays: Arrays, output: str = "") -> dict[str, Any]:
 def _gradients(case: Case, arrays: Arrays) -> dict[str, Any]:
     from nearpeak.validation.oracle.autograd_gradients import gradients_in_fp64
     from nearpeak.validation.oracle.expected_results import arguments_of
-    from nearpeak.validation.oracle.float64_oracle import Question
+    from nearpeak.validation.oracle.float64_oracle import Draw
 
     forward = OPS[case.op].forward_case(case)
     arguments = arguments_of(forward)
     tensors = {name: arrays[name] for name in OPS[case.op].inputs(**arguments)}
-    asked = Question(case=forward, arguments=arguments, tensors=tensors, expected={}, distribution="small")
-    return gradients_in_fp64(asked, arrays)
+    draw = Draw(case=forward, arguments=arguments, tensors=tensors, expected={}, distribution="small")
+    return gradients_in_fp64(draw, arrays)
 
 
 def _free(
@@ -210,7 +215,7 @@ def _free(
 ) -> Free | None:
     """Return the dimensions along the axes; none where part of the inputs does not give that part of the results."""
     extent = dict(small.axes)[axes[0]]
-    half = resized(small, {axis: extent // 2 * one for axis, one in zip(axes, times, strict=True)})
+    half = resized(small, {axis: extent // 2 * count for axis, count in zip(axes, times, strict=True)})
     there: Dimensions = ()
     try:
         shapes = {name: spec.shape for name, spec in OPS[small.op].inputs(**forward_arguments(half)).items()}
@@ -218,7 +223,7 @@ def _free(
         along = _along(inputs, shapes, extent, times)
         for chosen in (np.arange(1, extent, 2), np.array([0, *range(extent - extent // 2 + 1, extent)])):
             parts = _computed(half, taken_at(inputs, along, chosen), output)
-            there = _along(outputs, {name: np.shape(one) for name, one in parts.items()}, extent, times)
+            there = _along(outputs, {name: np.shape(count) for name, count in parts.items()}, extent, times)
             wanted = taken_at(outputs, there, chosen)
             if not there or not all(np.allclose(parts[n], wanted[n], 1e-9, 1e-12, equal_nan=True) for n in outputs):
                 return None
@@ -233,22 +238,22 @@ def _along(arrays: Arrays, shapes: Mapping[str, tuple[int, ...]], extent: int, t
     Raises:
         ValueError: some have become another length.
     """
-    found = []
+    dimensions = []
     for name, array in arrays.items():
         for dimension, (whole, part) in enumerate(zip(np.shape(array), shapes[name], strict=True)):
-            each = next((one for one in times if (whole, part) == (extent * one, extent // 2 * one)), 0)
+            each = next((count for count in times if (whole, part) == (extent * count, extent // 2 * count)), 0)
             if whole != part and not each:
                 raise ValueError(f"{name}: dimension {dimension} is {part} where half of {whole} was asked for")
-            found += [(name, dimension, each)] if whole != part else []
-    return tuple(found)
+            dimensions += [(name, dimension, each)] if whole != part else []
+    return tuple(dimensions)
 
 
 def taken_at(arrays: Arrays, along: Dimensions, chosen: Any) -> dict[str, Any]:
     """Return the arrays at the positions that were chosen along some dimensions."""
-    found = dict(arrays)
+    parts = dict(arrays)
     for name, dimension, times in along:
-        found[name] = np.take(found[name], spread(chosen, times), axis=dimension)
-    return found
+        parts[name] = np.take(parts[name], spread(chosen, times), axis=dimension)
+    return parts
 
 
 def spread(chosen: Any, times: int) -> Any:

@@ -37,13 +37,13 @@ def spot_checked(
         return _sampled(case, inputs, outputs, "")
     if upstream is None:
         return None, ""
-    found = {name: _sampled(case, {**inputs, **upstream}, {name: one}, name) for name, one in outputs.items()}
-    left = [name for name, (result, _) in found.items() if result is None]
-    found |= {name: added_up(case, inputs, upstream, name, outputs[name]) for name in left}
-    seen = {name: (result, said) for name, (result, said) in found.items() if result is not None}
-    said = "; ".join(f"{name}: {said}" for name, (_, said) in seen.items())
-    results = sorted((result for result, _ in seen.values()), key=lambda one: not one.failed)
-    return (results[0] if results else None), said
+    checks = {name: _sampled(case, {**inputs, **upstream}, {name: array}, name) for name, array in outputs.items()}
+    left = [name for name, (result, _) in checks.items() if result is None]
+    checks |= {name: added_up(case, inputs, upstream, name, outputs[name]) for name in left}
+    seen = {name: (result, description) for name, (result, description) in checks.items() if result is not None}
+    description = "; ".join(f"{name}: {description}" for name, (_, description) in seen.items())
+    results = sorted((result for result, _ in seen.values()), key=lambda array: not array.failed)
+    return (results[0] if results else None), description
 
 
 def _sampled(case: Case, inputs: Arrays, outputs: Arrays, output: str) -> tuple[CheckResult | None, str]:
@@ -51,43 +51,48 @@ def _sampled(case: Case, inputs: Arrays, outputs: Arrays, output: str) -> tuple[
     positions = positions_of(open_, output)
     if not positions:
         return None, ""
-    extents, found, given = dict(case.axes), dict(outputs), dict(inputs)
+    extents, sampled_outputs, sampled_inputs = dict(case.axes), dict(outputs), dict(inputs)
     at = {
         axis: spread(chosen, times)
         for free, chosen in positions.items()
         for axis, times in zip(free.axes, free.each_count, strict=True)
     }
-    given |= {name: make(at.get(axis, np.arange(extents[axis]))) for name, (axis, make) in made.items()}
+    sampled_inputs |= {name: make(at.get(axis, np.arange(extents[axis]))) for name, (axis, make) in made.items()}
     for free, chosen in positions.items():
         extent = extents[free.axes[0]]
         for name, dimension, times in free.outputs:
-            shape, axis = np.shape(found[name]) if name in found else (), free.axes[free.each_count.index(times)]
+            shape, axis = (
+                np.shape(sampled_outputs[name]) if name in sampled_outputs else (),
+                free.axes[free.each_count.index(times)],
+            )
             if len(shape) <= dimension or shape[dimension] != extent * times:
                 reason = f"a timed call gives {name}{list(shape)}; dimension {dimension} is {axis}, {extent * times}"
                 return CheckResult(check="V11", status="SHAPE_FAIL", reason=reason), ""
-            found[name] = np.take(np.asarray(found[name]), spread(chosen, times), axis=dimension)
+            sampled_outputs[name] = np.take(np.asarray(sampled_outputs[name]), spread(chosen, times), axis=dimension)
         for name, dimension, times in free.inputs:
             if name not in made:
-                given[name] = np.take(np.asarray(given[name]), spread(chosen, times), axis=dimension)
-    above = {name: one for name, one in given.items() if name.startswith("grad_")} if output else None
+                sampled_inputs[name] = np.take(np.asarray(sampled_inputs[name]), spread(chosen, times), axis=dimension)
+    above = {name: array for name, array in sampled_inputs.items() if name.startswith("grad_")} if output else None
     try:
         cut = _cut(open_, {free: len(chosen) for free, chosen in positions.items()})
-        result = timed_result(cut, given, found, above)
+        result = timed_result(cut, sampled_inputs, sampled_outputs, above)
     except SpecError:  # how many inputs differ is stated, and more than the sample has
         return None, ""
-    said = ", ".join(f"{len(at)} of {extents[free.axes[0]]} {free.axes[0]}" for free, at in positions.items())
-    return _in_place(result, positions), said
+    description = ", ".join(f"{len(at)} of {extents[free.axes[0]]} {free.axes[0]}" for free, at in positions.items())
+    return _in_place(result, positions), description
 
 
 def _explicit(case: Case) -> tuple[Case, Mapping[str, tuple[str, Callable[[Any], Any]]]]:
     """Return the case with what positions decide as an input, so that they may be chosen, and what makes it."""
     explicit = OPS[case.op].explicit
-    found = None if explicit is None else explicit(**forward_arguments(case))
-    if found is None:
+    explicit_inputs = None if explicit is None else explicit(**forward_arguments(case))
+    if explicit_inputs is None:
         return case, {}
-    known = {**dict(case.attributes), **found[0]}
+    known = {**dict(case.attributes), **explicit_inputs[0]}
     names = OPS[case.op].signatures[case.phase].names()
-    return OPS[case.op].case(case.phase, **{name: value for name, value in known.items() if name in names}), found[1]
+    return OPS[case.op].case(
+        case.phase, **{name: value for name, value in known.items() if name in names}
+    ), explicit_inputs[1]
 
 
 def _in_place(result: CheckResult | None, positions: Mapping[Free, Any]) -> CheckResult | None:
@@ -138,11 +143,11 @@ def _stepped(prepared: Prepared, number: int, inputs: Arrays, outputs: Arrays) -
 
     What gives the same again has left them as they were.
     """
-    before = {name: np.array(one) for name, one in outputs.items()}
+    before = {name: np.array(array) for name, array in outputs.items()}
     after = prepared.outputs(prepared.runs[number]())
-    if all(np.array_equal(one, after[name], equal_nan=True) for name, one in before.items()):
+    if all(np.array_equal(array, after[name], equal_nan=True) for name, array in before.items()):
         return inputs, after
-    return {**inputs, **{name: one for name, one in before.items() if name in inputs}}, after
+    return {**inputs, **{name: array for name, array in before.items() if name in inputs}}, after
 
 
 def positions_of(case: Case, output: str = "") -> dict[Free, Any]:

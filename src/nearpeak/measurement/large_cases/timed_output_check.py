@@ -34,7 +34,7 @@ def reverified(
     result = timed_result(case, inputs, outputs, prepared.upstream[number] if prepared.upstream else None)
     if result is None:
         return record
-    results = tuple(result if one.check == result.check else one for one in record.results)
+    results = tuple(result if check.check == result.check else check for check in record.results)
     # What is wrong only where it is timed, only timing shows again.
     words = shlex.split(record.command)
     again = shlex.join(["nearpeak", "measure", *words[2 : words.index("--seed")]]) if result.failed else record.command
@@ -52,7 +52,7 @@ def timed_result(case: Case, inputs: Arrays, outputs: Arrays, upstream: Arrays |
     from nearpeak.validation.comparison.ties import canonical, settled
     from nearpeak.validation.comparison.torch_baseline import as_good, baseline_of
     from nearpeak.validation.oracle.expected_results import contract_of
-    from nearpeak.validation.oracle.float64_oracle import asked, declared_formats
+    from nearpeak.validation.oracle.float64_oracle import bounded_draw, declared_formats
     from nearpeak.validation.oracle.gradient_oracle import gradients_expected
 
     operator, forward = OPS[case.op], forward_case(case)
@@ -63,31 +63,31 @@ def timed_result(case: Case, inputs: Arrays, outputs: Arrays, upstream: Arrays |
         name: torch.as_tensor(np.asarray(inputs[name])).to(torch_format(spec.dtype)) for name, spec in specs.items()
     }
     try:
-        question = asked(forward, tensors, "timed")
-        expected: Mapping[str, Any] = question.expected
+        draw = bounded_draw(forward, tensors, "timed")
+        expected: Mapping[str, Any] = draw.expected
         above: dict[str, Any] = {}
         if upstream is not None and case.phase != "forward":
             above = {
-                name: torch.as_tensor(np.asarray(one)).to(declared_formats(forward)[name.removeprefix("grad_")])
-                for name, one in upstream.items()
+                name: torch.as_tensor(np.asarray(output)).to(declared_formats(forward)[name.removeprefix("grad_")])
+                for name, output in upstream.items()
             }
-            expected = gradients_expected(question, above, tuple(name for name in outputs))
+            expected = gradients_expected(draw, above, tuple(name for name in outputs))
     except (MeasureError, NotModelledError):
         return None
-    got = {name: _wide(one) for name, one in outputs.items()}
+    got = {name: _wide(output) for name, output in outputs.items()}
     if not comparable(got, expected):
-        names = ", ".join(f"{name}{list(np.shape(one))}" for name, one in outputs.items())
+        names = ", ".join(f"{name}{list(np.shape(output))}" for name, output in outputs.items())
         return CheckResult(check="V11", status="SHAPE_FAIL", reason=f"a timed call gives {names}")
     if case.phase == "forward":
-        wanted = {name: one.values for name, one in expected.items()}
+        wanted = {name: output.values for name, output in expected.items()}
         got = canonical(forward, got, wanted)
         judged = got if operator.as_right is not None else contract_of(forward).picks
-        given = {name: torch.as_tensor(got[name]) for name in judged if name in got}
-        got |= {name: one.numpy() for name, one in settled(forward, tensors, given, wanted, question).items()}
+        ranked = {name: torch.as_tensor(got[name]) for name in judged if name in got}
+        got |= {name: output.numpy() for name, output in settled(forward, tensors, ranked, wanted, draw).items()}
     result = compared("V11", got, expected, "a timed call")
     if not result.failed:
         return result
-    return as_good(result, baseline_of(question) if case.phase == "forward" else usual(question, above), expected)
+    return as_good(result, baseline_of(draw) if case.phase == "forward" else usual(draw, above), expected)
 
 
 def _written_twice(case: Case, inputs: Arrays) -> bool:
@@ -99,7 +99,7 @@ def _written_twice(case: Case, inputs: Arrays) -> bool:
     return any(bool((row[..., 1:] == row[..., :-1]).any()) for row in rows)
 
 
-def usual(question: Any, above: Arrays) -> dict[str, Any]:
+def usual(draw: Any, above: Arrays) -> dict[str, Any]:
     """Return PyTorch's own gradients: it adds up those of biases in bf16, and what is timed may do so too.
 
     Args:
@@ -109,8 +109,8 @@ def usual(question: Any, above: Arrays) -> dict[str, Any]:
     from nearpeak.validation.comparison.output_comparison import values_of
     from nearpeak.validation.oracle.gradient_oracle import gradients_of
 
-    upstream = {name.removeprefix("grad_"): one for name, one in above.items()}
-    return values_of(gradients_of(pytorch(question.case), question, upstream))
+    upstream = {name.removeprefix("grad_"): gradient for name, gradient in above.items()}
+    return values_of(gradients_of(pytorch(draw.case), draw, upstream))
 
 
 def _wide(array: Any) -> Any:

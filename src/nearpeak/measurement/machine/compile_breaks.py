@@ -61,13 +61,13 @@ def taken(
     weighing = [True]
 
     def backend(graph: Any, _: Any) -> Any:
-        def run(*given: Any) -> Any:
+        def run(*arguments_of_graph: Any) -> Any:
             if weighing[0]:
                 results: list[Any] = []
-                seen["flop"] += sum(counted(lambda: results.append(graph(*given))).values())
+                seen["flop"] += sum(counted(lambda: results.append(graph(*arguments_of_graph))).values())
                 return results[0]
             start = time.thread_time()
-            result = graph(*given)
+            result = graph(*arguments_of_graph)
             seen["inside_s"] += time.thread_time() - start
             return result
 
@@ -93,27 +93,27 @@ def taken(
     )  # fmt: skip
 
 
-def breaks(found: Taken) -> list[Fallback]:
+def breaks(coverage: Taken) -> list[Fallback]:
     """Return one row for each graph break, and first one for everything that ran between the graphs."""
-    if not found.breaks:
+    if not coverage.breaks:
         return []
     between = Fallback(
-        node="everything between the graphs", ran_on="python", reason=f"{len(found.breaks)} graph breaks",
-        flop=max(0, found.total_flop - found.inside_flop), flop_ratio=found.outside_flop_ratio,
-        time_ratio=found.outside_time_ratio,
+        node="everything between the graphs", ran_on="python", reason=f"{len(coverage.breaks)} graph breaks",
+        flop=max(0, coverage.total_flop - coverage.inside_flop), flop_ratio=coverage.outside_flop_ratio,
+        time_ratio=coverage.outside_time_ratio,
     )  # fmt: skip
     rows: dict[str, Fallback] = {}
-    for one in found.breaks:
-        frame = one.user_stack[-1] if one.user_stack else None
+    for reason_of_break in coverage.breaks:
+        frame = reason_of_break.user_stack[-1] if reason_of_break.user_stack else None
         place = f"{Path(frame.filename).name}:{frame.lineno}" if frame else "unknown line"
-        lines = [line.strip() for line in str(one.reason).splitlines() if line.strip()]
+        lines = [line.strip() for line in str(reason_of_break.reason).splitlines() if line.strip()]
         reason = lines[0][:200] if lines else "graph break"
         rows.setdefault(place, Fallback(node=place, ran_on="python", reason=reason, flop_ratio=0.0, time_ratio=0.0))
     return [between, *rows.values()]
 
 
 def library_kernels(
-    torch: Any, compiled: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any], found: Taken,
+    torch: Any, compiled: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any], coverage: Taken,
     counted: Counted = of_products,
 ) -> list[Fallback]:  # fmt: skip
     """Return one row for each kernel that compiled code calls in a library instead of generating one.
@@ -132,7 +132,7 @@ def library_kernels(
             return []
         flop = counted(lambda: compiled(*arguments, **options))
         shares = _time_shares(torch, lambda: compiled(*arguments, **options), names)
-    total, inside = found.total_flop, 1 - (found.outside_time_ratio if found.breaks else 0.0)
+    total, inside = coverage.total_flop, 1 - (coverage.outside_time_ratio if coverage.breaks else 0.0)
     why = {True: "a library's kernel is preferred", False: "the compiler has no code for it"}
     return [
         Fallback(

@@ -168,9 +168,9 @@ class EventTimer(HostDefaults):
 
     def clock_probe_s(self) -> float:
         """Return the shortest time of some cycles of the device's clock: it is long when the clock is low."""
-        found = [self.read(lambda: None, 0) for _ in range(PROBE_COUNT)]
-        self.late_floor_s = max(self.late_floor_s, statistics.median(one.late_s for one in found))
-        return min(one.cycles_s for one in found) or clock_probe_s()
+        readings = [self.read(lambda: None, 0) for _ in range(PROBE_COUNT)]
+        self.late_floor_s = max(self.late_floor_s, statistics.median(reading.late_s for reading in readings))
+        return min(reading.cycles_s for reading in readings) or clock_probe_s()
 
     def activity(self, run: Callable[[], object]) -> Activity | None:
         """Return what the device itself records of one call, through CUPTI or its like; none where it may not."""
@@ -183,8 +183,8 @@ class EventTimer(HostDefaults):
                     run()
                     torch.cuda.synchronize()
             seen = [
-                (one.time_range.start / 1e6, one.time_range.end / 1e6, one.name) for one in profile.events()
-                if "CUDA" in str(one.device_type) and not getattr(one, "is_user_annotation", False)
+                (event.time_range.start / 1e6, event.time_range.end / 1e6, event.name) for event in profile.events()
+                if "CUDA" in str(event.device_type) and not getattr(event, "is_user_annotation", False)
             ]  # fmt: skip
         except Exception:  # no such library, no permission, another at work: the samples are there all the same
             return None
@@ -255,11 +255,11 @@ def environment(torch: Any) -> Environment:
     host, name = cpu_environment("torch", "numpy"), torch.cuda.get_device_name(0)
     properties = torch.cuda.get_device_properties(0)
     runtime = f"ROCm {torch.version.hip}" if torch.version.hip else f"CUDA {torch.version.cuda}"
-    said = driver_facts(device_id(torch))
+    facts = driver_facts(device_id(torch))
     return Environment(
-        device=name, device_uuid=str(getattr(properties, "uuid", "")), driver=said.get("driver_version", ""),
+        device=name, device_uuid=str(getattr(properties, "uuid", "")), driver=facts.get("driver_version", ""),
         runtime=runtime, system=host.system, python=host.python, packages=host.packages + versions("triton"),
-        settings=(("host", host.device), *sorted(item for item in said.items() if item[0] != "driver_version")),
+        settings=(("host", host.device), *sorted(item for item in facts.items() if item[0] != "driver_version")),
     )  # fmt: skip
 
 
@@ -280,10 +280,10 @@ def driver_facts(device: str = "0") -> Mapping[str, str]:
     A driver refuses the whole question for one field that it does not know: then each is asked for on its own.
     """
     whole = _asked(_FACTS, device)
-    found = whole if whole is not None else [(_asked((name,), device) or [""])[0] for name in _FACTS]
-    if not any(found) and device != "0":  # a part of a device, or a machine that hides identities
+    answers = whole if whole is not None else [(_asked((name,), device) or [""])[0] for name in _FACTS]
+    if not any(answers) and device != "0":  # a part of a device, or a machine that hides identities
         return driver_facts("0")
-    return {name: value for name, value in zip(_FACTS, found, strict=False) if value and value[0] != "["}
+    return {name: value for name, value in zip(_FACTS, answers, strict=False) if value and value[0] != "["}
 
 
 def _asked(fields: tuple[str, ...], device: str) -> list[str] | None:
@@ -304,8 +304,8 @@ def _asked(fields: tuple[str, ...], device: str) -> list[str] | None:
 
 def clock_policy(torch: Any) -> str:
     """Return `applications@… MHz` where that clock is set below the highest, `free` where it is the highest."""
-    said = driver_facts(device_id(torch))
-    chosen, highest = said.get("clocks.applications.graphics", ""), said.get("clocks.max.graphics", "")
+    facts = driver_facts(device_id(torch))
+    chosen, highest = facts.get("clocks.applications.graphics", ""), facts.get("clocks.max.graphics", "")
     if not chosen.isdigit() or not highest.isdigit():
         return "unknown"
     return "free" if chosen == highest else f"applications@{chosen} MHz"

@@ -44,15 +44,15 @@ def _with_out(call: Call, how: Callable[[Call, Tensors, Tensors, Mapping[str, An
 
 
 def _there(call: Call, tensors: Tensors, out: Tensors, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    return _called({name: _Beside(one) for name, one in tensors.items()}, call, out, arguments)[0]
+    return _called({name: _Beside(tensor) for name, tensor in tensors.items()}, call, out, arguments)[0]
 
 
 def _there_and_back(call: Call, tensors: Tensors, out: Tensors, arguments: Mapping[str, Any]) -> dict[str, Any]:
-    moved = {name: _Beside(one) for name, one in tensors.items()}
-    found, given = _called(moved, call, out, arguments)
-    results = {name: tensor.cpu() for name, tensor in found.items()}
-    for one in (*moved.values(), *given.values()):
-        one.bring_back()
+    moved = {name: _Beside(mirror) for name, mirror in tensors.items()}
+    outputs, written = _called(moved, call, out, arguments)
+    results = {name: tensor.cpu() for name, tensor in outputs.items()}
+    for mirror in (*moved.values(), *written.values()):
+        mirror.bring_back()
     return results
 
 
@@ -61,22 +61,24 @@ def _called(
 ) -> "tuple[dict[str, Any], dict[str, _Beside]]":
     """Return the results of a call on the GPU, and the outputs that it was given there to write into."""
     run = call if moved else made_on(torch_or_refusal("a GPU"), "cuda", call)
-    given = {name: _Beside(one) for name, one in out.items()}
-    own = {name: one.tensor for name, one in given.items()}
-    found = run({name: one.tensor for name, one in moved.items()}, **arguments, **({"out": own} if own else {}))
-    return own | dict(found or {}), given
+    written = {name: _Beside(mirror) for name, mirror in out.items()}
+    tensors = {name: mirror.tensor for name, mirror in written.items()}
+    outputs = run(
+        {name: mirror.tensor for name, mirror in moved.items()}, **arguments, **({"out": tensors} if tensors else {})
+    )
+    return tensors | dict(outputs or {}), written
 
 
 def _concurrent(call: Call) -> Call:
     @functools.wraps(call, updated=())
-    def beside(*given: Any, **named: Any) -> dict[str, Any]:
+    def beside(*args: Any, **named: Any) -> dict[str, Any]:
         torch = torch_or_refusal("a stream")
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         if hasattr(torch.cuda, "_sleep"):
             torch.cuda._sleep(SPIN_CYCLES)
         with torch.cuda.stream(side):
-            return call(*given, **named)
+            return call(*args, **named)
 
     return beside
 
@@ -96,9 +98,9 @@ class _Beside:
             return
         self._host = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
         self._there = torch.empty_like(self._host, device="cuda").copy_(self._host)
-        own = torch.empty(0, dtype=tensor.dtype, device="cuda")
+        empty = torch.empty(0, dtype=tensor.dtype, device="cuda")
         place = (tensor.storage_offset(), tensor.size(), tensor.stride())
-        self.tensor = own.set_(self._there.untyped_storage(), *place)
+        self.tensor = empty.set_(self._there.untyped_storage(), *place)
 
     def bring_back(self) -> None:
         """Copy the memory to the host, as the call left it."""

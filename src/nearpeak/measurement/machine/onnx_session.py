@@ -30,8 +30,8 @@ def exported(torch: Any, call: Any, tensors: Mapping[str, Any], outputs: tuple[s
     names = tuple(tensors)
 
     class Named(torch.nn.Module):  # type: ignore[misc]  # torch comes in as a value
-        def forward(self, *given: Any) -> tuple[Any, ...]:
-            result = call(dict(zip(names, given, strict=True)))
+        def forward(self, *args: Any) -> tuple[Any, ...]:
+            result = call(dict(zip(names, args, strict=True)))
             return tuple(result[name] for name in outputs)
 
     file = io.BytesIO()
@@ -68,7 +68,7 @@ def session_of(runtime: Any, model: bytes | Path, thread_count: int, *, device: 
 
 def assignments(session: Any) -> tuple[tuple[str, str, str], ...]:
     """Return provider, operator type and name of every node of the session's graph, as the runtime partitioned it."""
-    found = []
+    rows = []
     for part in session.get_provider_graph_assignment_info():
-        found += [(str(part.ep_name), str(node.op_type), str(node.name)) for node in part.get_nodes()]
-    return tuple(found)
+        rows += [(str(part.ep_name), str(node.op_type), str(node.name)) for node in part.get_nodes()]
+    return tuple(rows)

@@ -61,7 +61,7 @@ def taped(torch: Any, run: Run) -> Run:
         run()
     with _log(torch) as wanted, _tape(torch, steps) as tape:
         result = run()
-    if tape.refused or before.lines != wanted.lines or any(not _is_tensor(one) for one in result.values()):
+    if tape.refused or before.lines != wanted.lines or any(not _is_tensor(value) for value in result.values()):
         return run
     replay = _compiled(torch, steps, result)
     if replay is None:
@@ -138,7 +138,7 @@ def _described(value: Any) -> str:
     if isinstance(value, (tuple, list)):
         return f"[{' '.join(map(_described, value))}]"
     if isinstance(value, dict):
-        return " ".join(f"{name}={_described(one)}" for name, one in value.items())
+        return " ".join(f"{name}={_described(entry)}" for name, entry in value.items())
     return repr(value)
 
 
@@ -169,9 +169,9 @@ def _compiled(torch: Any, steps: list[_Step], result: Mapping[str, Any]) -> Run 
 
     for step in steps:
         args = (node(step.function), *map(node, step.args))
-        made = graph.call_method("__call__", args, {name: node(one) for name, one in step.kwargs.items()})
+        made = graph.call_method("__call__", args, {name: node(argument) for name, argument in step.kwargs.items()})
         nodes.update((id(leaf), (made, path)) for leaf, path in _leaves(step.result))
-    graph.output({name: node(one) for name, one in result.items()})
+    graph.output({name: node(argument) for name, argument in result.items()})
     return partial(torch.fx.GraphModule(torch.nn.Module(), graph).forward, *constants)
 
 
@@ -192,5 +192,5 @@ def _leaves(value: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[Any, tuple
     if _is_tensor(value):
         yield value, path
     elif isinstance(value, (tuple, list)):
-        for index, one in enumerate(value):
-            yield from _leaves(one, (*path, index))
+        for index, entry in enumerate(value):
+            yield from _leaves(entry, (*path, index))

@@ -140,8 +140,8 @@ def _launch(torch: Any) -> float:
     if torch is None:
         small = np.ones(1, dtype=np.float32)
         return _best_s(lambda: np.add(small, small, out=small))
-    one = torch.ones(1)
-    return _best_s(lambda: torch.add(one, one, out=one))
+    element = torch.ones(1)
+    return _best_s(lambda: torch.add(element, element, out=element))
 
 
 def _peak(unit: str, rate: float, cores: int, clock_hz: float, source: str) -> str:

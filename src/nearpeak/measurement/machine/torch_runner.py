@@ -51,8 +51,8 @@ def prepared(
         outputs = partial(as_arrays, torch)
         return Prepared(runs=runs, outputs=outputs, phases_s=phases_s, refresh=refresh)
     both = [_backward(torch, case, call, tensors) for tensors in sets]
-    runs, upstream = tuple(run for run, _ in both), tuple(as_arrays(torch, given) for _, given in both)
-    above = [given for _, given in both]
+    runs, upstream = tuple(run for run, _ in both), tuple(as_arrays(torch, gradients) for _, gradients in both)
+    above = [gradients for _, gradients in both]
     return Prepared(
         runs=runs, outputs=partial(as_arrays, torch), upstream=upstream, phases_s=phases_s,
         refresh=_refresh(torch, above, upstream) if device == "cpu" else None,
@@ -116,8 +116,8 @@ def users(torch: Any, case: Case, function: Callable[..., Any]) -> Callable[[Cal
     if not takes_out(function):
         return lambda _: call
 
-    def wrapped(own: Call) -> Call:
-        run = _given_outputs(torch, own, call)
+    def wrapped(pytorch_call: Call) -> Call:
+        run = _given_outputs(torch, pytorch_call, call)
         if (rule := getattr(call, "backward", None)) is not None:
             run.backward = rule  # type: ignore[attr-defined]  # as a function says more of itself
         return run
@@ -125,7 +125,7 @@ def users(torch: Any, case: Case, function: Callable[..., Any]) -> Callable[[Cal
     return wrapped
 
 
-def _given_outputs(torch: Any, own: Call, call: Call) -> Call:
+def _given_outputs(torch: Any, pytorch_call: Call, call: Call) -> Call:
     """Return the call with outputs to write into, made once, of the forms of those of PyTorch's `own`.
 
     Where gradients are taken they are made anew each time: what a graph has written nobody else may write.
@@ -135,7 +135,7 @@ def _given_outputs(torch: Any, own: Call, call: Call) -> Call:
     def run(tensors: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
         if not held:
             with torch.no_grad():
-                held.update({name: torch.empty_like(y) for name, y in own(dict(tensors), **arguments).items()})
+                held.update({name: torch.empty_like(y) for name, y in pytorch_call(dict(tensors), **arguments).items()})
         graph = torch.is_grad_enabled()
         out = {name: torch.empty_like(y) for name, y in held.items()} if graph else dict(held)
         return out | call(tensors, **arguments, out=out)
@@ -236,8 +236,8 @@ def _refuse_missing(torch: Any, case: Case, tensors: Mapping[str, Any], grads: M
     names = [name for name in _leaves_of(case, tensors) if stated.get(f"grad_{name}", True)]
     left = [name for name in names if f"grad_{name}" not in grads]
     with torch.enable_grad():
-        own = OPS[case.op].torch_call({**tensors}, **forward_arguments(case))
-    outputs = [output for output in own.values() if output.requires_grad]
+        outputs_by_name = OPS[case.op].torch_call({**tensors}, **forward_arguments(case))
+    outputs = [output for output in outputs_by_name.values() if output.requires_grad]
     if not outputs:
         raise NotModelledError(f"{case.op}: PyTorch has no gradient of this case")
     above, leaves = [torch.ones_like(output) for output in outputs], [tensors[name] for name in left]

@@ -35,10 +35,10 @@ class UserCallable(Backend):
     @staticmethod
     def of(function: Callable[..., Any], timing: Timing) -> "UserCallable":
         """Return the runner of a function at hand."""
-        found = object.__new__(UserCallable)
-        found._function, found._timing = function, timing
-        found.argument = name_of(function)
-        return found
+        runner = object.__new__(UserCallable)
+        runner._function, runner._timing = function, timing
+        runner.argument = name_of(function)
+        return runner
 
     def refusal(self, case: Case) -> str:
         """Return why the case cannot run: too large, or excluded by the function's own `refusal(case)`."""

@@ -27,10 +27,10 @@ class CallableOnGpu(cuda_device.OnFirstGpu):
     @classmethod
     def of(cls, function: Callable[..., Any], timing: Timing) -> "CallableOnGpu":
         """Return the runner of a function at hand."""
-        found = object.__new__(cls)
-        cuda_device.OnFirstGpu.__init__(found, "", timing)
-        found._function, found.argument = function, name_of(function)
-        return found
+        runner = object.__new__(cls)
+        cuda_device.OnFirstGpu.__init__(runner, "", timing)
+        runner._function, runner.argument = function, name_of(function)
+        return runner
 
     def refusal(self, case: Case) -> str:
         """Return why the case cannot run: it does not fit, or the function's own `refusal(case)` says so."""

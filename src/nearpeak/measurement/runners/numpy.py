@@ -77,10 +77,10 @@ def _backward(case: Case, arrays: Mapping[str, Any]) -> Callable[[], object]:
     assert operator.backward_reference is not None  # a case of the phase could not have been made without
     outputs = operator.reference(arrays, **forward_arguments(case))
     generator = np.random.default_rng(0)
-    upstream = {f"grad_{name}": generator.standard_normal(np.shape(one)) for name, one in outputs.items()}
-    given = {**dict(case.axes), **dict(case.dtypes), **dict(case.attributes)}
+    upstream = {f"grad_{name}": generator.standard_normal(np.shape(array)) for name, array in outputs.items()}
+    case_arguments = {**dict(case.axes), **dict(case.dtypes), **dict(case.attributes)}
     reference, known = operator.backward_reference, {**arrays, **outputs, **upstream}
-    return lambda: reference(known, **given)
+    return lambda: reference(known, **case_arguments)
 
 
 RUNNER = NumpyReference

@@ -77,7 +77,7 @@ class OnnxRuntime(Backend):
             raise
 
     def _bound(self, session: Any, tensors: Mapping[str, Any], names: tuple[str, ...]) -> Callable[[], object]:
-        binding, known = session.io_binding(), {one.name for one in session.get_inputs()}
+        binding, known = session.io_binding(), {node.name for node in session.get_inputs()}
         for name, tensor in tensors.items():
             if name in known:  # the exporter drops inputs that no node reads
                 binding.bind_ortvalue_input(name, self._value(tensor))
@@ -117,7 +117,9 @@ def _order(name: str, tensor: Any) -> list[int]:
     dimensions = range(tensor.dim())
     if tensor.is_contiguous():
         return list(dimensions)
-    order = sorted(dimensions, key=lambda one: -tensor.stride(one) if tensor.shape[one] > 1 else -math.inf)
+    order = sorted(
+        dimensions, key=lambda dimension: -tensor.stride(dimension) if tensor.shape[dimension] > 1 else -math.inf
+    )
     if not tensor.permute(order).is_contiguous():
         raise NotModelledError(f"ONNX Runtime takes tensors without gaps; {name} has strides {tuple(tensor.stride())}")
     return order
@@ -127,7 +129,7 @@ def _turned_back(tensor: Any, order: Sequence[int]) -> Any:
     """Return a tensor whose dimensions lie in `order` with each in its own place."""
     if list(order) == sorted(order):
         return tensor
-    return tensor.permute([order.index(one) for one in range(len(order))])
+    return tensor.permute([order.index(dimension) for dimension in range(len(order))])
 
 
 def _arrays(result: Any) -> dict[str, Any]:

@@ -129,19 +129,19 @@ class _Program:
             line = self._process.stdout.readline(LONGEST_ANSWER)  # type: ignore[union-attr]
         except OSError:
             line = ""
-        asked = f"when asked to {request['do']}"
+        context = f"when asked to {request['do']}"
         if not line:
-            raise self.broke(f"{_ending(self._process)} {asked}", Outcome.CRASH)
+            raise self.broke(f"{_ending(self._process)} {context}", Outcome.CRASH)
         if len(line) == LONGEST_ANSWER:
-            raise self.broke(f"answered more than {LONGEST_ANSWER} characters in one line {asked}")
+            raise self.broke(f"answered more than {LONGEST_ANSWER} characters in one line {context}")
         try:
             answer = json.loads(line)
         except ValueError:
-            raise self.broke(f"answered {line.strip()[:100]!r} {asked}, which is not JSON") from None
+            raise self.broke(f"answered {line.strip()[:100]!r} {context}, which is not JSON") from None
         if not isinstance(answer, dict):
-            raise self.broke(f"answered {line.strip()[:100]!r} {asked}, which is no JSON object")
+            raise self.broke(f"answered {line.strip()[:100]!r} {context}, which is no JSON object")
         if "error" in answer:
-            raise self.broke(f"says {str(answer['error'])[:200]!r} {asked}")
+            raise self.broke(f"says {str(answer['error'])[:200]!r} {context}")
         return answer
 
     def close(self) -> None:
@@ -214,12 +214,12 @@ class _ProgramTimer(HostDefaults):
 
 def _written(case: Case, arrays: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Write the inputs as raw files, little-endian, last dimension densest, and return where they lie."""
-    found = {}
+    files = {}
     for name, spec in OPS[case.op].inputs(**forward_arguments(case)).items():
         path = folder / f"{name}.bin"
         _raw(arrays[name], spec.dtype).tofile(path)
-        found[name] = {"file": str(path), "dtype": spec.dtype, "shape": list(spec.shape)}
-    return found
+        files[name] = {"file": str(path), "dtype": spec.dtype, "shape": list(spec.shape)}
+    return files
 
 
 def _refreshed(
@@ -247,58 +247,58 @@ def _raw(array: Any, dtype: str) -> Any:
 
 
 def _time(program: _Program, answer: Mapping[str, Any], name: str, otherwise: float | None) -> float:
-    found = answer.get(name, otherwise)
-    if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 <= found < math.inf:
-        raise program.broke(f"gives {name} as {found!r} when asked to run; it is the time of all calls in seconds")
-    return float(found)
+    time = answer.get(name, otherwise)
+    if isinstance(time, bool) or not isinstance(time, (int, float)) or not 0 <= time < math.inf:
+        raise program.broke(f"gives {name} as {time!r} when asked to run; it is the time of all calls in seconds")
+    return float(time)
 
 
 def _ledger(program: _Program, rows: Any) -> tuple[Fallback, ...]:
     try:
-        found = tuple(Fallback(**row) for row in rows)
+        ledger = tuple(Fallback(**row) for row in rows)
     except TypeError:
-        found = None
-    if found is None or not all(map(_is_well_typed, found)):
+        ledger = None
+    if ledger is None or not all(map(_is_well_typed, ledger)):
         form = '[{"node": "…", "ran_on": "…", "reason": "…"}]'
         raise program.broke(f"gives {json.dumps(rows)[:100]} as its ledger; wanted {form}")
-    return found
+    return ledger
 
 
 def _is_well_typed(row: Fallback) -> bool:
     """Say whether each field of a row holds what it is for; a ratio lies between 0 and 1."""
-    said: dict[str, Any] = dataclasses.asdict(row)
-    ratios = [said[name] for name in ("flop_ratio", "time_ratio") if said[name] is not None]
+    fields: dict[str, Any] = dataclasses.asdict(row)
+    ratios = [fields[name] for name in ("flop_ratio", "time_ratio") if fields[name] is not None]
     return (
-        all(isinstance(said[name], str) for name in ("node", "ran_on", "reason"))
-        and all(type(one) in (int, float) and 0 <= one <= 1 for one in ratios)
-        and type(said["flop"]) is int
-        and said["flop"] >= 0
-        and isinstance(said["chosen"], bool)
+        all(isinstance(fields[name], str) for name in ("node", "ran_on", "reason"))
+        and all(type(ratio) in (int, float) and 0 <= ratio <= 1 for ratio in ratios)
+        and type(fields["flop"]) is int
+        and fields["flop"] >= 0
+        and isinstance(fields["chosen"], bool)
     )
 
 
 def _read(program: _Program, folder: Path) -> dict[str, Any]:
     """Return the outputs that the program has written."""
     outputs = program.ask({"do": "outputs", "folder": str(folder)}).get("outputs")
-    if not isinstance(outputs, dict) or not all(isinstance(one, dict) for one in outputs.values()):
+    if not isinstance(outputs, dict) or not all(isinstance(array, dict) for array in outputs.values()):
         form = '{"outputs": {"y": {"file", "dtype", "shape"}}}'
         raise program.broke(f"answered no outputs when asked for them; wanted {form}")
-    return {name: _array(program, name, said, folder) for name, said in outputs.items()}
+    return {name: _array(program, name, entry, folder) for name, entry in outputs.items()}
 
 
-def _array(program: _Program, name: str, said: Mapping[str, Any], folder: Path) -> Any:
+def _array(program: _Program, name: str, entry: Mapping[str, Any], folder: Path) -> Any:
     """Return one output, whose file, below `folder` unless its name is whole, must hold what is said of it."""
-    file, dtype, shape = (said.get(key) for key in ("file", "dtype", "shape"))
+    file, dtype, shape = (entry.get(key) for key in ("file", "dtype", "shape"))
     if not isinstance(dtype, str) or dtype not in FORMATS:
         raise program.broke(f"gives the dtype of {name} as {dtype!r}; known are {', '.join(FORMATS)}")
-    if not isinstance(shape, list) or not all(isinstance(one, int) and one >= 0 for one in shape):
+    if not isinstance(shape, list) or not all(isinstance(extent, int) and extent >= 0 for extent in shape):
         raise program.broke(f"gives the shape of {name} as {shape!r}; wanted a list of extents")
     path, kind = folder / str(file), np.dtype(FORMATS[dtype])
     if not path.is_file():
         raise program.broke(f"gives {file!r} as the file of {name}, but {path} is no file")
-    wanted, found = math.prod(shape) * kind.itemsize, path.stat().st_size
-    if found != wanted:
-        raise program.broke(f"wrote {found} bytes for {name}; {dtype} of shape {shape} takes {wanted}")
+    wanted, size = math.prod(shape) * kind.itemsize, path.stat().st_size
+    if size != wanted:
+        raise program.broke(f"wrote {size} bytes for {name}; {dtype} of shape {shape} takes {wanted}")
     raw = np.fromfile(path, kind)
     if dtype == "bf16":
         raw = (raw.astype(np.uint32) << 16).view(np.float32)

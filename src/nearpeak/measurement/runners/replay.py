@@ -29,10 +29,16 @@ class Replay:
         A record that does not say how caches were, as of a runner that only says times, stands for both.
         """
         known = self._known.get(case.digest, ())
-        found = [one for one in known if one.method is None or one.method.cache == self._cache]
-        if found:
-            return found[-1]
-        states = " and ".join(dict.fromkeys(one.method.cache for one in known if one.method is not None))
+        matching = [
+            measurement
+            for measurement in known
+            if measurement.method is None or measurement.method.cache == self._cache
+        ]
+        if matching:
+            return matching[-1]
+        states = " and ".join(
+            dict.fromkeys(measurement.method.cache for measurement in known if measurement.method is not None)
+        )
         other = f"it with --cache {states} alone, not {self._cache}"
         note = f"{self._file} holds {other if known else 'no result of it'}"
         return Measurement(
@@ -47,10 +53,10 @@ class Replay:
 
 @cache
 def _by_case(path: Path) -> dict[str, tuple[Measurement, ...]]:
-    found: dict[str, tuple[Measurement, ...]] = {}
-    for one in read_results(path):
-        found[one.case.digest] = (*found.get(one.case.digest, ()), one)
-    return found
+    measurements: dict[str, tuple[Measurement, ...]] = {}
+    for measurement in read_results(path):
+        measurements[measurement.case.digest] = (*measurements.get(measurement.case.digest, ()), measurement)
+    return measurements
 
 
 RUNNER = Replay

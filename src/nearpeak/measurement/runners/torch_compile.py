@@ -56,9 +56,9 @@ class TorchCompile(Backend):
         """Return where the call leaves the compiled graph, and which kernels the graph calls in libraries."""
         call, arguments = OPS[case.op].torch_call, forward_arguments(case)
         tensors = tensors_of(self._torch, case, drawn(case)[0], self.device)
-        found = taken(self._torch, call, (tensors,), arguments)
-        kernels = library_kernels(self._torch, self._compiled(call), (tensors,), arguments, found)
-        return (*breaks(found), *kernels)
+        coverage = taken(self._torch, call, (tensors,), arguments)
+        kernels = library_kernels(self._torch, self._compiled(call), (tensors,), arguments, coverage)
+        return (*breaks(coverage), *kernels)
 
     def implementation(self, case: Case) -> Call:
         """Return the compiled call on tensors, through which gradients flow."""

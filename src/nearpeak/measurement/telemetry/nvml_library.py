@@ -54,18 +54,18 @@ def devices(nvml: Any) -> list[Device]:
     Raises:
         Unavailable: there are none.
     """
-    found = []
+    gpus = []
     for index in range(nvml.nvmlDeviceGetCount()):
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
-        found.append(
+        gpus.append(
             Device(
                 handle=handle, name=f"gpu{index}", uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
                 title=_text(nvml.nvmlDeviceGetName(handle)),
             )
         )  # fmt: skip
-    if not found:
+    if not gpus:
         raise Unavailable("NVML sees no GPU")
-    return found
+    return gpus
 
 
 def _text(value: str | bytes) -> str:
@@ -134,12 +134,12 @@ class Fields:
             answers = self._nvml.nvmlDeviceGetFieldValues(self._handle, self._fields) if self._fields else ()
         except self._nvml.NVMLError:
             return [math.nan] * len(self.channels)
-        found = [math.nan] * len(self.channels)
+        values = [math.nan] * len(self.channels)
         members = self._members
         for place, factor, answer in zip(self._places, self._factors, answers, strict=True):
             if answer.nvmlReturn == 0:  # the member of the union that its type names
-                found[place] = getattr(answer.value, members.get(answer.valueType, ""), math.nan) * factor
-        return found
+                values[place] = getattr(answer.value, members.get(answer.valueType, ""), math.nan) * factor
+        return values
 
 
 class NvmlSource:

@@ -29,7 +29,7 @@ def records(readings: Sequence[Reading], ticks: Sequence[Tick]) -> bytes:
         _READING.pack(READING, source, before_ns, after_ns) + struct.pack(f"<{len(values)}d", *values)
         for source, before_ns, after_ns, values in readings
     ]
-    parts += [_TICK.pack(TICK, *one) for one in ticks]
+    parts += [_TICK.pack(TICK, *tick) for tick in ticks]
     return b"".join(map(_framed, parts))
 
 

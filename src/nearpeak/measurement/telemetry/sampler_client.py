@@ -128,10 +128,10 @@ class Sampler:
         """
         note = self._wait_until(end_ns)
         streams = tuple(self._stream(index, begin_ns, end_ns) for index in range(len(self._read)))
-        ticks = [one for one in self._ticks if begin_ns <= one[1] <= end_ns]
+        ticks = [tick for tick in self._ticks if begin_ns <= tick[1] <= end_ns]
         delays_ns = [begun - due for due, begun, _, _ in ticks]
         period_ns = 1e9 / self.rate_hz
-        due = [one[0] for one in ticks]
+        due = [tick[0] for tick in ticks]
         missed = round((due[-1] - due[0]) / period_ns) + 1 - len(due) if due else 0
         now_ns = time.monotonic_ns()
         return Telemetry(
@@ -144,10 +144,10 @@ class Sampler:
 
     def forget(self, before_ns: int) -> None:
         """Drop readings from before `before_ns`, which no window will ask for."""
-        for one in self._read:
-            cut = bisect.bisect_left(one.after_ns, before_ns)
-            del one.before_ns[:cut], one.after_ns[:cut], one.values[:cut]
-        self._ticks = [one for one in self._ticks if one[1] >= before_ns]
+        for readings in self._read:
+            cut = bisect.bisect_left(readings.after_ns, before_ns)
+            del readings.before_ns[:cut], readings.after_ns[:cut], readings.values[:cut]
+        self._ticks = [readings for readings in self._ticks if readings[1] >= before_ns]
 
     def stop(self) -> None:
         """End the process; what it has read can still be asked for."""
@@ -181,20 +181,21 @@ class Sampler:
                 self._header = content
                 self._read = [_Read() for _ in content["sources"]]
                 self._channels = [
-                    TELEMETRY_CODEC.value(one["channels"], tuple[Channel, ...], "sampler") for one in content["sources"]
+                    TELEMETRY_CODEC.value(entry["channels"], tuple[Channel, ...], "sampler")
+                    for entry in content["sources"]
                 ]
                 meters = [any(channel.domain for channel in channels) for channels in self._channels]
-                self._metering = [one for one, metering in zip(self._read, meters, strict=True) if metering]
-                rates = [one["hz"] for one, metering in zip(content["sources"], meters, strict=True) if metering]
+                self._metering = [entry for entry, metering in zip(self._read, meters, strict=True) if metering]
+                rates = [entry["hz"] for entry, metering in zip(content["sources"], meters, strict=True) if metering]
                 self._slowest_s = 1 / min([self.rate_hz, *rates])
             elif kind == reading_records.TICK:
                 self._ticks.append(content)
             else:
                 source, before_ns, after_ns, values = content
-                one = self._read[source]
-                one.before_ns.append(before_ns)
-                one.after_ns.append(after_ns)
-                one.values.append(values)
+                entry = self._read[source]
+                entry.before_ns.append(before_ns)
+                entry.after_ns.append(after_ns)
+                entry.values.append(values)
 
     def _wait_until(self, end_ns: int) -> str:
         """Wait until all sources of power have been read after `end_ns`; say why where that cannot be."""
@@ -203,7 +204,7 @@ class Sampler:
         limit_s = time.monotonic() + MARGIN_S + HANDED_S + 2 * self._slowest_s
         while True:
             self._pump()
-            if all(one.before_ns and one.before_ns[-1] >= end_ns for one in self._metering):
+            if all(readings.before_ns and readings.before_ns[-1] >= end_ns for readings in self._metering):
                 return ""
             if self._process.poll() is not None:
                 self._pump()
@@ -224,27 +225,29 @@ class Sampler:
 
     def _stream(self, index: int, begin_ns: int, end_ns: int) -> Stream:
         """Return the readings of one source in a window and around it: at least one on each side where there is."""
-        one, margin_ns = self._read[index], int(MARGIN_S * 1e9)
+        readings, margin_ns = self._read[index], int(MARGIN_S * 1e9)
         low = min(
-            bisect.bisect_left(one.after_ns, begin_ns - margin_ns), bisect.bisect_left(one.after_ns, begin_ns) - 1
+            bisect.bisect_left(readings.after_ns, begin_ns - margin_ns),
+            bisect.bisect_left(readings.after_ns, begin_ns) - 1,
         )
         high = max(
-            bisect.bisect_right(one.before_ns, end_ns + margin_ns), bisect.bisect_right(one.before_ns, end_ns) + 1
+            bisect.bisect_right(readings.before_ns, end_ns + margin_ns),
+            bisect.bisect_right(readings.before_ns, end_ns) + 1,
         )
-        kept = slice(max(0, low), high)
+        window = slice(max(0, low), high)
         channels = self._channels[index]
-        columns = tuple(zip(*one.values[kept], strict=True)) or tuple(() for _ in channels)
+        columns = tuple(zip(*readings.values[window], strict=True)) or tuple(() for _ in channels)
         return Stream(
-            source=self._header["sources"][index]["name"], channels=channels, before_ns=tuple(one.before_ns[kept]),
-            after_ns=tuple(one.after_ns[kept]), values=columns,
+            source=self._header["sources"][index]["name"], channels=channels, before_ns=tuple(readings.before_ns[window]),
+            after_ns=tuple(readings.after_ns[window]), values=columns,
         )  # fmt: skip
 
 
 def _cpu_s(ticks: Sequence[tuple[int, int, int, int]], begin_ns: int, end_ns: int) -> float:
     """Return the CPU time of the sampler in a window, its rate taken between the looks at it around the window."""
     looks = [(begun_ns, cpu_ns) for _, begun_ns, _, cpu_ns in ticks if cpu_ns]
-    before = [one for one in looks if one[0] <= begin_ns][-1:] or looks[:1]
-    after = [one for one in looks if one[0] >= end_ns][:1] or looks[-1:]
+    before = [look for look in looks if look[0] <= begin_ns][-1:] or looks[:1]
+    after = [look for look in looks if look[0] >= end_ns][:1] or looks[-1:]
     if not before or after[0][0] <= before[0][0]:
         return 0.0
     return (after[0][1] - before[0][1]) / (after[0][0] - before[0][0]) * (end_ns - begin_ns) / 1e9

@@ -24,12 +24,12 @@ def main() -> None:
     The sampler ends when standard input ends, which it does when its parent closes it or dies.
     """
     request = json.loads(sys.stdin.readline())
-    found, unavailable = opened(request["sources"], request["root"])
+    sources, unavailable = opened(request["sources"], request["root"])
     content = {
         "unavailable": unavailable,
         "sources": [
-            {"name": one.name, "channels": TELEMETRY_CODEC.plain(one.channels, tuple[Channel, ...]), "hz": one.most_hz}
-            for one in found
+            {"name": source.name, "channels": TELEMETRY_CODEC.plain(source.channels, tuple[Channel, ...]), "hz": source.most_hz}
+            for source in sources
         ],
         "pid": os.getpid(), "begun_ns": time.monotonic_ns(),
     }  # fmt: skip
@@ -40,10 +40,10 @@ def main() -> None:
     gc.freeze()
     gc.disable()
     try:
-        _sample(found, request["rate_hz"], request["file"], request["parent"])
+        _sample(sources, request["rate_hz"], request["file"], request["parent"])
     finally:
-        for one in found:
-            one.close()
+        for source in sources:
+            source.close()
 
 
 def _sample(sources: Sequence[Source], rate_hz: float, file: int, parent: int) -> None:
@@ -56,7 +56,10 @@ def _sample(sources: Sequence[Source], rate_hz: float, file: int, parent: int) -
     and CPU time and parent looked at, every HANDED_S.
     """
     period_ns = round(1e9 / rate_hz)
-    plan = [(index, one, max(1, math.ceil(rate_hz / one.most_hz))) for index, one in enumerate(sources)]
+    plan = [
+        (index, source_entry, max(1, math.ceil(rate_hz / source_entry.most_hz)))
+        for index, source_entry in enumerate(sources)
+    ]
     rest = max(1, int(HANDED_S * rate_hz))
     clock_ns, number, start_ns, wanted = time.monotonic_ns, 0, time.monotonic_ns(), False
     due = [0] * len(plan)

@@ -32,26 +32,26 @@ def sampled_beside(rate_hz: float | None) -> Iterator[Beside]:
         MeasureError: the sampler does not start.
     """
     if rate_hz is None:
-        yield lambda found: found
+        yield lambda measurement: measurement
         return
     from nearpeak.measurement.telemetry.sampler_client import Sampler
 
     with Sampler(rate_hz) as sampler:
         since_ns = time.monotonic_ns()
 
-        def beside(found: Measurement) -> Measurement:
+        def beside(measurement: Measurement) -> Measurement:
             nonlocal since_ns
-            begin_ns = found.spans_ns[0][1] if found.spans_ns else since_ns
-            end_ns = found.spans_ns[-1][2] if found.spans_ns else time.monotonic_ns()
-            telemetry = sampler.window(begin_ns, end_ns, found.spans_ns)
+            begin_ns = measurement.spans_ns[0][1] if measurement.spans_ns else since_ns
+            end_ns = measurement.spans_ns[-1][2] if measurement.spans_ns else time.monotonic_ns()
+            telemetry = sampler.window(begin_ns, end_ns, measurement.spans_ns)
             since_ns = time.monotonic_ns()
             sampler.forget(begin_ns)
-            return with_telemetry(found, telemetry)
+            return with_telemetry(measurement, telemetry)
 
         yield beside
 
 
-def with_telemetry(found: Measurement, telemetry: Telemetry) -> Measurement:
+def with_telemetry(measurement: Measurement, telemetry: Telemetry) -> Measurement:
     """Return `found` with `telemetry`; as throttled where a device says that it held its clock down for heat or faults.
 
     >>> from nearpeak.core.work.case import Case
@@ -60,9 +60,9 @@ def with_telemetry(found: Measurement, telemetry: Telemetry) -> Measurement:
     >>> with_telemetry(one, Telemetry(begin_ns=0, end_ns=1, wall_ns=0, streams=())).outcome.value
     'budget'
     """
-    found = dataclasses.replace(found, telemetry=telemetry)
+    measurement = dataclasses.replace(measurement, telemetry=telemetry)
     reasons = {name for _, names in telemetry.flags("samples") for name in names} & _HELD_DOWN
-    if not reasons or found.outcome not in TIMED:
-        return found
+    if not reasons or measurement.outcome not in TIMED:
+        return measurement
     note = f"the device held its clock down: {', '.join(sorted(reasons))}"
-    return dataclasses.replace(found, outcome=Outcome.THROTTLED, note=note)
+    return dataclasses.replace(measurement, outcome=Outcome.THROTTLED, note=note)

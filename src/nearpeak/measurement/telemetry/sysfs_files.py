@@ -66,8 +66,8 @@ class FileSource:
 
     def close(self) -> None:
         """Close all files."""
-        for one in self._files:
-            one.close()
+        for file in self._files:
+            file.close()
 
 
 def _numbers(places: Sequence[tuple[int, float]]) -> list[float]:
@@ -75,13 +75,13 @@ def _numbers(places: Sequence[tuple[int, float]]) -> list[float]:
 
     All in one frame: after a sleep each further piece of code costs as much as a system call.
     """
-    found = []
+    numbers = []
     for file, factor in places:
         try:
-            found.append(float(os.pread(file, 64, 0)) * factor)
+            numbers.append(float(os.pread(file, 64, 0)) * factor)
         except (OSError, ValueError):
-            found.append(math.nan)
-    return found
+            numbers.append(math.nan)
+    return numbers
 
 
 def _with_status(channel: Channel, status: str) -> Channel:

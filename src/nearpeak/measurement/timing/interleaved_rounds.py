@@ -82,7 +82,7 @@ def rounds_of(case: Case, arms: tuple[Arm, Arm], timing: Timing) -> Iterator[tup
     number = 0
     while True:
         with contextlib.ExitStack() as both:
-            sides = [both.enter_context(_side(case, arm, timing, holds=not one)) for one, arm in enumerate(arms)]
+            sides = [both.enter_context(_side(case, arm, timing, holds=not index)) for index, arm in enumerate(arms)]
             for side in sides:
                 side.begin()
             if timing.thread_count == 1:
@@ -98,7 +98,7 @@ def _round(baseline: "Side", candidate: "Side", number: int) -> Round:
     sides, end_s = (baseline, candidate), time.monotonic() + ROUND_S
     while len(fours) < LEAST_FOURS or time.monotonic() < end_s:
         order = (0, 1, 1, 0) if (len(fours) + number) % 2 == 0 else (1, 0, 0, 1)
-        times = [sides[one].turn_s() for one in order]
+        times = [sides[side].turn_s() for side in order]
         fours.append(log_ratio(order, times))
     return Round(four_log_ratio=tuple(fours))
 
@@ -114,9 +114,9 @@ def _share_core(pids: list[int], number: int) -> None:
         return
     cores = sorted(os.sched_getaffinity(0))
     for pid in pids:
-        for one in _family(pid):
+        for process in _family(pid):
             with contextlib.suppress(OSError):  # it may have ended meanwhile
-                os.sched_setaffinity(one, {cores[number % len(cores)]})
+                os.sched_setaffinity(process, {cores[number % len(cores)]})
 
 
 def _family(pid: int) -> Iterator[int]:
@@ -136,8 +136,10 @@ def log_ratio(order: tuple[int, ...], times_s: list[float]) -> float:
     >>> abs(log_ratio((0, 1, 1, 0), [1.0, 1.1, 1.21, 1.331])) < 1e-12
     True
     """
-    logs = [math.log(one) for one in times_s]
-    mean = {arm: statistics.fmean(x for one, x in zip(order, logs, strict=True) if one == arm) for arm in (0, 1)}
+    logs = [math.log(arm_index) for arm_index in times_s]
+    mean = {
+        arm: statistics.fmean(x for arm_index, x in zip(order, logs, strict=True) if arm_index == arm) for arm in (0, 1)
+    }
     return mean[1] - mean[0]
 
 
@@ -196,8 +198,8 @@ class Side:
             if mark:
                 self._read = rest
                 if line.startswith(MARK.encode()):
-                    found: Mapping[str, Any] = json.loads(line)
-                    return found
+                    answer: Mapping[str, Any] = json.loads(line)
+                    return answer
                 continue
             if not select.select([self._pipe], [], [], max(0.0, deadline_s - time.monotonic()))[0]:
                 raise Unready("timeout", f"{self._arm.runner}: it did not answer within {self._timing.limit_s:g} s")
@@ -233,12 +235,12 @@ def _side(case: Case, arm: Arm, timing: Timing, *, holds: bool) -> Iterator[Side
 
 def serve_turns(case: Case, runner: str, timing: Timing, *, holds: bool) -> None:
     """Get `case` ready, say so, and take a turn for each line that comes in, until they end."""
-    found = runner_of(runner, timing, "fresh")
-    assert isinstance(found, TimedRunner)  # refused before the process was started
+    timed_runner = runner_of(runner, timing, "fresh")
+    assert isinstance(timed_runner, TimedRunner)  # refused before the process was started
 
     def use(case: Case, prepared: Prepared, timer: Timer, record: Any, inputs: Inputs) -> Measurement:
-        row = found.row(case, prepared, timer, record)
-        why = unchecked(case, found.backend) if timing.validate and record is None else ""
+        row = timed_runner.row(case, prepared, timer, record)
+        why = unchecked(case, timed_runner.backend) if timing.validate and record is None else ""
 
         def verdict(seen: tuple[int, Mapping[str, Any]]) -> str:
             again, _ = judged_again(record, case, prepared, seen, inputs[seen[0]], runner=runner, why=why)
@@ -250,7 +252,7 @@ def serve_turns(case: Case, runner: str, timing: Timing, *, holds: bool) -> None
         _turns(prepared, timer, timing, row.environment or Environment(device=""), (judges, change))
         return row
 
-    row = found.with_ready(case, use, lock_of if holds else None)
+    row = timed_runner.with_ready(case, use, lock_of if holds else None)
     if row.method is None:
         say({"outcome": row.outcome.value, "note": row.note})
 
@@ -274,8 +276,8 @@ def _turns(prepared: Prepared, timer: Timer, timing: Timing, environment: Enviro
         timer.read(next(runs), call_count)  # what the other process has put out of the caches comes back
         readings, seen = _turn(runs, prepared, timer, timing, call_count, change)
         why = verdict(seen()) if verdict is not None and turn == judged_turn else ""
-        times_s = sorted((one.cpu_s if clock == "cpu" else one.time_s) / call_count for one in readings)
-        none = repeated or no_time([one.time_s / call_count for one in readings], call_count, timer)
+        times_s = sorted((reading.cpu_s if clock == "cpu" else reading.time_s) / call_count for reading in readings)
+        none = repeated or no_time([reading.time_s / call_count for reading in readings], call_count, timer)
         time_s = quantile(times_s, 0.25)
         if time_s <= 0:
             none = none or "a quarter of the samples took no time by the CPU's clock"

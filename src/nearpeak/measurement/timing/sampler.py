@@ -108,10 +108,10 @@ def sample(
         change = changing(prepared, varied)
         repeated = told_apart(timer, runs, call_count, change) if varied is not None and varied.changes else ""
         keeper = _Keeper(prepared, varied) if keep else _Last(prepared) if last else None
-        found = _sampled(timer, runs, timing, call_count, keeper, change)
+        sampled = _sampled(timer, runs, timing, call_count, keeper, change)
         if varied is not None and isinstance(keeper, _Keeper):
             varied.restore(keeper.state)
-        return dataclasses.replace(found, repeated=repeated)
+        return dataclasses.replace(sampled, repeated=repeated)
     finally:
         if enabled:
             gc.enable()
@@ -128,11 +128,11 @@ def batch_of(timer: Timer, runs: Runs, timing: Timing) -> int:
     begun_s = _WALL_S()
     while True:
         readings = [without_result(timer.read(next(runs), count)) for _ in range(3)]
-        took_s = min(one.time_s for one in readings)
+        took_s = min(reading.time_s for reading in readings)
         while count == 1 and took_s >= wanted_s and timer.mode == "host" and _WALL_S() - begun_s < BEGIN_S:
             readings.append(without_result(timer.read(next(runs), 1)))
             took_s = min(took_s, readings[-1].time_s)
-        is_slow = min(one.host_s for one in readings) > HOST_BATCHES * wanted_s
+        is_slow = min(reading.host_s for reading in readings) > HOST_BATCHES * wanted_s
         if took_s >= wanted_s or is_slow or count >= timer.most_calls():
             return min(count, timer.most_calls())
         wanted_count = int(1.1 * count * wanted_s / max(took_s, timer.resolution_s)) + 1
@@ -256,7 +256,7 @@ def no_time(samples_s: Sequence[float], call_count: int, timer: Timer) -> str:
     >>> no_time([1e-12, 1e-6], 10, HostTimer(thread_count=1, flush_bytes=0))
     "the timer's clock gives 1e-11 s for a sample of 10 calls; it tells no less than 1e-09 s"
     """
-    least_s = next((one for one in samples_s if not math.isfinite(one)), min(samples_s)) * call_count
+    least_s = next((sample_s for sample_s in samples_s if not math.isfinite(sample_s)), min(samples_s)) * call_count
     if 0 < least_s < math.inf and least_s >= timer.resolution_s:
         return ""
     calls = f"a sample of {call_count} calls" if call_count > 1 else "a call"
@@ -265,28 +265,28 @@ def no_time(samples_s: Sequence[float], call_count: int, timer: Timer) -> str:
     return f"the timer's clock gives {least_s:.4g} s for {calls}; it tells no less than {timer.resolution_s:.4g} s"
 
 
-def _ended(kept: Sequence[Reading], timer: Timer, timing: Timing, spent: tuple[float, float]) -> Outcome | None:
+def _ended(readings: Sequence[Reading], timer: Timer, timing: Timing, spent: tuple[float, float]) -> Outcome | None:
     """Return why sampling ends; none when it goes on."""
-    (spent_s, wall_s), count = spent, len(kept)
+    (spent_s, wall_s), count = spent, len(readings)
     if count and wall_s >= timing.limit_s / 2:
         return Outcome.BUDGET
     if count < timing.least_count:
         return None
     early = timer.mode == "host" and spent_s < LEAST_RATIO * timing.budget_s and count < MOST_COUNT
-    if count % CHECK_EVERY == 0 and not early and converged(_watched(kept, timer, timing), timing.precision_ratio):
+    if count % CHECK_EVERY == 0 and not early and converged(_watched(readings, timer, timing), timing.precision_ratio):
         return Outcome.CONVERGED
     return Outcome.BUDGET if spent_s >= timing.budget_s or count >= MOST_COUNT else None
 
 
 def _summed(readings: Sequence[Reading], kept_from: int, timer: Timer, call_count: int, outcome: Outcome) -> Sampled:
-    kept = readings[kept_from:]
+    kept_readings = readings[kept_from:]
     return Sampled(
-        samples_s=tuple(one.time_s / call_count for one in kept),
-        cpu_samples_s=tuple(one.cpu_s / call_count for one in kept),
-        host_samples_s=() if timer.mode == "host" else tuple(one.host_s / call_count for one in kept),
-        warmup_s=tuple(one.time_s / call_count for one in readings[:kept_from]),
+        samples_s=tuple(reading.time_s / call_count for reading in kept_readings),
+        cpu_samples_s=tuple(reading.cpu_s / call_count for reading in kept_readings),
+        host_samples_s=() if timer.mode == "host" else tuple(reading.host_s / call_count for reading in kept_readings),
+        warmup_s=tuple(reading.time_s / call_count for reading in readings[:kept_from]),
         call_count=call_count, outcome=outcome,
-        late_s=statistics.median(one.late_s for one in kept), slow_ratio=_slow_ratio([one.cycles_s for one in kept]),
+        late_s=statistics.median(reading.late_s for reading in kept_readings), slow_ratio=_slow_ratio([reading.cycles_s for reading in kept_readings]),
     )  # fmt: skip
 
 
@@ -296,15 +296,15 @@ def _slow_ratio(cycles_s: Sequence[float]) -> float:
     >>> _slow_ratio([1.0, 1.0, 1.5, 1.1]), _slow_ratio([0.0, 0.0])
     (0.25, 0.0)
     """
-    least = min((one for one in cycles_s if one > 0), default=0.0)
-    return sum(least / one < SLOW_CLOCK_RATIO for one in cycles_s if one > 0) / len(cycles_s)
+    least = min((time_s for time_s in cycles_s if time_s > 0), default=0.0)
+    return sum(least / time_s < SLOW_CLOCK_RATIO for time_s in cycles_s if time_s > 0) / len(cycles_s)
 
 
 def _watched(readings: Sequence[Reading], timer: Timer, timing: Timing) -> Sequence[float]:
     """Return the times that decide when to stop: CPU time where a single thread of the host does the work."""
-    if timer.mode == "host" and timing.thread_count == 1 and all(one.cpu_s > 0 for one in readings):
-        return [one.cpu_s for one in readings]
-    return [one.time_s for one in readings]
+    if timer.mode == "host" and timing.thread_count == 1 and all(reading.cpu_s > 0 for reading in readings):
+        return [reading.cpu_s for reading in readings]
+    return [reading.time_s for reading in readings]
 
 
 def settled(samples_s: Sequence[float]) -> bool:

@@ -3,7 +3,7 @@
 from nearpeak.core.runs.validation import PASS, SKIPPED, CheckResult
 from nearpeak.ops import OPS
 from nearpeak.validation.comparison.output_comparison import comparable
-from nearpeak.validation.oracle.float64_oracle import Question
+from nearpeak.validation.oracle.float64_oracle import Draw
 from nearpeak.validation.running.aliased_outputs import overwritten
 from nearpeak.validation.running.implementation_run import Implementation, run
 from nearpeak.validation.running.trial import Trial
@@ -17,37 +17,37 @@ def memory(trial: Trial) -> CheckResult:
     out stays as it is when the next call is made.
     """
     moves = OPS[trial.case.op].family == "movement"
-    rounds = list(zip(trial.questions, trial.runs, strict=True))
-    for asked, ran in rounds:
+    rounds = list(zip(trial.draws, trial.runs, strict=True))
+    for draw, ran in rounds:
         if ran.overrun:
-            reason = f"{asked.distribution} inputs: wrote beside {', '.join(ran.overrun)}"
+            reason = f"{draw.distribution} inputs: wrote beside {', '.join(ran.overrun)}"
             return CheckResult(check="V2", status="OOB_WRITE", reason=reason)
-        changed = [name for name in ran.changed if not _updated(asked, name)]
+        changed = [name for name in ran.changed if not _updated(draw, name)]
         if changed:
-            reason = f"{asked.distribution} inputs: changed {', '.join(changed)}"
+            reason = f"{draw.distribution} inputs: changed {', '.join(changed)}"
             return CheckResult(check="V2", status="MUTATED_INPUT", reason=reason)
-        aliased = [pair for pair in ran.shared if not _updated(asked, pair[1])]
-        if moves and aliased and not _usual(trial, asked):
+        aliased = [pair for pair in ran.shared if not _updated(draw, pair[1])]
+        if moves and aliased and not _usual(trial, draw):
             output, name = aliased[0]
-            reason = f"{asked.distribution} inputs: {output} is the memory of {name}, where a tensor of its own is due"
+            reason = f"{draw.distribution} inputs: {output} is the memory of {name}, where a tensor of its own is due"
             return CheckResult(check="V2", status="ALIASED_OUTPUT", reason=reason)
-    if any(ran.error or not comparable(ran.outputs, asked.expected) for asked, ran in rounds):
+    if any(ran.error or not comparable(ran.outputs, draw.expected) for draw, ran in rounds):
         return CheckResult(check="V2", status=SKIPPED, reason="V1 failed")  # nothing, or not all, was written anywhere
-    if lost := overwritten(trial.implementation, trial.questions):
+    if lost := overwritten(trial.implementation, trial.draws):
         reason = f"a later call changes {', '.join(lost)} of an earlier one, where memory of its own is due to each"
         return CheckResult(check="V2", status="ALIASED_OUTPUT", reason=reason)
     return CheckResult(check="V2", status=PASS)
 
 
-def _updated(asked: Question, name: str) -> bool:
+def _updated(draw: Draw, name: str) -> bool:
     """Say whether the operator writes into the input `name` by its definition."""
-    return name in asked.expected and bool(asked.arguments.get("in_place", True))
+    return name in draw.expected and bool(draw.arguments.get("in_place", True))
 
 
-def _usual(trial: Trial, asked: Question) -> bool:
+def _usual(trial: Trial, draw: Draw) -> bool:
     """Say whether PyTorch's own way returns its input too, as a collective of one rank may."""
     right = Implementation(name="PyTorch", call=OPS[trial.case.op].torch_call)
-    return bool(run(right, asked.tensors, asked.arguments).shared)
+    return bool(run(right, draw.tensors, draw.arguments).shared)
 
 
 CHECK = memory

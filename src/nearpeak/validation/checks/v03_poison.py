@@ -12,22 +12,22 @@ def poison(trial: Trial) -> CheckResult:
 
     NaN alone is hidden by max(…, 0), a finite value alone by results near it.
     """
-    asked, worst = trial.questions[0], None
+    draw, worst = trial.draws[0], None
     for kind in ("nan", "finite"):
-        ran = trial.answer(asked, poison=kind)
-        if ran.error or not comparable(ran.outputs, asked.expected):
+        ran = trial.answer(draw, poison=kind)
+        if ran.error or not comparable(ran.outputs, draw.expected):
             return CheckResult(check="V3", status=SKIPPED, reason="V1 failed")
-        worst = judged("V3", ran.outputs, asked, f"memory held {kind}", trial.questions)
+        worst = judged("V3", ran.outputs, draw, f"memory held {kind}", trial.draws)
         if worst.failed:
             innocent = kind == "nan" and _regardless(trial, ran)
-            return judged("V3", ran.outputs, asked, "whatever memory held", trial.questions) if innocent else worst
+            return judged("V3", ran.outputs, draw, "whatever memory held", trial.draws) if innocent else worst
     return worst or CheckResult(check="V3", status=PASS)
 
 
 def _regardless(trial: Trial, ran: Ran) -> bool:
     """Say whether results are wrong in the same way in memory full of another value: memory is not to blame."""
-    other = trial.answer(trial.questions[0], poison="finite")
-    return all(name in other.outputs and one.equal(other.outputs[name]) for name, one in ran.outputs.items())
+    other = trial.answer(trial.draws[0], poison="finite")
+    return all(name in other.outputs and array.equal(other.outputs[name]) for name, array in ran.outputs.items())
 
 
 CHECK = poison

@@ -10,12 +10,14 @@ from nearpeak.validation.running.trial import Trial
 
 def elements(trial: Trial) -> CheckResult:
     """Return the element nearest to its bound, or furthest beyond it, for normal inputs."""
-    asked, ran = trial.questions[0], trial.runs[0]
-    if ran.error or not comparable(ran.outputs, asked.expected):
+    draw, ran = trial.draws[0], trial.runs[0]
+    if ran.error or not comparable(ran.outputs, draw.expected):
         return CheckResult(check="V5", status=SKIPPED, reason="V1 failed")
     got = values_of(ran.outputs)
-    result = judged("V5", ran.outputs, asked, f"{asked.distribution} inputs", trial.questions)
-    places = np.concatenate([last_places(got[name], one) for name, one in asked.expected.items()] or [np.zeros(0)])
+    result = judged("V5", ran.outputs, draw, f"{draw.distribution} inputs", trial.draws)
+    places = np.concatenate(
+        [last_places(got[name], expected) for name, expected in draw.expected.items()] or [np.zeros(0)]
+    )
     figures = {name: str(count) for name, count in _not_finite(got).items()}
     if len(places):
         figures |= {"ulp_max": f"{places.max():.3g}", "ulp_p99.9": f"{np.quantile(places, 0.999):.3g}"}

@@ -13,7 +13,7 @@ from nearpeak.ops.shared.torch_names import torch_format
 from nearpeak.validation.comparison.output_comparison import comparable, reachable, values_of
 from nearpeak.validation.comparison.systematic_error import draws_of, narrow
 from nearpeak.validation.oracle.expected_results import Expected, arguments_of
-from nearpeak.validation.oracle.float64_oracle import Question, bare_question, declared_formats
+from nearpeak.validation.oracle.float64_oracle import Draw, declared_formats, unbounded_draw
 from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF, rounded, widened
 from nearpeak.validation.running.implementation_run import Implementation, columns_dense, run
 
@@ -94,41 +94,41 @@ def _usual(case: Case, seed: int, name: str, *, by_columns: bool) -> Any:
 def _wide_inputs(case: Case) -> list[str]:
     """Return the float inputs in fp32 or fp64 beside narrower ones: numbers with digits that narrow results hide."""
     specs = OPS[case.op].inputs(**arguments_of(case))
-    sizes = {name: UNIT_ROUNDOFF.get(one.dtype, 0.0) for name, one in specs.items()}
+    sizes = {name: UNIT_ROUNDOFF.get(spec.dtype, 0.0) for name, spec in specs.items()}
     most = max(sizes.values(), default=0.0)
     return [name for name, unit in sizes.items() if 0 < unit <= UNIT_ROUNDOFF["fp32"] < most]
 
 
 def _shares(case: Case, implementation: Implementation, seed: int, name: str) -> Any:
     """Return by what share each number seems to be off, and it, for each group of draws, as far as the results tell."""
-    found: list[Any] = []
+    shares: list[Any] = []
     for group in _groups(case, seed, name):
         numbers = widened(group[0][0].tensors[name]).reshape(-1)[_places(group[0][0], name)]
         above, below, noise = (np.zeros(len(group[0][1])) for _ in range(3))
-        for asked, directions, units in group:
-            ran = run(implementation, asked.tensors, asked.arguments)
-            if ran.error or not comparable(ran.outputs, asked.expected):
+        for draw, directions, units in group:
+            ran = run(implementation, draw.tensors, draw.arguments)
+            if ran.error or not comparable(ran.outputs, draw.expected):
                 return np.zeros((0, 2))
-            errors = _joined(values_of(ran.outputs)[k] - reachable(one) for k, one in _narrow(asked))
+            errors = _joined(values_of(ran.outputs)[k] - reachable(expected) for k, expected in _narrow(draw))
             above, below = above + directions @ errors, below + (directions**2).sum(axis=1)
             noise = noise + ((directions * units) ** 2).sum(axis=1)
         with np.errstate(all="ignore"):
-            told = np.sqrt(noise) <= MOST_NOISE_SHARE * _unit(case, seed) * below
-            found.append(np.stack([above / below, numbers], 1)[told & (below > 0)])
-    return np.concatenate([np.zeros((0, 2)), *found])
+            clear = np.sqrt(noise) <= MOST_NOISE_SHARE * _unit(case, seed) * below
+            shares.append(np.stack([above / below, numbers], 1)[clear & (below > 0)])
+    return np.concatenate([np.zeros((0, 2)), *shares])
 
 
 def _unit(case: Case, seed: int) -> float:
     """Return the roundoff of the coarsest result."""
-    asked = next(iter(draws_of(case, seed, DRAWS)), None)
-    return max((UNIT_ROUNDOFF[one.dtype] for _, one in _narrow(asked)), default=0.0) if asked is not None else 0.0
+    draw = next(iter(draws_of(case, seed, DRAWS)), None)
+    return max((UNIT_ROUNDOFF[output.dtype] for _, output in _narrow(draw)), default=0.0) if draw is not None else 0.0
 
 
-def _narrow(asked: Question) -> list[tuple[str, Expected]]:
-    return [(name, one) for name, one in asked.expected.items() if narrow(one.dtype)]
+def _narrow(draw: Draw) -> list[tuple[str, Expected]]:
+    return [(name, expected) for name, expected in draw.expected.items() if narrow(expected.dtype)]
 
 
-Told = tuple[Question, Any, Any]
+Told = tuple[Draw, Any, Any]
 """Inputs, the derivatives of their results by each number that is looked at, and what rounding does to the results."""
 
 
@@ -136,56 +136,56 @@ Told = tuple[Question, Any, Any]
 def _groups(case: Case, seed: int, name: str) -> tuple[tuple[Told, ...], ...]:
     """Return groups of draws with the same numbers in `name`: so many that they tell by how much it is off."""
     try:
-        first = [_told(asked, name) for asked in draws_of(case, seed, DRAWS)]
+        first = [_told(draw, name) for draw in draws_of(case, seed, DRAWS)]
     except MeasureError:  # the reference is not defined beside these inputs
         return ()
     if not first or not first[0][1].size:
         return ()
-    noises = [_noise(one) / _unit(case, seed) for one in first]
+    noises = [_noise(response) / _unit(case, seed) for response in first]
     count = int(max(1, min(MOST_GROUPED, np.ceil((np.median(noises) / MOST_NOISE_SHARE) ** 2 * 1.5))))
     others = draws_of(case, seed, DRAWS * count)
     return tuple(
         (
-            one,
+            response,
             *(
-                _told(bare_question(asked.case, {**asked.tensors, name: one[0].tensors[name]}, "normal"), name)
-                for asked in others[number + DRAWS :: DRAWS]
+                _told(unbounded_draw(draw.case, {**draw.tensors, name: response[0].tensors[name]}, "normal"), name)
+                for draw in others[number + DRAWS :: DRAWS]
             ),
         )
-        for number, one in enumerate(first)
+        for number, response in enumerate(first)
     )
 
 
-def _noise(told: Told) -> float:
+def _noise(response: Told) -> float:
     """Return by how much rounding the results blurs the share of the number of which they tell most."""
-    _, directions, units = told
+    _, directions, units = response
     with np.errstate(all="ignore"):
-        found = np.sqrt(((directions * units) ** 2).sum(axis=1)) / (directions**2).sum(axis=1)
-    return float(np.nanmin(np.where(np.isfinite(found), found, np.inf)))
+        blur = np.sqrt(((directions * units) ** 2).sum(axis=1)) / (directions**2).sum(axis=1)
+    return float(np.nanmin(np.where(np.isfinite(blur), blur, np.inf)))
 
 
-def _told(asked: Question, name: str) -> Told:
-    results, directions = _values(asked), []
-    for place in _places(asked, name):
-        changed = {key: tensor.clone() for key, tensor in asked.tensors.items()}
+def _told(draw: Draw, name: str) -> Told:
+    results, directions = _values(draw), []
+    for place in _places(draw, name):
+        changed = {key: tensor.clone() for key, tensor in draw.tensors.items()}
         changed[name].view(-1)[place] *= 1 + STEP
-        directions.append(np.nan_to_num((_values(bare_question(asked.case, changed, "normal")) - results) / STEP))
-    units = _joined(UNIT_ROUNDOFF[one.dtype] * np.abs(one.values) / 2 for _, one in _narrow(asked))
-    return asked, np.array(directions), units
+        directions.append(np.nan_to_num((_values(unbounded_draw(draw.case, changed, "normal")) - results) / STEP))
+    units = _joined(UNIT_ROUNDOFF[output.dtype] * np.abs(output.values) / 2 for _, output in _narrow(draw))
+    return draw, np.array(directions), units
 
 
-def _places(asked: Question, name: str) -> list[int]:
+def _places(draw: Draw, name: str) -> list[int]:
     """Return which of the numbers are looked at."""
-    count = asked.tensors[name].numel()
+    count = draw.tensors[name].numel()
     return sorted({number * (count - 1) // (MOST_LOOKED_AT - 1) for number in range(MOST_LOOKED_AT)} if count else ())
 
 
-def _values(asked: Question) -> Any:
-    return _joined(one.values for _, one in _narrow(asked))
+def _values(draw: Draw) -> Any:
+    return _joined(output.values for _, output in _narrow(draw))
 
 
 def _joined(parts: Iterable[Any]) -> Any:
     """Return all results in a row, of very many evenly some."""
-    found = np.concatenate([*(np.ravel(part) for part in parts), np.array([])])
-    step = -(-found.size // MOST_RESULTS) or 1
-    return np.nan_to_num(found[::step], nan=0.0, posinf=0.0, neginf=0.0)
+    values = np.concatenate([*(np.ravel(part) for part in parts), np.array([])])
+    step = -(-values.size // MOST_RESULTS) or 1
+    return np.nan_to_num(values[::step], nan=0.0, posinf=0.0, neginf=0.0)

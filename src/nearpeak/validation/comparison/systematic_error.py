@@ -11,7 +11,7 @@ from nearpeak.ops import OPS
 from nearpeak.validation.comparison.output_comparison import comparable, reachable, values_of
 from nearpeak.validation.inputs.distributions import drawn
 from nearpeak.validation.oracle.expected_results import arguments_of, contract_of
-from nearpeak.validation.oracle.float64_oracle import Question, bare_question
+from nearpeak.validation.oracle.float64_oracle import Draw, unbounded_draw
 from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF
 from nearpeak.validation.running.implementation_run import Implementation, run
 
@@ -41,7 +41,7 @@ def systematic_fault(case: Case, implementation: Implementation, seed: int) -> s
     names: set[str] = set()
     for count, limit in STAGES:
         slopes = _slopes(case, implementation, seed, count)
-        apart = {name: _apart(found) for name, found in slopes.items() if not names or name in names}
+        apart = {name: _apart(output_slopes) for name, output_slopes in slopes.items() if not names or name in names}
         for name, errors in apart.items():
             mean = float(slopes[name].mean())
             if errors > limit and not _is_usual(mean, _usual(case, seed, count).get(name)):
@@ -76,25 +76,29 @@ def _slopes(case: Case, implementation: Implementation, seed: int, count: int) -
     """Return by output the slope of each draw: by what share results are too large."""
     group = _group(case, seed)
     taken: dict[str, list[tuple[float, float]]] = {}
-    for asked in draws_of(case, seed, count * group):
-        ran = run(implementation, asked.tensors, asked.arguments)
-        if ran.error or not comparable(ran.outputs, asked.expected):
+    for draw in draws_of(case, seed, count * group):
+        ran = run(implementation, draw.tensors, draw.arguments)
+        if ran.error or not comparable(ran.outputs, draw.expected):
             return {}
         for name, got in values_of(ran.outputs).items():
-            one = asked.expected.get(name)
-            if one is None or not narrow(one.dtype):
+            expected = draw.expected.get(name)
+            if expected is None or not narrow(expected.dtype):
                 continue
-            finite = np.isfinite(got) & np.isfinite(one.values)
-            wanted = reachable(one)
+            finite = np.isfinite(got) & np.isfinite(expected.values)
+            wanted = reachable(expected)
             value, error = wanted[finite], (got - wanted)[finite]
             taken.setdefault(name, []).append((float((error * value).sum()), float((value**2).sum())))
-    found = {name: _ratios(sums, group) for name, sums in taken.items()}
+    slopes = {name: _ratios(sums, group) for name, sums in taken.items()}
     least = {
         name: (STORED_SHARE if OPS[case.op].kept is not None else LEAST_SHARE)
-        * UNIT_ROUNDOFF[asked.expected[name].dtype]
+        * UNIT_ROUNDOFF[draw.expected[name].dtype]
         for name in taken
     }
-    return {name: one for name, one in found.items() if len(one) == count and abs(np.mean(one)) > least[name]}
+    return {
+        name: expected
+        for name, expected in slopes.items()
+        if len(expected) == count and abs(np.mean(expected)) > least[name]
+    }
 
 
 def _ratios(sums: list[tuple[float, float]], group: int) -> Any:
@@ -109,11 +113,15 @@ def _ratios(sums: list[tuple[float, float]], group: int) -> Any:
 
 def _group(case: Case, seed: int) -> int:
     """Return how many draws give one slope: of few results, a wrong factor is lost in the roundings of one draw."""
-    asked = next(iter(draws_of(case, seed, 1)), None)
-    sizes = [one.values.size for one in asked.expected.values() if narrow(one.dtype)] if asked is not None else []
-    if asked is None or not sizes or not min(sizes):
+    draw = next(iter(draws_of(case, seed, 1)), None)
+    sizes = (
+        [expected.values.size for expected in draw.expected.values() if narrow(expected.dtype)]
+        if draw is not None
+        else []
+    )
+    if draw is None or not sizes or not min(sizes):
         return 1
-    elements = sum(tensor.numel() for tensor in asked.tensors.values())
+    elements = sum(tensor.numel() for tensor in draw.tensors.values())
     return int(max(1, min(-(-ENOUGH // min(sizes)), MOST_GROUPED, MOST_ELEMENTS // max(elements, 1))))
 
 
@@ -123,9 +131,9 @@ def narrow(dtype: str) -> bool:
 
 
 @lru_cache(maxsize=8)
-def draws_of(case: Case, seed: int, count: int) -> tuple[Question, ...]:
+def draws_of(case: Case, seed: int, count: int) -> tuple[Draw, ...]:
     """Return the draws: normal inputs; those of exact contracts have no errors, those that draw no expectation."""
     if OPS[case.op].draws or contract_of(case).kind in ("exact", "decomposition"):
         return ()
-    found = (drawn(case.op, arguments_of(case), (seed, "systematic", number), "normal") for number in range(count))
-    return tuple(bare_question(case, tensors, "normal") for tensors in found if tensors is not None)
+    input_sets = (drawn(case.op, arguments_of(case), (seed, "systematic", number), "normal") for number in range(count))
+    return tuple(unbounded_draw(case, tensors, "normal") for tensors in input_sets if tensors is not None)

@@ -23,7 +23,7 @@ from nearpeak.validation.comparison.systematic_error import (
 from nearpeak.validation.inputs.distributions import drawn
 from nearpeak.validation.inputs.rounds import SEED_STEP
 from nearpeak.validation.oracle.expected_results import arguments_of, contract_of
-from nearpeak.validation.oracle.float64_oracle import Question, bare_question
+from nearpeak.validation.oracle.float64_oracle import Draw, unbounded_draw
 from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF, rounded
 from nearpeak.validation.oracle.gradient_oracle import (
     Derivation,
@@ -72,12 +72,12 @@ def systematic_gradient_fault(case: Case, implementation: Implementation, seed: 
     for count, limit in STAGES:
         if count > STAGES[0][0] and count * _group_of(case) * _elements(case) > MOST_AGAIN:
             break
-        found = _errors(case, implementation, seed, count)
-        apart = {key: _apart(errors) for key, errors in found.items() if not doubtful or key in doubtful}
-        for key, errors in sorted(apart.items(), key=lambda one: -one[1]):
-            if errors > limit and not _is_usual(case, seed, count, key, found[key]):
-                said = _said(case, seed, key[1], _share(found[key]))
-                return f"{key[0]}: over {count} draws {said}, {errors:.0f} errors"
+        errors_by_term = _errors(case, implementation, seed, count)
+        apart = {key: _apart(errors) for key, errors in errors_by_term.items() if not doubtful or key in doubtful}
+        for key, errors in sorted(apart.items(), key=lambda item: -item[1]):
+            if errors > limit and not _is_usual(case, seed, count, key, errors_by_term[key]):
+                description = _said(case, seed, key[1], _share(errors_by_term[key]))
+                return f"{key[0]}: over {count} draws {description}, {errors:.0f} errors"
         doubtful = {key for key, errors in apart.items() if errors > DOUBTFUL}
         if not doubtful:
             break
@@ -88,9 +88,9 @@ def _said(case: Case, seed: int, step: int, share: float) -> str:
     """Return what is wrong: with the gradient, or with what a step of the reference adds to it."""
     if step == WHOLE:
         return f"it is off by {share:+.2e} of itself"
-    one = _draw(case, seed, 0)
-    assert one is not None  # its errors were found
-    return f"what {step_said(one.derived(()), step, case.label())} adds to it is off by {share:+.2e} of the whole"
+    draw = _draw(case, seed, 0)
+    assert draw is not None  # its errors were found
+    return f"what {step_said(draw.derived(()), step, case.label())} adds to it is off by {share:+.2e} of the whole"
 
 
 def _apart(errors: Any) -> float:
@@ -111,8 +111,8 @@ def _is_usual(case: Case, seed: int, count: int, key: Key, errors: Any) -> bool:
     """
     usual = _usual(case, seed, count).get(key)
     others = [*([] if usual is None else [usual]), *_stored(case, seed, count, key)]
-    shares = [_share(one) for one in others if _apart(one) > DOUBTFUL]
-    return any(one * _share(errors) > 0 and abs(_share(errors)) <= 2 * abs(one) for one in shares)
+    shares = [_share(entry) for entry in others if _apart(entry) > DOUBTFUL]
+    return any(entry * _share(errors) > 0 and abs(_share(errors)) <= 2 * abs(entry) for entry in shares)
 
 
 @lru_cache(maxsize=64)
@@ -127,14 +127,14 @@ def _stored(case: Case, seed: int, count: int, key: Key) -> tuple[Any, ...]:
     name, step = key
     sums: dict[int, Any] = {}
     for number in range(count * _group_of(case)):
-        one = _draw(case, seed, number)
-        assert one is not None  # its errors were asked for
-        terms, dtype = _terms(one, seed, ())[name], one.asked.tensors[name.removeprefix("grad_")].dtype
-        for kept, gradients in stored(one.derived(()), dtype, case.label()).items():
+        draw = _draw(case, seed, number)
+        assert draw is not None  # its errors were asked for
+        terms, dtype = _terms(draw, seed, ())[name], draw.inputs.tensors[name.removeprefix("grad_")].dtype
+        for stored_step, gradients in stored(draw.derived(()), dtype, case.label()).items():
             if name in gradients and gradients[name].shape == terms[WHOLE].shape:
                 three = _products(gradients[name], terms[WHOLE], terms[step])
-                sums.setdefault(kept, np.zeros((count, 3)))[number // _group_of(case)] += three
-    return tuple(_in_lengths(one) for one in sums.values() if _is_long(one))
+                sums.setdefault(stored_step, np.zeros((count, 3)))[number // _group_of(case)] += three
+    return tuple(_in_lengths(draw) for draw in sums.values() if _is_long(draw))
 
 
 def _errors(case: Case, implementation: Implementation, seed: int, count: int) -> Errors:
@@ -142,14 +142,14 @@ def _errors(case: Case, implementation: Implementation, seed: int, count: int) -
     dtypes, group = _narrow(case), _group_of(case)
     sums: dict[Key, Any] = {}
     for number in range(count * group if dtypes else 0):
-        one = _draw(case, seed, number)
-        found = None if one is None else _projected(case, implementation, one, seed)
-        if found is None:
+        draw = _draw(case, seed, number)
+        products = None if draw is None else _projected(case, implementation, draw, seed)
+        if products is None:
             return {}
-        for key, three in found.items():
+        for key, three in products.items():
             sums.setdefault(key, np.zeros((count, 3)))[number // group] += three
-    errors = {key: _in_lengths(one) for key, one in sums.items() if _is_long(one)}
-    return {k: one for k, one in errors.items() if abs(_share(one)) > LEAST_SHARE * UNIT_ROUNDOFF[dtypes[k[0]]]}
+    errors = {key: _in_lengths(draw) for key, draw in sums.items() if _is_long(draw)}
+    return {k: draw for k, draw in errors.items() if abs(_share(draw)) > LEAST_SHARE * UNIT_ROUNDOFF[dtypes[k[0]]]}
 
 
 def _is_long(sums: Any) -> bool:
@@ -170,41 +170,41 @@ def _in_lengths(sums: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Draw:
+class _GradientDraw:
     """Fresh inputs, and what comes from above."""
 
-    asked: Question
+    inputs: Draw
     """The inputs with their results, which are not rounded."""
     upstream: Mapping[str, Any]
     """By output."""
 
     def derived(self, named: Named) -> Derivation:
         """Return how the oracle derives the gradients, at positions that the implementation chose."""
-        above = {f"grad_{name}": one for name, one in self.upstream.items()}
-        return derivation(self.asked, above, at_positions(self.asked, named))
+        above = {f"grad_{name}": gradient for name, gradient in self.upstream.items()}
+        return derivation(self.inputs, above, at_positions(self.inputs, named))
 
 
 def _projected(
-    case: Case, implementation: Implementation, one: _Draw, seed: int
+    case: Case, implementation: Implementation, gradient_draw: _GradientDraw, seed: int
 ) -> dict[Key, tuple[float, float, float]] | None:
     """Return the products by gradient and step; none where the implementation fails, or does not say what it chose."""
     try:
-        given, outputs = differentiated(implementation, one.asked, one.upstream)
+        gradients, outputs = differentiated(implementation, gradient_draw.inputs, gradient_draw.upstream)
     except Exception:  # whatever an implementation raises, the rounds have said it
         return None
-    named = named_by(one.asked, outputs, given)
+    named = named_by(gradient_draw.inputs, outputs, gradients)
     picks = contract_of(case).picks.keys()
     if picks and not (named or picks & outputs.keys()):  # the gradient is that of positions which are not known
         return None
-    found: dict[Key, tuple[float, float, float]] = {}
-    got = values_of(given)
-    for name, terms in _terms(one, seed, named).items():
+    products: dict[Key, tuple[float, float, float]] = {}
+    got = values_of(gradients)
+    for name, terms in _terms(gradient_draw, seed, named).items():
         if name not in got or got[name].shape != terms[WHOLE].shape:
             continue
         # Rounded as a right answer is: what differs from it are errors on the way, and those have no sign.
-        wanted = rounded(terms[WHOLE], given[name].dtype)
-        found |= {(name, step): _products(got[name], wanted, term) for step, term in terms.items()}
-    return found
+        wanted = rounded(terms[WHOLE], gradients[name].dtype)
+        products |= {(name, step): _products(got[name], wanted, term) for step, term in terms.items()}
+    return products
 
 
 def _products(got: Any, wanted: Any, term: Any) -> tuple[float, float, float]:
@@ -220,8 +220,8 @@ def _products(got: Any, wanted: Any, term: Any) -> tuple[float, float, float]:
 
 def _narrow(case: Case) -> dict[str, str]:
     """Return the formats of the gradients that are narrow, by name."""
-    formats = {name: dtype_of(one.dtype).name for name, one in OPS[case.op].inputs(**arguments_of(case)).items()}
-    return {f"grad_{name}": one for name, one in formats.items() if narrow(one)}
+    formats = {name: dtype_of(spec.dtype).name for name, spec in OPS[case.op].inputs(**arguments_of(case)).items()}
+    return {f"grad_{name}": spec for name, spec in formats.items() if narrow(spec)}
 
 
 def _group_of(case: Case) -> int:
@@ -232,7 +232,7 @@ def _group_of(case: Case) -> int:
     return int(max(1, min(-(-ENOUGH // max(fewest, 1)), MOST_GROUPED, MOST_ELEMENTS // max(elements, 1))))
 
 
-def _draw(case: Case, seed: int, number: int) -> _Draw | None:
+def _draw(case: Case, seed: int, number: int) -> _GradientDraw | None:
     """Return one draw; none of what draws by itself, or where the reference is not defined."""
     return _kept_draw(case, seed, number) if _is_small(case) else _fresh_draw(case, seed, number)
 
@@ -245,30 +245,32 @@ def _elements(case: Case) -> int:
     return sum(tensor.elements for tensor in OPS[case.op].inputs(**arguments_of(case)).values())
 
 
-def _fresh_draw(case: Case, seed: int, number: int) -> _Draw | None:
+def _fresh_draw(case: Case, seed: int, number: int) -> _GradientDraw | None:
     if OPS[case.op].draws:
         return None
     tensors = drawn(case.op, arguments_of(case), (seed, "systematic", number), "normal")
     if tensors is None:
         return None
     try:
-        asked = unrounded(bare_question(case, tensors, "normal"), seed + SEED_STEP * (FIRST_SEED + number))
+        draw = unrounded(unbounded_draw(case, tensors, "normal"), seed + SEED_STEP * (FIRST_SEED + number))
     except MeasureError:  # the reference is not defined on them
         return None
-    upstream = upstream_of(asked, seed)
-    return None if upstream is None else _Draw(asked=asked, upstream=upstream)
+    upstream = upstream_of(draw, seed)
+    return None if upstream is None else _GradientDraw(inputs=draw, upstream=upstream)
 
 
 _kept_draw = lru_cache(maxsize=128)(_fresh_draw)
 
 
-def _terms(one: _Draw, seed: int, named: Named) -> Terms:
+def _terms(draw: _GradientDraw, seed: int, named: Named) -> Terms:
     """Return the terms of each narrow gradient."""
-    return _kept_terms(one, seed, named) if _is_small(one.asked.case) else _fresh_terms(one, seed, named)
+    return _kept_terms(draw, seed, named) if _is_small(draw.inputs.case) else _fresh_terms(draw, seed, named)
 
 
-def _fresh_terms(one: _Draw, seed: int, named: Named) -> Terms:
-    return terms_of(one.derived(named), _narrow(one.asked.case), _steps(one.asked.case, seed), one.asked.case.label())
+def _fresh_terms(draw: _GradientDraw, seed: int, named: Named) -> Terms:
+    return terms_of(
+        draw.derived(named), _narrow(draw.inputs.case), _steps(draw.inputs.case, seed), draw.inputs.case.label()
+    )
 
 
 _kept_terms = lru_cache(maxsize=128)(_fresh_terms)
@@ -277,6 +279,6 @@ _kept_terms = lru_cache(maxsize=128)(_fresh_terms)
 @lru_cache(maxsize=64)
 def _steps(case: Case, seed: int) -> Steps:
     """Return the steps of the oracle whose terms are looked at."""
-    one = _draw(case, seed, 0)
-    assert one is not None  # its errors are asked for
-    return unlike_steps(one.derived(()), _narrow(one.asked.case), case.label())
+    draw = _draw(case, seed, 0)
+    assert draw is not None  # its errors are asked for
+    return unlike_steps(draw.derived(()), _narrow(draw.inputs.case), case.label())

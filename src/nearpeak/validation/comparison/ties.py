@@ -9,14 +9,14 @@ import numpy as np
 from nearpeak.core.work.case import Case
 from nearpeak.ops import OPS
 from nearpeak.validation.oracle.expected_results import arguments_of, contract_of, sum_length
-from nearpeak.validation.oracle.float64_oracle import Question, answers, declared_formats
+from nearpeak.validation.oracle.float64_oracle import Draw, answers, declared_formats
 from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF, format_name, widened
 from nearpeak.validation.oracle.sensitivity import Arrays
 from nearpeak.validation.running.implementation_run import imported_torch
 
 
 def settled(
-    case: Case, tensors: Arrays, outputs: Mapping[str, Any], wanted: Mapping[str, Any], asked: Question | None = None
+    case: Case, tensors: Arrays, outputs: Mapping[str, Any], wanted: Mapping[str, Any], draw: Draw | None = None
 ) -> dict[str, Any]:
     """Return `outputs` with signs, order and positions as in `wanted` where they are as right.
 
@@ -27,14 +27,14 @@ def settled(
         wanted: arrays by name.
         asked: the question that the inputs are, if they are one: what is known of it is kept.
     """
-    found, picks = canonical(case, outputs, wanted), contract_of(case).picks
-    for name in picks.keys() & found.keys() & wanted.keys():
+    results, picks = canonical(case, outputs, wanted), contract_of(case).picks
+    for name in picks.keys() & results.keys() & wanted.keys():
         values = ranked(case, tensors, picks[name])
-        apart = _apart(case, tensors, picks[name]) if asked is None else _apart_in(asked, picks[name])
-        found[name] = picked(found[name], values, wanted[name], apart)
+        apart = _apart(case, tensors, picks[name]) if draw is None else _apart_in(draw, picks[name])
+        results[name] = picked(results[name], values, wanted[name], apart)
     as_right = OPS[case.op].as_right
-    fits = found.keys() >= wanted.keys()
-    return found if as_right is None or not fits else as_right(tensors, found, wanted, **arguments_of(case))
+    fits = results.keys() >= wanted.keys()
+    return results if as_right is None or not fits else as_right(tensors, results, wanted, **arguments_of(case))
 
 
 def canonical(case: Case, outputs: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
@@ -48,8 +48,8 @@ def canonical(case: Case, outputs: Mapping[str, Any], wanted: Mapping[str, Any])
 
 
 @lru_cache(maxsize=24)
-def _apart_in(asked: Question, source: str) -> Any:
-    return _apart(asked.case, asked.tensors, source)
+def _apart_in(draw: Draw, source: str) -> Any:
+    return _apart(draw.case, draw.tensors, source)
 
 
 def _apart(case: Case, tensors: Arrays, source: str) -> Any:
@@ -60,11 +60,13 @@ def _apart(case: Case, tensors: Arrays, source: str) -> Any:
     make, numerics = OPS[case.op].ranked, contract_of(case)
     if source in tensors or make is None or numerics.kind == "exact":
         return None
-    given = arguments_of(case)
-    dtype = next(one for one in declared_formats(case).values() if format_name(one) in UNIT_ROUNDOFF)
-    length = sum_length(numerics, given)
-    found = answers(lambda arrays: make(arrays, **given), tensors, {source: dtype}, numerics, length, case.label())
-    return imported_torch().as_tensor(np.nan_to_num(found[source].bound, nan=np.inf))
+    arguments = arguments_of(case)
+    dtype = next(spec for spec in declared_formats(case).values() if format_name(spec) in UNIT_ROUNDOFF)
+    length = sum_length(numerics, arguments)
+    expected = answers(
+        lambda arrays: make(arrays, **arguments), tensors, {source: dtype}, numerics, length, case.label()
+    )
+    return imported_torch().as_tensor(np.nan_to_num(expected[source].bound, nan=np.inf))
 
 
 def picked(positions: Any, values: Any, wanted: Any, apart: Any = None) -> Any:
@@ -90,8 +92,8 @@ def picked(positions: Any, values: Any, wanted: Any, apart: Any = None) -> Any:
     if positions.shape != wanted.shape:
         return positions
     flat = positions.dim() < values.dim()
-    got, want = (one[..., None] if flat else one for one in (positions, wanted))
-    inside, right = (one.clamp(0, values.shape[-1] - 1).long() for one in (got, want))
+    got, want = (array[..., None] if flat else array for array in (positions, wanted))
+    inside, right = (array.clamp(0, values.shape[-1] - 1).long() for array in (got, want))
     exists = inside == got
     ordered = got.sort(-1).values
     twice = ((ordered[..., 1:] == ordered[..., :-1]) & (ordered[..., 1:] >= 0)).any(-1, keepdim=True)
@@ -117,5 +119,5 @@ def ranked(case: Case, tensors: Arrays, source: str) -> Any:
     make = OPS[case.op].ranked
     assert make is not None  # a contract names inputs, or what `ranked` gives
     with np.errstate(all="ignore"):
-        found = make({name: widened(tensor) for name, tensor in tensors.items()}, **arguments_of(case))
-    return imported_torch().as_tensor(found[source])
+        values = make({name: widened(tensor) for name, tensor in tensors.items()}, **arguments_of(case))
+    return imported_torch().as_tensor(values[source])

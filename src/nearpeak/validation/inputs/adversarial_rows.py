@@ -34,10 +34,10 @@ def _faced(random: Any, tensor: Tensor, sign: float) -> Any:
 
 
 def _peak(random: Any, tensor: Tensor, place: int) -> Any:
-    found = random.standard_normal(tensor.shape)
-    if found.size:
-        found[..., place] = PEAK_IN_FP64 if tensor.dtype == "fp64" else PEAK
-    return found
+    values = random.standard_normal(tensor.shape)
+    if values.size:
+        values[..., place] = PEAK_IN_FP64 if tensor.dtype == "fp64" else PEAK
+    return values
 
 
 def _offset(random: Any, tensor: Tensor) -> Any:
@@ -75,34 +75,34 @@ def way_of(name: str, distribution: str, floats: list[str]) -> str:
     """
     if distribution == "beyond":
         return distribution
-    if distribution == "deep" and any(one in floats for one in FACED):
+    if distribution == "deep" and any(name_of_queries in floats for name_of_queries in FACED):
         return "faced" if name in FACED else "facing" if name in ("key", "vectors") else "normal"
     return distribution if floats[:1] == [name] else "normal"
 
 
-def with_gaps(found: Any) -> Any:
+def with_gaps(numbers: Any) -> Any:
     """Return even numbers, one in three a zero; of five or more also the first and the last.
 
     >>> import numpy as np
     >>> with_gaps(np.full(7, 3)).tolist()
     [0, 2, 0, 2, 2, 0, 0]
     """
-    found = with_zeros(found // 2 * 2)
-    if found.size >= _WITH_ENDS:
-        found.flat[0] = found.flat[-1] = 0
-    return found
+    numbers = with_zeros(numbers // 2 * 2)
+    if numbers.size >= _WITH_ENDS:
+        numbers.flat[0] = numbers.flat[-1] = 0
+    return numbers
 
 
-def with_zeros(found: Any) -> Any:
+def with_zeros(numbers: Any) -> Any:
     """Return the numbers, one in three of them a zero.
 
     >>> import numpy as np
     >>> with_zeros(np.ones(4)).tolist()
     [1.0, 1.0, 0.0, 1.0]
     """
-    found = found.copy()
-    found.flat[2::3] = 0
-    return found
+    numbers = numbers.copy()
+    numbers.flat[2::3] = 0
+    return numbers
 
 
 def one_in_a_row(random: Any, shape: tuple[int, ...]) -> Any:

@@ -52,7 +52,7 @@ def midway(random: Any, tensor: Tensor) -> Any:
     Middles are those between numbers of 8, 11 or 24 significant bits: bf16, fp16 and fp32.
     """
     last = 2.0 * UNIT_ROUNDOFF[dtype_of(tensor.dtype).name]
-    bits = random.choice([one for one in (8, 11, 24) if 2.0**-one > 4 * last] or [1], tensor.shape)
+    bits = random.choice([width for width in (8, 11, 24) if 2.0**-width > 4 * last] or [1], tensor.shape)
     middle = 1 + (random.integers(0, 2 ** (bits - 1)) + 0.5) * 2.0 ** (1.0 - bits)
     return random.choice((-1.0, 1.0), tensor.shape) * (middle + random.choice((-2.0, 2.0), tensor.shape) * last)
 

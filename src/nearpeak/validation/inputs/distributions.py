@@ -53,10 +53,10 @@ def drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], distr
 
     An input on which the reference is undefined (roots and logarithms of negative numbers) is drawn positive.
     """
-    found = (
+    attempts = (
         _drawn(op, arguments, (*seed, *((attempt,) if attempt else ())), distribution) for attempt in range(ATTEMPTS)
     )
-    return next((tensors for tensors in found if tensors is not None), None)
+    return next((tensors for tensors in attempts if tensors is not None), None)
 
 
 def _drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], distribution: str) -> dict[str, Any] | None:
@@ -67,15 +67,15 @@ def _drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], dist
     ways = {name: _of_input(name, distribution, declared) for name in declared}
     if arguments.get("softcap") and "sink" in ways:
         ways["sink"] = "normal"  # a large sink beside scores that are capped takes all the weight, and hides the rest
-    values = {name: _values(random, one, limits.get(name), ways[name], kind) for name, one in declared.items()}
+    values = {name: _values(random, spec, limits.get(name), ways[name], kind) for name, spec in declared.items()}
     if arguments.get("softcap") and distribution == "large":
         values |= _beyond_the_cap(declared, values)
     if distribution == "edges" and (edges := OPS[op].edges) is not None:
-        values |= {name: _beside_edges(random, edges(**arguments), one) for name, one in declared.items()}
+        values |= {name: _beside_edges(random, edges(**arguments), spec) for name, spec in declared.items()}
     if "jumps" in ways.values() and (edges := OPS[op].edges) is not None:
         among = {True: edges(**arguments), False: (*edges(**arguments), *_NO_JUMPS)}
-        floats = {k: one for k, one in declared.items() if values[k].dtype.kind == "f" and ways[k] == "jumps"}
-        values |= {key: random.choice(among[one.elements == 1], one.shape) for key, one in floats.items()}
+        floats = {k: spec for k, spec in declared.items() if values[k].dtype.kind == "f" and ways[k] == "jumps"}
+        values |= {key: random.choice(among[spec.elements == 1], spec.shape) for key, spec in floats.items()}
     if not any(arguments.get(flag) for flag in OPS[op].numerics.repeats_if):
         for name in OPS[op].numerics.distinct:
             if declared[name].shape[-1] > limits[name]:
@@ -108,7 +108,9 @@ def _at_first(values: Mapping[str, Any], states: Sequence[str]) -> dict[str, Any
 
     One or two numbers are none of them, so that something is left to see.
     """
-    others = {name: with_zeros(one) for name, one in values.items() if name not in states and one.dtype.kind == "f"}
+    others = {
+        name: with_zeros(array) for name, array in values.items() if name not in states and array.dtype.kind == "f"
+    }
     return others | {name: np.zeros_like(values[name]) for name in states if name in values}
 
 
@@ -120,14 +122,14 @@ def _saturated(op: str, declared: Mapping[str, Tensor], values: Mapping[str, Any
     scales = {entry.rpartition(":")[2] for entry in OPS[op].numerics.positive} & values.keys()
     if scales:
         return {name: values[name] * _SATURATED for name in scales}
-    floats = [name for name, one in declared.items() if dtype_of(one.dtype).kind == "float"]
+    floats = [name for name, spec in declared.items() if dtype_of(spec.dtype).kind == "float"]
     return {name: values[name] * _SATURATED ** -random.random(values[name].shape) for name in floats}
 
 
 def _of_input(name: str, distribution: str, declared: Mapping[str, Tensor]) -> str:
     """Return how an input is drawn: what a small result is multiplied with must not hide it."""
     if distribution in HARD_ROWS:
-        return way_of(name, distribution, [k for k, one in declared.items() if dtype_of(one.dtype).kind == "float"])
+        return way_of(name, distribution, [k for k, spec in declared.items() if dtype_of(spec.dtype).kind == "float"])
     if distribution == "large" and name in _PARAMETERS and declared[name].dtype == "fp16":
         return "normal"  # products of large numbers leave the range of fp16, in which intermediates may be stored
     if distribution == "tiny" and declared[name].dtype == "fp16":
@@ -186,18 +188,18 @@ def _whole(random: Any, tensor: Tensor, limit: int | None, distribution: str) ->
     if limit is None and distribution == "whole" and tensor.dtype != "bool":
         return random.integers(0, 2 ** (dtype_of(tensor.dtype).bits_count // 2), tensor.shape)
     least = {"bool": 2, "int4": 8, "uint4": 16}.get(tensor.dtype, 100) if limit is None else limit
-    found = random.integers(0, least, tensor.shape)
+    numbers = random.integers(0, least, tensor.shape)
     if distribution in ("single", "last"):
         return np.full(tensor.shape, least - 1 if distribution == "last" else int(random.integers(0, least)))
     if distribution == "gaps" and tensor.dtype != "bool":
-        return with_gaps(found)
+        return with_gaps(numbers)
     if distribution != "ends":
-        return found * one_in_a_row(random, tensor.shape) if distribution == "sparse" else found
-    side, place = np.divmod(found % (2 * ENDS), ENDS)
-    found = np.where(side, least - 1 - place, place) % least
-    if found.size:  # of few numbers none may be the very last by itself
-        found.flat[-1], found.flat[0] = 0, least - 1
-    return found
+        return numbers * one_in_a_row(random, tensor.shape) if distribution == "sparse" else numbers
+    side, place = np.divmod(numbers % (2 * ENDS), ENDS)
+    numbers = np.where(side, least - 1 - place, place) % least
+    if numbers.size:  # of few numbers none may be the very last by itself
+        numbers.flat[-1], numbers.flat[0] = 0, least - 1
+    return numbers
 
 
 _TRUE: dict[str, Callable[[int], float]] = {
@@ -211,13 +213,13 @@ def _all_different(random: Any, shape: tuple[int, ...], limit: int, distribution
     """Return whole numbers below `limit`, no two of a row the same: with both ends, or `single`, without if may be."""
     rows = []
     for _ in range(int(np.prod(shape[:-1]))):
-        found = random.permutation(limit)
-        inner = found[(found > 0) & (found < limit - 1)]
+        numbers = random.permutation(limit)
+        inner = numbers[(numbers > 0) & (numbers < limit - 1)]
         if distribution == "ends":
-            found = np.concatenate(([limit - 1, 0], inner))
+            numbers = np.concatenate(([limit - 1, 0], inner))
         if distribution == "single" and limit > 1:
-            found = np.concatenate((inner, random.permutation([0, limit - 1])))
-        rows.append(random.permutation(found[: shape[-1]]))
+            numbers = np.concatenate((inner, random.permutation([0, limit - 1])))
+        rows.append(random.permutation(numbers[: shape[-1]]))
     return np.asarray(rows, dtype=np.int64).reshape(shape)
 
 
@@ -228,7 +230,7 @@ def _beyond_the_cap(declared: Mapping[str, Tensor], values: Mapping[str, Any]) -
     masks few rows may have no two keys above it.
     """
     signs = np.where(np.arange(values["query"].shape[-3]) % 2, -1.0, 1.0)[:, None, None]
-    masks = {name: np.ones_like(values[name]) for name, one in declared.items() if one.dtype == "bool"}
+    masks = {name: np.ones_like(values[name]) for name, spec in declared.items() if spec.dtype == "bool"}
     return {"query": np.abs(values["query"]) * signs, "key": np.abs(values["key"]), **masks}
 
 
@@ -362,10 +364,10 @@ def _seen(op: str, arguments: dict[str, Any], tensors: dict[str, Any], far_in_fp
     """Return whether the reference's results are `finite`, at least `defined`, or neither."""
     try:
         with np.errstate(all="ignore"):
-            found = OPS[op].reference({name: widened(tensor) for name, tensor in tensors.items()}, **arguments)
+            results = OPS[op].reference({name: widened(tensor) for name, tensor in tensors.items()}, **arguments)
     except (ArithmeticError, LookupError, ValueError):
         return ""
-    floats = [array for array in map(np.asarray, found.values()) if array.dtype.kind in "fc"]
+    floats = [array for array in map(np.asarray, results.values()) if array.dtype.kind in "fc"]
     if any(np.isnan(array).any() for array in floats):
         return ""
     far = far_in_fp16 if any(format_name(tensor.dtype) == "fp16" for tensor in tensors.values()) else FAR

@@ -6,7 +6,7 @@ from typing import Any
 from nearpeak.core.work.case import Case
 from nearpeak.errors import MeasureError
 from nearpeak.validation.mutants.mutant import Tensors, right_call
-from nearpeak.validation.oracle.float64_oracle import question
+from nearpeak.validation.oracle.float64_oracle import draw_inputs
 from nearpeak.validation.running.implementation_run import Implementation, imported_torch
 
 
@@ -21,8 +21,8 @@ def compiled_variant(case: Case) -> Implementation:
     from torch._C import DisableTorchFunction as torch_function_disabled  # noqa: N813
 
     torch = imported_torch()
-    right, asked = right_call(case), question(case, 0, "normal")
-    if asked is None:
+    right, draw = right_call(case), draw_inputs(case, 0, "normal")
+    if draw is None:
         raise MeasureError(f"{case.label()}: no inputs on which the reference is defined were found")
     torch._dynamo.reset()
     # Shapes are those of the case: dynamic ones would compile another kernel than the case is about.
@@ -31,11 +31,11 @@ def compiled_variant(case: Case) -> Implementation:
     def call(tensors: Tensors, **arguments: Any) -> Tensors:
         # The mode that poisons memory would be traced too; what is compiled allocates in its own way.
         with torch_function_disabled():
-            found: Tensors = compiled(tensors, **arguments)
-        return found
+            outputs: Tensors = compiled(tensors, **arguments)
+        return outputs
 
     try:
-        call({name: tensor.clone() for name, tensor in asked.tensors.items()}, **asked.arguments)
+        call({name: tensor.clone() for name, tensor in draw.tensors.items()}, **draw.arguments)
     except Exception as error:  # what a compiler cannot take is no way to compute it, and no wrong answer either
         raise MeasureError(f"{case.label()}: torch.compile fails: {_said(error)}") from error
     return Implementation(name="PyTorch, compiled", call=call)
@@ -44,8 +44,8 @@ def compiled_variant(case: Case) -> Implementation:
 def _said(error: Exception) -> str:
     """Return the line of an error that says what went wrong: the first after the compiler's own heading."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = [line for line in lines if not line.endswith("raised:")]
-    return said[0][:200] if said else type(error).__name__
+    messages = [line for line in lines if not line.endswith("raised:")]
+    return messages[0][:200] if messages else type(error).__name__
 
 
 @cache

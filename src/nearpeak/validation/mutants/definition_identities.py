@@ -16,7 +16,7 @@ from nearpeak.validation.mutants.function_mutants import epsilons_added
 from nearpeak.validation.mutants.input_mutants import BLOCK
 from nearpeak.validation.mutants.mutant import Mutant
 from nearpeak.validation.oracle.expected_results import arguments_of
-from nearpeak.validation.oracle.float64_oracle import declared_formats, question
+from nearpeak.validation.oracle.float64_oracle import declared_formats, draw_inputs
 from nearpeak.validation.oracle.format_limits import widened
 from nearpeak.validation.running.implementation_run import imported_torch
 
@@ -33,18 +33,18 @@ def of_values(case: Case, mutant: Mutant) -> str:
     possible = {} if make is None else make(arguments_of(case))
     wanted = [name] if name else list(declared_formats(case))
     if mutant.inputs is not None and not mutant.of_gradient:
-        single = all(one in possible and np.size(possible[one]) == 1 for one in declared_formats(case))
+        single = all(spec in possible and np.size(possible[spec]) == 1 for spec in declared_formats(case))
         return "whatever the inputs, the definition allows one value" if single and declared_formats(case) else ""
-    if mutant.of_gradient or any(one not in possible for one in wanted):
+    if mutant.of_gradient or any(spec not in possible for spec in wanted):
         return ""
-    if mutant.row in _OF_RESULTS and all(np.size(possible[one]) == 1 for one in wanted):
-        same = mutant.row not in _WITH_ZEROS or not any(np.any(possible[one]) for one in wanted)
+    if mutant.row in _OF_RESULTS and all(np.size(possible[spec]) == 1 for spec in wanted):
+        same = mutant.row not in _WITH_ZEROS or not any(np.any(possible[spec]) for spec in wanted)
         return "the definition allows one value, of which it makes the same" if same else ""
-    for one in wanted:
-        values = imported_torch().as_tensor(possible[one]).to(declared_formats(case)[one])
-        asked = question(case, 0, "normal")
-        drawn_within = asked is not None and bool(
-            np.isin(asked.expected[one].rounded * 1.0, widened(values) * 1.0).all()
+    for spec in wanted:
+        values = imported_torch().as_tensor(possible[spec]).to(declared_formats(case)[spec])
+        draw = draw_inputs(case, 0, "normal")
+        drawn_within = draw is not None and bool(
+            np.isin(draw.expected[spec].rounded * 1.0, widened(values) * 1.0).all()
         )
         if not drawn_within:
             return ""
@@ -52,7 +52,7 @@ def of_values(case: Case, mutant: Mutant) -> str:
             continue
         if mutant.changes is None or not bool((mutant.changes(values.clone()) == values).all()):
             return ""
-    counted = " and ".join(f"{len(possible[one]):,} values of {one}" for one in wanted)
+    counted = " and ".join(f"{len(possible[spec]):,} values of {spec}" for spec in wanted)
     return f"tried on all {counted} that the definition allows, it changes none"
 
 
@@ -64,12 +64,12 @@ _OF_RESULTS = (*_WITH_ZEROS, "stale output", "columns swapped")
 def _products(arguments: Arguments) -> dict[str, Any]:
     """Return every product of a quantised number and a scale, both of few bits."""
     formats = [torch_format(str(arguments[name])) for name in ("dtype", "scale_dtype")]
-    if any(not one.is_floating_point or one.itemsize > 1 for one in formats):
+    if any(not dtype.is_floating_point or dtype.itemsize > 1 for dtype in formats):
         return {}
     torch = imported_torch()
     codes = torch.arange(256, dtype=torch.uint8)
-    number, scale = (widened(codes.view(one)) for one in formats)
-    number, scale = (one[np.isfinite(one)] for one in (number, scale))
+    number, scale = (widened(codes.view(dtype)) for dtype in formats)
+    number, scale = (dtype[np.isfinite(dtype)] for dtype in (number, scale))
     return {"y": np.unique(np.outer(number, scale[scale > 0]))}
 
 
@@ -220,39 +220,41 @@ def never_reads(call: Callable[..., Any], name: str) -> bool:
     (True, False)
     """
     parameters = inspect.signature(call).parameters
-    rest = next((one.name for one in parameters.values() if one.kind is one.VAR_KEYWORD), None)
+    rest = next((parameter.name for parameter in parameters.values() if parameter.kind is parameter.VAR_KEYWORD), None)
     read = {instruction.argval for instruction in dis.get_instructions(call) if instruction.opname.startswith("LOAD")}
     return name not in parameters and rest is not None and rest not in read
 
 
 def of_one(case: Case, mutant: Mutant) -> str:
     """Mean and sum of a single element are that element."""
-    asked = question(case, 0, "normal")
-    if mutant.row not in ("sum for mean", "mean for sum") or asked is None:
+    draw = draw_inputs(case, 0, "normal")
+    if mutant.row not in ("sum for mean", "mean for sum") or draw is None:
         return ""
-    if all(tensor.numel() == 1 for tensor in asked.tensors.values()):
+    if all(tensor.numel() == 1 for tensor in draw.tensors.values()):
         return "mean and sum of one element are the element"
-    if "reduction" not in asked.arguments:
+    if "reduction" not in draw.arguments:
         return ""
-    arrays = {name: widened(tensor) for name, tensor in asked.tensors.items()}
+    arrays = {name: widened(tensor) for name, tensor in draw.tensors.items()}
     single, *others = (
-        np.asarray(OPS[case.op].reference(arrays, **{**asked.arguments, "reduction": one})["y"])
-        for one in ("none", "mean", "sum")
+        np.asarray(OPS[case.op].reference(arrays, **{**draw.arguments, "reduction": reduction})["y"])
+        for reduction in ("none", "mean", "sum")
     )
-    if single.size == 1 and all(single.item() == one.item() for one in others):  # a mean with weights is another one
+    if single.size == 1 and all(
+        single.item() == reduction.item() for reduction in others
+    ):  # a mean with weights is another one
         return "mean and sum of the loss of one row are that loss"
     return ""
 
 
 def of_shared(case: Case, mutant: Mutant) -> str:
     """Elements that are all made of one number are all the same; its gradient adds up what comes from above."""
-    asked = question(case, 0, "normal")
-    if case.op != "elementwise" or mutant.moves is None or asked is None:
+    draw = draw_inputs(case, 0, "normal")
+    if case.op != "elementwise" or mutant.moves is None or draw is None:
         return ""
     if mutant.of_gradient and mutant.row != "upstream reversed":
         return ""
-    is_shared = all(tensor.numel() == 1 for tensor in asked.tensors.values())
-    return "all elements are made of one number, and are the same" if is_shared and asked.tensors else ""
+    is_shared = all(tensor.numel() == 1 for tensor in draw.tensors.values())
+    return "all elements are made of one number, and are the same" if is_shared and draw.tensors else ""
 
 
 def of_epsilon(case: Case, mutant: Mutant) -> str:
@@ -262,7 +264,7 @@ def of_epsilon(case: Case, mutant: Mutant) -> str:
     torch = imported_torch()
     numbers = torch.arange(0x7C00, dtype=torch.int16).view(torch.float16)
     added = epsilons_added(case) or _EPSILONS.get(case.op, frozenset())
-    if added and all(bool(((numbers + one).sqrt() == numbers.sqrt() + one).all()) for one in added):
+    if added and all(bool(((numbers + epsilon).sqrt() == numbers.sqrt() + epsilon).all()) for epsilon in added):
         return f"of all {len(numbers):,} numbers of fp16 the root is the same, epsilon added before or after it"
     return ""
 
@@ -274,13 +276,13 @@ _EPSILONS = {"adamw": frozenset({1e-8})}
 def of_reflectors(case: Case, mutant: Mutant) -> str:
     """Reflectors are stored below the diagonal of as many columns as there are: each begins with 1 by definition."""
     arguments, name = arguments_of(case), mutant.where.partition("[")[0]
-    given = str(arguments.get("function", "")).startswith("reflectors_")
-    if case.op != "decomposition" or not given or mutant.inputs is None or name != "a":
+    takes_reflectors = str(arguments.get("function", "")).startswith("reflectors_")
+    if case.op != "decomposition" or not takes_reflectors or mutant.inputs is None or name != "a":
         return ""
-    if (asked := question(case, 0, "normal")) is None:
+    if (draw := draw_inputs(case, 0, "normal")) is None:
         return ""
-    before, count = asked.tensors["a"], min(arguments["m"], arguments["n"])
-    after = mutant.inputs({key: tensor.clone() for key, tensor in asked.tensors.items()})["a"]
+    before, count = draw.tensors["a"], min(arguments["m"], arguments["n"])
+    after = mutant.inputs({key: tensor.clone() for key, tensor in draw.tensors.items()})["a"]
     if before.shape == after.shape and not bool((before != after)[..., :count].tril(-1).any()):
         return "it changes nothing below the diagonal of the reflectors' columns, where alone they are stored"
     return ""
@@ -340,18 +342,18 @@ def of_apart(case: Case, mutant: Mutant) -> str:
 
     Products of numbers are polynomials: a share that is 0 for drawn numbers is 0 for all.
     """
-    asked = question(case, 0, "normal")
-    if mutant.row != "sums in fewer bits" or asked is None or set(map(str, declared_formats(case).values())) != _BF16:
+    draw = draw_inputs(case, 0, "normal")
+    if mutant.row != "sums in fewer bits" or draw is None or set(map(str, declared_formats(case).values())) != _BF16:
         return ""
     name, _, dimension = mutant.where.removesuffix("]").partition("[")
-    arrays = {key: widened(tensor) for key, tensor in asked.tensors.items()}
+    arrays = {key: widened(tensor) for key, tensor in draw.tensors.items()}
     along = np.moveaxis(arrays[name], int(dimension), 0)
     met: dict[str, Any] = {}
     for start in range(0, len(along), BLOCK):
         share = np.zeros_like(along)
         share[start : start + BLOCK] = along[start : start + BLOCK]
-        found = OPS[case.op].reference({**arrays, name: np.moveaxis(share, 0, int(dimension))}, **asked.arguments)
-        for key, value in found.items():
+        results = OPS[case.op].reference({**arrays, name: np.moveaxis(share, 0, int(dimension))}, **draw.arguments)
+        for key, value in results.items():
             met[key] = met.get(key, 0) + (np.asarray(value) != 0)
     apart = all(np.all(count <= 1) for count in met.values())
     return f"no result has summands in two blocks of {BLOCK}, so that nothing is added" if apart else ""

@@ -10,13 +10,13 @@ from nearpeak.core.work.case import Case
 from nearpeak.ops import OPS
 from nearpeak.validation.checks.v04_special import inputs_with_nan
 from nearpeak.validation.inputs.distributions import drawn
-from nearpeak.validation.inputs.nonfinite_values import special_question
+from nearpeak.validation.inputs.nonfinite_values import special_draw
 from nearpeak.validation.inputs.rounds import distributions_of
 from nearpeak.validation.mutants.equivalence_proofs import argument_for, argument_for_all
 from nearpeak.validation.mutants.mutant import Mutant, fitted, right_call
 from nearpeak.validation.oracle.autograd_gradients import widened_case
 from nearpeak.validation.oracle.expected_results import arguments_of
-from nearpeak.validation.oracle.float64_oracle import Question, bare_question
+from nearpeak.validation.oracle.float64_oracle import Draw, unbounded_draw
 from nearpeak.validation.oracle.format_limits import widened
 from nearpeak.validation.oracle.gradient_oracle import gradients_of, upstream_of
 from nearpeak.validation.running.implementation_run import Implementation, imported_torch, run
@@ -48,21 +48,21 @@ PROVED, SAMPLED = "proved:", "sampled:"
 
 def _shown(case: Case, mutant: Mutant, seed: int) -> str:
     """Return what is seen on drawn inputs; empty where the mutant answers differently."""
-    asked = _asked(case, seed)
+    draws = _asked(case, seed)
     ways: dict[str, Callable[[], bool]] = {
-        IDENTITY: lambda: mutant.inputs is not None and all(_identity(case, one, mutant) for one, _ in asked),
-        ELSEWHERE: lambda: mutant.other is not None and all(_same_elsewhere(case, one, mutant) for one, _ in asked),
+        IDENTITY: lambda: mutant.inputs is not None and all(_identity(case, draw, mutant) for draw, _ in draws),
+        ELSEWHERE: lambda: mutant.other is not None and all(_same_elsewhere(case, draw, mutant) for draw, _ in draws),
         ALIKE: lambda: (
             (mutant.moves is not None and mutant.inputs is None and not mutant.of_gradient)
-            and all(_alike(one, mutant) for one, _ in asked)
+            and all(_alike(draw, mutant) for draw, _ in draws)
         ),
         RIGHT_FORM: lambda: mutant.algebraic and _right_in_float64(case, mutant, seed),
         RIGHT_GRADIENTS: lambda: (
             (mutant.moves is not None and mutant.of_gradient) and _same_gradients_in_float64(case, mutant, seed)
         ),
-        SAME_BITS: lambda: _same_answers(case, mutant, asked),
+        SAME_BITS: lambda: _same_answers(case, mutant, draws),
     }
-    return next((said for said, holds in ways.items() if holds()), "")
+    return next((reason for reason, holds in ways.items() if holds()), "")
 
 
 RIGHT_FORM = "computed in float64 it gives the reference's results"
@@ -78,13 +78,13 @@ def _right_in_float64(case: Case, mutant: Mutant, seed: int) -> bool:
     wide = widened_case(case)
     if wide is None:
         return False
-    for one, _ in _asked(wide, seed):
-        if one.distribution == "special":
+    for draw, _ in _asked(wide, seed):
+        if draw.distribution == "special":
             continue
-        ran = run(mutant.implementation(), one.tensors, arguments_of(wide))
+        ran = run(mutant.implementation(), draw.tensors, arguments_of(wide))
         if ran.error or not all(
             name in ran.outputs and _near(widened(ran.outputs[name]), answer.values, 1e-9)
-            for name, answer in one.expected.items()
+            for name, answer in draw.expected.items()
         ):
             return False
     return True
@@ -96,10 +96,10 @@ def _same_gradients_in_float64(case: Case, mutant: Mutant, seed: int) -> bool:
     if wide is None:
         return False
     right = Implementation(name="right", call=right_call(wide))
-    for one, one_seed in _asked(wide, seed):
-        if one.distribution == "special":
+    for draw, one_seed in _asked(wide, seed):
+        if draw.distribution == "special":
             continue
-        left, other = (_answers(who, one, one_seed, mutant) for who in (right, mutant.implementation()))
+        left, other = (_answers(who, draw, one_seed, mutant) for who in (right, mutant.implementation()))
         if (
             not left
             or left.keys() != other.keys()
@@ -109,16 +109,17 @@ def _same_gradients_in_float64(case: Case, mutant: Mutant, seed: int) -> bool:
     return True
 
 
-def _identity(case: Case, asked: Question, mutant: Mutant) -> bool:
+def _identity(case: Case, draw: Draw, mutant: Mutant) -> bool:
     """Say whether the reference gives the same for the inputs as the mutant changes them."""
     assert mutant.inputs is not None
-    before = {name: tensor.clone() for name, tensor in asked.tensors.items()}
+    before = {name: tensor.clone() for name, tensor in draw.tensors.items()}
     after = {**before, **mutant.inputs({name: tensor.clone() for name, tensor in before.items()})}
     expected = OPS[case.op].expected
     try:
         with np.errstate(all="ignore"):
             left, right = (
-                expected({k: widened(t).copy() for k, t in one.items()}, **asked.arguments) for one in (before, after)
+                expected({k: widened(t).copy() for k, t in tensors.items()}, **draw.arguments)
+                for tensors in (before, after)
             )
     except (ArithmeticError, LookupError, ValueError):
         return False
@@ -126,26 +127,26 @@ def _identity(case: Case, asked: Question, mutant: Mutant) -> bool:
     return left.keys() == right.keys() and all(_near(left[name], right[name], near) for name in left)
 
 
-def _same_elsewhere(case: Case, asked: Question, mutant: Mutant) -> bool:
+def _same_elsewhere(case: Case, draw: Draw, mutant: Mutant) -> bool:
     """Say whether the reference gives the same for other arguments, brought to the same shapes."""
     assert mutant.other is not None
-    arrays = {name: widened(tensor) for name, tensor in asked.tensors.items()}
+    arrays = {name: widened(tensor) for name, tensor in draw.tensors.items()}
     try:
         with np.errstate(all="ignore"):
-            found = OPS[case.op].expected(arrays, **{**asked.arguments, **mutant.other})
+            results = OPS[case.op].expected(arrays, **{**draw.arguments, **mutant.other})
     except (ArithmeticError, LookupError, ValueError):
         return False
-    torch, expected = imported_torch(), asked.expected
-    return found.keys() >= expected.keys() and all(
-        _near(one.values, fitted(torch.as_tensor(np.array(found[name])), one.values.shape).numpy(), 1e-11)
-        for name, one in expected.items()
+    torch, expected = imported_torch(), draw.expected
+    return results.keys() >= expected.keys() and all(
+        _near(output.values, fitted(torch.as_tensor(np.array(results[name])), output.values.shape).numpy(), 1e-11)
+        for name, output in expected.items()
     )
 
 
-def _alike(asked: Question, mutant: Mutant) -> bool:
+def _alike(draw: Draw, mutant: Mutant) -> bool:
     """Say whether the reference's results stay as they are, to its own rounding, when they are moved."""
     assert mutant.moves is not None
-    before = np.asarray(asked.expected[mutant.where].values)
+    before = np.asarray(draw.expected[mutant.where].values)
     return _near(before, mutant.moves(imported_torch().as_tensor(before.copy())).numpy(), 1e-11)
 
 
@@ -158,33 +159,33 @@ def _near(left: Any, right: Any, near: float) -> bool:
 
 
 @lru_cache(maxsize=2)
-def _asked(case: Case, seed: int) -> tuple[tuple[Question, int], ...]:
+def _asked(case: Case, seed: int) -> tuple[tuple[Draw, int], ...]:
     """Return what both are asked: every kind of inputs with several seeds, NaN where the contract follows it."""
-    found = []
+    draws = []
     for further in range(seed, seed + SEEDS):
         for distribution in distributions_of(case):
             tensors = drawn(case.op, arguments_of(case), (further,), distribution)
             if tensors is not None:
-                found.append((bare_question(case, tensors, distribution), further))
-    special = (special_question(case, seed, name, float("nan")) for name in inputs_with_nan(case))
-    return (*found, *((one, seed) for one in special if one is not None))
+                draws.append((unbounded_draw(case, tensors, distribution), further))
+    special = (special_draw(case, seed, name, float("nan")) for name in inputs_with_nan(case))
+    return (*draws, *((draw, seed) for draw in special if draw is not None))
 
 
-def _same_answers(case: Case, mutant: Mutant, asked: Sequence[tuple[Question, int]]) -> bool:
+def _same_answers(case: Case, mutant: Mutant, draws: Sequence[tuple[Draw, int]]) -> bool:
     right = Implementation(name="right", call=right_call(case))
     both = (right, mutant.implementation())
-    return all(_same(*(_answers(who, one, seed, mutant) for who in both)) for one, seed in asked)
+    return all(_same(*(_answers(who, draw, seed, mutant) for who in both)) for draw, seed in draws)
 
 
-def _answers(implementation: Implementation, asked: Question, seed: int, mutant: Mutant) -> dict[str, Any]:
+def _answers(implementation: Implementation, draw: Draw, seed: int, mutant: Mutant) -> dict[str, Any]:
     if mutant.of_gradient:
-        upstream = upstream_of(asked, seed)
+        upstream = upstream_of(draw, seed)
         try:
-            return {} if upstream is None else gradients_of(implementation, asked, upstream)
+            return {} if upstream is None else gradients_of(implementation, draw, upstream)
         except (NotImplementedError, RuntimeError):
             return {}
-    first = run(implementation, asked.tensors, asked.arguments)
-    ran = run(implementation, asked.tensors, asked.arguments)
+    first = run(implementation, draw.tensors, draw.arguments)
+    ran = run(implementation, draw.tensors, draw.arguments)
     memory = {"changed": ran.changed, "overrun": ran.overrun, "error": ran.error}
     return {**first.outputs, **{f"again {name}": y for name, y in ran.outputs.items()}, **memory}
 

@@ -62,12 +62,12 @@ def _without_softmax_term(tensors: Tensors, reduction: str, **arguments: Any) ->
 def _adamw_inside(tensors: Tensors, decay: str, amsgrad: bool, **arguments: Any) -> Tensors:
     """Return the step with epsilon inside the root."""
     before = tensors["parameter"].clone()
-    found = dict(OPS["adamw"].torch_call(tensors, decay=decay, amsgrad=amsgrad, **arguments))
+    outputs = dict(OPS["adamw"].torch_call(tensors, decay=decay, amsgrad=amsgrad, **arguments))
     shrunk = before * (1 - 1e-5) if decay == "decoupled" else before
-    square = found["largest" if amsgrad else "square"]
-    step = found["moment"].to(before.dtype) / 0.1 / ((square.to(before.dtype) / 0.001 + 1e-8).sqrt())
-    found["parameter"] = shrunk - 1e-3 * step
-    return found | ({"copy": found["parameter"].to(found["copy"].dtype)} if "copy" in found else {})
+    square = outputs["largest" if amsgrad else "square"]
+    step = outputs["moment"].to(before.dtype) / 0.1 / ((square.to(before.dtype) / 0.001 + 1e-8).sqrt())
+    outputs["parameter"] = shrunk - 1e-3 * step
+    return outputs | ({"copy": outputs["parameter"].to(outputs["copy"].dtype)} if "copy" in outputs else {})
 
 
 def _last_of_pool(case: Case) -> Call:
@@ -76,14 +76,14 @@ def _last_of_pool(case: Case) -> Call:
 
     def call(tensors: Tensors, **arguments: Any) -> Tensors:
         x = tensors["input"]
-        found = dict(right(tensors, **arguments))
-        if "indices" in found:
+        outputs = dict(right(tensors, **arguments))
+        if "indices" in outputs:
             values = x.reshape(*x.shape[:2], -1)
-            flat = found["output"].reshape(*x.shape[:2], -1)
+            flat = outputs["output"].reshape(*x.shape[:2], -1)
             same = values[..., None, :] == flat[..., :, None]
             last = values.shape[-1] - 1 - same.flip(side).int().argmax(side)
-            found["indices"] = last.view(found["indices"].shape).to(found["indices"].dtype)
-        return found
+            outputs["indices"] = last.view(outputs["indices"].shape).to(outputs["indices"].dtype)
+        return outputs
 
     return call
 
@@ -93,9 +93,9 @@ def _last_of_reduce(case: Case) -> Call:
 
     def call(tensors: Tensors, **arguments: Any) -> Tensors:
         x = tensors["x"]
-        found = dict(right({**tensors, "x": x.flip(-1)}, **arguments))
-        whole = {name: y for name, y in found.items() if not y.is_floating_point() and str(y.dtype) == "torch.int64"}
-        return found | {name: x.shape[-1] - 1 - y for name, y in whole.items()}
+        outputs = dict(right({**tensors, "x": x.flip(-1)}, **arguments))
+        whole = {name: y for name, y in outputs.items() if not y.is_floating_point() and str(y.dtype) == "torch.int64"}
+        return outputs | {name: x.shape[-1] - 1 - y for name, y in whole.items()}
 
     return call
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from nearpeak.core.work.case import Case
 from nearpeak.validation.mutants.mutant import Mutant, Tensors, right_call
-from nearpeak.validation.oracle.float64_oracle import question
+from nearpeak.validation.oracle.float64_oracle import draw_inputs
 from nearpeak.validation.running.implementation_run import Call, imported_torch
 
 Replacement = Callable[..., Any]
@@ -25,13 +25,13 @@ _OF_RANGE = ("no maximum subtracted",)
 
 
 def _calls(case: Case, faults: Mapping[str, Replacement]) -> bool:
-    asked = question(case, 0, "normal")
-    if asked is None:
+    draw = draw_inputs(case, 0, "normal")
+    if draw is None:
         return False
     mode = _mode(faults)
     try:
         with mode:
-            right_call(case)({name: tensor.clone() for name, tensor in asked.tensors.items()}, **asked.arguments)
+            right_call(case)({name: tensor.clone() for name, tensor in draw.tensors.items()}, **draw.arguments)
     except (RuntimeError, TypeError, ValueError):
         return bool(mode.replaced)
     return bool(mode.replaced)
@@ -56,12 +56,12 @@ def _mode(faults: Mapping[str, Replacement]) -> Any:
         replaced = 0
 
         def __torch_function__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            found = None
+            replaced_result = None
             if (name := getattr(call, "__name__", "")) in faults:
                 with torch_function_disabled():
-                    found = faults[name](*args, **(kwargs or {}))
-            self.replaced += found is not None
-            return call(*args, **(kwargs or {})) if found is None else found
+                    replaced_result = faults[name](*args, **(kwargs or {}))
+            self.replaced += replaced_result is not None
+            return call(*args, **(kwargs or {})) if replaced_result is None else replaced_result
 
     return Faulty()
 
@@ -213,24 +213,24 @@ def _norms(missing: int, *, inside: bool) -> dict[str, Replacement]:
 
 
 def _biased(name: str) -> Replacement:
-    def run(x: Any, dim: Any = None, *_: Any, **given: Any) -> Any:
-        if given.get("correction", 1) == 0 or given.get("unbiased") is False or dim is None:
+    def run(x: Any, dim: Any = None, *_: Any, **options: Any) -> Any:
+        if options.get("correction", 1) == 0 or options.get("unbiased") is False or dim is None:
             return None
         return getattr(imported_torch(), name)(x, dim, correction=0)
 
     return run
 
 
-def _inside_the_root(x: Any, epsilon: Any, *_: Any, **given: Any) -> Any:
+def _inside_the_root(x: Any, epsilon: Any, *_: Any, **options: Any) -> Any:
     """Return the root of x squared plus a small number, which should have been added to the root."""
-    if not isinstance(epsilon, float) or not EPSILONS[0] < epsilon < EPSILONS[1] or given:
+    if not isinstance(epsilon, float) or not EPSILONS[0] < epsilon < EPSILONS[1] or options:
         return None
     return (x * x + epsilon).sqrt()
 
 
-def _inside_in_place(x: Any, epsilon: Any, *rest: Any, **given: Any) -> Any:
-    found = _inside_the_root(x, epsilon, *rest, **given)
-    return None if found is None else x.copy_(found)
+def _inside_in_place(x: Any, epsilon: Any, *rest: Any, **options: Any) -> Any:
+    root = _inside_the_root(x, epsilon, *rest, **options)
+    return None if root is None else x.copy_(root)
 
 
 def epsilons_added(case: Case) -> frozenset[float]:
@@ -240,14 +240,14 @@ def epsilons_added(case: Case) -> frozenset[float]:
     >>> epsilons_added(case("optimizer", parameters=3, rule="adadelta", dtype="fp16"))
     frozenset({1e-06})
     """
-    found = set()
+    epsilons = set()
 
     def seen(_x: Any, other: Any = None, *_: Any, **__: Any) -> None:
         if isinstance(other, float) and EPSILONS[0] < other < EPSILONS[1]:
-            found.add(other)
+            epsilons.add(other)
 
     _calls(case, {"add": seen, "add_": seen})
-    return frozenset(found)
+    return frozenset(epsilons)
 
 
 FAULTS: Mapping[str, Mapping[str, Replacement]] = {

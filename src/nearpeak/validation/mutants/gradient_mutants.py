@@ -5,15 +5,15 @@ from typing import Any
 
 from nearpeak.core.work.case import Case
 from nearpeak.validation.mutants.mutant import Mutant, Tensors, right_call
-from nearpeak.validation.oracle.float64_oracle import question
+from nearpeak.validation.oracle.float64_oracle import draw_inputs
 from nearpeak.validation.oracle.gradient_oracle import without_gradient
 from nearpeak.validation.running.implementation_run import Call
 
 
 def of_gradients(case: Case) -> Iterator[Mutant]:
     """Give the mutants of the upstream gradient's use, where the case has a gradient."""
-    asked = question(case, 0, "normal")
-    if asked is None or without_gradient(case, asked):
+    draw = draw_inputs(case, 0, "normal")
+    if draw is None or without_gradient(case, draw):
         return
     changes: dict[str, Callable[[Any], Any]] = {
         "gradient zero": lambda grad: grad * 0,

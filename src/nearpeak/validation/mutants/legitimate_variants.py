@@ -12,11 +12,11 @@ from nearpeak.errors import MeasureError
 from nearpeak.ops import OPS
 from nearpeak.ops.shared.torch_names import torch_format
 from nearpeak.validation.inputs.distributions import ALWAYS, drawn
-from nearpeak.validation.inputs.nonfinite_values import special_question
+from nearpeak.validation.inputs.nonfinite_values import special_draw
 from nearpeak.validation.mutants.mutant import Tensors, right_call
 from nearpeak.validation.oracle.autograd_gradients import widened_case
 from nearpeak.validation.oracle.expected_results import arguments_of, contract_of
-from nearpeak.validation.oracle.float64_oracle import Question, bare_question, declared_formats, question
+from nearpeak.validation.oracle.float64_oracle import Draw, declared_formats, draw_inputs, unbounded_draw
 from nearpeak.validation.oracle.format_limits import widened
 from nearpeak.validation.running.implementation_run import Call, Implementation, columns_dense, imported_torch
 
@@ -50,7 +50,7 @@ def variants_of(case: Case) -> Iterator[Implementation]:
     yield Implementation(name="reference, rounded at the end", call=_reference(case))
     for dimension in _batch_dimensions(case):
         yield Implementation(name=f"rows of extent {dimension} in reverse", call=_reversed_rows(right, dimension))
-        if all(_joins(case, asked, dimension) for asked in _looked_at(case)):
+        if all(_joins(case, draws, dimension) for draws in _looked_at(case)):
             yield Implementation(name=f"two tiles of extent {dimension}, last first", call=_tiled(right, dimension))
     for name, dimension in () if _narrow(case) else summed(case):
         for parts in SPLITS:
@@ -78,12 +78,12 @@ def _threads(right: Call, count: int) -> Call:
 
 def _column_major(case: Case, right: Call) -> Call | None:
     """Return the call on matrices whose columns are dense, for which libraries have other kernels; none if refused."""
-    asked, written = question(case, 0, "normal"), declared_formats(case)
+    draw, written = draw_inputs(case, 0, "normal"), declared_formats(case)
     call = columns_dense(right, written)
-    if asked is None or all(k in written or t.dim() < 2 for k, t in asked.tensors.items()):
+    if draw is None or all(k in written or t.dim() < 2 for k, t in draw.tensors.items()):
         return None
     try:
-        call({name: t.clone() for name, t in asked.tensors.items()}, **asked.arguments)
+        call({name: t.clone() for name, t in draw.tensors.items()}, **draw.arguments)
     except (RuntimeError, TypeError, ValueError):  # what a library refuses is no way to compute it
         return None
     return call if _right_in_fp64(case, call) else None
@@ -93,13 +93,13 @@ def _right_in_fp64(case: Case, call: Call) -> bool:
     """Say whether `call` agrees with the reference in float64: what a library gets wrong there is no variant."""
     wide = widened_case(case)
     try:
-        asked = None if wide is None else question(wide, 0, "normal")
-        if wide is None or asked is None:
+        draw = None if wide is None else draw_inputs(wide, 0, "normal")
+        if wide is None or draw is None:
             return False
-        found = call({name: t.clone() for name, t in asked.tensors.items()}, **asked.arguments)
+        outputs = call({name: t.clone() for name, t in draw.tensors.items()}, **draw.arguments)
     except (RuntimeError, TypeError, ValueError):
         return False
-    pairs = [(widened(found[name]), one.values) for name, one in asked.expected.items()]
+    pairs = [(widened(outputs[name]), expected.values) for name, expected in draw.expected.items()]
     return all(np.allclose(got, value, rtol=1e-6, atol=1e-9, equal_nan=True) for got, value in pairs)
 
 
@@ -128,8 +128,8 @@ def _wider(case: Case, right: Call, wide: str) -> Call:
     def call(tensors: Tensors, **arguments: Any) -> Tensors:
         del arguments
         wider = {name: t.to(dtype) if t.is_floating_point() else t for name, t in tensors.items()}
-        found = right(wider, **arguments_of(inside))
-        return {name: y if str(y.dtype) == "torch.bool" else y.to(formats[name]) for name, y in found.items()}
+        outputs = right(wider, **arguments_of(inside))
+        return {name: y if str(y.dtype) == "torch.bool" else y.to(formats[name]) for name, y in outputs.items()}
 
     return call
 
@@ -141,8 +141,8 @@ def _reference(case: Case) -> Call:
 
     def call(tensors: Tensors, **arguments: Any) -> Tensors:
         with np.errstate(all="ignore"):
-            found = reference({name: widened(t).copy() for name, t in tensors.items()}, **arguments)
-        return {name: torch.as_tensor(np.array(value)).to(formats[name]) for name, value in found.items()}
+            results = reference({name: widened(t).copy() for name, t in tensors.items()}, **arguments)
+        return {name: torch.as_tensor(np.array(value)).to(formats[name]) for name, value in results.items()}
 
     call.backward = None  # type: ignore[attr-defined]  # NumPy has no autograd
     return call
@@ -155,20 +155,20 @@ def _batch_dimensions(case: Case) -> list[int]:
     from nearpeak.validation.checks.v04_special import inputs_with_nan
     from nearpeak.validation.checks.v10_relations import reversible_rows
 
-    asked = _looked_at(case)
+    draws = _looked_at(case)
     # Where an input means nothing but for its NaN, its rows have places too.
-    special = (special_question(case, 0, name, float("nan")) for name in inputs_with_nan(case))
-    found = [set(reversible_rows(one)) for one in (*asked, *special) if one is not None]
-    return sorted(set.intersection(*found)) if found else []
+    special = (special_draw(case, 0, name, float("nan")) for name in inputs_with_nan(case))
+    extents = [set(reversible_rows(draw)) for draw in (*draws, *special) if draw is not None]
+    return sorted(set.intersection(*extents)) if extents else []
 
 
 @lru_cache(maxsize=4)
-def _looked_at(case: Case) -> tuple[Question, ...]:
+def _looked_at(case: Case) -> tuple[Draw, ...]:
     """Return what the oracle is asked before a variant counts as right; more where few results say little by chance."""
     arguments, kinds = arguments_of(case), (*ALWAYS, *contract_of(case).rounds, *FURTHER)
     few = sum(tensor.elements for tensor in OPS[case.op].inputs(**arguments).values()) <= FEW
     tensors = [drawn(case.op, arguments, (seed,), kind) for seed in (*SEEDS, *(MORE if few else ())) for kind in kinds]
-    return tuple(bare_question(case, one, "any") for one in tensors if one is not None)
+    return tuple(unbounded_draw(case, input_set, "any") for input_set in tensors if input_set is not None)
 
 
 def _reversed_rows(right: Call, extent: int) -> Call:
@@ -185,17 +185,17 @@ def _turned(tensor: Any, extent: int, turn: Any) -> Any:
     return turn(tensor) if tensor.dim() and tensor.shape[0] == extent else tensor
 
 
-def _joins(case: Case, asked: Question, extent: int) -> bool:
-    arrays, reference = {name: widened(t) for name, t in asked.tensors.items()}, OPS[case.op].reference
+def _joins(case: Case, draw: Draw, extent: int) -> bool:
+    arrays, reference = {name: widened(t) for name, t in draw.tensors.items()}, OPS[case.op].reference
     try:
         with np.errstate(all="ignore"):
-            whole = reference({name: one.copy() for name, one in arrays.items()}, **asked.arguments)
-            parts = [reference(_half(arrays, extent, number), **asked.arguments) for number in (0, 1)]
-            tensors = {name: t.clone() for name, t in asked.tensors.items()}
-            found = _tiled(right_call(case), extent)(tensors, **asked.arguments)
+            whole = reference({name: array.copy() for name, array in arrays.items()}, **draw.arguments)
+            parts = [reference(_half(arrays, extent, number), **draw.arguments) for number in (0, 1)]
+            tensors = {name: t.clone() for name, t in draw.tensors.items()}
+            tiled = _tiled(right_call(case), extent)(tensors, **draw.arguments)
         joined = {name: np.concatenate([part[name] for part in parts]) for name in whole}
         return all(
-            joined[name].shape == np.shape(value) == tuple(found[name].shape)  # one row may be broadcast to all
+            joined[name].shape == np.shape(value) == tuple(tiled[name].shape)  # one row may be broadcast to all
             and np.allclose(joined[name], value, rtol=1e-11, equal_nan=True)
             for name, value in whole.items()
         )
@@ -221,17 +221,17 @@ def _tiled(right: Call, extent: int) -> Call:
 
 def summed(case: Case) -> list[tuple[str, int]]:
     """Return the dimensions of inputs over which the result is a sum, by the oracle: parts add up to the whole."""
-    asked = question(case, 0, "normal")
-    if asked is None or contract_of(case).kind not in ("contraction", "reduction"):
+    draw = draw_inputs(case, 0, "normal")
+    if draw is None or contract_of(case).kind not in ("contraction", "reduction"):
         return []
-    arrays = {name: widened(t) for name, t in asked.tensors.items()}
-    found = []
+    arrays = {name: widened(t) for name, t in draw.tensors.items()}
+    dimensions = []
     for name, array in arrays.items():
         for dimension in range(array.ndim) if array.dtype.kind == "f" else ():
-            if array.shape[dimension] > 1 and _adds_up(case, asked.arguments, arrays, name, dimension):
-                found.append((name, dimension))
+            if array.shape[dimension] > 1 and _adds_up(case, draw.arguments, arrays, name, dimension):
+                dimensions.append((name, dimension))
                 break
-    return found
+    return dimensions
 
 
 def _narrow(case: Case) -> bool:

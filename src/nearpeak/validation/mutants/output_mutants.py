@@ -7,7 +7,7 @@ import numpy as np
 
 from nearpeak.core.work.case import Case
 from nearpeak.validation.checks.v04_special import inputs_with_nan
-from nearpeak.validation.inputs.nonfinite_values import special_question
+from nearpeak.validation.inputs.nonfinite_values import special_draw
 from nearpeak.validation.mutants.mutant import Mutant, Tensors, right_call, with_output, with_outputs
 from nearpeak.validation.oracle.float64_oracle import declared_formats
 from nearpeak.validation.running.implementation_run import Call
@@ -38,13 +38,13 @@ def of_outputs(case: Case) -> Iterator[Mutant]:
 
 def _outputs_with_nan(case: Case) -> set[str]:
     """Return the outputs in which NaN comes out when the contract says so: there it can be swallowed."""
-    found = set()
+    names = set()
     for name in inputs_with_nan(case):
-        asked = special_question(case, 0, name, float("nan"))
-        for output, one in asked.expected.items() if asked else ():
-            if one.values.dtype.kind == "f" and np.isnan(one.values).any():
-                found.add(output)
-    return found
+        draw = special_draw(case, 0, name, float("nan"))
+        for output, expected in draw.expected.items() if draw else ():
+            if expected.values.dtype.kind == "f" and np.isnan(expected.values).any():
+                names.add(output)
+    return names
 
 
 def _every(case: Case, change: Callable[[Any], Any]) -> Callable[[], Call]:
@@ -57,11 +57,11 @@ def _constant(y: Any) -> Any:
 
 def _stale(right: Call) -> Call:
     """Return a call that answers what it was asked before."""
-    kept: list[Tensors] = []
+    answers: list[Tensors] = []
 
     def call(tensors: Tensors, **arguments: Any) -> Tensors:
-        kept.append({name: y.detach().clone() for name, y in right(tensors, **arguments).items()})
-        return kept[-2] if len(kept) > 1 else {name: y * 0 for name, y in kept[-1].items()}
+        answers.append({name: y.detach().clone() for name, y in right(tensors, **arguments).items()})
+        return answers[-2] if len(answers) > 1 else {name: y * 0 for name, y in answers[-1].items()}
 
     return call
 
@@ -81,8 +81,8 @@ def _overrunning(right: Call) -> Call:
     def call(tensors: Tensors, **arguments: Any) -> Tensors:
         outputs = {name: y.clone() for name, y in right(tensors, **arguments).items()}
         for tensor in tensors.values():
-            own = tensor.detach()
-            torch.as_strided(own, (1,), (1,), own.storage_offset() + own.numel()).zero_()
+            data = tensor.detach()
+            torch.as_strided(data, (1,), (1,), data.storage_offset() + data.numel()).zero_()
         return outputs
 
     return call
@@ -93,12 +93,12 @@ def _mutating(case: Case, right: Call) -> Call:
     outputs = declared_formats(case)
 
     def call(tensors: Tensors, **arguments: Any) -> Tensors:
-        found = {name: y.clone() for name, y in right(tensors, **arguments).items()}
+        results = {name: y.clone() for name, y in right(tensors, **arguments).items()}
         for name, tensor in tensors.items():
             if name not in outputs and tensor.numel():
-                own = tensor.detach().view(-1)
-                own[0] = 0 if own[0].item() else 1
-        return found
+                flat = tensor.detach().view(-1)
+                flat[0] = 0 if flat[0].item() else 1
+        return results
 
     return call
 

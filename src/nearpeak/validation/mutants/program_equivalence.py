@@ -7,7 +7,7 @@ from typing import Any
 from nearpeak.core.work.case import Case
 from nearpeak.validation.mutants.mutant import Mutant, right_call
 from nearpeak.validation.oracle.expected_results import arguments_of
-from nearpeak.validation.oracle.float64_oracle import Question, question
+from nearpeak.validation.oracle.float64_oracle import Draw, draw_inputs
 from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF, format_name
 from nearpeak.validation.running.implementation_run import Call, imported_torch
 
@@ -36,11 +36,11 @@ def of_casts(case: Case, mutant: Mutant) -> str:
     changed = _changed_inputs(case, mutant)
     if mutant.row != "computed in fewer bits" or graph is None or not changed:
         return ""
-    asked = question(case, 0, "normal")
-    assert asked is not None  # there is a program of it
+    draw = draw_inputs(case, 0, "normal")
+    assert draw is not None  # there is a program of it
     narrower = {"torch.float64": "torch.float32", "torch.float32": "torch.bfloat16"}
     for name in changed:
-        wanted = narrower.get(str(asked.tensors[name].dtype))
+        wanted = narrower.get(str(draw.tensors[name].dtype))
         users = _users(graph, name)
         if not users or any(_cast(user) != wanted for user in users):
             return ""
@@ -72,31 +72,31 @@ _SELECTS = (
 
 def _selected_from(node: Any) -> list[Any]:
     """Return the casts whose numbers `node` selects from; none where it may hold any other number."""
-    found, reached, seen = [], [node], set()
+    casts, reached, seen = [], [node], set()
     while reached:
-        one = reached.pop()
-        if one in seen:
+        step = reached.pop()
+        if step in seen:
             continue
-        seen.add(one)
-        name = getattr(getattr(one, "target", None), "__name__", "").partition(".")[0]
-        if _cast(one) is not None and hasattr(one.args[0], "meta"):
-            found.append(one)
-        elif one.op == "call_function" and name in _SELECTS:
-            reached += one.all_input_nodes
+        seen.add(step)
+        name = getattr(getattr(step, "target", None), "__name__", "").partition(".")[0]
+        if _cast(step) is not None and hasattr(step.args[0], "meta"):
+            casts.append(step)
+        elif step.op == "call_function" and name in _SELECTS:
+            reached += step.all_input_nodes
         else:
             return []
-    return found
+    return casts
 
 
 def of_same_program(case: Case, mutant: Mutant) -> str:
     """A mutant whose program is the same, step by step, gives the same answer."""
     if mutant.inputs is not None or (mutant.row not in _OTHER_ARGUMENTS and not mutant.ignores):
         return ""
-    asked = question(case, 0, "normal")
+    draw = draw_inputs(case, 0, "normal")
     right = _graph(case)
-    if asked is None or right is None or asked.tensors.keys() & asked.expected.keys():
+    if draw is None or right is None or draw.tensors.keys() & draw.expected.keys():
         return ""
-    other = _traced(mutant.make(), asked)
+    other = _traced(mutant.make(), draw)
     if other is None or _text(other) != _text(right):
         return ""
     return "PyTorch runs the same program, step by step"
@@ -108,51 +108,53 @@ _OTHER_ARGUMENTS = (
 
 
 def _changed_inputs(case: Case, mutant: Mutant) -> list[str]:
-    asked = question(case, 0, "normal")
-    if mutant.inputs is None or mutant.of_gradient or asked is None:
+    draw = draw_inputs(case, 0, "normal")
+    if mutant.inputs is None or mutant.of_gradient or draw is None:
         return []
-    return sorted(mutant.inputs({name: tensor.clone() for name, tensor in asked.tensors.items()}))
+    return sorted(mutant.inputs({name: tensor.clone() for name, tensor in draw.tensors.items()}))
 
 
 @lru_cache(maxsize=8)
 def _graph(case: Case) -> Any:
     """Return the program of the case's PyTorch call as a graph; none where it cannot be traced."""
-    asked = question(case, 0, "normal")
-    return None if asked is None else _traced(right_call(case), asked)
+    draw = draw_inputs(case, 0, "normal")
+    return None if draw is None else _traced(right_call(case), draw)
 
 
-def _traced(call: Call, asked: Question) -> Any:
+def _traced(call: Call, draw: Draw) -> Any:
     """Return the graph of a call, with its constants; none where what it does depends on values."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    arguments = arguments_of(asked.case)
-    names = list(asked.tensors)
+    arguments = arguments_of(draw.case)
+    names = list(draw.tensors)
 
     def program(*tensors: Any) -> dict[str, Any]:
         return dict(call(dict(zip(names, tensors, strict=True)), **arguments))
 
     try:
         with imported_torch().no_grad():
-            found = make_fx(program)(*(asked.tensors[name].clone() for name in names))
+            traced = make_fx(program)(*(draw.tensors[name].clone() for name in names))
     except Exception:  # what a tracer cannot follow has no argument of this kind
         return None
-    for node, name in zip((one for one in found.graph.nodes if one.op == "placeholder"), names, strict=True):
+    for node, name in zip(
+        (placeholder for placeholder in traced.graph.nodes if placeholder.op == "placeholder"), names, strict=True
+    ):
         node.meta["input"] = name
-    return found.graph
+    return traced.graph
 
 
 def _users(graph: Any, name: str) -> list[Any]:
     """Return the steps that read the values of an input; all steps where it is not found."""
-    node = next((one for one in graph.nodes if one.meta.get("input") == name), None)
+    node = next((candidate for candidate in graph.nodes if candidate.meta.get("input") == name), None)
     if node is None:
         return list(graph.nodes)
-    found: list[Any] = []
+    steps: list[Any] = []
     reached = list(node.users)
     while reached:
         user = reached.pop()
         same = user.op == "call_function" and user.target.__name__.partition(".")[0] in _SAME_VALUES
-        (reached.extend(user.users) if same and user.users else found.append(user))
-    return found
+        (reached.extend(user.users) if same and user.users else steps.append(user))
+    return steps
 
 
 def _cast(node: Any) -> str | None:

@@ -6,10 +6,10 @@ from nearpeak.case_tensors.random_inputs import in_a_line
 from nearpeak.core.work.case import Case
 from nearpeak.validation.checks.v04_special import inputs_with_nan
 from nearpeak.validation.comparison.output_comparison import comparable, values_of
-from nearpeak.validation.inputs.nonfinite_values import ASKED, special_question, spilled
+from nearpeak.validation.inputs.nonfinite_values import ASKED, special_draw, spilled
 from nearpeak.validation.oracle.autograd_gradients import widened_case
 from nearpeak.validation.oracle.expected_results import contract_of
-from nearpeak.validation.oracle.float64_oracle import Question, bare_question, question
+from nearpeak.validation.oracle.float64_oracle import Draw, draw_inputs, unbounded_draw
 from nearpeak.validation.oracle.gradient_oracle import gradients_of, upstream_of
 from nearpeak.validation.running.implementation_run import Implementation, run
 
@@ -29,14 +29,14 @@ def defect(case: Case, variant: Implementation, seed: int) -> str:
         return ""
     for name in inputs_with_nan(case):
         for value, where in ASKED:
-            asked = special_question(case, seed, name, value, where)
-            found = "" if asked is None else _spilled(asked, variant)
-            if asked is not None and found and not _spilled(_widened(wide, asked), variant):
-                return f"{value} in {name}: {found}; in {WIDER} it is right"
-    asked = question(case, seed, _FIRST) if _FIRST in contract_of(case).rounds else None
-    found = "" if asked is None else _spilled(asked, variant)
-    if asked is not None and found and not _spilled(_widened(wide, asked), variant):
-        return f"states of 0: {found}; in {WIDER} it is right"
+            draw = special_draw(case, seed, name, value, where)
+            fault = "" if draw is None else _spilled(draw, variant)
+            if draw is not None and fault and not _spilled(_widened(wide, draw), variant):
+                return f"{value} in {name}: {fault}; in {WIDER} it is right"
+    draw = draw_inputs(case, seed, _FIRST) if _FIRST in contract_of(case).rounds else None
+    fault = "" if draw is None else _spilled(draw, variant)
+    if draw is not None and fault and not _spilled(_widened(wide, draw), variant):
+        return f"states of 0: {fault}; in {WIDER} it is right"
     return ""
 
 
@@ -48,24 +48,24 @@ def refused_gradient(case: Case, variant: Implementation, seed: int) -> str:
 
     PyTorch's products with windows in fp64 on a CPU write no gradient of weights whose channels are dense (2.13).
     """
-    asked = question(case, seed, "normal")
-    upstream = None if asked is None else upstream_of(asked, seed)
-    if asked is None or upstream is None:
+    draw = draw_inputs(case, seed, "normal")
+    upstream = None if draw is None else upstream_of(draw, seed)
+    if draw is None or upstream is None:
         return ""
     try:
-        gradients_of(variant, asked, upstream)
+        gradients_of(variant, draw, upstream)
     except (NotImplementedError, RuntimeError) as error:
         return f"no gradient: {in_a_line(error)}"
     return ""
 
 
-def _widened(wide: Case, asked: Question) -> Question:
-    tensors: dict[str, Any] = {k: t.float() if t.is_floating_point() else t for k, t in asked.tensors.items()}
-    return bare_question(wide, tensors, asked.distribution)
+def _widened(wide: Case, draw: Draw) -> Draw:
+    tensors: dict[str, Any] = {k: t.float() if t.is_floating_point() else t for k, t in draw.tensors.items()}
+    return unbounded_draw(wide, tensors, draw.distribution)
 
 
-def _spilled(asked: Question, variant: Implementation) -> str:
-    ran = run(variant, asked.tensors, asked.arguments)
-    if ran.error or not comparable(ran.outputs, asked.expected):
+def _spilled(draw: Draw, variant: Implementation) -> str:
+    ran = run(variant, draw.tensors, draw.arguments)
+    if ran.error or not comparable(ran.outputs, draw.expected):
         return ""
-    return spilled(asked, values_of(ran.outputs))
+    return spilled(draw, values_of(ran.outputs))

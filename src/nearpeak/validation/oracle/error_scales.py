@@ -12,7 +12,7 @@ SUMS = ("contraction", "reduction")
 
 
 def magnitudes_of(
-    reference: Reference, arrays: Arrays, where: str, numerics: Numerics, found: Arrays
+    reference: Reference, arrays: Arrays, where: str, numerics: Numerics, results: Arrays
 ) -> dict[str, Any]:
     """Return what rounding errors on the way are proportional to, where inputs alone do not show it.
 
@@ -25,12 +25,12 @@ def magnitudes_of(
         return {name: np.abs(values) for name, values in evaluated(reference, positive, where).items()}
     if numerics.kind == "sampling":
         most = max(float(np.nanmax(np.abs(array), initial=0.0)) for array in arrays.values())
-        return {name: np.full(values.shape, most) for name, values in found.items()}
+        return {name: np.full(values.shape, most) for name, values in results.items()}
     if numerics.gates == "largest":
-        return {name: np.full(values.shape, _largest(values)) for name, values in found.items()}
+        return {name: np.full(values.shape, _largest(values)) for name, values in results.items()}
     if numerics.gates == "targets":
-        return {name: _at_targets(values) for name, values in found.items()}
-    return {name: np.ones(values.shape) for name, values in found.items()} if numerics.gates == "always" else {}
+        return {name: _at_targets(values) for name, values in results.items()}
+    return {name: np.ones(values.shape) for name, values in results.items()} if numerics.gates == "always" else {}
 
 
 def _at_targets(values: Any) -> Any:

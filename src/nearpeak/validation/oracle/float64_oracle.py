@@ -54,7 +54,7 @@ ONCE = (*SUMS, "pointwise")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Question:
+class Draw:
     """Inputs of one round with everything that the oracle says about them; each is equal to itself alone."""
 
     case: Case
@@ -72,16 +72,16 @@ class Question:
 
 
 @lru_cache(maxsize=24)
-def question(case: Case, seed: int, distribution: str) -> Question | None:
+def draw_inputs(case: Case, seed: int, distribution: str) -> Draw | None:
     """Return the question of one round, none where the operator has no such inputs.
 
     It is kept, as many implementations are asked the same one.
     """
     tensors = drawn(case.op, arguments_of(case), (seed,), distribution)
-    return None if tensors is None else replace(asked(case, tensors, distribution), seed=seed)
+    return None if tensors is None else replace(bounded_draw(case, tensors, distribution), seed=seed)
 
 
-def bare_question(case: Case, tensors: Arrays, distribution: str) -> Question:
+def unbounded_draw(case: Case, tensors: Arrays, distribution: str) -> Draw:
     """Return the question that `tensors` are, with open bounds: for where NaN and infinities come out, and for shapes.
 
     Raises:
@@ -90,15 +90,15 @@ def bare_question(case: Case, tensors: Arrays, distribution: str) -> Question:
     arguments, formats = arguments_of(case), declared_formats(case)
     tensors = placed(imported_torch(), case, tensors)
     arrays = {name: widened(tensor) for name, tensor in tensors.items()}
-    found = evaluated(lambda given: OPS[case.op].expected(given, **arguments), arrays, case.label())
+    results = evaluated(lambda inputs: OPS[case.op].expected(inputs, **arguments), arrays, case.label())
     masks = Numerics(kind="masks")
     expected = {
-        name: _expected(value, formats[name], masks, 1.0, 0.0, _Moves(reach=np.inf)) for name, value in found.items()
+        name: _expected(value, formats[name], masks, 1.0, 0.0, _Moves(reach=np.inf)) for name, value in results.items()
     }
-    return Question(case=case, arguments=arguments, tensors=tensors, expected=expected, distribution=distribution)
+    return Draw(case=case, arguments=arguments, tensors=tensors, expected=expected, distribution=distribution)
 
 
-def asked(case: Case, tensors: Arrays, distribution: str) -> Question:
+def bounded_draw(case: Case, tensors: Arrays, distribution: str) -> Draw:
     """Return the question that `tensors` are.
 
     Raises:
@@ -121,13 +121,13 @@ def asked(case: Case, tensors: Arrays, distribution: str) -> Question:
     )  # fmt: skip
     if operator.kept is not None:
         expected = in_either_way(case, expected, tensors)
-    return Question(case=case, arguments=arguments, tensors=tensors, expected=expected, distribution=distribution)
+    return Draw(case=case, arguments=arguments, tensors=tensors, expected=expected, distribution=distribution)
 
 
 def _stored(case: Case) -> Stored | None:
     """Return the reference with its intermediates in formats of their own; none where it has no such ones."""
-    found, arguments = OPS[case.op].stored, arguments_of(case)
-    return None if found is None else lambda arrays, store: found(arrays, store, **arguments)
+    stored, arguments = OPS[case.op].stored, arguments_of(case)
+    return None if stored is None else lambda arrays, store: stored(arrays, store, **arguments)
 
 
 @lru_cache(maxsize=256)
@@ -206,7 +206,7 @@ def answers(
         stores_scores: whether what is stored on the way may be far larger than what errors of inputs make of it.
     """
     arrays = {name: widened(tensor) for name, tensor in tensors.items()}
-    found, step = evaluated(reference, arrays, where), 4 * max(_finest(formats), coarsest_ratio)
+    results, step = evaluated(reference, arrays, where), 4 * max(_finest(formats), coarsest_ratio)
     fixed, moving = ({k: a for k, a in arrays.items() if (k in still) is held} for held in (True, False))
 
     def beside(changed: dict[str, Any]) -> dict[str, Any]:
@@ -214,39 +214,39 @@ def answers(
 
     spread_over = numerics.kind == "decomposition" and not numerics.by_element
     exact = numerics.kind == "exact"
-    near = {} if exact else moved(beside, probes(moving, step, whole=spread_over), found, where)
-    shifted = {} if exact or spread_over else moved(beside, shifts(moving, step), found, where)
+    near = {} if exact else moved(beside, probes(moving, step, whole=spread_over), results, where)
+    shifted = {} if exact or spread_over else moved(beside, shifts(moving, step), results, where)
     chained = not exact and not still and not spread_over and numerics.kind not in SUMS
-    inside = erring(reference, arrays, found, where, rounding(step)) if chained and derived else {}
+    inside = erring(reference, arrays, results, where, rounding(step)) if chained and derived else {}
     sizes = {} if passed is None else evaluated(passed, arrays, where)
-    magnitudes, store = magnitudes_of(reference, arrays, where, numerics, found) | sizes, _store(tensors, numerics)
+    magnitudes, store = magnitudes_of(reference, arrays, where, numerics, results) | sizes, _store(tensors, numerics)
     # What is subtracted may be stored: no way to compute the rest takes its rounding away.
     means = {} if derived else {name: STORED_RMS * numerics.steps_count * store * size for name, size in sizes.items()}
     # What is the best position, or in which cell a sample lies, may turn on intermediates stored in few bits.
     reach = {name: values / step for name, values in near.items()}
     coarse_step = 0.0 if numerics.kind == "contraction" else numerics.steps_count * store  # products do not jump
-    coarse = moved(beside, probes(moving, coarse_step, whole=spread_over), found, where) if coarse_step else {}
-    if coarse_step and any(values.dtype.kind not in "fc" for values in found.values()):
+    coarse = moved(beside, probes(moving, coarse_step, whole=spread_over), results, where) if coarse_step else {}
+    if coarse_step and any(values.dtype.kind not in "fc" for values in results.values()):
         for factor in (WIDER, 2 * WIDER):
-            wider = moved(beside, probes(moving, factor * coarse_step, whole=spread_over), found, where)
-            whole = {name: value for name, value in wider.items() if found[name].dtype.kind not in "fc"}
+            wider = moved(beside, probes(moving, factor * coarse_step, whole=spread_over), results, where)
+            whole = {name: value for name, value in wider.items() if results[name].dtype.kind not in "fc"}
             reach |= {name: np.fmax(value, reach[name]) for name, value in whole.items()}
-    kept, kept_ratio = ({}, 0.0) if stored is None else stored_errors(stored, arrays, found)
-    coarse = _sums({name: SPREAD * errors for name, errors in kept.items()}, coarse) if kept else coarse
+    stored_error, kept_ratio = ({}, 0.0) if stored is None else stored_errors(stored, arrays, results)
+    coarse = _sums({name: SPREAD * errors for name, errors in stored_error.items()}, coarse) if stored_error else coarse
     for nudge in _of_stored(store, chained=chained, scores=stores_scores) if coarse_step else ():
-        coarse = _sums(erring(reference, arrays, found, where, nudge), coarse)
+        coarse = _sums(erring(reference, arrays, results, where, nudge), coarse)
     return {
         name: _expected(
             values, formats[name], numerics, length, store,
             _Moves(
                 reach=None if name in numerics.picks else reach.get(name), magnitude=magnitudes.get(name),
                 coarse=coarse.get(name, 0.0),
-                kept=(kept.get(name, 0.0) if kept_ratio <= UNIT_ROUNDOFF["fp32"] else 0.0) + means.get(name, 0.0),
+                kept=(stored_error.get(name, 0.0) if kept_ratio <= UNIT_ROUNDOFF["fp32"] else 0.0) + means.get(name, 0.0),
                 shift=shifted.get(name, 0.0) / step, inside=inside.get(name, 0.0) / step,
                 operands_count=max(_float_count(arrays), 1), coarsest_ratio=coarsest_ratio,
             ),
         )
-        for name, values in found.items()
+        for name, values in results.items()
         if name in formats
     }  # fmt: skip
 

@@ -66,13 +66,13 @@ def terms_of(derived: Derivation, names: Collection[str], steps: Steps, where: s
     """Return by gradient its terms by step: its derivatives by a relative change of that step, itself as WHOLE."""
     arrays = {name: widened(tensor) for name, tensor in derived.tensors.items()}
     whole = evaluated(derived.reference, arrays, where)
-    found = {name: {WHOLE: whole[name]} for name in names if name in whole}
+    terms_by_name = {name: {WHOLE: whole[name]} for name in names if name in whole}
     for number in steps:
         results = _results(derived, arrays, where, _Step(number, _larger))
-        for name, terms in found.items():
+        for name, terms in terms_by_name.items():
             if name in results and results[name].shape == whole[name].shape:
                 terms[number] = (results[name] - whole[name]) / STEP
-    return found
+    return terms_by_name
 
 
 def unlike_steps(derived: Derivation, names: Collection[str], where: str) -> Steps:
@@ -87,15 +87,15 @@ def step_said(derived: Derivation, number: int, where: str) -> str:
 
     On PyTorch's way back no line asks for it.
     """
-    said: list[str] = []
+    descriptions: list[str] = []
 
     def look(values: Any) -> Any:
-        said.append(f"{step.name} {_asked_by() or f'on the way back, step {number + 1}'}")
+        descriptions.append(f"{step.name} {_asked_by() or f'on the way back, step {number + 1}'}")
         return values
 
     step = _Step(number, look)
     _results(derived, {name: widened(tensor) for name, tensor in derived.tensors.items()}, where, step)
-    return said[0] if said else f"step {number + 1}"
+    return descriptions[0] if descriptions else f"step {number + 1}"
 
 
 def _asked_by() -> str:
@@ -118,7 +118,10 @@ def stored(derived: Derivation, dtype: Any, where: str) -> dict[int, dict[str, A
 
 def _tried(derived: Derivation, where: str) -> Steps:
     """Return the numbers of the steps that are looked at, in order."""
-    count, arrays = _Step(WHOLE, lambda values: values), {name: widened(one) for name, one in derived.tensors.items()}
+    count, arrays = (
+        _Step(WHOLE, lambda values: values),
+        {name: widened(tensor) for name, tensor in derived.tensors.items()},
+    )
     _results(derived, arrays, where, count)
     most = min(count.count, MOST_STEPS, MOST_ELEMENTS // max(sum(array.size for array in arrays.values()), 1))
     return tuple(int(number) for number in np.unique(np.linspace(0, count.count - 1, most).astype(int)))
@@ -143,12 +146,14 @@ def _unlike(terms: Terms) -> Steps:
     """
     numbers = sorted({step for by_step in terms.values() for step in by_step if step != WHOLE})
     long = {step: _joined(terms, step, tuple(terms)) for step in numbers}
-    rest = {step: one / np.linalg.norm(one) for step, one in long.items() if np.linalg.norm(one) > LEAST_SIZE}
+    rest = {
+        step: vector / np.linalg.norm(vector) for step, vector in long.items() if np.linalg.norm(vector) > LEAST_SIZE
+    }
     for name in terms:
         rest = _without(rest, _joined(terms, WHOLE, (name,)))
     chosen: list[int] = []
     while rest and len(chosen) < MOST_TERMS:
-        step = max(rest, key=lambda one: float(np.linalg.norm(rest[one])))
+        step = max(rest, key=lambda vector: float(np.linalg.norm(rest[vector])))
         along = rest.pop(step)
         if np.linalg.norm(along) < LEAST_APART:
             break
@@ -167,14 +172,14 @@ def _joined(terms: Terms, step: int, names: Collection[str]) -> Any:
     for name, by_step in terms.items():
         whole = np.nan_to_num(by_step[WHOLE], posinf=0.0, neginf=0.0).ravel()
         part = by_step.get(step) if name in names else None
-        one = np.zeros(whole.shape) if part is None else np.nan_to_num(part, posinf=0.0, neginf=0.0).ravel()
-        parts.append(one / max(float(np.linalg.norm(whole)), 1e-300))
+        flat = np.zeros(whole.shape) if part is None else np.nan_to_num(part, posinf=0.0, neginf=0.0).ravel()
+        parts.append(flat / max(float(np.linalg.norm(whole)), 1e-300))
     return np.concatenate(parts)
 
 
 def _without(rest: Mapping[int, Any], along: Any) -> dict[int, Any]:
     """Return vectors without their part along one of length 1."""
-    return {step: one - along * float(along @ one) for step, one in rest.items()}
+    return {step: vector - along * float(along @ vector) for step, vector in rest.items()}
 
 
 def _results(derived: Derivation, arrays: Arrays, where: str, step: _Step) -> dict[str, Any]:
@@ -204,13 +209,13 @@ def _watching() -> Callable[[_Step], Any]:
             if parts is not None:
                 with self:
                     return parts(*args, **(kwargs or {}))
-            found = call(*args, **(kwargs or {}))
+            result = call(*args, **(kwargs or {}))
             if _aliases(call):
-                return found
+                return result
             self._step.named(call.__name__.partition(".")[0])
-            if isinstance(found, torch.Tensor):
-                return self._changed(found)
-            return torch.utils._pytree.tree_map_only(torch.Tensor, self._changed, found)
+            if isinstance(result, torch.Tensor):
+                return self._changed(result)
+            return torch.utils._pytree.tree_map_only(torch.Tensor, self._changed, result)
 
         def _changed(self, tensor: Any) -> Any:
             return self._step(tensor) if tensor.dtype in (torch.float64, torch.complex128) else tensor
@@ -221,7 +226,7 @@ def _watching() -> Callable[[_Step], Any]:
 @cache
 def _aliases(call: Any) -> bool:
     """Say whether a function of PyTorch returns or changes the memory of what it takes."""
-    return any(one.alias_info is not None for one in (*call._schema.returns, *call._schema.arguments))
+    return any(value.alias_info is not None for value in (*call._schema.returns, *call._schema.arguments))
 
 
 @cache

@@ -47,20 +47,22 @@ class _Watched(np.ndarray):
         if out is not None:
             options["out"] = tuple(map(_plain, out))
         function = ufunc if method == "__call__" else getattr(ufunc, method)
-        result = function(*[one.view(_ARRAY) if isinstance(one, _Watched) else one for one in inputs], **options)
+        result = function(
+            *[array.view(_ARRAY) if isinstance(array, _Watched) else array for array in inputs], **options
+        )
         if method == "at" or result is None:
             return result
         if out is None and not isinstance(result, tuple):
             return self._of(result, ufunc, method, exact=ufunc in EXACT)
-        found = tuple(
-            self._of(one, ufunc, method, exact=ufunc in EXACT)
-            for one in (result if isinstance(result, tuple) else (result,))
+        nudged_results = tuple(
+            self._of(array, ufunc, method, exact=ufunc in EXACT)
+            for array in (result if isinstance(result, tuple) else (result,))
         )
         if out is not None:
-            for target, one in zip(out, found, strict=True):
-                _plain(target)[...] = _plain(one)
-            found = out
-        return found if isinstance(result, tuple) else found[0]
+            for target, array in zip(out, nudged_results, strict=True):
+                _plain(target)[...] = _plain(array)
+            nudged_results = out
+        return nudged_results if isinstance(result, tuple) else nudged_results[0]
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Return what the function gives; what it computes out of sight is nudged at its end."""
@@ -97,11 +99,11 @@ def _name(function: Any, method: str) -> str:
     return str(function.__name__ if method == "__call__" else f"{function.__name__}.{method}")
 
 
-def _plain(one: Any) -> Any:
-    return one.view(np.ndarray) if isinstance(one, _Watched) else one
+def _plain(array: Any) -> Any:
+    return array.view(np.ndarray) if isinstance(array, _Watched) else array
 
 
-def erring(reference: Reference, arrays: Arrays, found: Arrays, where: str, nudge: Nudge) -> dict[str, Any]:
+def erring(reference: Reference, arrays: Arrays, exact: Arrays, where: str, nudge: Nudge) -> dict[str, Any]:
     """Return by how much each result moves, at most over the probes, when each step of `reference` is nudged.
 
     A reference that takes plain arrays only, or leaves NumPy, does not move: errors of its inputs judge it.
@@ -113,7 +115,7 @@ def erring(reference: Reference, arrays: Arrays, found: Arrays, where: str, nudg
         where: what is judged, for errors.
         nudge: what a step makes of its exact result.
     """
-    most = {name: np.zeros(np.shape(values)) for name, values in found.items()}
+    most = {name: np.zeros(np.shape(values)) for name, values in exact.items()}
     for _ in range(PROBES):
         try:
             results = nudged(reference, arrays, where, nudge)
@@ -122,7 +124,7 @@ def erring(reference: Reference, arrays: Arrays, found: Arrays, where: str, nudg
         for name, values in results.items():
             if values.shape == most[name].shape and values.dtype.kind in "fc":
                 with np.errstate(all="ignore"):
-                    moved = np.where(values == found[name], 0.0, np.abs(values - found[name]))
+                    moved = np.where(values == exact[name], 0.0, np.abs(values - exact[name]))
                 most[name] = np.fmax(most[name], moved)
     return most
 
@@ -137,8 +139,10 @@ def nudged(reference: Reference, arrays: Arrays, where: str, nudge: Nudge) -> di
     # millions of times.
     held = {"nudge": staticmethod(nudge), "follows": hasattr(nudge, "named")}
     watched = type("_Nudged", (_Watched,), held)
-    given = {name: one.view(watched) if one.dtype.kind in "fc" else one for name, one in arrays.items()}
-    return {name: _plain(one) for name, one in evaluated(reference, given, where).items()}
+    watched_arrays = {
+        name: array.view(watched) if array.dtype.kind in "fc" else array for name, array in arrays.items()
+    }
+    return {name: _plain(array) for name, array in evaluated(reference, watched_arrays, where).items()}
 
 
 def rounding(step: float) -> Nudge:
@@ -187,5 +191,5 @@ class _Drawn:
         if count > len(self._left):
             fresh = self._random.integers(0, 2, max(DRAWN, count - len(self._left)))
             self._left = np.concatenate([self._left, self._either[fresh]])
-        found, self._left = self._left[:count], self._left[count:]
-        return found.reshape(shape)
+        factors, self._left = self._left[:count], self._left[count:]
+        return factors.reshape(shape)

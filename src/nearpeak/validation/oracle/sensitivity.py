@@ -23,20 +23,20 @@ def evaluated(reference: Reference, arrays: Arrays, where: str) -> dict[str, Any
     """
     try:
         with np.errstate(all="ignore"):
-            found = reference({name: array.copy() for name, array in arrays.items()})
+            results = reference({name: array.copy() for name, array in arrays.items()})
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise MeasureError(f"{where}: the reference fails: {error}; nothing can be judged by it") from error
-    return {name: np.asarray(value) for name, value in found.items() if value is not None}
+    return {name: np.asarray(value) for name, value in results.items() if value is not None}
 
 
-def moved(reference: Reference, probes: Iterable[Arrays], found: Arrays, where: str) -> dict[str, Any]:
+def moved(reference: Reference, probes: Iterable[Arrays], exact: Arrays, where: str) -> dict[str, Any]:
     """Return by how much each result moves, at most over the probes: inputs beside those that gave `found`."""
-    most = {name: np.zeros(np.shape(values)) for name, values in found.items()}
+    most = {name: np.zeros(np.shape(values)) for name, values in exact.items()}
     for beside in probes:
         for name, values in evaluated(reference, beside, where).items():
-            if values.shape == found[name].shape:
+            if values.shape == exact[name].shape:
                 with np.errstate(all="ignore"):
-                    difference = np.where(values == found[name], 0.0, np.abs(values * 1.0 - found[name] * 1.0))
+                    difference = np.where(values == exact[name], 0.0, np.abs(values * 1.0 - exact[name] * 1.0))
                     most[name] = np.fmax(most[name], difference)
     return most
 
@@ -78,13 +78,13 @@ def _nudged(random: Any, array: Any, step: float, *, whole: bool) -> Any:
     return array * (1.0 + step * signs)
 
 
-def stored_errors(stored: Stored, arrays: Arrays, found: Arrays) -> tuple[dict[str, Any], float]:
+def stored_errors(stored: Stored, arrays: Arrays, exact: Arrays) -> tuple[dict[str, Any], float]:
     """Return the root mean square error of results when every stored intermediate is rounded, as probes show it.
 
     An element's is at least that of all: iterations spread each rounding over the whole result. Beside it, the
     roundoff of the coarsest format that was stored.
     """
-    random, squares = np.random.default_rng(21), {name: np.zeros(np.shape(values)) for name, values in found.items()}
+    random, squares = np.random.default_rng(21), {name: np.zeros(np.shape(values)) for name, values in exact.items()}
     coarsest_ratio = 0.0
 
     def store(x: Any, dtype: str) -> Any:
@@ -94,7 +94,8 @@ def stored_errors(stored: Stored, arrays: Arrays, found: Arrays) -> tuple[dict[s
 
     for _ in range(PROBES):
         for name, values in stored({key: array.copy() for key, array in arrays.items()}, store).items():
-            squares[name] += (values - found[name]) ** 2 / PROBES
+            squares[name] += (values - exact[name]) ** 2 / PROBES
     return {
-        name: np.sqrt(np.fmax(one, one.mean() if one.size else 0.0)) for name, one in squares.items()
+        name: np.sqrt(np.fmax(mean_square, mean_square.mean() if mean_square.size else 0.0))
+        for name, mean_square in squares.items()
     }, coarsest_ratio

@@ -33,7 +33,7 @@ class Guarded:
     """First byte of the tensor in the buffer."""
     stop_bytes: int
     """First byte after it."""
-    own: Any
+    element_mask: Any
     """Which bytes between them are its elements; none where all are."""
     before: Any
     """The bytes as they were."""
@@ -46,14 +46,19 @@ class Guarded:
         strides = tuple(tensor.stride())
         start = GUARD_BYTES + shift_bytes + (tensor.storage_offset() * size if lies else 0)
         length = (span_of(tuple(tensor.shape), strides) if lies else tensor.numel()) * size
-        own = None
+        element_mask = None
         if lies and length > tensor.numel() * size:
-            own = torch.zeros(length // size, dtype=torch.bool)
-            own.as_strided(tensor.shape, strides, 0).fill_(True)
-            own = own.repeat_interleave(size)
+            element_mask = torch.zeros(length // size, dtype=torch.bool)
+            element_mask.as_strided(tensor.shape, strides, 0).fill_(True)
+            element_mask = element_mask.repeat_interleave(size)
         buffer = torch.full((start + length + GUARD_BYTES,), GAP, dtype=torch.uint8)
         guarded = Guarded(
-            like=tensor, buffer=buffer, start_bytes=start, stop_bytes=start + length, own=own, before=buffer.clone()
+            like=tensor,
+            buffer=buffer,
+            start_bytes=start,
+            stop_bytes=start + length,
+            element_mask=element_mask,
+            before=buffer.clone(),
         )
         guarded.refill(tensor)
         return guarded
@@ -82,13 +87,13 @@ class Guarded:
         """Whether the tensor's own bytes differ from what they were."""
         span = slice(self.start_bytes, self.stop_bytes)
         same = self.buffer[span] == self.before[span]
-        return not bool((same if self.own is None else same[self.own]).all())
+        return not bool((same if self.element_mask is None else same[self.element_mask]).all())
 
     def overrun(self) -> bool:
         """Whether a guard band, or a gap between elements, was written to."""
         around = [self.buffer[: self.start_bytes], self.buffer[self.stop_bytes :]]
-        if self.own is not None:
-            around.append(self.buffer[self.start_bytes : self.stop_bytes][~self.own])
+        if self.element_mask is not None:
+            around.append(self.buffer[self.start_bytes : self.stop_bytes][~self.element_mask])
         return any(bool((part != GAP).any()) for part in around)
 
     def holds(self, tensor: Any) -> bool:

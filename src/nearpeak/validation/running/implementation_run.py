@@ -81,34 +81,34 @@ def columns_dense(call: Call, written: Iterable[str]) -> Call:
     Args:
         written: what keeps its rows, as it is written to.
     """
-    kept = frozenset(written)
+    fixed = frozenset(written)
 
     def by_columns(tensors: Mapping[str, Any], **arguments: Any) -> Mapping[str, Any]:
-        turned = {k: t if k in kept or t.dim() < 2 else t.mT.contiguous().mT for k, t in tensors.items()}
+        turned = {k: t if k in fixed or t.dim() < 2 else t.mT.contiguous().mT for k, t in tensors.items()}
         return call(turned, **arguments)
 
     return by_columns
 
 
-def as_implementation(given: Any) -> Implementation:
+def as_implementation(candidate: Any) -> Implementation:
     """Return `given` as implementation: one already, or a callable on torch tensors.
 
     A callable may carry `arrays`, `backward`, `captured`, `concurrent`, `there` and `ledger` as attributes.
     """
-    if isinstance(given, Implementation):
-        return given
-    if not callable(given):
-        raise SpecError(f"validate: {given!r} is no callable; give a function of (inputs by name, **arguments)")
-    name = f"{getattr(given, '__module__', '')}:{getattr(given, '__qualname__', type(given).__name__)}"
+    if isinstance(candidate, Implementation):
+        return candidate
+    if not callable(candidate):
+        raise SpecError(f"validate: {candidate!r} is no callable; give a function of (inputs by name, **arguments)")
+    name = f"{getattr(candidate, '__module__', '')}:{getattr(candidate, '__qualname__', type(candidate).__name__)}"
     return Implementation(
         name=name,
-        call=given,
-        arrays=getattr(given, "arrays", "torch"),
-        backward=getattr(given, "backward", None),
-        captured=getattr(given, "captured", None),
-        concurrent=getattr(given, "concurrent", None),
-        there=getattr(given, "there", None),
-        ledger=getattr(given, "ledger", None),
+        call=candidate,
+        arrays=getattr(candidate, "arrays", "torch"),
+        backward=getattr(candidate, "backward", None),
+        captured=getattr(candidate, "captured", None),
+        concurrent=getattr(candidate, "concurrent", None),
+        there=getattr(candidate, "there", None),
+        ledger=getattr(candidate, "ledger", None),
     )
 
 
@@ -129,8 +129,8 @@ def run(
         shift_bytes: bytes by which all tensors start later, so that runs differ in alignment.
     """
     inputs = {name: Guarded.holding(tensor, shift_bytes) for name, tensor in tensors.items()}
-    given = _outputs(implementation, outputs, poison, shift_bytes)
-    return _ran(implementation, inputs, given, arguments, poison)
+    preallocated = _outputs(implementation, outputs, poison, shift_bytes)
+    return _ran(implementation, inputs, preallocated, arguments, poison)
 
 
 def results_of(
@@ -138,9 +138,9 @@ def results_of(
 ) -> tuple[Any, Mapping[str, Any]]:
     """Return the guarded inputs of a call, and what it returned itself, not copies; what it raises is raised."""
     inputs = {name: Guarded.holding(tensor, 0) for name, tensor in tensors.items()}
-    given = _outputs(implementation, outputs, "nan", 0)
+    preallocated = _outputs(implementation, outputs, "nan", 0)
     with unchanged_state(imported_torch()), poisoned_memory("nan", [*inputs.values()]):
-        return inputs, _called(implementation, inputs, given, arguments)
+        return inputs, _called(implementation, inputs, preallocated, arguments)
 
 
 def run_repeatedly(
@@ -151,12 +151,12 @@ def run_repeatedly(
 ) -> Ran:
     """Return what the last of several calls left behind, whose inputs lie at the same addresses with other values."""
     inputs = {name: Guarded.holding(tensor, 0) for name, tensor in rounds[0].items()}
-    given = _outputs(implementation, outputs, "nan", 0)
+    preallocated = _outputs(implementation, outputs, "nan", 0)
     ran = Ran()
     for tensors in rounds:
         for name, tensor in tensors.items():
             inputs[name].refill(tensor)
-        ran = _ran(implementation, inputs, given, arguments, "nan")
+        ran = _ran(implementation, inputs, preallocated, arguments, "nan")
     return ran
 
 
@@ -171,24 +171,27 @@ def _outputs(
 def _ran(
     implementation: Implementation,
     inputs: dict[str, Guarded],
-    given: dict[str, Guarded],
+    preallocated: dict[str, Guarded],
     arguments: Mapping[str, Any],
     poison: str,
 ) -> Ran:
     torch = imported_torch()
     try:
         with unchanged_state(torch), poisoned_memory(poison, [*inputs.values()]):
-            called = _called(implementation, inputs, given, arguments)
-        found = {name: torch.as_tensor(value) for name, value in called.items()}
+            called = _called(implementation, inputs, preallocated, arguments)
+        results = {name: torch.as_tensor(value) for name, value in called.items()}
     except Exception as error:  # whatever an implementation raises is its result
         return Ran(error=words_of(error), status=status_of(error))
     return Ran(
-        outputs={name: value.detach().clone() for name, value in found.items()},
-        strides={name: tuple(value.stride()) for name, value in found.items()},
+        outputs={name: value.detach().clone() for name, value in results.items()},
+        strides={name: tuple(value.stride()) for name, value in results.items()},
         changed=tuple(name for name, guarded in inputs.items() if guarded.changed()),
-        overrun=tuple(name for name, guarded in (inputs | given).items() if guarded.overrun()),
+        overrun=tuple(name for name, guarded in (inputs | preallocated).items() if guarded.overrun()),
         shared=tuple(
-            (name, own) for name, value in found.items() for own, guarded in inputs.items() if guarded.holds(value)
+            (name, input_name)
+            for name, value in results.items()
+            for input_name, guarded in inputs.items()
+            if guarded.holds(value)
         ),
     )
 
@@ -237,15 +240,15 @@ def words_of(error: Exception) -> str:
 
 
 def _called(
-    implementation: Implementation, inputs: dict[str, Guarded], given: dict[str, Guarded], arguments: Any
+    implementation: Implementation, inputs: dict[str, Guarded], preallocated: dict[str, Guarded], arguments: Any
 ) -> Mapping[str, Any]:
     numpy = implementation.arrays == "numpy"
     views = {name: guarded.view.numpy() if numpy else guarded.view for name, guarded in inputs.items()}
-    if not given:
+    if not preallocated:
         return implementation.call(views, **arguments)
-    out = {name: guarded.view.numpy() if numpy else guarded.view for name, guarded in given.items()}
+    out = {name: guarded.view.numpy() if numpy else guarded.view for name, guarded in preallocated.items()}
     returned = implementation.call(views, **arguments, out=out)
-    return {name: guarded.view for name, guarded in given.items()} | dict(returned or {})
+    return {name: guarded.view for name, guarded in preallocated.items()} | dict(returned or {})
 
 
 @contextmanager
@@ -269,10 +272,10 @@ def _poisoning() -> Any:
             self._poison = poison
 
         def __torch_function__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            found = call(*args, **(kwargs or {}))
-            if getattr(call, "__name__", "") in _ALLOCATORS and isinstance(found, torch.Tensor):
-                found.fill_(poison_value(format_name(found.dtype), self._poison))
-            return found
+            result = call(*args, **(kwargs or {}))
+            if getattr(call, "__name__", "") in _ALLOCATORS and isinstance(result, torch.Tensor):
+                result.fill_(poison_value(format_name(result.dtype), self._poison))
+            return result
 
     return Poisoning
 

@@ -12,7 +12,7 @@ from nearpeak.errors import MeasureError
 from nearpeak.ops import OPS
 from nearpeak.validation.comparison.ties import settled
 from nearpeak.validation.inputs.rounds import rounds_of
-from nearpeak.validation.oracle.float64_oracle import Question, declared_formats
+from nearpeak.validation.oracle.float64_oracle import Draw, declared_formats
 from nearpeak.validation.running.implementation_run import (
     LEAST_ALIGNMENT_BYTES,
     Implementation,
@@ -38,16 +38,16 @@ class Trial:
     """The case of the gradient that is asked for, which names those that are due; none where a forward pass is."""
 
     @cached_property
-    def questions(self) -> tuple[Question, ...]:
+    def draws(self) -> tuple[Draw, ...]:
         """The question of each round.
 
         Raises:
             MeasureError: fewer than two are left.
         """
-        found = rounds_of(self.case, self.seed)
-        if len(found) < LEAST_ROUNDS:
-            raise MeasureError(f"{self.case.label()}: the reference is defined for {len(found)} kinds of inputs only")
-        return found
+        draws = rounds_of(self.case, self.seed)
+        if len(draws) < LEAST_ROUNDS:
+            raise MeasureError(f"{self.case.label()}: the reference is defined for {len(draws)} kinds of inputs only")
+        return draws
 
     @cached_property
     def runs(self) -> tuple[Ran, ...]:
@@ -55,34 +55,36 @@ class Trial:
 
         The oracle is evaluated after the implementation on nothing that the implementation could have seen.
         """
-        return tuple(self.answer(asked, shift=number) for number, asked in enumerate(self.questions))
+        return tuple(self.answer(draw, shift=number) for number, draw in enumerate(self.draws))
 
-    def answer(self, asked: Question, *, poison: str = "nan", shift: int = 0) -> Ran:
+    def answer(self, draw: Draw, *, poison: str = "nan", shift: int = 0) -> Ran:
         """Return what the implementation answers to `asked`, its tensors moved by `shift` alignments."""
         ran = run(
             self.implementation,
-            asked.tensors,
-            asked.arguments,
-            outputs=self.templates(asked),
+            draw.tensors,
+            draw.arguments,
+            outputs=self.templates(draw),
             poison=poison,
             shift_bytes=shift * max(OPS[self.case.op].numerics.alignment_bytes, LEAST_ALIGNMENT_BYTES),
         )
-        return self.settled(ran, asked.tensors, {name: one.values for name, one in asked.expected.items()}, asked)
+        return self.settled(
+            ran, draw.tensors, {name: expected.values for name, expected in draw.expected.items()}, draw
+        )
 
-    def settled(
-        self, ran: Ran, tensors: Mapping[str, Any], wanted: Mapping[str, Any], asked: Question | None = None
-    ) -> Ran:
+    def settled(self, ran: Ran, tensors: Mapping[str, Any], wanted: Mapping[str, Any], draw: Draw | None = None) -> Ran:
         """Return what was answered, positions that are as right called as in `wanted`."""
         if ran.error:
             return ran
-        return replace(ran, outputs=settled(self.case, tensors, ran.outputs, wanted, asked))
+        return replace(ran, outputs=settled(self.case, tensors, ran.outputs, wanted, draw))
 
-    def templates(self, asked: Question) -> dict[str, Any]:
+    def templates(self, draw: Draw) -> dict[str, Any]:
         """Return tensors of the shapes and formats that the outputs must have."""
-        return templates_of(asked)
+        return templates_of(draw)
 
 
-def templates_of(asked: Question) -> dict[str, Any]:
+def templates_of(draw: Draw) -> dict[str, Any]:
     """Return tensors of the shapes and formats that the outputs must have."""
-    torch, formats = imported_torch(), declared_formats(asked.case)
-    return {name: torch.empty(np.shape(one.values), dtype=formats[name]) for name, one in asked.expected.items()}
+    torch, formats = imported_torch(), declared_formats(draw.case)
+    return {
+        name: torch.empty(np.shape(expected.values), dtype=formats[name]) for name, expected in draw.expected.items()
+    }

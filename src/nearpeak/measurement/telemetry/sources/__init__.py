@@ -52,7 +52,7 @@ def known(names: Sequence[str]) -> list[str]:
 
 def opened(names: Sequence[str], root: str) -> tuple[list[Source], list[tuple[str, str]]]:
     """Return the sources that this machine has, and why it has not the others."""
-    found, missing = [], []
+    sources, missing = [], []
     for name in names:
         try:
             source = SOURCES[name](Path(root))
@@ -61,5 +61,5 @@ def opened(names: Sequence[str], root: str) -> tuple[list[Source], list[tuple[st
         except Exception as error:  # a broken driver of one vendor must not cost the readings of the others
             missing.append((name, f"{type(error).__name__}: {error}".splitlines()[0]))
         else:
-            found.append(source)
-    return found, missing
+            sources.append(source)
+    return sources, missing

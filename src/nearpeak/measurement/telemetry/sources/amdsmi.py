@@ -54,7 +54,8 @@ class AmdSmi:
     def read(self) -> Sequence[float]:
         """Return one value per channel."""
         return [
-            math.nan if one.status else self._safe(call) for one, call in zip(self.channels, self._calls, strict=True)
+            math.nan if channel.status else self._safe(call)
+            for channel, call in zip(self.channels, self._calls, strict=True)
         ]
 
     def _safe(self, call: Call) -> float:
@@ -115,7 +116,7 @@ def _energy_j(answer: Any) -> float:
 
 def _number(answer: Any, *names: str) -> float:
     """Return the first of some entries; `N/A` and the like are a ValueError."""
-    name = next((one for one in names if one in answer), names[0])
+    name = next((entry for entry in names if entry in answer), names[0])
     return float(answer[name])
 
 

@@ -25,15 +25,15 @@ class Host:
 
     def __init__(self, root: Path) -> None:
         """Refuse where neither the files of Linux are there nor psutil, which reads the running system only."""
-        found = importlib.util.find_spec("psutil") and root == Path("/")
-        if not found and not all((root / name).exists() for name in (_STAT, _MEMORY)):
+        has_psutil = importlib.util.find_spec("psutil") and root == Path("/")
+        if not has_psutil and not all((root / name).exists() for name in (_STAT, _MEMORY)):
             why = (
                 "psutil is not installed; install psutil"
                 if root == Path("/")
                 else "psutil reads the running system only"
             )
             raise Unavailable(f"{root} has no {_STAT} and {_MEMORY}, and {why}")
-        self._psutil: Any = importlib.import_module("psutil") if found else None
+        self._psutil: Any = importlib.import_module("psutil") if has_psutil else None
         self._root = root
         self._files: list[int] = []
         self._times, self._memory, disks = self._time_reader(), self._memory_reader(), self._disk_reader()
@@ -114,8 +114,8 @@ class Host:
 
         def read() -> tuple[float, float]:
             rows = [line.split() for line in os.pread(file, 1 << 16, 0).splitlines()]
-            kept = [row for row in rows if len(row) > 9 and row[2] in whole]
-            return 512.0 * sum(int(row[5]) for row in kept), 512.0 * sum(int(row[9]) for row in kept)
+            disks = [row for row in rows if len(row) > 9 and row[2] in whole]
+            return 512.0 * sum(int(row[5]) for row in disks), 512.0 * sum(int(row[9]) for row in disks)
 
         return read if whole else None
 

@@ -21,7 +21,7 @@ def source(root: Path) -> nvml_library.NvmlSource:
     """Return the energy counters of all GPUs."""
     del root
     nvml = nvml_library.library()
-    made = [(_fields(nvml, one), ()) for one in nvml_library.devices(nvml)]
+    made = [(_fields(nvml, gpu), ()) for gpu in nvml_library.devices(nvml)]
 
     def read() -> None:
         for fields, _ in made:

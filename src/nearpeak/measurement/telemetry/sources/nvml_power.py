@@ -21,14 +21,14 @@ def source(root: Path) -> nvml_library.NvmlSource:
     """Return power, clocks and reasons of all GPUs."""
     del root
     nvml = nvml_library.library()
-    pairs = [(one, _fields(nvml, one)) for one in nvml_library.devices(nvml)]
-    made = [(fields, _calls(nvml, one, averaged=_averaged(fields))) for one, fields in pairs]
+    pairs = [(gpu, _fields(nvml, gpu)) for gpu in nvml_library.devices(nvml)]
+    made = [(fields, _calls(nvml, gpu, averaged=_averaged(fields))) for gpu, fields in pairs]
     return nvml_library.NvmlSource("nvml_power", 100.0, nvml, made)
 
 
 def _averaged(fields: nvml_library.Fields) -> bool:
     """Say whether the device gives the mean power as a field."""
-    return any(one.name.endswith(".power_mean") and not one.status for one in fields.channels)
+    return any(channel.name.endswith(".power_mean") and not channel.status for channel in fields.channels)
 
 
 def _fields(nvml: Any, gpu: nvml_library.Device) -> nvml_library.Fields:

@@ -14,7 +14,7 @@ def source(root: Path) -> nvml_library.NvmlSource:
     """Return the slow quantities of all GPUs."""
     del root
     nvml = nvml_library.library()
-    made = [(_fields(nvml, one), _calls(nvml, one)) for one in nvml_library.devices(nvml)]
+    made = [(_fields(nvml, gpu), _calls(nvml, gpu)) for gpu in nvml_library.devices(nvml)]
     return nvml_library.NvmlSource("nvml_state", 10.0, nvml, made)
 
 
