@@ -58,17 +58,13 @@ def copy_of(torch: Any, tensor: Any, device: Any = None) -> Any:
     where = tensor.device if device is None else device
     shared = [place for place, step in enumerate(tensor.stride()) if not step and tensor.shape[place] > 1]
     if shared:
-        return copy_of(torch, _first_of(tensor, shared), device).expand(tensor.shape)
+        first = tensor  # the slices whose memory all others share
+        for place in shared:
+            first = first.narrow(place, 0, 1)
+        return copy_of(torch, first, device).expand(tensor.shape)
     if dense(tensor):
         return tensor.to(where) if tensor.device != torch.device(where) else tensor.clone()
     return _copied(torch, tensor, tuple(tensor.stride()), tensor.storage_offset(), where)
-
-
-def _first_of(tensor: Any, dimensions: list[int]) -> Any:
-    """Return the first slices along dimensions: the memory that all of the others are too."""
-    for place in dimensions:
-        tensor = tensor.narrow(place, 0, 1)
-    return tensor
 
 
 def dense(tensor: Any) -> bool:

@@ -23,18 +23,13 @@ def output_names(case: Case) -> tuple[str, ...]:
     >>> output_names(case("topk", rows=2, columns=3, dtype="fp32"))
     ('values', 'indices')
     """
-    if "torch" not in sys.modules and _is_small(case):
-        return _names_of_reference(case)
+    specs = OPS[case.op].inputs(**forward_arguments(OPS[case.op].forward_case(case)))
+    if "torch" not in sys.modules and sum(prod(spec.shape) for spec in specs.values()) <= _SMALL_COUNT:
+        return _names_of_reference(case)  # sooner than PyTorch is imported, which takes seconds in a new process
     try:
         return tuple(outputs_of(case))
     except ImportError:  # functions on arrays are timed without PyTorch
         return _names_of_reference(case)
-
-
-def _is_small(case: Case) -> bool:
-    """Say whether outputs are computed sooner than PyTorch is imported, which takes seconds in every new process."""
-    specs = OPS[case.op].inputs(**forward_arguments(OPS[case.op].forward_case(case)))
-    return sum(prod(spec.shape) for spec in specs.values()) <= _SMALL_COUNT
 
 
 def _names_of_reference(case: Case) -> tuple[str, ...]:

@@ -99,7 +99,11 @@ def _input(generator: np.random.Generator, op: str, name: str, spec: Tensor, arg
         return _true(generator, spec.shape, true_count).astype(_FLOATS.get(spec.dtype, np.float32))
     if below and numerics.kind == "exact":
         return _whole(generator, spec, below, true_count).astype(_FLOATS.get(spec.dtype, np.float32))
-    values = _values(generator, spec)
+    if kind == "complex":
+        real, imaginary = (generator.standard_normal(spec.shape) for _ in range(2))
+        values = (real + 1j * imaginary).astype(_FLOATS.get(spec.dtype, np.complex64))
+    else:
+        values = _normal(generator, spec.shape, np.dtype(_FLOATS.get(spec.dtype, np.float32)))
     choices = {value for value in arguments.values() if isinstance(value, str)}
     positive = (entry.rpartition(":") for entry in numerics.positive)
     if any(positive_name == name and (not choice or choice in choices) for choice, _, positive_name in positive):
@@ -154,13 +158,6 @@ def _distinct(generator: np.random.Generator, spec: Tensor, below: int) -> Any:
     rows = [generator.choice(below, min(below, wide), replace=False) for _ in range(count)]
     whole = np.array([np.resize(row, wide) for row in rows], dtype=_INTEGERS.get(spec.dtype, np.int64))
     return whole.reshape(spec.shape)
-
-
-def _values(generator: np.random.Generator, spec: Tensor) -> Any:
-    if dtype_of(spec.dtype).kind == "complex":
-        parts = (generator.standard_normal(spec.shape) for _ in range(2))
-        return (next(parts) + 1j * next(parts)).astype(_FLOATS.get(spec.dtype, np.complex64))
-    return _normal(generator, spec.shape, np.dtype(_FLOATS.get(spec.dtype, np.float32)))
 
 
 _PIECE = 2**22

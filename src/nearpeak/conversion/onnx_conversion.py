@@ -62,7 +62,10 @@ def onnx_conversion(
     if session is None and not refused:  # every node runs alone, and together they do not
         refused = {node.key: whole_reason for node in nodes}
     else:
-        refused |= {} if session is None else _elsewhere(session, nodes)
+        placed = {name: provider for provider, _, name in assignments(session)} if session else {}
+        first = session.get_providers()[0] if session else ""
+        left = ((node.key, placed.get(node.key, first)) for node in nodes)
+        refused |= {key: f"left to {provider}" for key, provider in left if provider != first}
     unable = frozenset(refused)
     refused = {node.key: "left out on request" for node in nodes if node.kind in without} | refused
     refused |= _too_small(nodes, refused, least_count)
@@ -157,15 +160,6 @@ def _renamed(onnx: Any, item: Any, name: str) -> Any:
     copy.CopyFrom(item)
     copy.name = name
     return copy
-
-
-def _elsewhere(session: Any, nodes: Sequence[_Node]) -> dict[str, str]:
-    """Return the nodes that the first provider left to another one, with that one's name."""
-    first = session.get_providers()[0]
-    placed = {name: provider for provider, _, name in assignments(session)}
-    return {
-        node.key: f"left to {placed[node.key]}" for node in nodes if placed.get(node.key, first) != first
-    }  # fmt: skip
 
 
 def _too_small(nodes: Sequence[_Node], refused: Mapping[str, str], least_count: int) -> dict[str, str]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from nearpeak import errors
 from nearpeak.base.isolation import Ending, call_isolated
-from nearpeak.core.runs.measurement import Backend, Measurement, Outcome, RunnerAbilities, Timing
+from nearpeak.core.runs.measurement import Backend, Measurement, Outcome, Timing
 from nearpeak.core.work.case import Case
 from nearpeak.errors import MeasureError, NearpeakError
 from nearpeak.exchange.measurement_lines import environment_of, environment_record, measurement_of, measurement_record
@@ -31,10 +31,10 @@ _GRACE_S = 5.0
 
 def measure_isolated(case: Case, runner: str, timing: Timing) -> Measurement:
     """Return the measurement of `case` by a child forked from a warmed process that never ran a case."""
-    from nearpeak.measurement.runners import RUNNERS
+    from nearpeak.measurement.runners import RUNNERS, abilities_of
 
     checks = ("torch",) if timing.validate and hasattr(RUNNERS[runner.partition(":")[0]], "prepare") else ()
-    preloads = tuple(dict.fromkeys((*_abilities(runner).preload, *checks)))
+    preloads = tuple(dict.fromkeys((*abilities_of(runner).preload, *checks)))
     ending = call_isolated(
         "nearpeak.measurement.isolated_measurement:answer_to",
         {"request": request_of(case, runner, timing), "process": "forked"},
@@ -125,7 +125,10 @@ def told(ending: Ending, case: Case, runner: str, timing: Timing) -> Measurement
 
 def _ending(ending: Ending, timing: Timing, limit_bytes: int | None) -> tuple[Outcome, str]:
     if ending.verdict == "timeout":
-        return Outcome.TIMEOUT, f"it did not end within {timing.limit_s:g} s (--limit){_grown(ending, limit_bytes)}"
+        note, added = f"it did not end within {timing.limit_s:g} s (--limit)", ending.value
+        if limit_bytes and isinstance(added, int) and added >= limit_bytes / 2:
+            note += f"; it had added {show(added, 'B')} of memory by then, of the {show(limit_bytes, 'B')} of --memory"
+        return Outcome.TIMEOUT, note
     if ending.verdict == "raised":
         kind, message = ending.value
         return Outcome.OOM if kind == "MemoryError" else Outcome.FAILED, f"{kind}: {message}".splitlines()[0][:300]
@@ -134,13 +137,6 @@ def _ending(ending: Ending, timing: Timing, limit_bytes: int | None) -> tuple[Ou
     if not ending.signal_name and ending.verdict != "memory":
         return Outcome.CRASH, f"it ended its process with exit code {ending.value}{last}"
     return _killed(ending, last)
-
-
-def _grown(ending: Ending, limit_bytes: int | None) -> str:
-    """Say how much memory a process had added that was ended for its time, where that is most of what it may."""
-    if not limit_bytes or not isinstance(ending.value, int) or ending.value < limit_bytes / 2:
-        return ""
-    return f"; it had added {show(ending.value, 'B')} of memory by then, of the {show(limit_bytes, 'B')} of --memory"
 
 
 def _killed(ending: Ending, last: str) -> tuple[Outcome, str]:
@@ -168,14 +164,9 @@ _MEMORY_KILLS = memory_kills()
 
 def memory_bytes(runner: str, timing: Timing) -> int | None:
     """Return the memory that a process of `runner` may add; none where its driver maps more than there is."""
-    return None if set(_abilities(runner).devices) & set(_DEVICES_WITHOUT_LIMIT) else timing.memory_bytes
+    from nearpeak.measurement.runners import abilities_of
 
-
-def _abilities(runner: str) -> RunnerAbilities:
-    from nearpeak.measurement.runners import RUNNERS
-
-    abilities: RunnerAbilities = getattr(RUNNERS[runner.partition(":")[0]], "abilities", RunnerAbilities(devices=()))
-    return abilities
+    return None if set(abilities_of(runner).devices) & set(_DEVICES_WITHOUT_LIMIT) else timing.memory_bytes
 
 
 def measure_fresh(case: Case, runner: str, timing: Timing, python: str = sys.executable) -> Measurement:
@@ -194,7 +185,9 @@ def measure_fresh(case: Case, runner: str, timing: Timing, python: str = sys.exe
     if ended is None:
         return told(Ending(verdict="timeout", value=None), case, runner, timing)
     code, output, errors_said = ended
-    answer: Any = _answer(output)
+    # The case may print as well: the answer is the last line that begins as one.
+    lines = reversed(output.splitlines())
+    answer: Any = next((json.loads(line) for line in lines if line.startswith('{"nearpeak_turn":')), None)
     if answer is None:
         return told(Ending(verdict="died", value=code, output=errors_said), case, runner, timing)
     if "error" in answer:
@@ -217,11 +210,3 @@ def _launched(words: list[str], request: str, timing: Timing) -> tuple[int, str,
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     return process.returncode, output, errors_text
-
-
-def _answer(text: str) -> Any:
-    """Return the last line of what a launch printed, if that is its answer: the case may print as well."""
-    for line in reversed(text.splitlines()):
-        if line.startswith('{"nearpeak_turn":'):
-            return json.loads(line)
-    return None

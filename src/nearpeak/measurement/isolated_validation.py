@@ -24,10 +24,9 @@ def runs_foreign_code(runner: str) -> bool:
     >>> runs_foreign_code("callable:my_kernels.py:softmax"), runs_foreign_code("torch_cpu")
     (True, False)
     """
-    from nearpeak.measurement.runners import RUNNERS
+    from nearpeak.measurement.runners import abilities_of
 
-    abilities = getattr(RUNNERS[runner.partition(":")[0]], "abilities", None)
-    return getattr(abilities, "argument", "") == "module:function"
+    return abilities_of(runner).argument == "module:function"
 
 
 def validated_apart(

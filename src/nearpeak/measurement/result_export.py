@@ -57,7 +57,8 @@ def _flat(measurement: Measurement) -> dict[str, Any]:
     record = measurement_record(measurement, "")
     record.pop("key")
     record |= {
-        "op": measurement.case.op, "label": label_of(measurement.case), "median_s": measurement.estimate().centre_s if measurement.has_times else None,
+        "op": measurement.case.op, "label": label_of(measurement.case),
+        "median_s": measurement.estimate().centre_s if measurement.has_times else None,
         "environment": measurement.environment.record() if measurement.environment else None,
         "energy_j": energy_by_domain(measurement.telemetry),
     }  # fmt: skip
@@ -87,12 +88,13 @@ def write_pytest_benchmark(path: Path, measurements: Iterable[Measurement]) -> N
 
 
 def _benchmark(measurement: Measurement) -> dict[str, Any]:
+    case, method = measurement.case, measurement.method
     return {
-        "group": measurement.case.op, "name": label_of(measurement.case), "fullname": f"{measurement.runner}::{label_of(measurement.case)}",
-        "params": {name: value for name, value in measurement.case.record().items() if name != "op"}, "param": None,
-        "extra_info": {"case_digest": measurement.case.digest, "runner": measurement.runner, "target": measurement.target,
+        "group": case.op, "name": label_of(case), "fullname": f"{measurement.runner}::{label_of(case)}",
+        "params": {name: value for name, value in case.record().items() if name != "op"}, "param": None,
+        "extra_info": {"case_digest": case.digest, "runner": measurement.runner, "target": measurement.target,
                        "outcome": measurement.outcome.value},
-        "options": {"disable_gc": True, "timer": measurement.method.timer if measurement.method else "", "warmup": True},
+        "options": {"disable_gc": True, "timer": method.timer if method else "", "warmup": True},
         "stats": _stats(measurement),
     }  # fmt: skip
 

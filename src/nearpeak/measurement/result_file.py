@@ -4,6 +4,7 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from nearpeak.base.canonical_json import canonical_json
@@ -21,7 +22,7 @@ class ResultFile:
     def __init__(self, file: int, path: Path) -> None:
         """Read what `file` holds; a last line that was cut off is removed, as its case will run again."""
         self.path, self._file = path, file
-        text = _whole(file)
+        text = b"".join(iter(partial(os.read, file, 1 << 20), b""))
         end = text.rfind(b"\n") + 1
         self._environments, stored = parse_results(text[:end].decode("utf-8", "replace"), str(path))
         cut_off = text[end:]
@@ -69,7 +70,8 @@ def append_whole(file: int, data: bytes, path: Path) -> None:
     """
     end = os.lseek(file, 0, os.SEEK_END)
     try:
-        _write_all(file, data)
+        while data:
+            data = data[os.write(file, data) :]
         os.fsync(file)
     except OSError as error:
         os.ftruncate(file, end)
@@ -122,18 +124,6 @@ def read_results(path: Path) -> tuple[Measurement, ...]:
     """
     text = path.read_text(encoding="utf-8", errors="replace")
     return tuple(parse_results(text[: text.rfind("\n") + 1], str(path))[1].values())
-
-
-def _whole(file: int) -> bytes:
-    parts = []
-    while part := os.read(file, 1 << 20):
-        parts.append(part)
-    return b"".join(parts)
-
-
-def _write_all(file: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(file, data) :]
 
 
 def _sync_folder(folder: Path) -> None:

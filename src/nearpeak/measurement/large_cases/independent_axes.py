@@ -178,13 +178,9 @@ def _given(case: Case) -> dict[str, Any]:
     if case.phase == "forward":
         return arrays
     generator = np.random.default_rng(random.Random(case.digest).getrandbits(64))
-    return arrays | {name: generator.standard_normal(shape) for name, shape in _above(case, arrays).items()}
-
-
-def _above(case: Case, arrays: Arrays) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of what comes from above: those of float results."""
     outputs = _computed(OPS[case.op].forward_case(case), arrays)
-    return {f"grad_{name}": array.shape for name, array in outputs.items() if array.dtype.kind == "f"}
+    floats = {name: array for name, array in outputs.items() if array.dtype.kind == "f"}
+    return arrays | {f"grad_{name}": generator.standard_normal(array.shape) for name, array in floats.items()}
 
 
 def _computed(case: Case, arrays: Arrays, output: str = "") -> dict[str, Any]:

@@ -74,7 +74,8 @@ def timed_result(case: Case, inputs: Arrays, outputs: Arrays, upstream: Arrays |
             expected = gradients_expected(draw, above, tuple(name for name in outputs))
     except (MeasureError, NotModelledError):
         return None
-    got = {name: _wide(output) for name, output in outputs.items()}
+    arrays = {name: np.asarray(output) for name, output in outputs.items()}
+    got = {name: array.astype(np.float64) if array.dtype.kind == "f" else array for name, array in arrays.items()}
     if not comparable(got, expected):
         names = ", ".join(f"{name}{list(np.shape(output))}" for name, output in outputs.items())
         return CheckResult(check="V11", status="SHAPE_FAIL", reason=f"a timed call gives {names}")
@@ -111,8 +112,3 @@ def usual(draw: Any, above: Arrays) -> dict[str, Any]:
 
     upstream = {name.removeprefix("grad_"): gradient for name, gradient in above.items()}
     return values_of(gradients_of(pytorch(draw.case), draw, upstream))
-
-
-def _wide(array: Any) -> Any:
-    array = np.asarray(array)
-    return array.astype(np.float64) if array.dtype.kind == "f" else array

@@ -30,16 +30,13 @@ def probe_cases() -> list[Case]:
     True
     """
     rows = tomllib.loads(_FILE.read_text(encoding="utf-8"))["probes"]
-    return list(dict.fromkeys([*(case for row in rows for case in _expanded(row)), *_functions()]))
-
-
-def _expanded(row: dict[str, Any]) -> Iterator[Case]:
-    """Yield the cases of a row of the data file; combinations that contradict one another are left out."""
-    lists = [value if isinstance(value, list) else [value] for value in row.values()]
-    for values in product(*lists):
-        words: dict[str, Any] = dict(zip(row, values, strict=True))
-        with suppress(NearpeakError):
-            yield case_of(words.pop("op"), words.pop("phase", "forward"), **words)
+    cases = []
+    for row in rows:
+        for values in product(*(value if isinstance(value, list) else [value] for value in row.values())):
+            words: dict[str, Any] = dict(zip(row, values, strict=True))
+            with suppress(NearpeakError):  # combinations that contradict one another are left out
+                cases.append(case_of(words.pop("op"), words.pop("phase", "forward"), **words))
+    return list(dict.fromkeys([*cases, *_functions()]))
 
 
 def _functions() -> Iterator[Case]:

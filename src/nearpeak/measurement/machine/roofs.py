@@ -64,7 +64,10 @@ def cpu_target_text(roofs: dict[str, float]) -> str:
             parts.append(_peak(unit, roofs[key], cores, clock_hz, source))
     memory = f'bandwidth = "{roofs["memory"]!r} B/s"\ncapacity = "{memory_bytes} B"\nsource = "{source}"'
     parts.append(f"[dram]\n{memory}")
-    parts.append(_cache())
+    sizes = [read_text(path) for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
+    kib = [int(text[:-1]) * {"K": 1, "M": 1024}[text[-1]] for text in sizes if text and text[-1] in "KM"]
+    last = f'\ncapacity = "{max(kib)} KiB"\nsource = "last cache as the operating system reports it"' if kib else ""
+    parts.append(f"[l2]{last}")
     parts.append(f'[launch]\nfloor = "{roofs["launch"]!r} s"\nsource = "{source}"')
     return "\n\n".join(parts) + "\n"
 
@@ -153,15 +156,6 @@ def _peak(unit: str, rate: float, cores: int, clock_hz: float, source: str) -> s
         f'clock = "{clock_hz!r} Hz"',
     )
     return "\n".join((*rows, f'source = "{source}"'))
-
-
-def _cache() -> str:
-    """Return the table of the last cache, empty where the operating system does not say."""
-    sizes = [read_text(path) for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
-    kib = [int(text[:-1]) * {"K": 1, "M": 1024}[text[-1]] for text in sizes if text and text[-1] in "KM"]
-    if not kib:
-        return "[l2]"
-    return f'[l2]\ncapacity = "{max(kib)} KiB"\nsource = "last cache as the operating system reports it"'
 
 
 def _title() -> str:

@@ -1,5 +1,6 @@
 """Shared base of the PyTorch runners: a case's call on a device, and its gradient alone."""
 
+import operator
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -80,7 +81,8 @@ def _written(torch: Any, tensor: Any, array: Any) -> Callable[[int], None]:
     if tensor.data_ptr() == array.ctypes.data:
         return lambda _: None
     if tensor.dtype == torch.float16 and dense(tensor):
-        return partial(_copy_element, tensor.numpy().reshape(-1), flat)
+        numbers = tensor.numpy().reshape(-1)
+        return lambda at: operator.setitem(numbers, at, flat[at])
     if tensor.dtype == torch.bfloat16 and dense(tensor):
         bits = tensor.view(torch.int16).numpy().view(np.uint16).reshape(-1)
         return partial(_copy_as_bf16, bits, flat.view(np.uint32))
@@ -89,10 +91,6 @@ def _written(torch: Any, tensor: Any, array: Any) -> Callable[[int], None]:
         tensor[np.unravel_index(at, array.shape)] = torch.as_tensor(flat[at : at + 1]).to(tensor.dtype)[0]
 
     return write
-
-
-def _copy_element(to: Any, of: Any, at: int) -> None:
-    to[at] = of[at]
 
 
 def _copy_as_bf16(bits: Any, of: Any, at: int) -> None:

@@ -4,17 +4,23 @@ from collections.abc import Callable
 from typing import Any
 
 from nearpeak.base.registry import Registry
-from nearpeak.core.runs.measurement import Runner, Timing
+from nearpeak.core.runs.measurement import Runner, RunnerAbilities, Timing
 from nearpeak.errors import SpecError
 from nearpeak.measurement.timed_runner import TimedRunner
 
-__all__ = ["RUNNERS", "backend_of", "runner_of"]
+__all__ = ["RUNNERS", "abilities_of", "backend_of", "runner_of"]
 
 
 RUNNERS: Registry[Callable[..., Any]] = Registry.of_modules(
     "RUNNER", kind="runner", package=__name__, file=__file__, group="nearpeak.runners"
 )
 """All runners by name; each is called with its argument, the words after the colon, and a Timing."""
+
+
+def abilities_of(text: str) -> RunnerAbilities:
+    """Return the abilities that the runner `name` or `name:argument` declares; none of all where it declares none."""
+    abilities: RunnerAbilities = getattr(RUNNERS[text.partition(":")[0]], "abilities", RunnerAbilities(devices=()))
+    return abilities
 
 
 def runner_of(text: str, timing: Timing = Timing(), process: str = "caller") -> Runner:

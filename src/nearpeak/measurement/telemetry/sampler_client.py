@@ -63,7 +63,12 @@ class Sampler:
         from nearpeak.measurement.telemetry.sources import known
 
         self.rate_hz, self._names = rate_hz, known(sources)
-        self._file = _memory_file()
+        # A file in memory, or else without a name.
+        if hasattr(os, "memfd_create"):
+            self._file = os.memfd_create("nearpeak-telemetry")
+        else:
+            with tempfile.TemporaryFile() as file:
+                self._file = os.dup(file.fileno())
         self._records, self._ticks, self._read = reading_records.Records(self._file), [], []  # type: ignore[var-annotated]
         self._header: dict[str, Any] = {}
         self._slowest_s = 1 / rate_hz
@@ -238,8 +243,8 @@ class Sampler:
         channels = self._channels[index]
         columns = tuple(zip(*readings.values[window], strict=True)) or tuple(() for _ in channels)
         return Stream(
-            source=self._header["sources"][index]["name"], channels=channels, before_ns=tuple(readings.before_ns[window]),
-            after_ns=tuple(readings.after_ns[window]), values=columns,
+            source=self._header["sources"][index]["name"], channels=channels,
+            before_ns=tuple(readings.before_ns[window]), after_ns=tuple(readings.after_ns[window]), values=columns,
         )  # fmt: skip
 
 
@@ -251,11 +256,3 @@ def _cpu_s(ticks: Sequence[tuple[int, int, int, int]], begin_ns: int, end_ns: in
     if not before or after[0][0] <= before[0][0]:
         return 0.0
     return (after[0][1] - before[0][1]) / (after[0][0] - before[0][0]) * (end_ns - begin_ns) / 1e9
-
-
-def _memory_file() -> int:
-    """Return an open file that lies in memory where the system has such, and has no name either way."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("nearpeak-telemetry")
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())

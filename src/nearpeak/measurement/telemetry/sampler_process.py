@@ -28,7 +28,10 @@ def main() -> None:
     content = {
         "unavailable": unavailable,
         "sources": [
-            {"name": source.name, "channels": TELEMETRY_CODEC.plain(source.channels, tuple[Channel, ...]), "hz": source.most_hz}
+            {
+                "name": source.name, "hz": source.most_hz,
+                "channels": TELEMETRY_CODEC.plain(source.channels, tuple[Channel, ...]),
+            }
             for source in sources
         ],
         "pid": os.getpid(), "begun_ns": time.monotonic_ns(),
@@ -77,7 +80,9 @@ def _sample(sources: Sequence[Source], rate_hz: float, file: int, parent: int) -
         wanted, handed = False, len(ticks) + 1 == rest
         ticks.append((due_ns, begun_ns, time.time_ns(), time.process_time_ns() if handed else 0))
         if handed:
-            _write(file, reading_records.records(readings, ticks))
+            data = reading_records.records(readings, ticks)
+            while data:
+                data = data[os.write(file, data) :]
             readings.clear()
             ticks.clear()
             if os.getppid() != parent:
@@ -92,11 +97,6 @@ def _sample(sources: Sequence[Source], rate_hz: float, file: int, parent: int) -
         if heard is None:
             return
         wanted = heard
-
-
-def _write(file: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(file, data) :]
 
 
 def _heard(wait_s: float) -> bool | None:

@@ -2,7 +2,9 @@
 
 import math
 import os
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from nearpeak.core.runs.telemetry import Channel
@@ -56,7 +58,7 @@ class FileSource:
         if all(file.status for _, file in files):
             raise Unavailable(f"{files[0][0].name}: {files[0][1].status}")
         self.name, self.most_hz = name, most_hz
-        self.channels = tuple(_with_status(channel, file.status) for channel, file in files)
+        self.channels = tuple(replace(channel, status=file.status or channel.status) for channel, file in files)
         self._files = [file for _, file in files]
         self._places = [(-1, 1.0) if file.status else file.place for file in self._files]
 
@@ -84,12 +86,6 @@ def _numbers(places: Sequence[tuple[int, float]]) -> list[float]:
     return numbers
 
 
-def _with_status(channel: Channel, status: str) -> Channel:
-    from dataclasses import replace
-
-    return replace(channel, status=status) if status else channel
-
-
 def text_of(path: Path) -> str:
     """Return what a file says, empty where it cannot be read."""
     try:
@@ -104,8 +100,6 @@ def by_number(paths: Sequence[Path]) -> list[Path]:
     >>> [one.name for one in by_number([Path("cpu10"), Path("cpu2")])]
     ['cpu2', 'cpu10']
     """
-    import re
-
     return sorted(
         paths, key=lambda path: [int(part) if part.isdigit() else 0 for part in re.findall(r"\d+", str(path))]
     )

@@ -286,7 +286,8 @@ def _summed(readings: Sequence[Reading], kept_from: int, timer: Timer, call_coun
         host_samples_s=() if timer.mode == "host" else tuple(reading.host_s / call_count for reading in kept_readings),
         warmup_s=tuple(reading.time_s / call_count for reading in readings[:kept_from]),
         call_count=call_count, outcome=outcome,
-        late_s=statistics.median(reading.late_s for reading in kept_readings), slow_ratio=_slow_ratio([reading.cycles_s for reading in kept_readings]),
+        late_s=statistics.median(reading.late_s for reading in kept_readings),
+        slow_ratio=_slow_ratio([reading.cycles_s for reading in kept_readings]),
     )  # fmt: skip
 
 

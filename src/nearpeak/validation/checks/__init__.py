@@ -15,14 +15,8 @@ __all__ = ["CHECKS"]
 Check = Callable[["Trial"], CheckResult]
 
 
-def _load(stem: str) -> Check:
-    check: Check = importlib.import_module(f"nearpeak.validation.checks.{stem}").CHECK
-    return check
-
-
-def _stems() -> list[str]:
-    return sorted(path.stem for path in Path(__file__).parent.glob("v[0-9]*.py"))
-
-
-CHECKS: tuple[Check, ...] = tuple(_load(stem) for stem in _stems())
+CHECKS: tuple[Check, ...] = tuple(
+    importlib.import_module(f"nearpeak.validation.checks.{path.stem}").CHECK
+    for path in sorted(Path(__file__).parent.glob("v[0-9]*.py"))
+)
 """All checks, in order of their numbers."""

@@ -3,7 +3,6 @@
 from nearpeak.core.runs.validation import PASS, SKIPPED, CheckResult
 from nearpeak.validation.comparison.output_comparison import comparable
 from nearpeak.validation.comparison.torch_baseline import judged
-from nearpeak.validation.running.implementation_run import Ran
 from nearpeak.validation.running.trial import Trial
 
 
@@ -18,16 +17,14 @@ def poison(trial: Trial) -> CheckResult:
         if ran.error or not comparable(ran.outputs, draw.expected):
             return CheckResult(check="V3", status=SKIPPED, reason="V1 failed")
         worst = judged("V3", ran.outputs, draw, f"memory held {kind}", trial.draws)
+        if worst.failed and kind == "nan":
+            # Results that are wrong in the same way with another poison do not depend on uninitialised memory.
+            finite = trial.answer(draw, poison="finite").outputs
+            if all(name in finite and output.equal(finite[name]) for name, output in ran.outputs.items()):
+                return judged("V3", ran.outputs, draw, "whatever memory held", trial.draws)
         if worst.failed:
-            innocent = kind == "nan" and _regardless(trial, ran)
-            return judged("V3", ran.outputs, draw, "whatever memory held", trial.draws) if innocent else worst
+            return worst
     return worst or CheckResult(check="V3", status=PASS)
-
-
-def _regardless(trial: Trial, ran: Ran) -> bool:
-    """Say whether results are wrong in the same way in memory full of another value: memory is not to blame."""
-    other = trial.answer(trial.draws[0], poison="finite")
-    return all(name in other.outputs and array.equal(other.outputs[name]) for name, array in ran.outputs.items())
 
 
 CHECK = poison

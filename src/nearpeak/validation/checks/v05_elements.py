@@ -18,17 +18,12 @@ def elements(trial: Trial) -> CheckResult:
     places = np.concatenate(
         [last_places(got[name], expected) for name, expected in draw.expected.items()] or [np.zeros(0)]
     )
-    figures = {name: str(count) for name, count in _not_finite(got).items()}
+    floats = [array for array in got.values() if array.dtype.kind in "fc"]
+    tests = (("nan", np.isnan), ("inf", np.isinf))
+    figures = {name: str(sum(int(test(array).sum()) for array in floats)) for name, test in tests}
     if len(places):
         figures |= {"ulp_max": f"{places.max():.3g}", "ulp_p99.9": f"{np.quantile(places, 0.999):.3g}"}
     return CheckResult(check="V5", status=result.status, reason=result.reason, worst=result.worst, figures=figures)
-
-
-def _not_finite(got: dict[str, np.ndarray]) -> dict[str, int]:
-    """Return how many results are NaN and how many infinite, over all outputs."""
-    floats = [array for array in got.values() if array.dtype.kind in "fc"]
-    tests = {"nan": np.isnan, "inf": np.isinf}
-    return {name: sum(int(test(array).sum()) for array in floats) for name, test in tests.items()}
 
 
 CHECK = elements

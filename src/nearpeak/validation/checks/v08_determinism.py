@@ -10,6 +10,7 @@ from nearpeak.ops import OPS
 from nearpeak.validation.comparison.output_comparison import comparable, values_of
 from nearpeak.validation.comparison.torch_baseline import judged
 from nearpeak.validation.oracle.float64_oracle import Draw
+from nearpeak.validation.running.aliased_outputs import shapes_of
 from nearpeak.validation.running.implementation_run import Ran, imported_torch, run
 from nearpeak.validation.running.trial import Trial
 
@@ -62,8 +63,7 @@ def _replayed(trial: Trial) -> list[CheckResult]:
     captured, first = trial.implementation.captured, trial.draws[0]
     if captured is None:
         return []
-    shapes = _shapes(first)
-    others = [draw for draw in trial.draws[1:] if _shapes(draw) == shapes][:1]
+    others = [draw for draw in trial.draws[1:] if shapes_of(draw) == shapes_of(first)][:1]
     try:
         torch = imported_torch()
         replay = captured({name: copy_of(torch, tensor) for name, tensor in first.tensors.items()}, first.arguments)
@@ -75,10 +75,6 @@ def _replayed(trial: Trial) -> list[CheckResult]:
         ran = Ran(outputs={name: value.detach().cpu().clone() for name, value in replay(draw.tensors).items()})
         results.append(_as_nondeterminism(trial, draw, ran, f"replay with {draw.distribution} inputs"))
     return [*results, CheckResult(check="V8", status=PASS, figures={"replay": f"{len(results)} times"})]
-
-
-def _shapes(draw: Draw) -> dict[str, tuple[int, ...]]:
-    return {name: tuple(tensor.shape) for name, tensor in draw.tensors.items()}
 
 
 def _beside(trial: Trial) -> list[CheckResult]:

@@ -11,7 +11,6 @@ import numpy as np
 
 from nearpeak.core.runs.validation import PASS, SKIPPED, CheckResult
 from nearpeak.core.work.case import Case
-from nearpeak.ops import OPS
 from nearpeak.validation.comparison.output_comparison import comparable, compared, values_of
 from nearpeak.validation.comparison.systematic_gradient_error import systematic_gradient_fault
 from nearpeak.validation.comparison.torch_baseline import as_good
@@ -30,7 +29,7 @@ from nearpeak.validation.oracle.gradient_oracle import (
     without_gradient,
 )
 from nearpeak.validation.running.aliased_outputs import changed_by_a_later_call, staying_there
-from nearpeak.validation.running.implementation_run import Implementation, status_of, words_of
+from nearpeak.validation.running.implementation_run import pytorch_of, status_of, words_of
 from nearpeak.validation.running.trial import Trial
 
 
@@ -188,9 +187,8 @@ def _of_pytorch(draw: Draw, seed: int, *, of_sum: bool = False) -> frozenset[str
     upstream = upstream_of(draw, seed)
     assert upstream is not None  # there are gradients to compare
     upstream = as_a_sum_gives(upstream) if of_sum else upstream
-    pytorch = Implementation(name="PyTorch", call=OPS[draw.case.op].torch_call)
     try:
-        return frozenset(gradients_of(pytorch, draw, upstream))
+        return frozenset(gradients_of(pytorch_of(draw.case), draw, upstream))
     except (NotImplementedError, RuntimeError, TypeError, ValueError):  # it has no derivative in this format
         return frozenset()
 
@@ -216,7 +214,7 @@ def _judged(
     result = compared("V9", got, expected, f"gradients of {of}")
     if not result.failed or result.worst is None:
         return result
-    usual = gradients_of(Implementation(name="PyTorch", call=OPS[draw.case.op].torch_call), draw, upstream)
+    usual = gradients_of(pytorch_of(draw.case), draw, upstream)
     return as_good(result, values_of(usual), expected) if comparable(usual, expected) else result
 
 

@@ -85,11 +85,6 @@ def _relations(draw: Draw, before: Mapping[str, Any]) -> Iterator[Relation]:
                     }
                 yield f"2 * {name} gives {factor:g} times the result", tensors, wanted, slack
                 break
-    yield from _reordered(draw, before, oracle)
-
-
-def _reordered(draw: Draw, before: Mapping[str, Any], oracle: Mapping[str, Any]) -> Iterator[Relation]:
-    """Give the relation of reversed rows, for each extent that a first dimension has."""
     for extent in reversible_rows(draw, oracle):
         wanted = {name: _turned(value, extent) for name, value in before.items()}
         slack = {name: 2 * _turned(expected.bound, extent) for name, expected in draw.expected.items()}
@@ -100,18 +95,14 @@ def reversible_rows(draw: Draw, oracle: Mapping[str, Any] | None = None) -> list
     """Return the extents of first dimensions for which rows in reverse give the oracle's results in reverse."""
     oracle = oracle or _oracle(draw, draw.tensors)
     extents = {tensor.shape[0] for tensor in draw.tensors.values() if tensor.dim() and tensor.shape[0] > 1}
-    return [extent for extent in sorted(extents) if oracle and _reverses(draw, extent, oracle)]
-
-
-def _reverses(draw: Draw, extent: int, oracle: Mapping[str, Any]) -> bool:
-    if any(
-        not imported_torch().equal(reversed_rows(tensor), tensor)
-        for tensor in _stated(draw)
-        if tensor.shape[0] == extent
-    ):
-        return False
-    turned = {name: _turned(value, extent) for name, value in oracle.items()}
-    return _same(_oracle(draw, _with_reversed(draw, extent)), turned)
+    stated, equal = _stated(draw) if oracle else [], imported_torch().equal
+    fixed = {tensor.shape[0] for tensor in stated if not equal(reversed_rows(tensor), tensor)}
+    turned = {extent: {name: _turned(value, extent) for name, value in oracle.items()} for extent in extents - fixed}
+    return [
+        extent
+        for extent in sorted(turned)
+        if oracle and _same(_oracle(draw, _with_reversed(draw, extent)), turned[extent])
+    ]
 
 
 def _stated(draw: Draw) -> list[Any]:

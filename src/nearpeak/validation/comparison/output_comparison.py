@@ -9,7 +9,7 @@ import numpy as np
 from nearpeak.core.runs.validation import PASS, CheckResult, WorstElement
 from nearpeak.ops.shared.torch_names import torch_format
 from nearpeak.validation.oracle.expected_results import Expected
-from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF, widened
+from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF, rounded, widened
 
 LEAST_GROUP = 32
 """Elements below which the norm of a row says no more than its elements."""
@@ -75,8 +75,6 @@ def _at_the_edge(expected: Expected) -> Any:
 
     if expected.dtype not in UNIT_ROUNDOFF:
         return np.zeros(expected.values.shape, bool)
-    from nearpeak.ops.shared.torch_names import torch_format
-
     largest = torch.finfo(torch_format(expected.dtype)).max
     with np.errstate(all="ignore"):
         return (
@@ -107,9 +105,6 @@ TWICE = 1.5
 
 def _twice_rounded(got: Any, expected: Expected) -> Any:
     """Say for which elements no value near the sum rounds to `got`: rounding is monotone, so ends are enough."""
-    from nearpeak.ops.shared.torch_names import torch_format
-    from nearpeak.validation.oracle.format_limits import rounded
-
     dtype = torch_format(expected.dtype)
     ends = expected.ends or (tuple(rounded(expected.values + sign * expected.inner, dtype) for sign in (-1.0, 1.0)),)
     return np.all([(got < low) | (got > high) for low, high in ends], axis=0)
@@ -146,16 +141,15 @@ def compared(check: str, got: Mapping[str, Any], expected: Mapping[str, Expected
     worst = worst_of(got, expected)
     if worst is not None and worst.bound_ratio > 1:
         difference = f"{where}: {worst.output}{list(worst.offset)} is {worst.got}, expected {worst.expected}"
-        reason = difference + _said(worst, got[worst.output][worst.offset], expected[worst.output])
+        output, value = expected[worst.output], got[worst.output][worst.offset]
+        reason = f"{difference} within {float(worst.bound):.3g}"
+        if output.once and np.abs(value - output.values[worst.offset]) <= output.bound[worst.offset]:
+            reason = (
+                f"{difference}; no value within the errors of fp32 rounds to that in {output.dtype}: "
+                "one on the way had fewer bits"
+            )
         return CheckResult(check=check, status="NUMERIC_FAIL", reason=reason, worst=worst)
     return CheckResult(check=check, status=PASS, worst=worst)
-
-
-def _said(worst: WorstElement, got: Any, expected: Expected) -> str:
-    """Return what the element misses: its bound, or, within that, every value that rounding once may give."""
-    if expected.once and np.abs(got - expected.values[worst.offset]) <= expected.bound[worst.offset]:
-        return f"; no value within the errors of fp32 rounds to that in {expected.dtype}: one on the way had fewer bits"
-    return f" within {float(worst.bound):.3g}"
 
 
 def pooled_errors(answers: Sequence[tuple[Any, Expected]]) -> tuple[float, float]:

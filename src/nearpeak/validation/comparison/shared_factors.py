@@ -47,7 +47,11 @@ def shared_fault(case: Case, implementation: Implementation, seed: int) -> str:
     A slope in fp32 that is rounded to bf16 moves each score by less than what results in fp16 may be off. PyTorch's
     own rounds what comes of it to fp16; over fresh inputs the two are far apart.
     """
-    for name in _wide_inputs(case):
+    specs = OPS[case.op].inputs(**arguments_of(case))
+    sizes = {name: UNIT_ROUNDOFF.get(spec.dtype, 0.0) for name, spec in specs.items()}
+    coarsest = max(sizes.values(), default=0.0)
+    # Inputs in fp32 or fp64 beside narrower ones: they have digits that narrow results hide.
+    for name in (name for name, unit in sizes.items() if 0 < unit <= UNIT_ROUNDOFF["fp32"] < coarsest):
         shares = _shares(case, implementation, seed, name)
         if not len(shares):
             continue
@@ -89,14 +93,6 @@ def _usual(case: Case, seed: int, name: str, *, by_columns: bool) -> Any:
     right = OPS[case.op].torch_call
     call = columns_dense(right, declared_formats(case)) if by_columns else right
     return _shares(case, Implementation(name="PyTorch", call=call), seed, name)
-
-
-def _wide_inputs(case: Case) -> list[str]:
-    """Return the float inputs in fp32 or fp64 beside narrower ones: numbers with digits that narrow results hide."""
-    specs = OPS[case.op].inputs(**arguments_of(case))
-    sizes = {name: UNIT_ROUNDOFF.get(spec.dtype, 0.0) for name, spec in specs.items()}
-    most = max(sizes.values(), default=0.0)
-    return [name for name, unit in sizes.items() if 0 < unit <= UNIT_ROUNDOFF["fp32"] < most]
 
 
 def _shares(case: Case, implementation: Implementation, seed: int, name: str) -> Any:

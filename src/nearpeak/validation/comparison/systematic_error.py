@@ -13,7 +13,7 @@ from nearpeak.validation.inputs.distributions import drawn
 from nearpeak.validation.oracle.expected_results import arguments_of, contract_of
 from nearpeak.validation.oracle.float64_oracle import Draw, unbounded_draw
 from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF
-from nearpeak.validation.running.implementation_run import Implementation, run
+from nearpeak.validation.running.implementation_run import Implementation, pytorch_of, run
 
 STAGES = ((12, 10.0), (48, 7.0), (144, 6.0))
 """Draws (groups of them for few results), each of which gives one slope, and standard errors that their mean may have:
@@ -69,7 +69,7 @@ def _apart(slopes: Any) -> float:
 @lru_cache(maxsize=64)
 def _usual(case: Case, seed: int, count: int) -> Mapping[str, Any]:
     """Return the slopes of PyTorch's own way."""
-    return _slopes(case, Implementation(name="PyTorch", call=OPS[case.op].torch_call), seed, count)
+    return _slopes(case, pytorch_of(case), seed, count)
 
 
 def _slopes(case: Case, implementation: Implementation, seed: int, count: int) -> dict[str, Any]:

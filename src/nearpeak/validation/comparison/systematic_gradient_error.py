@@ -45,7 +45,7 @@ from nearpeak.validation.oracle.gradient_terms import (
     terms_of,
     unlike_steps,
 )
-from nearpeak.validation.running.implementation_run import Implementation
+from nearpeak.validation.running.implementation_run import Implementation, pytorch_of
 
 LEAST_SHARE = 1 / 24
 """Of the gradient's roundoff: errors along a term, in units of the gradient's length, that are those of roundings."""
@@ -118,7 +118,7 @@ def _is_usual(case: Case, seed: int, count: int, key: Key, errors: Any) -> bool:
 @lru_cache(maxsize=64)
 def _usual(case: Case, seed: int, count: int) -> Errors:
     """Return the errors of PyTorch's own way."""
-    return _errors(case, Implementation(name="PyTorch", call=OPS[case.op].torch_call), seed, count)
+    return _errors(case, pytorch_of(case), seed, count)
 
 
 @lru_cache(maxsize=64)

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.runs.validation import PASS, CheckResult
-from nearpeak.ops import OPS
 from nearpeak.validation.comparison.output_comparison import comparable, compared, values_of, worst_of
 from nearpeak.validation.comparison.ties import canonical
 from nearpeak.validation.oracle.expected_results import Expected, contract_of
 from nearpeak.validation.oracle.float64_oracle import Draw
 from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF
-from nearpeak.validation.running.implementation_run import Implementation, run
+from nearpeak.validation.running.implementation_run import pytorch_of, run
 
 CHAINS = ("normalisation", "reduction", "pointwise", "sampling", "decomposition")
 """Kinds of contracts whose bound is propagated by probes, not proved."""
@@ -43,8 +42,7 @@ def baseline_of(draw: Draw) -> Mapping[str, Any]:
 
     It is kept, as many implementations are asked the same.
     """
-    right = Implementation(name="PyTorch", call=OPS[draw.case.op].torch_call)
-    ran = run(right, draw.tensors, draw.arguments)
+    ran = run(pytorch_of(draw.case), draw.tensors, draw.arguments)
     usable = not ran.error and comparable(ran.outputs, draw.expected)
     wanted = {name: expected.values for name, expected in draw.expected.items()}
     return values_of(canonical(draw.case, ran.outputs, wanted)) if usable else {}

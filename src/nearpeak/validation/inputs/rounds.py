@@ -43,8 +43,13 @@ def rounds_of(case: Case, seed: int) -> tuple[Draw, ...]:
     which neighbouring results were unlike. Where some never did, sorted inputs and further seeds are added that help.
     """
     draws = [draw for name in distributions_of(case) if (draw := draw_inputs(case, seed, name)) is not None]
-    further = _further(case, seed, draws) if _selects(case, draws) else ()
-    return (*draws, *further, *_repeated(case, seed, draws))
+    if not draws:
+        return ()
+    whole = any(output.values.dtype.kind not in "fc" for output in draws[0].expected.values())
+    small = sum(tensor.numel() for tensor in draws[0].tensors.values()) <= SMALL
+    # Results may leave parts of the inputs out: where they are chosen, and in small cases anywhere.
+    selects = small or whole or contract_of(case).kind == "exact"
+    return (*draws, *(_further(case, seed, draws) if selects else ()), *_repeated(case, seed, draws))
 
 
 def distributions_of(case: Case) -> tuple[str, ...]:
@@ -75,15 +80,6 @@ def _repeated(case: Case, seed: int, draws: list[Draw]) -> Iterator[Draw]:
         if drawn is not None:
             seen += min((expected.values.size for expected in drawn.expected.values()), default=ENOUGH)
             yield drawn
-
-
-def _selects(case: Case, draws: list[Draw]) -> bool:
-    """Say whether results may leave parts of the inputs out: where they are chosen, and in small cases anywhere."""
-    if not draws:
-        return False
-    whole = any(expected.values.dtype.kind not in "fc" for expected in draws[0].expected.values())
-    small = sum(tensor.numel() for tensor in draws[0].tensors.values()) <= SMALL
-    return small or whole or contract_of(case).kind == "exact"
 
 
 def _further(case: Case, seed: int, draws: list[Draw]) -> Iterator[Draw]:
@@ -221,7 +217,10 @@ def _shows(draw: Draw, left: Mapping[str, Any], right: Mapping[str, Any]) -> boo
     if left.keys() != right.keys() or any(left[name].shape != right[name].shape for name in left):
         return True
     if contract_of(draw.case).picks:
-        right = _settled(draw, left, right)
+        torch = imported_torch()
+        tensors = {name: torch.as_tensor(value) for name, value in right.items()}
+        matched = settled(draw.case, draw.tensors, tensors, left, draw)  # the order of equal values shows nothing
+        right = {name: tensor.numpy() for name, tensor in matched.items()}
     for name, value in left.items():
         expected = draw.expected.get(name)
         with np.errstate(all="ignore"):
@@ -229,11 +228,3 @@ def _shows(draw: Draw, left: Mapping[str, Any], right: Mapping[str, Any]) -> boo
         if np.any(apart | (np.isfinite(value) != np.isfinite(right[name]))):
             return True
     return False
-
-
-def _settled(draw: Draw, left: Mapping[str, Any], right: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `right` with positions as in `left` where either is right: the order of equal values tells nothing."""
-    torch = imported_torch()
-    outputs = {name: torch.as_tensor(value) for name, value in right.items()}
-    matched = settled(draw.case, draw.tensors, outputs, left, draw)
-    return {name: tensor.numpy() for name, tensor in matched.items()}

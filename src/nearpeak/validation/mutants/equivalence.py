@@ -174,7 +174,11 @@ def _asked(case: Case, seed: int) -> tuple[tuple[Draw, int], ...]:
 def _same_answers(case: Case, mutant: Mutant, draws: Sequence[tuple[Draw, int]]) -> bool:
     right = Implementation(name="right", call=right_call(case))
     both = (right, mutant.implementation())
-    return all(_same(*(_answers(who, draw, seed, mutant) for who in both)) for draw, seed in draws)
+    answers = ([_answers(who, draw, seed, mutant) for who in both] for draw, seed in draws)
+    return all(
+        left.keys() == right.keys() and all(_bits(left[name]) == _bits(right[name]) for name in left)
+        for left, right in answers
+    )
 
 
 def _answers(implementation: Implementation, draw: Draw, seed: int, mutant: Mutant) -> dict[str, Any]:
@@ -188,10 +192,6 @@ def _answers(implementation: Implementation, draw: Draw, seed: int, mutant: Muta
     ran = run(implementation, draw.tensors, draw.arguments)
     memory = {"changed": ran.changed, "overrun": ran.overrun, "error": ran.error}
     return {**first.outputs, **{f"again {name}": y for name, y in ran.outputs.items()}, **memory}
-
-
-def _same(left: dict[str, Any], right: dict[str, Any]) -> bool:
-    return left.keys() == right.keys() and all(_bits(left[name]) == _bits(right[name]) for name in left)
 
 
 def _bits(value: Any) -> Any:

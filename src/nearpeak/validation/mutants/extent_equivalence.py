@@ -46,11 +46,6 @@ def _is_spanned(arguments: Arguments, axis: str) -> bool:
     return bool(arguments["d"] == 1 and arguments[f"k{axis}"] == arguments[axis] and not arguments["indices"])
 
 
-def _sees_itself(arguments: Arguments) -> bool:
-    """Say whether a query sees no key before its own position, and none after it."""
-    return bool(arguments["left"] == 1 and (arguments["causal"] or arguments["right"] == 1))
-
-
 _OF_GRADIENTS: dict[tuple[str, str], tuple[Callable[[Arguments], bool], str]] = {
     ("layer_norm", "upstream reversed"): (
         lambda given: bool(given["hidden"] == 1),
@@ -109,7 +104,10 @@ _OF_EXTENTS: dict[tuple[str, str, str], tuple[Callable[[Arguments], bool], str]]
         "one query sees all keys of full pages, in any order",
     ),
     ("varlen_attention", _ROTATED, "offsets"): (
-        lambda given: bool(not given["cross"] and (given["tokens"] == 1 or _sees_itself(given))),
+        lambda given: bool(
+            not given["cross"]
+            and (given["tokens"] == 1 or (given["left"] == 1 and (given["causal"] or given["right"] == 1)))
+        ),
         "each token sees itself alone, whichever sequence it is in",
     ),
     **{

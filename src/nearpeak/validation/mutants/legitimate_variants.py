@@ -109,12 +109,8 @@ def _widens(case: Case, wide: str) -> bool:
     floats = {dtype for dtype in inputs.values() if dtype.is_floating_point and dtype.itemsize > 1}
     quantised = any(dtype.is_floating_point and dtype.itemsize == 1 for dtype in inputs.values())
     inside = widened_case(case, wide)
-    return bool(floats) and not quantised and inside is not None and _computes(inside)
-
-
-def _computes(case: Case) -> bool:
     try:
-        return bool(declared_formats(case))
+        return bool(floats) and not quantised and inside is not None and bool(declared_formats(inside))
     except (MeasureError, NotImplementedError, RuntimeError):
         return False
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -108,26 +108,17 @@ def bounded_draw(case: Case, tensors: Arrays, distribution: str) -> Draw:
     formats = declared_formats(case)
     tensors = placed(imported_torch(), case, tensors)
 
-    def reference(arrays: dict[str, Any]) -> dict[str, Any]:
-        return operator.expected(arrays, **arguments)
-
-    numerics = contract_of(case)
+    reference, numerics = partial(operator.expected, **arguments), contract_of(case)
     length = sum_length(numerics, arguments)
-    size = operator.subtracted
-    passed = None if size is None else lambda arrays: size(arrays, **arguments)
+    passed = None if operator.subtracted is None else partial(operator.subtracted, **arguments)
+    stored = None if operator.stored is None else partial(operator.stored, **arguments)
     expected = answers(
-        reference, tensors, formats, numerics, length, case.label(), _stored(case), passed=passed,
+        reference, tensors, formats, numerics, length, case.label(), stored, passed=passed,
         stores_scores=distribution == "deep" and not tensors.keys().isdisjoint(FACED),
     )  # fmt: skip
     if operator.kept is not None:
         expected = in_either_way(case, expected, tensors)
     return Draw(case=case, arguments=arguments, tensors=tensors, expected=expected, distribution=distribution)
-
-
-def _stored(case: Case) -> Stored | None:
-    """Return the reference with its intermediates in formats of their own; none where it has no such ones."""
-    stored, arguments = OPS[case.op].stored, arguments_of(case)
-    return None if stored is None else lambda arrays, store: stored(arrays, store, **arguments)
 
 
 @lru_cache(maxsize=256)
@@ -206,7 +197,9 @@ def answers(
         stores_scores: whether what is stored on the way may be far larger than what errors of inputs make of it.
     """
     arrays = {name: widened(tensor) for name, tensor in tensors.items()}
-    results, step = evaluated(reference, arrays, where), 4 * max(_finest(formats), coarsest_ratio)
+    results, names = evaluated(reference, arrays, where), set(map(format_name, formats.values()))
+    finest_ratio = min(map(arithmetic_roundoff, names & UNIT_ROUNDOFF.keys()), default=2.0**-24)
+    step = 4 * max(finest_ratio, coarsest_ratio)
     fixed, moving = ({k: a for k, a in arrays.items() if (k in still) is held} for held in (True, False))
 
     def beside(changed: dict[str, Any]) -> dict[str, Any]:
@@ -231,7 +224,7 @@ def answers(
             wider = moved(beside, probes(moving, factor * coarse_step, whole=spread_over), results, where)
             whole = {name: value for name, value in wider.items() if results[name].dtype.kind not in "fc"}
             reach |= {name: np.fmax(value, reach[name]) for name, value in whole.items()}
-    stored_error, kept_ratio = ({}, 0.0) if stored is None else stored_errors(stored, arrays, results)
+    stored_error, stored_ratio = ({}, 0.0) if stored is None else stored_errors(stored, arrays, results)
     coarse = _sums({name: SPREAD * errors for name, errors in stored_error.items()}, coarse) if stored_error else coarse
     for nudge in _of_stored(store, chained=chained, scores=stores_scores) if coarse_step else ():
         coarse = _sums(erring(reference, arrays, results, where, nudge), coarse)
@@ -241,9 +234,10 @@ def answers(
             _Moves(
                 reach=None if name in numerics.picks else reach.get(name), magnitude=magnitudes.get(name),
                 coarse=coarse.get(name, 0.0),
-                kept=(stored_error.get(name, 0.0) if kept_ratio <= UNIT_ROUNDOFF["fp32"] else 0.0) + means.get(name, 0.0),
-                shift=shifted.get(name, 0.0) / step, inside=inside.get(name, 0.0) / step,
-                operands_count=max(_float_count(arrays), 1), coarsest_ratio=coarsest_ratio,
+                kept=means.get(name, 0.0)
+                + (stored_error.get(name, 0.0) if stored_ratio <= UNIT_ROUNDOFF["fp32"] else 0.0),
+                shift=shifted.get(name, 0.0) / step, inside=inside.get(name, 0.0) / step, coarsest_ratio=coarsest_ratio,
+                operands_count=max(sum(array.dtype.kind in "fc" for array in arrays.values()), 1),
             ),
         )
         for name, values in results.items()
@@ -257,16 +251,6 @@ def _of_stored(store: float, *, chained: bool, scores: bool) -> Iterator[Nudge]:
         yield underflow(2 * HALF_STEP["fp16"], HALF_STEP["fp16"] / store)
     if scores:
         yield rounding(store)
-
-
-def _float_count(arrays: Arrays) -> int:
-    return sum(array.dtype.kind in "fc" for array in arrays.values())
-
-
-def _finest(formats: Mapping[str, Any]) -> float:
-    """Return the roundoff of the arithmetic for the most exact of the formats, that of fp32 where there is none."""
-    names = map(format_name, formats.values())
-    return min((arithmetic_roundoff(name) for name in names if name in UNIT_ROUNDOFF), default=2.0**-24)
 
 
 def _sums(left: Arrays, right: Arrays) -> dict[str, Any]:

@@ -156,15 +156,11 @@ def at_positions(draw: Draw, named: Named) -> dict[str, Any]:
     """Return positions by output, as tensors of the outputs' shapes."""
     import torch
 
-    return {
-        name: torch.as_tensor(np.frombuffer(held, np.int64).reshape(_shape(draw, name)).copy()) for name, held in named
-    }
-
-
-def _shape(draw: Draw, name: str) -> tuple[int, ...]:
-    """Return the shape of positions: that of the values there, where positions are not asked for."""
-    expected = draw.expected.get(name) or next(iter(draw.expected.values()))
-    return tuple(expected.values.shape)
+    positions = {}
+    for name, content in named:
+        output = draw.expected.get(name) or next(iter(draw.expected.values()))  # positions may be no output
+        positions[name] = torch.as_tensor(np.frombuffer(content, np.int64).reshape(output.values.shape).copy())
+    return positions
 
 
 def gradients_expected(

@@ -37,8 +37,8 @@ def staying_there(implementation: Implementation) -> Implementation:
 
 def changed_by_a_later_call(call: Callable[[Draw], Mapping[str, Any]], draws: Sequence[Draw]) -> list[str]:
     """Return what of the results for the first question the call for another of the same shapes changes."""
-    first, shapes = draws[0], _shapes(draws[0])
-    other = next((draw for draw in draws[1:] if _shapes(draw) == shapes), None)
+    first = draws[0]
+    other = next((draw for draw in draws[1:] if shapes_of(draw) == shapes_of(first)), None)
     if other is None:
         return []
     try:
@@ -50,7 +50,8 @@ def changed_by_a_later_call(call: Callable[[Draw], Mapping[str, Any]], draws: Se
     return [name for name, array in results.items() if not _bytes(array).equal(before[name])]
 
 
-def _shapes(draw: Draw) -> dict[str, tuple[int, ...]]:
+def shapes_of(draw: Draw) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the inputs by name."""
     return {name: tuple(tensor.shape) for name, tensor in draw.tensors.items()}
 
 

@@ -10,7 +10,9 @@ import numpy as np
 
 from nearpeak.case_tensors.global_state import ChangedStateError, unchanged_state
 from nearpeak.case_tensors.user_functions import said_by, takes_out
+from nearpeak.core.work.case import Case
 from nearpeak.errors import SpecError
+from nearpeak.ops import OPS
 from nearpeak.validation.oracle.format_limits import format_name, poison_value
 from nearpeak.validation.running.guard_buffers import Guarded
 from nearpeak.validation.running.guard_buffers import imported_torch as imported_torch  # noqa: PLC0414  # said to be public
@@ -90,6 +92,11 @@ def columns_dense(call: Call, written: Iterable[str]) -> Call:
     return by_columns
 
 
+def pytorch_of(case: Case) -> Implementation:
+    """Return PyTorch's own implementation of `case`."""
+    return Implementation(name="PyTorch", call=OPS[case.op].torch_call)
+
+
 def as_implementation(candidate: Any) -> Implementation:
     """Return `given` as implementation: one already, or a callable on torch tensors.
 
@@ -100,16 +107,9 @@ def as_implementation(candidate: Any) -> Implementation:
     if not callable(candidate):
         raise SpecError(f"validate: {candidate!r} is no callable; give a function of (inputs by name, **arguments)")
     name = f"{getattr(candidate, '__module__', '')}:{getattr(candidate, '__qualname__', type(candidate).__name__)}"
-    return Implementation(
-        name=name,
-        call=candidate,
-        arrays=getattr(candidate, "arrays", "torch"),
-        backward=getattr(candidate, "backward", None),
-        captured=getattr(candidate, "captured", None),
-        concurrent=getattr(candidate, "concurrent", None),
-        there=getattr(candidate, "there", None),
-        ledger=getattr(candidate, "ledger", None),
-    )
+    carried = ("arrays", "backward", "captured", "concurrent", "there", "ledger")
+    stated = {attribute: getattr(candidate, attribute) for attribute in carried if hasattr(candidate, attribute)}
+    return Implementation(name=name, call=candidate, **stated)
 
 
 def run(

@@ -22,13 +22,12 @@ def source(root: Path) -> nvml_library.NvmlSource:
     del root
     nvml = nvml_library.library()
     pairs = [(gpu, _fields(nvml, gpu)) for gpu in nvml_library.devices(nvml)]
-    made = [(fields, _calls(nvml, gpu, averaged=_averaged(fields))) for gpu, fields in pairs]
+    averaged = [
+        any(channel.name.endswith(".power_mean") and not channel.status for channel in fields.channels)
+        for _, fields in pairs
+    ]
+    made = [(fields, _calls(nvml, gpu, averaged=has)) for (gpu, fields), has in zip(pairs, averaged, strict=True)]
     return nvml_library.NvmlSource("nvml_power", 100.0, nvml, made)
-
-
-def _averaged(fields: nvml_library.Fields) -> bool:
-    """Say whether the device gives the mean power as a field."""
-    return any(channel.name.endswith(".power_mean") and not channel.status for channel in fields.channels)
 
 
 def _fields(nvml: Any, gpu: nvml_library.Device) -> nvml_library.Fields:
