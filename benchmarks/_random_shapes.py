@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from tests.golden.directed import directed
 
-from nearpeak.case_tensors.empty_cases import refuse_nothing
+from nearpeak.case_tensors.empty_cases import refuse_empty
 from nearpeak.core.work.case import Case
 from nearpeak.errors import NearpeakError
 from nearpeak.ops import OPS, work_of
@@ -82,7 +82,7 @@ def _taken(op: str, arguments: dict[str, Any]) -> Case | None:
         work = work_of(case)
         if sum(work.flop.values()) > MOST_FLOP or work.write_bytes > MOST_WRITTEN_BYTES or not declared_formats(case):
             return None
-        refuse_nothing(case)
+        refuse_empty(case)
         asked = draw_inputs(case, 0, "normal")
         return case if asked is not None and _tells(asked) else None
     except (NearpeakError, NotImplementedError, RuntimeError, ArithmeticError, LookupError, TypeError, ValueError):

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.case_tensors.random_inputs import drawn, forward_arguments, in_a_line, zeros_of
+from nearpeak.case_tensors.random_inputs import drawn, error_line, forward_arguments, zeros_of
 from nearpeak.case_tensors.size_limits import beyond_rounds
 from nearpeak.core.work.case import Case
 from nearpeak.errors import NotModelledError
 from nearpeak.ops import OPS
 
 
-def refuse_nothing(case: Case) -> None:
+def refuse_empty(case: Case) -> None:
     """Refuse a case with an extent of 0 that PyTorch, or the operator's definition, does not answer.
 
     Raises:
@@ -34,7 +34,7 @@ def _why(case: Case) -> str:
         with torch.no_grad():
             outputs = as_arrays(torch, OPS[case.op].torch_call(tensors, **arguments))
     except Exception as error:  # whatever a framework says of nothing
-        return f"its PyTorch call says: {in_a_line(error)}"
+        return f"its PyTorch call says: {error_line(error)}"
     if case.phase == "backward" and not any(array.size for array in outputs.values()):
         return "its results have no element, and so no gradient"
     return "" if beyond_rounds(case) else _differs(case, arrays, arguments, outputs)
@@ -46,7 +46,7 @@ def _differs(case: Case, arrays: Any, arguments: dict[str, Any], outputs: dict[s
         with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):  # of means of nothing
             expected = OPS[case.op].reference(dict(arrays), **arguments)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        return f"its definition has none ({in_a_line(error)})"
+        return f"its definition has none ({error_line(error)})"
     for name, output in expected.items():
         if name in outputs and np.shape(output) != outputs[name].shape:
             return f"PyTorch gives {name} as {list(outputs[name].shape)}, its definition {list(np.shape(output))}"

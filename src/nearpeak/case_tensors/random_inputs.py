@@ -49,7 +49,7 @@ def drawn(case: Case, set_count: int = 1) -> tuple[Mapping[str, Any], ...]:
         return tuple(_set(case.op, specs, arguments, (seed, index)) for index in range(set_count))
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         if zeros := zeros_of(case):
-            raise NotModelledError(f"{case.op}: no inputs with {zeros}: {in_a_line(error)}") from None
+            raise NotModelledError(f"{case.op}: no inputs with {zeros}: {error_line(error)}") from None
         raise
 
 
@@ -68,7 +68,7 @@ def zeros_of(case: Case) -> str:
     return " ".join(f"{name}=0" for name in zeros if defaults.get(name.removesuffix("_end")) != 0)
 
 
-def in_a_line(error: Exception) -> str:
+def error_line(error: Exception) -> str:
     """Return the first line of what an exception says, or its kind where it says nothing."""
     return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
 

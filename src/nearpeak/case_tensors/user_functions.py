@@ -37,10 +37,10 @@ class EndedError(RuntimeError):
         self.outcome = outcome
 
 
-def said_by(error: BaseException) -> str:
+def exception_text(error: BaseException) -> str:
     """Return what an exception says, and tell it to the log of those; one of the user's may fail at that too.
 
-    >>> said_by(ValueError("no such kernel"))
+    >>> exception_text(ValueError("no such kernel"))
     'no such kernel'
     """
     RAISED.debug("raised", exc_info=error)
@@ -195,7 +195,7 @@ def own_refusal(function: Callable[..., Any], case: Case) -> str:
     return str(refusal(case) or "") if callable(refusal) else ""
 
 
-def naming(case: Case, call: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
+def with_named_outputs(case: Case, call: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
     """Return `call` with results by name: a single array or tensor is the only output of the case.
 
     A PyTorch module is called as models call it, by its own arguments.
@@ -244,11 +244,11 @@ def _looked_up(error: KeyError, inputs: Mapping[str, Any], arguments: Mapping[st
     return not raised or any(re.match(rf"{re.escape(name)}\b", raised) for name in names)
 
 
-def staying(call: Callable[..., Any]) -> Callable[..., Any]:
+def sys_exit_refused(call: Callable[..., Any]) -> Callable[..., Any]:
     """Return `call` that does not end the process by `sys.exit`: an exception that callers look for says that it would.
 
     >>> try:
-    ...     staying(sys.exit)(0)
+    ...     sys_exit_refused(sys.exit)(0)
     ... except EndedError as error:
     ...     print(error, error.outcome)
     it called sys.exit(0) crash
@@ -269,12 +269,12 @@ def _leaving(error: SystemExit) -> EndedError:
 
 
 @contextlib.contextmanager
-def kept_running() -> Iterator[None]:
+def process_exit_refused() -> Iterator[None]:
     """Hold that `os._exit` in this process raises: callers that are no process of their own would be gone, code 0.
 
     Children forked meanwhile end as they ask to. What was imported by `from os import _exit` before is not seen.
 
-    >>> with kept_running():
+    >>> with process_exit_refused():
     ...     try:
     ...         os._exit(0)
     ...     except EndedError as error:

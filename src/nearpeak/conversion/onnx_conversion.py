@@ -16,7 +16,7 @@ from nearpeak.conversion.converted_parts import Conversion
 from nearpeak.conversion.onnx_pieces import feeds_of, in_pieces, inferred, pieces_of
 from nearpeak.core.runs.measurement import Fallback
 from nearpeak.errors import SpecError
-from nearpeak.measurement.machine.compile_breaks import Counted, breaks, library_kernels, of_products, taken
+from nearpeak.measurement.machine.compile_breaks import Counted, breaks, graph_coverage, library_kernels, of_products
 from nearpeak.measurement.machine.onnx_session import assignments, runtime_or_refusal, session_of
 
 REPEATS = 5
@@ -330,7 +330,7 @@ def torch_conversion(path: Path, counted: Counted = of_products) -> Conversion:
     import torch
 
     model, inputs = problem_of(path)
-    coverage = taken(torch, model, inputs, {}, counted)
+    coverage = graph_coverage(torch, model, inputs, {}, counted)
     with torch.no_grad():
         unconverted_s = _best_s(lambda: model(*inputs))
         compiled = torch.compile(model, dynamic=False)

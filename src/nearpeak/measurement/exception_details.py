@@ -14,7 +14,7 @@ _LONGEST_LINE = 300
 _OWN = str(Path(__file__).parents[1])
 
 
-class Kept(logging.Handler):
+class ExceptionLog(logging.Handler):
     """What the exceptions say that were asked: not themselves, which hold on to all that their frames do."""
 
     def __init__(self) -> None:
@@ -37,9 +37,9 @@ class Kept(logging.Handler):
 
 
 @contextlib.contextmanager
-def keeping() -> Iterator[Kept]:
+def exception_log() -> Iterator[ExceptionLog]:
     """Keep the exceptions that are caught meanwhile, however deep, and become notes."""
-    log, level, propagates = Kept(), RAISED.level, RAISED.propagate
+    log, level, propagates = ExceptionLog(), RAISED.level, RAISED.propagate
     RAISED.addHandler(log)
     RAISED.setLevel(logging.DEBUG)
     RAISED.propagate = False

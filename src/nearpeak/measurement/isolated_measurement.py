@@ -18,7 +18,7 @@ from nearpeak.core.runs.measurement import Backend, Measurement, Outcome, Timing
 from nearpeak.core.work.case import Case
 from nearpeak.errors import MeasureError, NearpeakError
 from nearpeak.exchange.measurement_lines import environment_of, environment_record, measurement_of, measurement_record
-from nearpeak.measurement.exception_details import keeping, last_lines
+from nearpeak.measurement.exception_details import exception_log, last_lines
 from nearpeak.measurement.machine.device_lock import device_lock
 from nearpeak.ops import case_of
 from nearpeak.units import show
@@ -43,7 +43,7 @@ def measure_isolated(case: Case, runner: str, timing: Timing) -> Measurement:
         preload=(*preloads, __name__, "nearpeak.measurement.timing.warm_up:warm_up"),
         variables=thread_variables(timing.thread_count),
     )
-    return told(ending, case, runner, timing)
+    return measurement_from(ending, case, runner, timing)
 
 
 def request_of(case: Case, runner: str, timing: Timing) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def take(case: Case, runner: str, timing: Timing, process: str) -> Measurement:
     from nearpeak.measurement.timed_runner import TimedRunner
 
     runner_object = runner_of(runner, timing, process)
-    with keeping() as kept:
+    with exception_log() as kept:
         row = (
             runner_object.measure(case, lock_of)
             if isinstance(runner_object, TimedRunner)
@@ -101,7 +101,7 @@ def process_variables(thread_count: int) -> Mapping[str, str]:
     return {**os.environ, **thread_variables(thread_count), "PYTHONPATH": path}
 
 
-def told(ending: Ending, case: Case, runner: str, timing: Timing) -> Measurement:
+def measurement_from(ending: Ending, case: Case, runner: str, timing: Timing) -> Measurement:
     """Return the measurement that a process gave, or the row that says how it ended instead.
 
     Raises:
@@ -183,13 +183,13 @@ def measure_fresh(case: Case, runner: str, timing: Timing, python: str = sys.exe
         [python, "-P", "-m", "nearpeak.measurement.measurement_process"], json.dumps(request) + "\n", timing
     )
     if ended is None:
-        return told(Ending(verdict="timeout", value=None), case, runner, timing)
+        return measurement_from(Ending(verdict="timeout", value=None), case, runner, timing)
     code, output, errors_said = ended
     # The case may print as well: the answer is the last line that begins as one.
     lines = reversed(output.splitlines())
     answer: Any = next((json.loads(line) for line in lines if line.startswith('{"nearpeak_turn":')), None)
     if answer is None:
-        return told(Ending(verdict="died", value=code, output=errors_said), case, runner, timing)
+        return measurement_from(Ending(verdict="died", value=code, output=errors_said), case, runner, timing)
     if "error" in answer:
         raise getattr(errors, answer["error"], NearpeakError)(answer["message"])
     return measurement_in(answer)

@@ -102,7 +102,7 @@ def of_runner(name: str, case: Case) -> "Implementation":
     """
     from nearpeak.case_tensors.random_inputs import drawn
     from nearpeak.core.runs.measurement import Timing
-    from nearpeak.measurement.outcomes import unable
+    from nearpeak.measurement.outcomes import unsupported_reason
     from nearpeak.measurement.runners import backend_of
     from nearpeak.measurement.validation_gate import named_implementation
     from nearpeak.validation import pytorch
@@ -110,7 +110,7 @@ def of_runner(name: str, case: Case) -> "Implementation":
     if name == "torch_cpu":
         return pytorch(case)
     backend = backend_of(name, Timing())
-    reason = (unable(backend, case) or backend.refusal(case)) if hasattr(backend, "prepare") else ""
+    reason = (unsupported_reason(backend, case) or backend.refusal(case)) if hasattr(backend, "prepare") else ""
     if reason:
         raise NotModelledError(f"validate: {reason}")
     implementation: Implementation | None = None

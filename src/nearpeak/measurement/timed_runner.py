@@ -13,10 +13,10 @@ from nearpeak.core.runs.measurement import Backend, Measurement, Method, Outcome
 from nearpeak.core.work.case import Case
 from nearpeak.errors import MissingExtraError, NotModelledError, SpecError
 from nearpeak.measurement.large_cases.sampled_check import judged_again
-from nearpeak.measurement.outcomes import first_line, outcome_of, unable, wrong
+from nearpeak.measurement.outcomes import first_line, is_wrong, outcome_of, unsupported_reason
 from nearpeak.measurement.timing.clocks import cpu_throttle_count, throttled
 from nearpeak.measurement.timing.sampler import Sampled, no_time, sample
-from nearpeak.measurement.validation_gate import checked, unchecked
+from nearpeak.measurement.validation_gate import reason_unchecked, validated
 
 LATE_RATIO, LATE_S = 0.05, 5e-5
 """Share of a sample, and time, for which a device may go on after its end: synchronising takes some itself."""
@@ -55,7 +55,7 @@ class TimedRunner:
     def with_ready(self, case: Case, use: Use, lock: Lock | None = None) -> Measurement:
         """Return what `use` makes of `case` once it is ready and its results are right, or why it is not."""
         try:
-            reason = unable(self.backend, case) or self.backend.refusal(case)
+            reason = unsupported_reason(self.backend, case) or self.backend.refusal(case)
         except SpecError as error:  # extents that contradict each other, which only the operator knows
             reason = first_line(error)
         if reason:
@@ -78,8 +78,8 @@ class TimedRunner:
         prepared = self.backend.prepare(case, inputs)
         ready_ns = time.monotonic_ns()
         try:
-            record = checked(case, self.backend, self.name, prepared.ledger) if self._timing.validate else None
-            if wrong(record):
+            record = validated(case, self.backend, self.name, prepared.ledger) if self._timing.validate else None
+            if is_wrong(record):
                 return self.incorrect(case, record)
             spans = ("prepare", begun_ns, ready_ns), ("check", ready_ns, time.monotonic_ns())
             with lock(self.backend):
@@ -97,14 +97,14 @@ class TimedRunner:
 
     def _timed(self, case: Case, prepared: Prepared, timer: Timer, record: Any, inputs: Inputs) -> Measurement:
         throttle_count, before_s = cpu_throttle_count(), timer.clock_probe_s()
-        why = unchecked(case, self.backend) if self._timing.validate and record is None else ""
+        why = reason_unchecked(case, self.backend) if self._timing.validate and record is None else ""
         varied = Varied(case, prepared, inputs)
         sampled = sample(prepared, timer, self._timing, keep=record is not None, last=bool(why), varied=varied)
         after_s, remark = timer.clock_probe_s(), ""
         if sampled.seen is not None:
             taken, timed_inputs = sampled.seen, inputs[sampled.seen[0]]
             record, remark = judged_again(record, case, prepared, taken, timed_inputs, runner=self.name, why=why)
-            if wrong(record):
+            if is_wrong(record):
                 return self.incorrect(case, record)
         bare = self.row(case, prepared, timer, record)
         if why := no_time(sampled.samples_s, sampled.call_count, timer):

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 from nearpeak.case_tensors.size_limits import beyond_rounds
-from nearpeak.case_tensors.user_functions import EndedError, said_by
+from nearpeak.case_tensors.user_functions import EndedError, exception_text
 from nearpeak.core.runs.measurement import Backend, Fallback, Outcome
 from nearpeak.core.work.case import Case
 from nearpeak.measurement.outcomes import outcome_of
 
 
 @functools.cache
-def contract() -> Callable[..., Any] | None:
+def installed_validate() -> Callable[..., Any] | None:
     """Return `validate(case, implementation, seed=…)`, whose record has `status` and `failed`; none without it."""
     if importlib.util.find_spec("nearpeak.validation") is None:
         return None
@@ -23,7 +23,7 @@ def contract() -> Callable[..., Any] | None:
     return validate
 
 
-def unchecked(case: Case, backend: Backend) -> str:
+def reason_unchecked(case: Case, backend: Backend) -> str:
     """Return why the contract says nothing of what `backend` computes; empty where it does, or is what it computes."""
     if backend.is_reference:
         return ""
@@ -32,7 +32,7 @@ def unchecked(case: Case, backend: Backend) -> str:
     return beyond_rounds(case)
 
 
-def checked(case: Case, backend: Backend, name: str, ledger: tuple[Fallback, ...] = ()) -> Any:
+def validated(case: Case, backend: Backend, name: str, ledger: tuple[Fallback, ...] = ()) -> Any:
     """Return the record of the contract on what `backend` computes; none where it was not checked.
 
     Args:
@@ -43,14 +43,14 @@ def checked(case: Case, backend: Backend, name: str, ledger: tuple[Fallback, ...
         EndedError: the runner knows itself what becomes of the case: of a program that breaks its protocol no result
             is wrong, there is none.
     """
-    validate = contract()
+    validate = installed_validate()
     if validate is None or beyond_rounds(case):
         return None
     tested = named_implementation(case, backend, name, ledger)
     if tested is None:
         return None
     ended: list[EndedError] = []
-    record = validate(case, _asked_while_it_lasts(tested, ended), seed=0)
+    record = validate(case, _until_it_ends(tested, ended), seed=0)
     if ended:
         raise ended[0]
     return record
@@ -70,7 +70,7 @@ def named_implementation(case: Case, backend: Backend, name: str, ledger: tuple[
     return dataclasses.replace(tested, ledger=rows)
 
 
-def _asked_while_it_lasts(tested: Any, ended: list[EndedError]) -> Any:
+def _until_it_ends(tested: Any, ended: list[EndedError]) -> Any:
     """Return `tested` that answers no further round once it has ended, or memory has run out: that takes long again.
 
     What a framework says of memory in words of its own, such as a RuntimeError of PyTorch, becomes a MemoryError.
@@ -94,7 +94,7 @@ def _asked_while_it_lasts(tested: Any, ended: list[EndedError]) -> Any:
                 except Exception as error:
                     if not isinstance(error, MemoryError) and outcome_of(error) is not Outcome.OOM:
                         raise
-                    gone.append(said_by(error))
+                    gone.append(exception_text(error))
             raise MemoryError(*filter(None, gone))
 
         return asked

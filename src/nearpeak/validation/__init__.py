@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from nearpeak.base.machine import versions
-from nearpeak.case_tensors.empty_cases import refuse_nothing
+from nearpeak.case_tensors.empty_cases import refuse_empty
 from nearpeak.case_tensors.random_inputs import too_large
-from nearpeak.case_tensors.user_functions import naming, staying
+from nearpeak.case_tensors.user_functions import sys_exit_refused, with_named_outputs
 from nearpeak.core.runs.validation import CheckResult, Validation
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.dtype import dtype_of
@@ -19,7 +19,7 @@ from nearpeak.errors import MeasureError, NotModelledError, SpecError
 from nearpeak.ops import OPS, work_of
 from nearpeak.validation.checks import CHECKS
 from nearpeak.validation.checks.v04_special import follows_nan
-from nearpeak.validation.oracle.expected_results import arguments_of, contract_of
+from nearpeak.validation.oracle.expected_results import arguments_of, tolerance_of
 from nearpeak.validation.running.implementation_run import Implementation, as_implementation, imported_torch
 from nearpeak.validation.running.trial import Trial
 
@@ -55,10 +55,10 @@ def validate(case: Case, implementation: Implementation | Callable[..., Mapping[
         work_of(case)
         if large := too_large(case):
             raise SpecError(f"{case.op}: {large}; validate a smaller case of its kind")
-    refuse_nothing(case)
+    refuse_empty(case)
     tested = as_implementation(implementation)
-    backward = None if tested.backward is None else staying(tested.backward)
-    named = dataclasses.replace(tested, call=naming(case, tested.call), backward=backward)
+    backward = None if tested.backward is None else sys_exit_refused(tested.backward)
+    named = dataclasses.replace(tested, call=with_named_outputs(case, tested.call), backward=backward)
     gradient = None if case.phase == "forward" else case
     trial = Trial(case=forward_case(case), implementation=named, seed=seed, gradient=gradient)
     results = tuple(_result(check, trial) for check in CHECKS)
@@ -112,7 +112,7 @@ CONTRACT_VERSION = 24
 
 def _policy(case: Case) -> dict[str, str]:
     """Return what of the contract decides what is right for `case`, in words."""
-    numerics = contract_of(case)
+    numerics = tolerance_of(case)
     return {
         "kind": numerics.kind, "oracle": "fp64", "special": numerics.special if follows_nan(case) else "unspecified",
         "sum": numerics.reduction or "none", "stored": str(numerics.steps_count), "rounds": ",".join(numerics.rounds),

@@ -8,9 +8,9 @@ import nearpeak
 from nearpeak.errors import SpecError
 from nearpeak.ops import OPS
 from nearpeak.validation import pytorch, validate
-from nearpeak.validation.checks.v09_gradients import _told, gradient_rounds
+from nearpeak.validation.checks.v09_gradients import _exposed, gradient_rounds
 from nearpeak.validation.comparison.output_comparison import mask_fault
-from nearpeak.validation.comparison.ties import picked
+from nearpeak.validation.comparison.ties import matched_ties
 from nearpeak.validation.inputs.rounds import _shown, _wanted, rounds_of
 from nearpeak.validation.mutants import killed_by, mutants_of, reason_for_equivalence
 from nearpeak.validation.mutants.equivalence import PROVED
@@ -298,10 +298,12 @@ def test_positions_are_right_by_the_values_that_they_name():
     apart = torch.full((1, 4), 0.04)
     wanted = [[0, 1, 2]]
     for got, right in (([1, 0, 2], wanted[0]), ([0, 1, 3], [0, 1, 3]), ([1, 1, 2], [1, 1, 2]), ([0, 1, 4], [0, 1, 4])):
-        assert picked(torch.tensor([got]), values, wanted, apart).tolist() == [right]
-    assert picked(torch.tensor([[1, 0, 2]]), values, wanted).tolist() == [[1, 0, 2]]
+        assert matched_ties(torch.tensor([got]), values, wanted, apart).tolist() == [right]
+    assert matched_ties(torch.tensor([[1, 0, 2]]), values, wanted).tolist() == [[1, 0, 2]]
     nowhere = torch.tensor([[0, -1, -1]])
-    assert picked(nowhere, torch.tensor([[1.0, torch.inf, torch.inf]]), [[0, -1, -1]], apart[:, :3]).equal(nowhere)
+    assert matched_ties(nowhere, torch.tensor([[1.0, torch.inf, torch.inf]]), [[0, -1, -1]], apart[:, :3]).equal(
+        nowhere
+    )
 
 
 @pytest.mark.parametrize("change", ["scaled", "of another choice"])
@@ -378,7 +380,7 @@ def test_every_row_of_a_table_matters_where_most_rounds_overwrite_it():
 def test_gradients_of_wide_recurrences_are_told_from_wrong_ones(cell):
     case = nearpeak.case("recurrent", batch=2, steps=5, features=3, hidden=80, cell=cell, dtype="bf16")
     asked = gradient_rounds(Trial(case=case, implementation=pytorch(case), seed=1))
-    told = [_told(one, 1) for one in asked]
+    told = [_exposed(one, 1) for one in asked]
     assert all(any(one[name] for one in told) for name in told[0])
 
 

@@ -137,7 +137,7 @@ def _added(small: Case, axes: tuple[str, ...], inputs: Arrays, whole: Arrays, ou
         shapes = {name: np.shape(array) for name, array in _given(half).items()}
         along = _along(inputs, shapes, extent, ones)
         sides = (np.arange(extent // 2), np.arange(extent // 2, extent))
-        first, last = (_computed(half, taken_at(inputs, along, side), output)[output] for side in sides)
+        first, last = (_computed(half, parts_at(inputs, along, side), output)[output] for side in sides)
     except Exception:  # positions that lie in what was cut off, extents that do not fit
         return None
     adds_up = first.shape == whole[output].shape and np.allclose(first + last, whole[output], 1e-9, 1e-12)
@@ -218,9 +218,9 @@ def _free(
         shapes |= {name: np.shape(array) for name, array in _given(half).items() if name not in shapes}
         along = _along(inputs, shapes, extent, times)
         for chosen in (np.arange(1, extent, 2), np.array([0, *range(extent - extent // 2 + 1, extent)])):
-            parts = _computed(half, taken_at(inputs, along, chosen), output)
+            parts = _computed(half, parts_at(inputs, along, chosen), output)
             there = _along(outputs, {name: np.shape(count) for name, count in parts.items()}, extent, times)
-            wanted = taken_at(outputs, there, chosen)
+            wanted = parts_at(outputs, there, chosen)
             if not there or not all(np.allclose(parts[n], wanted[n], 1e-9, 1e-12, equal_nan=True) for n in outputs):
                 return None
     except Exception:  # positions that lie in what was cut off, extents that do not fit
@@ -244,7 +244,7 @@ def _along(arrays: Arrays, shapes: Mapping[str, tuple[int, ...]], extent: int, t
     return tuple(dimensions)
 
 
-def taken_at(arrays: Arrays, along: Dimensions, chosen: Any) -> dict[str, Any]:
+def parts_at(arrays: Arrays, along: Dimensions, chosen: Any) -> dict[str, Any]:
     """Return the arrays at the positions that were chosen along some dimensions."""
     parts = dict(arrays)
     for name, dimension, times in along:

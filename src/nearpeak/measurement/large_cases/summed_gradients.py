@@ -16,8 +16,8 @@ from nearpeak.measurement.large_cases.independent_axes import (
     Free,
     added_axes,
     is_large,
+    parts_at,
     resized,
-    taken_at,
 )
 from nearpeak.measurement.large_cases.timed_output_check import usual
 from nearpeak.ops import OPS
@@ -43,7 +43,7 @@ def added_up(case: Case, inputs: Arrays, upstream: Arrays, name: str, got: Any) 
         return None, ""
     parts, arrays_by_name = _parts(case, free), {**inputs, **upstream}
     cases = [resized(case, dict.fromkeys(free.axes, len(part))) for part in parts]
-    cut = [taken_at(arrays_by_name, free.inputs, part) for part in parts]
+    cut = [parts_at(arrays_by_name, free.inputs, part) for part in parts]
     drawn = random.Random(case.digest + name).randrange(len(parts))
     try:
         total = sum(_values(candidate, arrays, name) for candidate, arrays in zip(cases, cut, strict=True))

@@ -49,9 +49,9 @@ def timed_result(case: Case, inputs: Arrays, outputs: Arrays, upstream: Arrays |
     from nearpeak.ops.shared.torch_names import torch_format
     from nearpeak.validation import forward_case
     from nearpeak.validation.comparison.output_comparison import comparable, compared
-    from nearpeak.validation.comparison.ties import canonical, settled
+    from nearpeak.validation.comparison.ties import canonical, with_ties_broken
     from nearpeak.validation.comparison.torch_baseline import as_good, baseline_of
-    from nearpeak.validation.oracle.expected_results import contract_of
+    from nearpeak.validation.oracle.expected_results import tolerance_of
     from nearpeak.validation.oracle.float64_oracle import bounded_draw, declared_formats
     from nearpeak.validation.oracle.gradient_oracle import gradients_expected
 
@@ -82,9 +82,11 @@ def timed_result(case: Case, inputs: Arrays, outputs: Arrays, upstream: Arrays |
     if case.phase == "forward":
         wanted = {name: output.values for name, output in expected.items()}
         got = canonical(forward, got, wanted)
-        judged = got if operator.as_right is not None else contract_of(forward).picks
+        judged = got if operator.as_right is not None else tolerance_of(forward).picks
         ranked = {name: torch.as_tensor(got[name]) for name in judged if name in got}
-        got |= {name: output.numpy() for name, output in settled(forward, tensors, ranked, wanted, draw).items()}
+        got |= {
+            name: output.numpy() for name, output in with_ties_broken(forward, tensors, ranked, wanted, draw).items()
+        }
     result = compared("V11", got, expected, "a timed call")
     if not result.failed:
         return result

@@ -18,7 +18,7 @@ _FALLBACK = re.compile(r"torch\.ops\.aten\.(\w+)\.\w+\(")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
+class GraphCoverage:
     """What of a function is taken into graphs."""
 
     graph_count: int
@@ -50,10 +50,10 @@ def of_products(run: Callable[[], Any]) -> dict[str, int]:
     return {str(op).rpartition(".")[2]: int(count) for op, count in counts.items()}
 
 
-def taken(
+def graph_coverage(
     torch: Any, function: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any],
     counted: Counted = of_products,
-) -> Taken:  # fmt: skip
+) -> GraphCoverage:  # fmt: skip
     """Return what torch.compile takes of a call into graphs, which are run as they are to weigh them."""
     import torch._dynamo as dynamo
 
@@ -86,14 +86,14 @@ def taken(
         compiled(*arguments, **options)
         all_s = time.thread_time() - start
         dynamo.reset()
-    return Taken(
+    return GraphCoverage(
         graph_count=int(explained.graph_count), op_count=int(explained.op_count),
         breaks=tuple(explained.break_reasons), total_flop=sum(whole.values()), inside_flop=int(seen["flop"]),
         outside_time_ratio=max(0.0, 1 - seen["inside_s"] / all_s) if all_s else 0.0,
     )  # fmt: skip
 
 
-def breaks(coverage: Taken) -> list[Fallback]:
+def breaks(coverage: GraphCoverage) -> list[Fallback]:
     """Return one row for each graph break, and first one for everything that ran between the graphs."""
     if not coverage.breaks:
         return []
@@ -113,8 +113,8 @@ def breaks(coverage: Taken) -> list[Fallback]:
 
 
 def library_kernels(
-    torch: Any, compiled: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any], coverage: Taken,
-    counted: Counted = of_products,
+    torch: Any, compiled: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any],
+    coverage: GraphCoverage, counted: Counted = of_products,
 ) -> list[Fallback]:  # fmt: skip
     """Return one row for each kernel that compiled code calls in a library instead of generating one.
 

@@ -279,14 +279,14 @@ def driver_facts(device: str = "0") -> Mapping[str, str]:
 
     A driver refuses the whole question for one field that it does not know: then each is asked for on its own.
     """
-    whole = _asked(_FACTS, device)
-    answers = whole if whole is not None else [(_asked((name,), device) or [""])[0] for name in _FACTS]
+    whole = _driver_answer(_FACTS, device)
+    answers = whole if whole is not None else [(_driver_answer((name,), device) or [""])[0] for name in _FACTS]
     if not any(answers) and device != "0":  # a part of a device, or a machine that hides identities
         return driver_facts("0")
     return {name: value for name, value in zip(_FACTS, answers, strict=False) if value and value[0] != "["}
 
 
-def _asked(fields: tuple[str, ...], device: str) -> list[str] | None:
+def _driver_answer(fields: tuple[str, ...], device: str) -> list[str] | None:
     """Return the driver's answers, of which `[N/A]` and the like stand for none; none where it refuses."""
     import shutil
     import subprocess

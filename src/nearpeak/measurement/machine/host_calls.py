@@ -8,7 +8,7 @@ from nearpeak.case_tensors.memory_placement import copy_of
 from nearpeak.case_tensors.torch_tensors import torch_or_refusal
 from nearpeak.case_tensors.user_functions import takes_out
 from nearpeak.measurement.machine.cuda_device import SPIN_CYCLES
-from nearpeak.measurement.machine.torch_runner import Call, made_on
+from nearpeak.measurement.machine.torch_runner import Call, on_device
 
 Tensors = Mapping[str, Any]
 
@@ -60,7 +60,7 @@ def _called(
     moved: "Mapping[str, _Beside]", call: Call, out: Tensors, arguments: Mapping[str, Any]
 ) -> "tuple[dict[str, Any], dict[str, _Beside]]":
     """Return the results of a call on the GPU, and the outputs that it was given there to write into."""
-    run = call if moved else made_on(torch_or_refusal("a GPU"), "cuda", call)
+    run = call if moved else on_device(torch_or_refusal("a GPU"), "cuda", call)
     written = {name: _Beside(mirror) for name, mirror in out.items()}
     tensors = {name: mirror.tensor for name, mirror in written.items()}
     outputs = run(

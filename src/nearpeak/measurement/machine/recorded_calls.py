@@ -33,7 +33,7 @@ class _Step:
     """What it returned; nothing where it only writes."""
 
 
-def taped(torch: Any, run: Run) -> Run:
+def recorded_call(torch: Any, run: Run) -> Run:
     """Return what computes the same as `run` by the same functions of PyTorch, or `run` where that cannot be told.
 
     The Python of an operator, which knows every case of it, takes as long as a short kernel. Beside it a kernel of the
@@ -48,10 +48,10 @@ def taped(torch: Any, run: Run) -> Run:
 
     >>> import torch
     >>> x = torch.ones(2)
-    >>> taped(torch, lambda: {"y": torch.relu(-x)})()["y"]
+    >>> recorded_call(torch, lambda: {"y": torch.relu(-x)})()["y"]
     tensor([0., 0.])
     >>> looks = lambda: {"y": x * x.sum().item()}
-    >>> taped(torch, looks) is looks
+    >>> recorded_call(torch, looks) is looks
     True
     """
     if _took_s(run) > FIRST_S or _took_s(run) > LONG_S:

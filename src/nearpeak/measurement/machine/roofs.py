@@ -28,7 +28,7 @@ def cpu_roofs() -> Iterator[tuple[str, float]]:
         yield name, measure()
 
 
-def kept_roofs(roofs: dict[str, float], known: Target | None) -> dict[str, float]:
+def best_roofs(roofs: dict[str, float], known: Target | None) -> dict[str, float]:
     """Return the better of the measured `roofs` and those `known` of the same machine: a roof is the best ever reached.
 
     Rates are taken at the value that the device file states.

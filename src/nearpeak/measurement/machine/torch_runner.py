@@ -8,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.case_tensors.empty_cases import refuse_nothing
+from nearpeak.case_tensors.empty_cases import refuse_empty
 from nearpeak.case_tensors.global_state import unchanged_state
 from nearpeak.case_tensors.memory_placement import dense
 from nearpeak.case_tensors.output_shapes import output_names
 from nearpeak.case_tensors.random_inputs import forward_arguments
 from nearpeak.case_tensors.torch_tensors import as_arrays, tensors_of
-from nearpeak.case_tensors.user_functions import EndedError, naming, takes_out
+from nearpeak.case_tensors.user_functions import EndedError, takes_out, with_named_outputs
 from nearpeak.core.runs.measurement import Outcome, Prepared
 from nearpeak.core.work.case import Case
 from nearpeak.errors import NotModelledError
-from nearpeak.measurement.machine.recorded_calls import taped
+from nearpeak.measurement.machine.recorded_calls import recorded_call
 from nearpeak.ops import OPS
 
 Call = Callable[..., dict[str, Any]]
@@ -36,7 +36,7 @@ def prepared(
     Args:
         wrap: turns the call into the one that is timed, e.g. by compiling it; none leaves it as it is.
     """
-    refuse_nothing(case)
+    refuse_empty(case)
     arguments = forward_arguments(case)
     call: Call = OPS[case.op].torch_call if wrap is None else wrap(OPS[case.op].torch_call)
     start = time.perf_counter()
@@ -44,7 +44,7 @@ def prepared(
     build_s = time.perf_counter() - start
     phases_s = {"build": build_s}
     if not any(sets):
-        call = made_on(torch, device, call)
+        call = on_device(torch, device, call)
     if case.phase == "forward":
         lean = device == "cpu" and wrap is None
         runs = tuple(_forward(torch, call, tensors, arguments, lean=lean) for tensors in sets)
@@ -98,7 +98,7 @@ def _copy_as_bf16(bits: Any, of: Any, at: int) -> None:
     bits[at] = (wide + 0x7FFF + ((wide >> 16) & 1)) >> 16  # to nearest, ties to even; inputs are finite
 
 
-def made_on(torch: Any, device: str, call: Call) -> Call:
+def on_device(torch: Any, device: str, call: Call) -> Call:
     """Return the call of an operator without inputs, which are what tells others where they compute."""
 
     def run(tensors: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
@@ -108,9 +108,9 @@ def made_on(torch: Any, device: str, call: Call) -> Call:
     return call if device == "cpu" else run
 
 
-def users(torch: Any, case: Case, function: Callable[..., Any]) -> Callable[[Call], Call]:
+def user_call(torch: Any, case: Case, function: Callable[..., Any]) -> Callable[[Call], Call]:
     """Return how a function of the user's takes the place of PyTorch's call: with outputs where it writes into them."""
-    call = naming(case, function)
+    call = with_named_outputs(case, function)
     if not takes_out(function):
         return lambda _: call
 
@@ -152,7 +152,7 @@ def _forward(
     only: Callable[[], dict[str, Any]] = partial(call, tensors, **arguments)
     if lean:
         with torch.no_grad():
-            only = taped(torch, only)
+            only = recorded_call(torch, only)
 
     def run() -> object:
         with torch.no_grad():

@@ -5,12 +5,12 @@ from typing import Any
 
 from nearpeak.case_tensors.random_inputs import forward_arguments, too_large
 from nearpeak.case_tensors.torch_tensors import torch_or_refusal
-from nearpeak.case_tensors.user_functions import function_of, name_of, naming, own_refusal
+from nearpeak.case_tensors.user_functions import function_of, name_of, own_refusal, with_named_outputs
 from nearpeak.core.runs.measurement import Backend, Environment, Prepared, RunnerAbilities, Timer, Timing
 from nearpeak.core.work.case import Case
 from nearpeak.errors import SpecError
 from nearpeak.measurement.machine.environment import cpu_environment
-from nearpeak.measurement.machine.torch_runner import Call, prepared, users
+from nearpeak.measurement.machine.torch_runner import Call, prepared, user_call
 from nearpeak.measurement.runners.numpy import named_arrays
 from nearpeak.measurement.timing.clocks import HostTimer
 from nearpeak.targets import CPU
@@ -53,17 +53,17 @@ class UserCallable(Backend):
             if case.phase != "forward":
                 raise SpecError(f"callable:{self.argument}: takes arrays, so that it has no gradient to run")
             arguments = forward_arguments(case)
-            call = naming(case, function)
+            call = with_named_outputs(case, function)
             runs = tuple(lambda arrays=arrays: call(arrays, **arguments) for arrays in inputs)
             # The arrays of the inputs themselves are what is given, so that a change of them is seen.
             return Prepared(runs=runs, outputs=named_arrays, algorithm=self.argument, refresh=lambda *_: None)
         torch = torch_or_refusal("a callable on tensors")
         torch.set_num_threads(self._timing.thread_count)
-        return prepared(torch, case, inputs, "cpu", users(torch, case, function))
+        return prepared(torch, case, inputs, "cpu", user_call(torch, case, function))
 
     def implementation(self, case: Case) -> Call:
         """Return the function, which has the attributes of the user's own."""
-        named = naming(case, self._function)
+        named = with_named_outputs(case, self._function)
         named.__module__, _, named.__qualname__ = self.argument.rpartition(":")
         return named
 

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nearpeak.case_tensors.user_functions import function_of, name_of, naming, own_refusal
+from nearpeak.case_tensors.user_functions import function_of, name_of, own_refusal, with_named_outputs
 from nearpeak.core.runs.measurement import Prepared, RunnerAbilities, Timing
 from nearpeak.core.work.case import Case
 from nearpeak.measurement.machine import cuda_device
 from nearpeak.measurement.machine.host_calls import from_host
-from nearpeak.measurement.machine.torch_runner import Call, prepared, users
+from nearpeak.measurement.machine.torch_runner import Call, prepared, user_call
 
 
 class CallableOnGpu(cuda_device.OnFirstGpu):
@@ -40,11 +40,11 @@ class CallableOnGpu(cuda_device.OnFirstGpu):
 
     def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
         """Return `case` ready to run on the GPU."""
-        return prepared(self._torch, case, inputs, "cuda", users(self._torch, case, self._function))
+        return prepared(self._torch, case, inputs, "cuda", user_call(self._torch, case, self._function))
 
     def implementation(self, case: Case) -> Call:
         """Return the function on tensors of the host, which go to the GPU and back."""
-        call = from_host(naming(case, self._function))
+        call = from_host(with_named_outputs(case, self._function))
         call.__module__, _, call.__qualname__ = self.argument.rpartition(":")
         return call
 

@@ -9,7 +9,7 @@ from nearpeak.case_tensors.random_inputs import drawn, forward_arguments, too_la
 from nearpeak.case_tensors.torch_tensors import tensors_of, torch_or_refusal
 from nearpeak.core.runs.measurement import Backend, Environment, Fallback, Prepared, RunnerAbilities, Timer, Timing
 from nearpeak.core.work.case import Case
-from nearpeak.measurement.machine.compile_breaks import breaks, library_kernels, taken
+from nearpeak.measurement.machine.compile_breaks import breaks, graph_coverage, library_kernels
 from nearpeak.measurement.machine.environment import cpu_environment
 from nearpeak.measurement.machine.torch_runner import Call, prepared
 from nearpeak.measurement.timing.clocks import HostTimer
@@ -56,7 +56,7 @@ class TorchCompile(Backend):
         """Return where the call leaves the compiled graph, and which kernels the graph calls in libraries."""
         call, arguments = OPS[case.op].torch_call, forward_arguments(case)
         tensors = tensors_of(self._torch, case, drawn(case)[0], self.device)
-        coverage = taken(self._torch, call, (tensors,), arguments)
+        coverage = graph_coverage(self._torch, call, (tensors,), arguments)
         kernels = library_kernels(self._torch, self._compiled(call), (tensors,), arguments, coverage)
         return (*breaks(coverage), *kernels)
 

@@ -72,7 +72,7 @@ def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def asked(nvml: Any, channel: Channel, call: Call) -> tuple[Channel, Call]:
+def checked_channel(nvml: Any, channel: Channel, call: Call) -> tuple[Channel, Call]:
     """Return `channel` with the library's own words where `call` is refused, and the call made safe."""
 
     def safe() -> float:

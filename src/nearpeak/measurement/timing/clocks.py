@@ -60,7 +60,7 @@ class HostTimer(HostDefaults):
         """Keep which CPU clock to read and how much to read between cold calls."""
         self.resolution_s = time.get_clock_info("perf_counter").resolution
         self._cpu_ns = _THREAD_NS if thread_count == 1 else _PROCESS_NS
-        self._swept = swept(flush_bytes) if flush_bytes else None
+        self._swept = sweep_buffer(flush_bytes) if flush_bytes else None
 
     def read(self, run: Callable[[], object], call_count: int) -> Reading:
         """Return the times of `call_count` calls in a row."""
@@ -90,7 +90,7 @@ class HostTimer(HostDefaults):
 
 
 @cache
-def swept(flush_bytes: int) -> Any:
+def sweep_buffer(flush_bytes: int) -> Any:
     """Return the buffer that is read to empty the caches.
 
     Its values are random, as zeros may be compressed; it is read, as written lines would be written back while a case

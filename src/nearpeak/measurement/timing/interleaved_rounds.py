@@ -28,11 +28,11 @@ from nearpeak.errors import MeasureError, SpecError
 from nearpeak.exchange.measurement_lines import environment_of, environment_record
 from nearpeak.measurement.isolated_measurement import lock_of, memory_bytes, process_variables
 from nearpeak.measurement.large_cases.sampled_check import judged_again
-from nearpeak.measurement.outcomes import wrong
+from nearpeak.measurement.outcomes import is_wrong
 from nearpeak.measurement.runners import RUNNERS, runner_of
 from nearpeak.measurement.timed_runner import Inputs, TimedRunner
-from nearpeak.measurement.timing.sampler import Change, batch_of, changing, no_time, told_apart, without_result
-from nearpeak.measurement.validation_gate import unchecked
+from nearpeak.measurement.timing.sampler import Change, batch_of, caching_suspicion, changing, no_time, without_result
+from nearpeak.measurement.validation_gate import reason_unchecked
 
 TURN_S = 0.005
 """Length of a turn: short beside the time for which a machine's load stays as it is, long beside a change of turns."""
@@ -240,11 +240,11 @@ def serve_turns(case: Case, runner: str, timing: Timing, *, holds: bool) -> None
 
     def use(case: Case, prepared: Prepared, timer: Timer, record: Any, inputs: Inputs) -> Measurement:
         row = timed_runner.row(case, prepared, timer, record)
-        why = unchecked(case, timed_runner.backend) if timing.validate and record is None else ""
+        why = reason_unchecked(case, timed_runner.backend) if timing.validate and record is None else ""
 
         def verdict(seen: tuple[int, Mapping[str, Any]]) -> str:
             again, _ = judged_again(record, case, prepared, seen, inputs[seen[0]], runner=runner, why=why)
-            return f"{again.status}: {again.reason}" if again is not None and wrong(again) else ""
+            return f"{again.status}: {again.reason}" if again is not None and is_wrong(again) else ""
 
         judges = verdict if record is not None or why else None
         varied = Varied(case, prepared, inputs)
@@ -269,7 +269,7 @@ def _turns(prepared: Prepared, timer: Timer, timing: Timing, environment: Enviro
     for _ in range(2 * len(prepared.runs)):
         timer.read(next(runs), 1)
     call_count = batch_of(timer, runs, timing)
-    repeated = told_apart(timer, runs, call_count, change) if change is not None else ""
+    repeated = caching_suspicion(timer, runs, call_count, change) if change is not None else ""
     clock = "cpu" if timer.mode == "host" and timing.thread_count == 1 else {"host": "wall"}.get(timer.mode, "device")
     say({"clock": clock, "environment": environment_record(environment)})
     for turn, _ in enumerate(sys.stdin):

@@ -106,7 +106,7 @@ def sample(
             timer.read(next(runs), 1)
         call_count = batch_of(timer, runs, timing)
         change = changing(prepared, varied)
-        repeated = told_apart(timer, runs, call_count, change) if varied is not None and varied.changes else ""
+        repeated = caching_suspicion(timer, runs, call_count, change) if varied is not None and varied.changes else ""
         keeper = _Keeper(prepared, varied) if keep else _Last(prepared) if last else None
         sampled = _sampled(timer, runs, timing, call_count, keeper, change)
         if varied is not None and isinstance(keeper, _Keeper):
@@ -154,7 +154,7 @@ def changing(prepared: Prepared, varied: Varied | None) -> Change:
     return lambda run: varied.change(prepared.runs.index(run))
 
 
-def told_apart(timer: Timer, runs: Runs, call_count: int, change: Change) -> str:
+def caching_suspicion(timer: Timer, runs: Runs, call_count: int, change: Change) -> str:
     """Return that calls are much faster on inputs that they have seen: a batch would time what was kept; else empty."""
     if call_count == 1:
         return ""
@@ -232,7 +232,7 @@ def _sampled(
         readings.append(without_result(reading))
         spent_s, wall_s, count = clock() - begun_s, _WALL_S() - begun_wall_s, len(readings)
         if kept_from is None:
-            if count % WINDOW_COUNT == 0 and settled(_watched(readings, timer, timing)):
+            if count % WINDOW_COUNT == 0 and is_steady(_watched(readings, timer, timing)):
                 kept_from = count - 2 * WINDOW_COUNT
             elif count > 1 and (spent_s >= WARM_UP_RATIO * timing.budget_s or wall_s > timing.limit_s / 4):
                 kept_from = 1 if wall_s > timing.limit_s / 4 else count
@@ -308,13 +308,13 @@ def _watched(readings: Sequence[Reading], timer: Timer, timing: Timing) -> Seque
     return [reading.time_s for reading in readings]
 
 
-def settled(samples_s: Sequence[float]) -> bool:
+def is_steady(samples_s: Sequence[float]) -> bool:
     """Say whether the last two windows agree, so that warm-up is over.
 
     The second window's first sample is no outlier beyond the third quartile plus 1.5 interquartile ranges of the
     first, the mean moved by -50 % to +10 %, both quartiles by at most 5 %.
 
-    >>> settled([9.0, 5.0] + [1.0] * 10), settled([5.0, 4.0, 3.0, 2.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0])
+    >>> is_steady([9.0, 5.0] + [1.0] * 10), is_steady([5.0, 4.0, 3.0, 2.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0])
     (True, False)
     """
     if len(samples_s) < 2 * WINDOW_COUNT:

@@ -9,8 +9,8 @@ from nearpeak.base.machine import versions
 from nearpeak.core.runs.measurement import Timing
 from nearpeak.measurement.machine.environment import cpu_environment
 from nearpeak.measurement.runners import RUNNERS
-from nearpeak.measurement.timing.clocks import clock_probe_s, cpu_throttle_count, swept
-from nearpeak.measurement.validation_gate import contract
+from nearpeak.measurement.timing.clocks import clock_probe_s, cpu_throttle_count, sweep_buffer
+from nearpeak.measurement.validation_gate import installed_validate
 from nearpeak.ops import OPS
 
 
@@ -25,8 +25,8 @@ def warm_up() -> None:
         RUNNERS[name]
     for name in OPS:
         OPS[name]
-    contract()
-    swept(Timing().flush_bytes)
+    installed_validate()
+    sweep_buffer(Timing().flush_bytes)
     np.random.default_rng((0, 0)).standard_normal(1)
     tempfile.gettempdir()
     clock_probe_s()

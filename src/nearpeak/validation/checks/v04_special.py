@@ -9,8 +9,8 @@ from nearpeak.core.work.case import Case
 from nearpeak.ops import OPS
 from nearpeak.ops.shared.torch_names import torch_format
 from nearpeak.validation.comparison.output_comparison import comparable, mask_fault, values_of
-from nearpeak.validation.inputs.nonfinite_values import ASKED, ROW, SECOND, special_draw, spilled
-from nearpeak.validation.oracle.expected_results import Expected, arguments_of, contract_of
+from nearpeak.validation.inputs.nonfinite_values import ROW, SECOND, SPECIAL_VALUES, special_draw, spilled
+from nearpeak.validation.oracle.expected_results import Expected, arguments_of, tolerance_of
 from nearpeak.validation.running.trial import Trial
 
 
@@ -49,14 +49,14 @@ def inputs_with_nan(case: Case) -> list[str]:
 def _directed(trial: Trial) -> CheckResult:
     """Ask with NaN, with infinities and with a row of them in each float input."""
     for name in inputs_with_nan(trial.case):
-        for value, where in ASKED:
-            result = _asked(trial, name, value, where)
+        for value, where in SPECIAL_VALUES:
+            result = _with_value(trial, name, value, where)
             if result.failed:
                 return result
     return CheckResult(check="V4", status=PASS)
 
 
-def _asked(trial: Trial, name: str, value: float, place: str) -> CheckResult:
+def _with_value(trial: Trial, name: str, value: float, place: str) -> CheckResult:
     draw = special_draw(trial.case, trial.seed, name, value, place)
     where = f"{value} {_PLACES.get(place, 'in')} {name}"
     if draw is None:
@@ -66,9 +66,9 @@ def _asked(trial: Trial, name: str, value: float, place: str) -> CheckResult:
         return CheckResult(check="V4", status=ran.status, reason=f"{where}: {ran.error}")
     if not comparable(ran.outputs, draw.expected):
         return CheckResult(check="V4", status="SHAPE_FAIL", reason=f"{where}: other outputs than declared")
-    together = bool(np.isinf(value)) and contract_of(trial.case).kind != "exact"
+    together = bool(np.isinf(value)) and tolerance_of(trial.case).kind != "exact"
     got = values_of(ran.outputs)
-    judged = _collapsed(got, draw.expected) if together and contract_of(trial.case).collapses else got
+    judged = _collapsed(got, draw.expected) if together and tolerance_of(trial.case).collapses else got
     fault = _fault(judged, draw.expected, together=together) or _whole_fault(got, draw.expected)
     if fault or judged is not got:
         fault = spilled(draw, got) or fault

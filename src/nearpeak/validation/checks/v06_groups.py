@@ -28,7 +28,7 @@ from nearpeak.validation.comparison.torch_baseline import (
     usual_of_few,
 )
 from nearpeak.validation.inputs.rounds import POOLED, SEED_STEP
-from nearpeak.validation.oracle.expected_results import Expected, contract_of
+from nearpeak.validation.oracle.expected_results import Expected, tolerance_of
 from nearpeak.validation.oracle.float64_oracle import Draw, draw_inputs
 from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF
 from nearpeak.validation.running.trial import Trial
@@ -125,7 +125,7 @@ def _judged(trial: Trial, draw: Draw, name: str, got: Any) -> tuple[str, dict[st
     moved = draw.distribution == "offset" and OPS[draw.case.op].subtracted is not None
     score = (
         bias_z(got, expected)
-        if (narrow(expected.dtype) and not contract_of(trial.case).steps_count) and not moved
+        if (narrow(expected.dtype) and not tolerance_of(trial.case).steps_count) and not moved
         else 0.0
     )
     figures["bias_z"] = abs(score)
@@ -147,7 +147,7 @@ def _is_luck(trial: Trial, name: str, got: Any, expected: Expected) -> bool:
 
 def _is_as_stored(draw: Draw, name: str, got: Any, expected: Expected) -> bool:
     """Say whether PyTorch's own products have such errors too, where they may be stored on the way."""
-    usual = baseline_of(draw).get(name) if contract_of(draw.case).steps_count and not _chained(draw) else None
+    usual = baseline_of(draw).get(name) if tolerance_of(draw.case).steps_count and not _chained(draw) else None
     return usual is not None and bool(group_fault(usual, expected)) and error_ratio(got, usual, expected) <= 1
 
 
@@ -158,7 +158,7 @@ def _usual_bias(draw: Draw, name: str, score: float) -> bool:
 
 
 def _chained(draw: Draw) -> bool:
-    return contract_of(draw.case).kind in CHAINS
+    return tolerance_of(draw.case).kind in CHAINS
 
 
 def _error_of_usual(draw: Draw, name: str, got: Any, expected: Expected) -> float:

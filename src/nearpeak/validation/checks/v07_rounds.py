@@ -5,7 +5,7 @@ import numpy as np
 from nearpeak.core.runs.validation import PASS, SKIPPED, CheckResult
 from nearpeak.validation.comparison.output_comparison import comparable, values_of
 from nearpeak.validation.comparison.torch_baseline import judged
-from nearpeak.validation.oracle.expected_results import contract_of
+from nearpeak.validation.oracle.expected_results import tolerance_of
 from nearpeak.validation.oracle.float64_oracle import Draw
 from nearpeak.validation.running.trial import Trial
 
@@ -34,7 +34,7 @@ def _ratio(result: CheckResult) -> float:
 
 def _inexact(trial: Trial, draw: Draw, got: dict[str, np.ndarray]) -> str:
     """Return the first whole result that is not the one rounding of the exact sum."""
-    if contract_of(trial.case).kind != "contraction":
+    if tolerance_of(trial.case).kind != "contraction":
         return ""
     for name, expected in draw.expected.items():
         values = expected.values

@@ -11,7 +11,7 @@ from nearpeak.validation.comparison.output_comparison import comparable, values_
 from nearpeak.validation.comparison.torch_baseline import judged
 from nearpeak.validation.oracle.float64_oracle import Draw
 from nearpeak.validation.running.aliased_outputs import shapes_of
-from nearpeak.validation.running.implementation_run import Ran, imported_torch, run
+from nearpeak.validation.running.implementation_run import RunRecord, imported_torch, run
 from nearpeak.validation.running.trial import Trial
 
 RUNS = 3
@@ -41,7 +41,7 @@ def determinism(trial: Trial) -> CheckResult:
     return wrong or CheckResult(check="V8", status=PASS, figures=figures)
 
 
-def _repeated(draw: Draw, runs: list[Ran]) -> CheckResult:
+def _repeated(draw: Draw, runs: list[RunRecord]) -> CheckResult:
     """Compare later runs with the first one."""
     first, bitwise = values_of(runs[0].outputs), True
     for ran in runs[1:]:
@@ -72,7 +72,7 @@ def _replayed(trial: Trial) -> list[CheckResult]:
         return [CheckResult(check="V8", status=PASS, figures={"replay": f"cannot be captured: {reason}"})]
     results = []
     for draw in (*others, first, *others):
-        ran = Ran(outputs={name: value.detach().cpu().clone() for name, value in replay(draw.tensors).items()})
+        ran = RunRecord(outputs={name: value.detach().cpu().clone() for name, value in replay(draw.tensors).items()})
         results.append(_as_nondeterminism(trial, draw, ran, f"replay with {draw.distribution} inputs"))
     return [*results, CheckResult(check="V8", status=PASS, figures={"replay": f"{len(results)} times"})]
 
@@ -92,9 +92,9 @@ def _beside(trial: Trial) -> list[CheckResult]:
     ]
 
 
-def _as_nondeterminism(trial: Trial, draw: Draw, ran: Ran, where: str) -> CheckResult:
+def _as_nondeterminism(trial: Trial, draw: Draw, ran: RunRecord, where: str) -> CheckResult:
     """Compare an answer with the oracle; what was right before and is wrong now depends on how it is asked."""
-    ran = trial.settled(ran, draw.tensors, {name: expected.values for name, expected in draw.expected.items()})
+    ran = trial.with_ties_broken(ran, draw.tensors, {name: expected.values for name, expected in draw.expected.items()})
     if not comparable(ran.outputs, draw.expected):
         return CheckResult(check="V8", status="NONDET", reason=f"{where}: other outputs than before")
     result = judged("V8", ran.outputs, draw, where, trial.draws)

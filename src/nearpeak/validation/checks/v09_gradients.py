@@ -18,7 +18,7 @@ from nearpeak.validation.inputs.rounds import SEED_STEP
 from nearpeak.validation.oracle.expected_results import Expected
 from nearpeak.validation.oracle.float64_oracle import Draw, draw_inputs
 from nearpeak.validation.oracle.gradient_oracle import (
-    Named,
+    NamedPositions,
     as_a_sum_gives,
     differentiated,
     expected_gradients,
@@ -28,7 +28,7 @@ from nearpeak.validation.oracle.gradient_oracle import (
     upstream_of,
     without_gradient,
 )
-from nearpeak.validation.running.aliased_outputs import changed_by_a_later_call, staying_there
+from nearpeak.validation.running.aliased_outputs import changed_by_a_later_call, without_host_copies
 from nearpeak.validation.running.implementation_run import pytorch_of, status_of, words_of
 from nearpeak.validation.running.trial import Trial
 
@@ -67,7 +67,7 @@ def _is_something(draw: Draw) -> bool:
 
 def _overwritten(trial: Trial) -> list[str]:
     """Return the gradients that a later call of the implementation changes."""
-    implementation = staying_there(trial.implementation)
+    implementation = without_host_copies(trial.implementation)
     device = None if implementation.there is None else "cuda"
 
     def call(draw: Draw) -> Mapping[str, Any]:
@@ -94,14 +94,14 @@ def gradient_rounds(trial: Trial) -> tuple[Draw, ...]:
 @lru_cache(maxsize=24)
 def _gentler(case: Case, seed: int, draws: tuple[Draw, ...]) -> tuple[Draw, ...]:
     """Return the rounds of smaller inputs that tell gradients which no round in `asked` tells."""
-    known = [_told(entry, seed) for entry in draws]
+    known = [_exposed(entry, seed) for entry in draws]
     missing = set().union(*(entry.keys() for entry in known)) - {
         name for entry in known for name, exposed in entry.items() if exposed
     }
     further_draws = []
     for further, distribution in _GENTLER:
         drawn = draw_inputs(case, seed + further, distribution) if missing else None
-        exposed = set() if drawn is None else {name for name, is_told in _told(drawn, seed).items() if is_told}
+        exposed = set() if drawn is None else {name for name, is_told in _exposed(drawn, seed).items() if is_told}
         if drawn is not None and exposed & missing:
             further_draws.append(drawn)
             missing -= exposed
@@ -110,11 +110,11 @@ def _gentler(case: Case, seed: int, draws: tuple[Draw, ...]) -> tuple[Draw, ...]
 
 _GENTLER = ((0, "gentle"), *((SEED_STEP * number, "small") for number in range(3)), (0, "tiny"))
 """Further seeds, and how they are drawn: of a few small numbers none may be as small as it must."""
-TOLD = 8.0
+LEAST_EXPOSED = 8.0
 """Bounds that the largest element of a gradient is at least: one that is a quarter too small is then off by two."""
 
 
-def _told(draw: Draw, seed: int) -> dict[str, bool]:
+def _exposed(draw: Draw, seed: int) -> dict[str, bool]:
     """Return by gradient whether the round tells it from a wrong one."""
     if upstream_of(draw, seed) is None:
         return {}
@@ -123,7 +123,7 @@ def _told(draw: Draw, seed: int) -> dict[str, bool]:
     expected = expected_gradients(draw, seed, names, (), of_sum=False)
     with np.errstate(all="ignore"):
         return {
-            name: bool(np.nanmax(np.abs(output.values) / output.bound, initial=0.0) >= TOLD)
+            name: bool(np.nanmax(np.abs(output.values) / output.bound, initial=0.0) >= LEAST_EXPOSED)
             for name, output in expected.items()
         }
 
@@ -156,14 +156,16 @@ def _without(trial: Trial) -> str:
     return SKIPPED if trial.gradient is None else "UNSUPPORTED"
 
 
-def _misshapen(trial: Trial, draw: Draw, got: Mapping[str, Any], named: Named, expected: Mapping[str, Expected]) -> str:
+def _misshapen(
+    trial: Trial, draw: Draw, got: Mapping[str, Any], named: NamedPositions, expected: Mapping[str, Expected]
+) -> str:
     """Return which gradients are missing, or that some have other shapes than their inputs; empty where neither is."""
     if lacking := _lacking(trial, draw, got, named):
         return f"{', '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} missing"
     return "" if comparable(got, expected) else "gradients have other shapes than their inputs"
 
 
-def _lacking(trial: Trial, draw: Draw, got: Mapping[str, Any], named: Named) -> list[str]:
+def _lacking(trial: Trial, draw: Draw, got: Mapping[str, Any], named: NamedPositions) -> list[str]:
     """Return the gradients that are due and did not come out: those that the case names, and PyTorch's own call gives.
 
     Of a forward pass none is named. There one that is left out is none of 0, as autograd adds it up, where the oracle's

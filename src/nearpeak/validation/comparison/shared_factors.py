@@ -124,15 +124,15 @@ def _narrow(draw: Draw) -> list[tuple[str, Expected]]:
     return [(name, expected) for name, expected in draw.expected.items() if narrow(expected.dtype)]
 
 
-Told = tuple[Draw, Any, Any]
+Response = tuple[Draw, Any, Any]
 """Inputs, the derivatives of their results by each number that is looked at, and what rounding does to the results."""
 
 
 @lru_cache(maxsize=16)
-def _groups(case: Case, seed: int, name: str) -> tuple[tuple[Told, ...], ...]:
+def _groups(case: Case, seed: int, name: str) -> tuple[tuple[Response, ...], ...]:
     """Return groups of draws with the same numbers in `name`: so many that they tell by how much it is off."""
     try:
-        first = [_told(draw, name) for draw in draws_of(case, seed, DRAWS)]
+        first = [_response(draw, name) for draw in draws_of(case, seed, DRAWS)]
     except MeasureError:  # the reference is not defined beside these inputs
         return ()
     if not first or not first[0][1].size:
@@ -144,7 +144,7 @@ def _groups(case: Case, seed: int, name: str) -> tuple[tuple[Told, ...], ...]:
         (
             response,
             *(
-                _told(unbounded_draw(draw.case, {**draw.tensors, name: response[0].tensors[name]}, "normal"), name)
+                _response(unbounded_draw(draw.case, {**draw.tensors, name: response[0].tensors[name]}, "normal"), name)
                 for draw in others[number + DRAWS :: DRAWS]
             ),
         )
@@ -152,7 +152,7 @@ def _groups(case: Case, seed: int, name: str) -> tuple[tuple[Told, ...], ...]:
     )
 
 
-def _noise(response: Told) -> float:
+def _noise(response: Response) -> float:
     """Return by how much rounding the results blurs the share of the number of which they tell most."""
     _, directions, units = response
     with np.errstate(all="ignore"):
@@ -160,7 +160,7 @@ def _noise(response: Told) -> float:
     return float(np.nanmin(np.where(np.isfinite(blur), blur, np.inf)))
 
 
-def _told(draw: Draw, name: str) -> Told:
+def _response(draw: Draw, name: str) -> Response:
     results, directions = _values(draw), []
     for place in _places(draw, name):
         changed = {key: tensor.clone() for key, tensor in draw.tensors.items()}

@@ -10,7 +10,7 @@ from nearpeak.core.work.case import Case
 from nearpeak.ops import OPS
 from nearpeak.validation.comparison.output_comparison import comparable, reachable, values_of
 from nearpeak.validation.inputs.distributions import drawn
-from nearpeak.validation.oracle.expected_results import arguments_of, contract_of
+from nearpeak.validation.oracle.expected_results import arguments_of, tolerance_of
 from nearpeak.validation.oracle.float64_oracle import Draw, unbounded_draw
 from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF
 from nearpeak.validation.running.implementation_run import Implementation, pytorch_of, run
@@ -133,7 +133,7 @@ def narrow(dtype: str) -> bool:
 @lru_cache(maxsize=8)
 def draws_of(case: Case, seed: int, count: int) -> tuple[Draw, ...]:
     """Return the draws: normal inputs; those of exact contracts have no errors, those that draw no expectation."""
-    if OPS[case.op].draws or contract_of(case).kind in ("exact", "decomposition"):
+    if OPS[case.op].draws or tolerance_of(case).kind in ("exact", "decomposition"):
         return ()
     input_sets = (drawn(case.op, arguments_of(case), (seed, "systematic", number), "normal") for number in range(count))
     return tuple(unbounded_draw(case, tensors, "normal") for tensors in input_sets if tensors is not None)

@@ -22,12 +22,12 @@ from nearpeak.validation.comparison.systematic_error import (
 )
 from nearpeak.validation.inputs.distributions import drawn
 from nearpeak.validation.inputs.rounds import SEED_STEP
-from nearpeak.validation.oracle.expected_results import arguments_of, contract_of
+from nearpeak.validation.oracle.expected_results import arguments_of, tolerance_of
 from nearpeak.validation.oracle.float64_oracle import Draw, unbounded_draw
 from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF, rounded
 from nearpeak.validation.oracle.gradient_oracle import (
     Derivation,
-    Named,
+    NamedPositions,
     at_positions,
     derivation,
     differentiated,
@@ -40,7 +40,7 @@ from nearpeak.validation.oracle.gradient_terms import (
     WHOLE,
     Steps,
     Terms,
-    step_said,
+    step_description,
     stored,
     terms_of,
     unlike_steps,
@@ -76,7 +76,7 @@ def systematic_gradient_fault(case: Case, implementation: Implementation, seed: 
         apart = {key: _apart(errors) for key, errors in errors_by_term.items() if not doubtful or key in doubtful}
         for key, errors in sorted(apart.items(), key=lambda item: -item[1]):
             if errors > limit and not _is_usual(case, seed, count, key, errors_by_term[key]):
-                description = _said(case, seed, key[1], _share(errors_by_term[key]))
+                description = _description(case, seed, key[1], _share(errors_by_term[key]))
                 return f"{key[0]}: over {count} draws {description}, {errors:.0f} errors"
         doubtful = {key for key, errors in apart.items() if errors > DOUBTFUL}
         if not doubtful:
@@ -84,13 +84,15 @@ def systematic_gradient_fault(case: Case, implementation: Implementation, seed: 
     return ""
 
 
-def _said(case: Case, seed: int, step: int, share: float) -> str:
+def _description(case: Case, seed: int, step: int, share: float) -> str:
     """Return what is wrong: with the gradient, or with what a step of the reference adds to it."""
     if step == WHOLE:
         return f"it is off by {share:+.2e} of itself"
     draw = _draw(case, seed, 0)
     assert draw is not None  # its errors were found
-    return f"what {step_said(draw.derived(()), step, case.label())} adds to it is off by {share:+.2e} of the whole"
+    return (
+        f"what {step_description(draw.derived(()), step, case.label())} adds to it is off by {share:+.2e} of the whole"
+    )
 
 
 def _apart(errors: Any) -> float:
@@ -178,7 +180,7 @@ class _GradientDraw:
     upstream: Mapping[str, Any]
     """By output."""
 
-    def derived(self, named: Named) -> Derivation:
+    def derived(self, named: NamedPositions) -> Derivation:
         """Return how the oracle derives the gradients, at positions that the implementation chose."""
         above = {f"grad_{name}": gradient for name, gradient in self.upstream.items()}
         return derivation(self.inputs, above, at_positions(self.inputs, named))
@@ -193,7 +195,7 @@ def _projected(
     except Exception:  # whatever an implementation raises, the rounds have said it
         return None
     named = named_by(gradient_draw.inputs, outputs, gradients)
-    picks = contract_of(case).picks.keys()
+    picks = tolerance_of(case).picks.keys()
     if picks and not (named or picks & outputs.keys()):  # the gradient is that of positions which are not known
         return None
     products: dict[Key, tuple[float, float, float]] = {}
@@ -262,12 +264,12 @@ def _fresh_draw(case: Case, seed: int, number: int) -> _GradientDraw | None:
 _kept_draw = lru_cache(maxsize=128)(_fresh_draw)
 
 
-def _terms(draw: _GradientDraw, seed: int, named: Named) -> Terms:
+def _terms(draw: _GradientDraw, seed: int, named: NamedPositions) -> Terms:
     """Return the terms of each narrow gradient."""
     return _kept_terms(draw, seed, named) if _is_small(draw.inputs.case) else _fresh_terms(draw, seed, named)
 
 
-def _fresh_terms(draw: _GradientDraw, seed: int, named: Named) -> Terms:
+def _fresh_terms(draw: _GradientDraw, seed: int, named: NamedPositions) -> Terms:
     return terms_of(
         draw.derived(named), _narrow(draw.inputs.case), _steps(draw.inputs.case, seed), draw.inputs.case.label()
     )

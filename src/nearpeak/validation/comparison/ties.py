@@ -8,14 +8,14 @@ import numpy as np
 
 from nearpeak.core.work.case import Case
 from nearpeak.ops import OPS
-from nearpeak.validation.oracle.expected_results import arguments_of, contract_of, sum_length
+from nearpeak.validation.oracle.expected_results import arguments_of, sum_length, tolerance_of
 from nearpeak.validation.oracle.float64_oracle import Draw, answers, declared_formats
 from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF, format_name, widened
 from nearpeak.validation.oracle.sensitivity import Arrays
 from nearpeak.validation.running.implementation_run import imported_torch
 
 
-def settled(
+def with_ties_broken(
     case: Case, tensors: Arrays, outputs: Mapping[str, Any], wanted: Mapping[str, Any], draw: Draw | None = None
 ) -> dict[str, Any]:
     """Return `outputs` with signs, order and positions as in `wanted` where they are as right.
@@ -27,11 +27,11 @@ def settled(
         wanted: arrays by name.
         asked: the question that the inputs are, if they are one: what is known of it is kept.
     """
-    results, picks = canonical(case, outputs, wanted), contract_of(case).picks
+    results, picks = canonical(case, outputs, wanted), tolerance_of(case).picks
     for name in picks.keys() & results.keys() & wanted.keys():
         values = ranked(case, tensors, picks[name])
         apart = _apart(case, tensors, picks[name]) if draw is None else _apart_in(draw, picks[name])
-        results[name] = picked(results[name], values, wanted[name], apart)
+        results[name] = matched_ties(results[name], values, wanted[name], apart)
     as_right = OPS[case.op].as_right
     fits = results.keys() >= wanted.keys()
     return results if as_right is None or not fits else as_right(tensors, results, wanted, **arguments_of(case))
@@ -57,7 +57,7 @@ def _apart(case: Case, tensors: Arrays, source: str) -> Any:
 
     They are judged as results of the operator's own contract would be, in the format of its results.
     """
-    make, numerics = OPS[case.op].ranked, contract_of(case)
+    make, numerics = OPS[case.op].ranked, tolerance_of(case)
     if source in tensors or make is None or numerics.kind == "exact":
         return None
     arguments = arguments_of(case)
@@ -69,7 +69,7 @@ def _apart(case: Case, tensors: Arrays, source: str) -> Any:
     return imported_torch().as_tensor(np.nan_to_num(expected[source].bound, nan=np.inf))
 
 
-def picked(positions: Any, values: Any, wanted: Any, apart: Any = None) -> Any:
+def matched_ties(positions: Any, values: Any, wanted: Any, apart: Any = None) -> Any:
     """Return `positions` in the last dimension of `values`, those of values equal to that of the wanted one as wanted.
 
     Of values that are computed with errors of at most `apart`, the one at a place of the ranking is off by at most the
@@ -80,10 +80,10 @@ def picked(positions: Any, values: Any, wanted: Any, apart: Any = None) -> Any:
 
     >>> import torch
     >>> values = torch.tensor([[3.0, 5.0, 5.0]])
-    >>> picked(torch.tensor([[2, 0]]), values, [[1, 0]]), picked(torch.tensor([[2, 2]]), values, [[1, 2]])
+    >>> matched_ties(torch.tensor([[2, 0]]), values, [[1, 0]]), matched_ties(torch.tensor([[2, 2]]), values, [[1, 2]])
     (tensor([[1, 0]]), tensor([[2, 2]]))
     >>> near, apart = torch.tensor([[3.0, 3.1, 9.0]] * 2), torch.full((2, 3), 0.1)
-    >>> picked(torch.tensor([[0, 1], [0, 3]]), near, [[1, 0]] * 2, apart)
+    >>> matched_ties(torch.tensor([[0, 1], [0, 3]]), near, [[1, 0]] * 2, apart)
     tensor([[1, 0],
             [1, 3]])
     """

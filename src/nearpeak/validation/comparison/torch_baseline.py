@@ -10,7 +10,7 @@ import numpy as np
 from nearpeak.core.runs.validation import PASS, CheckResult
 from nearpeak.validation.comparison.output_comparison import comparable, compared, values_of, worst_of
 from nearpeak.validation.comparison.ties import canonical
-from nearpeak.validation.oracle.expected_results import Expected, contract_of
+from nearpeak.validation.oracle.expected_results import Expected, tolerance_of
 from nearpeak.validation.oracle.float64_oracle import Draw
 from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF
 from nearpeak.validation.running.implementation_run import pytorch_of, run
@@ -59,7 +59,7 @@ def judged(check: str, outputs: Mapping[str, Any], draw: Draw, where: str, round
             by luck: it is right where that is less than twice what PyTorch's own shows in another.
     """
     result = compared(check, values_of(outputs), draw.expected, where)
-    numerics = contract_of(draw.case)
+    numerics = tolerance_of(draw.case)
     if not result.failed or result.worst is None or not (numerics.kind in CHAINS or numerics.steps_count):
         return result
     verdict = as_good(result, baseline_of(draw), draw.expected)

@@ -13,8 +13,8 @@ from nearpeak.ops.shared.definition.operator import IGNORED
 from nearpeak.ops.shared.torch_names import torch_format
 from nearpeak.validation.inputs.adversarial_rows import HARD_ROWS, one_in_a_row, way_of, with_gaps, with_zeros
 from nearpeak.validation.inputs.boundary_values import close, midway, midway_byte, next_to
+from nearpeak.validation.oracle.expected_results import tolerance
 from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF, format_name, widened
-from nearpeak.validation.oracle.operator_tolerance import contract
 
 DISTRIBUTIONS = (
     "normal", "positive", "integer", "wide", "large", "small", "tiny", "ties", "close", "ascending", "descending",
@@ -62,7 +62,7 @@ def drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], distr
 def _drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], distribution: str) -> dict[str, Any] | None:
     declared = OPS[op].inputs(**arguments)
     random = np.random.default_rng(zlib.crc32(repr((op, sorted(arguments.items()), *seed, distribution)).encode()))
-    kind = contract(op, arguments).kind
+    kind = tolerance(op, arguments).kind
     limits = {name: OPS[op].numerics.limit(name, arguments) for name in OPS[op].numerics.below}
     ways = {name: _of_input(name, distribution, declared) for name in declared}
     if arguments.get("softcap") and "sink" in ways:

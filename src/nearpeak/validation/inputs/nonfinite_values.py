@@ -16,7 +16,7 @@ from nearpeak.validation.oracle.sensitivity import Arrays
 
 FIRST, SECOND, ROW = "first", "second", "row"
 """Where else a number may be put: first, first of the second row, or everywhere in the first row."""
-ASKED = ((np.nan, ""), (np.inf, ""), (-np.inf, ""), (np.nan, FIRST), (np.nan, SECOND), (-np.inf, ROW))
+SPECIAL_VALUES = ((np.nan, ""), (np.inf, ""), (-np.inf, ""), (np.nan, FIRST), (np.nan, SECOND), (-np.inf, ROW))
 """What is put into each input and where.
 
 What reads past the end of a row and multiplies with 0 shows where the next one starts with NaN; a maximum is that of

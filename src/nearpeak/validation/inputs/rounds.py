@@ -9,9 +9,9 @@ import numpy as np
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.dtype import dtype_of
 from nearpeak.ops import OPS
-from nearpeak.validation.comparison.ties import ranked, settled
+from nearpeak.validation.comparison.ties import ranked, with_ties_broken
 from nearpeak.validation.inputs.distributions import ALWAYS
-from nearpeak.validation.oracle.expected_results import arguments_of, contract_of
+from nearpeak.validation.oracle.expected_results import arguments_of, tolerance_of
 from nearpeak.validation.oracle.float64_oracle import Draw, declared_formats, draw_inputs
 from nearpeak.validation.oracle.format_limits import widened
 from nearpeak.validation.running.implementation_run import imported_torch
@@ -48,13 +48,13 @@ def rounds_of(case: Case, seed: int) -> tuple[Draw, ...]:
     whole = any(output.values.dtype.kind not in "fc" for output in draws[0].expected.values())
     small = sum(tensor.numel() for tensor in draws[0].tensors.values()) <= SMALL
     # Results may leave parts of the inputs out: where they are chosen, and in small cases anywhere.
-    selects = small or whole or contract_of(case).kind == "exact"
+    selects = small or whole or tolerance_of(case).kind == "exact"
     return (*draws, *(_further(case, seed, draws) if selects else ()), *_repeated(case, seed, draws))
 
 
 def distributions_of(case: Case) -> tuple[str, ...]:
     """Return the distributions that the contract asks about."""
-    numerics = contract_of(case)
+    numerics = tolerance_of(case)
     # Of whole numbers, matrices are singular too often, and tiny numbers are 0 in fp16.
     left_out = {"integer"} if numerics.kind == "decomposition" else set()
     declared = OPS[case.op].inputs(**arguments_of(case)).values()
@@ -70,7 +70,7 @@ def _repeated(case: Case, seed: int, draws: list[Draw]) -> Iterator[Draw]:
     """
     if not draws or sum(tensor.numel() for tensor in draws[0].tensors.values()) > SMALL:
         return
-    again = next((expected for expected in contract_of(case).rounds if expected in KINDS), "normal")
+    again = next((expected for expected in tolerance_of(case).rounds if expected in KINDS), "normal")
     counted = [expected for expected in draws if again in KINDS or expected.distribution in POOLED]
     seen = min((expected.values.size for expected in draws[0].expected.values()), default=ENOUGH) * len(counted)
     for number in range(MOST_REPEATED):
@@ -103,7 +103,7 @@ def _further(case: Case, seed: int, draws: list[Draw]) -> Iterator[Draw]:
 def _candidates(case: Case, seed: int) -> Iterator[tuple[int, str]]:
     """Give seeds and distributions to try; equal values only where it is declared which of them counts."""
     yield from ((seed, "ascending"), (seed, "descending"))
-    numerics = contract_of(case)
+    numerics = tolerance_of(case)
     positions = any(str(dtype).startswith("torch.int") for dtype in declared_formats(case).values())
     if not positions or "ties" in numerics.rounds or numerics.picks:
         yield from ((seed, "ends"), (seed + SEED_STEP, "ends"), (seed, "last"))
@@ -165,7 +165,7 @@ def _shown(draw: Draw, missing: Obligations) -> Obligations:
 
 def _is_not_zero(draw: Draw, name: str) -> bool:
     """Say whether a result is not zero somewhere; a position, whether zero would be wrong there."""
-    values, source = draw.expected[name].values, contract_of(draw.case).picks.get(name)
+    values, source = draw.expected[name].values, tolerance_of(draw.case).picks.get(name)
     if source is None:
         return bool(np.any(values))
     taken = np.asarray(widened(ranked(draw.case, draw.tensors, source)))
@@ -216,10 +216,12 @@ def _shows(draw: Draw, left: Mapping[str, Any], right: Mapping[str, Any]) -> boo
     """Say whether results differ by more than a right one may: what is less would not be seen."""
     if left.keys() != right.keys() or any(left[name].shape != right[name].shape for name in left):
         return True
-    if contract_of(draw.case).picks:
+    if tolerance_of(draw.case).picks:
         torch = imported_torch()
         tensors = {name: torch.as_tensor(value) for name, value in right.items()}
-        matched = settled(draw.case, draw.tensors, tensors, left, draw)  # the order of equal values shows nothing
+        matched = with_ties_broken(
+            draw.case, draw.tensors, tensors, left, draw
+        )  # the order of equal values shows nothing
         right = {name: tensor.numpy() for name, tensor in matched.items()}
     for name, value in left.items():
         expected = draw.expected.get(name)

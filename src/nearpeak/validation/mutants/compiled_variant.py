@@ -37,11 +37,11 @@ def compiled_variant(case: Case) -> Implementation:
     try:
         call({name: tensor.clone() for name, tensor in draw.tensors.items()}, **draw.arguments)
     except Exception as error:  # what a compiler cannot take is no way to compute it, and no wrong answer either
-        raise MeasureError(f"{case.label()}: torch.compile fails: {_said(error)}") from error
+        raise MeasureError(f"{case.label()}: torch.compile fails: {_compiler_message(error)}") from error
     return Implementation(name="PyTorch, compiled", call=call)
 
 
-def _said(error: Exception) -> str:
+def _compiler_message(error: Exception) -> str:
     """Return the line of an error that says what went wrong: the first after the compiler's own heading."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     messages = [line for line in lines if not line.endswith("raised:")]
@@ -55,5 +55,5 @@ def why_not_compiled() -> str:
     try:
         doubled = torch.compile(lambda x: 2 * x + 1, dynamic=False)(torch.ones(3))
     except Exception as error:  # a compiler that is absent, or too old, or cannot write its cache
-        return f"torch.compile does not work here: {_said(error)}"
+        return f"torch.compile does not work here: {_compiler_message(error)}"
     return "" if torch.equal(doubled, torch.full((3,), 3.0)) else "torch.compile gives wrong results here: 2 * 1 + 1"

@@ -48,7 +48,7 @@ PROVED, SAMPLED = "proved:", "sampled:"
 
 def _shown(case: Case, mutant: Mutant, seed: int) -> str:
     """Return what is seen on drawn inputs; empty where the mutant answers differently."""
-    draws = _asked(case, seed)
+    draws = _test_draws(case, seed)
     ways: dict[str, Callable[[], bool]] = {
         IDENTITY: lambda: mutant.inputs is not None and all(_identity(case, draw, mutant) for draw, _ in draws),
         ELSEWHERE: lambda: mutant.other is not None and all(_same_elsewhere(case, draw, mutant) for draw, _ in draws),
@@ -78,7 +78,7 @@ def _right_in_float64(case: Case, mutant: Mutant, seed: int) -> bool:
     wide = widened_case(case)
     if wide is None:
         return False
-    for draw, _ in _asked(wide, seed):
+    for draw, _ in _test_draws(wide, seed):
         if draw.distribution == "special":
             continue
         ran = run(mutant.implementation(), draw.tensors, arguments_of(wide))
@@ -96,7 +96,7 @@ def _same_gradients_in_float64(case: Case, mutant: Mutant, seed: int) -> bool:
     if wide is None:
         return False
     right = Implementation(name="right", call=right_call(wide))
-    for draw, one_seed in _asked(wide, seed):
+    for draw, one_seed in _test_draws(wide, seed):
         if draw.distribution == "special":
             continue
         left, other = (_answers(who, draw, one_seed, mutant) for who in (right, mutant.implementation()))
@@ -159,7 +159,7 @@ def _near(left: Any, right: Any, near: float) -> bool:
 
 
 @lru_cache(maxsize=2)
-def _asked(case: Case, seed: int) -> tuple[tuple[Draw, int], ...]:
+def _test_draws(case: Case, seed: int) -> tuple[tuple[Draw, int], ...]:
     """Return what both are asked: every kind of inputs with several seeds, NaN where the contract follows it."""
     draws = []
     for further in range(seed, seed + SEEDS):

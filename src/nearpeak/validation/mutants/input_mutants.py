@@ -10,7 +10,7 @@ from nearpeak.ops import OPS
 from nearpeak.ops.shared.torch_names import torch_format
 from nearpeak.validation.mutants.legitimate_variants import summed
 from nearpeak.validation.mutants.mutant import Mutant, Tensors, of_inputs_changed, right_call
-from nearpeak.validation.oracle.expected_results import arguments_of, contract_of
+from nearpeak.validation.oracle.expected_results import arguments_of, tolerance_of
 from nearpeak.validation.running.implementation_run import Call
 
 
@@ -25,7 +25,7 @@ def of_inputs(case: Case) -> Iterator[Mutant]:
                 yield from _of_dimension(case, name, dimension, has_zero=name in floats)
         if name in floats and len(tensor.shape) > 1 and min(tensor.shape[-2:]) > 1:
             yield _changed(case, "operand transposed", name, _transposed, moves=True)
-    numerics = contract_of(case)
+    numerics = tolerance_of(case)
     compared = numerics.kind != "exact" or "close" in numerics.rounds
     if compared and any(declared[name].dtype in _NARROWER for name in floats):
         yield of_inputs_changed(case, "computed in fewer bits", "", partial(_narrowed, names=floats))

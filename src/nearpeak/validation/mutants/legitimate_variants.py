@@ -15,7 +15,7 @@ from nearpeak.validation.inputs.distributions import ALWAYS, drawn
 from nearpeak.validation.inputs.nonfinite_values import special_draw
 from nearpeak.validation.mutants.mutant import Tensors, right_call
 from nearpeak.validation.oracle.autograd_gradients import widened_case
-from nearpeak.validation.oracle.expected_results import arguments_of, contract_of
+from nearpeak.validation.oracle.expected_results import arguments_of, tolerance_of
 from nearpeak.validation.oracle.float64_oracle import Draw, declared_formats, draw_inputs, unbounded_draw
 from nearpeak.validation.oracle.format_limits import widened
 from nearpeak.validation.running.implementation_run import Call, Implementation, columns_dense, imported_torch
@@ -161,7 +161,7 @@ def _batch_dimensions(case: Case) -> list[int]:
 @lru_cache(maxsize=4)
 def _looked_at(case: Case) -> tuple[Draw, ...]:
     """Return what the oracle is asked before a variant counts as right; more where few results say little by chance."""
-    arguments, kinds = arguments_of(case), (*ALWAYS, *contract_of(case).rounds, *FURTHER)
+    arguments, kinds = arguments_of(case), (*ALWAYS, *tolerance_of(case).rounds, *FURTHER)
     few = sum(tensor.elements for tensor in OPS[case.op].inputs(**arguments).values()) <= FEW
     tensors = [drawn(case.op, arguments, (seed,), kind) for seed in (*SEEDS, *(MORE if few else ())) for kind in kinds]
     return tuple(unbounded_draw(case, input_set, "any") for input_set in tensors if input_set is not None)
@@ -218,7 +218,7 @@ def _tiled(right: Call, extent: int) -> Call:
 def summed(case: Case) -> list[tuple[str, int]]:
     """Return the dimensions of inputs over which the result is a sum, by the oracle: parts add up to the whole."""
     draw = draw_inputs(case, 0, "normal")
-    if draw is None or contract_of(case).kind not in ("contraction", "reduction"):
+    if draw is None or tolerance_of(case).kind not in ("contraction", "reduction"):
         return []
     arrays = {name: widened(t) for name, t in draw.tensors.items()}
     dimensions = []

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from nearpeak.case_tensors.random_inputs import in_a_line
+from nearpeak.case_tensors.random_inputs import error_line
 from nearpeak.core.work.case import Case
 from nearpeak.validation.checks.v04_special import inputs_with_nan
 from nearpeak.validation.comparison.output_comparison import comparable, values_of
-from nearpeak.validation.inputs.nonfinite_values import ASKED, special_draw, spilled
+from nearpeak.validation.inputs.nonfinite_values import SPECIAL_VALUES, special_draw, spilled
 from nearpeak.validation.oracle.autograd_gradients import widened_case
-from nearpeak.validation.oracle.expected_results import contract_of
+from nearpeak.validation.oracle.expected_results import tolerance_of
 from nearpeak.validation.oracle.float64_oracle import Draw, draw_inputs, unbounded_draw
 from nearpeak.validation.oracle.gradient_oracle import gradients_of, upstream_of
 from nearpeak.validation.running.implementation_run import Implementation, run
@@ -28,12 +28,12 @@ def defect(case: Case, variant: Implementation, seed: int) -> str:
     if wide is None or wide == case:
         return ""
     for name in inputs_with_nan(case):
-        for value, where in ASKED:
+        for value, where in SPECIAL_VALUES:
             draw = special_draw(case, seed, name, value, where)
             fault = "" if draw is None else _spilled(draw, variant)
             if draw is not None and fault and not _spilled(_widened(wide, draw), variant):
                 return f"{value} in {name}: {fault}; in {WIDER} it is right"
-    draw = draw_inputs(case, seed, _FIRST) if _FIRST in contract_of(case).rounds else None
+    draw = draw_inputs(case, seed, _FIRST) if _FIRST in tolerance_of(case).rounds else None
     fault = "" if draw is None else _spilled(draw, variant)
     if draw is not None and fault and not _spilled(_widened(wide, draw), variant):
         return f"states of 0: {fault}; in {WIDER} it is right"
@@ -55,7 +55,7 @@ def refused_gradient(case: Case, variant: Implementation, seed: int) -> str:
     try:
         gradients_of(variant, draw, upstream)
     except (NotImplementedError, RuntimeError) as error:
-        return f"no gradient: {in_a_line(error)}"
+        return f"no gradient: {error_line(error)}"
     return ""
 
 

@@ -9,10 +9,9 @@ import numpy as np
 
 from nearpeak.core.work.case import Case
 from nearpeak.ops import OPS, Numerics
-from nearpeak.validation.oracle.expected_results import arguments_of
+from nearpeak.validation.oracle.expected_results import arguments_of, tolerance
 from nearpeak.validation.oracle.float64_oracle import Draw
 from nearpeak.validation.oracle.format_limits import widened
-from nearpeak.validation.oracle.operator_tolerance import contract
 from nearpeak.validation.oracle.rounding import Nudge, stored_by
 from nearpeak.validation.running.implementation_run import imported_torch
 
@@ -36,7 +35,7 @@ def differentiable(case: Case) -> bool:
     from nearpeak.validation.oracle.float64_oracle import draw_inputs
 
     draw, wide = draw_inputs(case, 0, "normal"), widened_case(case)
-    kind = contract(case.op, arguments_of(case)).kind
+    kind = tolerance(case.op, arguments_of(case)).kind
     if draw is None or wide is None or OPS[case.op].draws or kind == "decomposition":
         return False
     if OPS[case.op].family == "optimizer":  # steps of training are taken without gradients
@@ -73,7 +72,7 @@ def gradients_in_fp64(draw: Draw, arrays: Mapping[str, Any]) -> dict[str, Any]:
     torch = imported_torch()
     at_positions = OPS[wide.op].at_positions
     positions = {
-        name: arrays[name] for name in contract(wide.op, {}).picks if at_positions is not None and name in arrays
+        name: arrays[name] for name in tolerance(wide.op, {}).picks if at_positions is not None and name in arrays
     }
     call = OPS[wide.op].torch_call if at_positions is None or not positions else at_positions
     leaves, outputs = _called(wide, {**{name: arrays[name] for name in draw.tensors}, **positions}, call)
@@ -111,6 +110,6 @@ def _keeping(nudge: Nudge) -> Any:
     return torch.autograd.graph.saved_tensors_hooks(keep, lambda saved: saved)
 
 
-def gradient_contract(numerics: Numerics) -> Numerics:
+def gradient_tolerance(numerics: Numerics) -> Numerics:
     """Return the contract of the gradient of a product, which is a product too."""
     return Numerics(kind="contraction", ulp_count=numerics.ulp_count, steps_count=max(STEPS, 2 * numerics.steps_count))

@@ -9,7 +9,7 @@ import numpy as np
 from nearpeak.core.work.case import Case
 from nearpeak.ops import OPS
 from nearpeak.ops.shared.torch_names import torch_format
-from nearpeak.validation.oracle.expected_results import SPREAD, Expected, arguments_of, contract_of, sum_length
+from nearpeak.validation.oracle.expected_results import SPREAD, Expected, arguments_of, sum_length, tolerance_of
 from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF, arithmetic_roundoff, rounded, widened
 from nearpeak.validation.oracle.sensitivity import Arrays
 
@@ -36,7 +36,7 @@ def in_either_way(case: Case, expected: Mapping[str, Expected], tensors: Arrays)
 
 
 def _with_ends(case: Case, name: str, expected: Expected, tensors: Arrays) -> Expected:
-    evaluate, arguments, numerics = OPS[case.op].kept, arguments_of(case), contract_of(case)
+    evaluate, arguments, numerics = OPS[case.op].kept, arguments_of(case), tolerance_of(case)
     assert evaluate is not None  # what else would be asked
     last_ratio = arithmetic_roundoff(expected.dtype) * numerics.ulp_count
     error_ratio = last_ratio + arithmetic_roundoff(expected.dtype) * SPREAD * np.sqrt(sum_length(numerics, arguments))

@@ -1,14 +1,13 @@
 """The expected value of one output: float64 results with the error bound of each element."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from nearpeak.core.work.case import Case
-from nearpeak.ops import Numerics
-from nearpeak.validation.oracle.operator_tolerance import contract
+from nearpeak.ops import OPS, Numerics
 
 SPREAD = 6.0
 """Standard deviations of a sum of rounding errors that the bound allows: SPREAD * sqrt(length) roundoffs."""
@@ -43,9 +42,32 @@ def arguments_of(case: Case) -> dict[str, Any]:
     return {**dict(case.axes), **dict(case.dtypes), **dict(case.attributes)}
 
 
-def contract_of(case: Case) -> Numerics:
+def tolerance_of(case: Case) -> Numerics:
     """Return the operator's contract as it reads for the choices of `case`."""
-    return contract(case.op, arguments_of(case))
+    return tolerance(case.op, arguments_of(case))
+
+
+def tolerance(op: str, arguments: Mapping[str, Any]) -> Numerics:
+    """Return the contract of `op` for these arguments.
+
+    What only selects or counts is exact, and is asked for values that differ in their last places too.
+
+    >>> tolerance("reduce", {"function": "sum"}).kind, tolerance("reduce", {"function": "argmax"}).kind
+    ('normalisation', 'exact')
+    """
+    numerics = OPS[op].numerics
+    named = {name: value for name, value in arguments.items() if isinstance(value, str)}
+    chosen = {*named.values(), *(f"{name}={value}" for name, value in named.items())}
+    rows = [entry.partition(":") for entry in numerics.rounds]
+    numerics = replace(numerics, rounds=tuple(kind for kind, _, choice in rows if not choice or choice in chosen))
+    numerics = replace(numerics, by_element=tuple(chosen.intersection(numerics.by_element)))
+    if numerics.step_if and arguments.get(numerics.step_if):
+        numerics = replace(numerics, steps_count=numerics.steps_count + 1)
+    if chosen.intersection(numerics.exact):
+        return replace(numerics, kind="exact", steps_count=0, rounds=(*numerics.rounds, "close"))
+    if numerics.gates and arguments.get(numerics.gates):
+        return replace(numerics, gates="always")
+    return numerics
 
 
 def sum_length(numerics: Numerics, arguments: Mapping[str, Any]) -> float:

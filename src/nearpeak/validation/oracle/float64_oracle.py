@@ -15,7 +15,7 @@ from nearpeak.validation.inputs.adversarial_rows import FACED
 from nearpeak.validation.inputs.distributions import drawn
 from nearpeak.validation.oracle.double_rounding import in_either_way
 from nearpeak.validation.oracle.error_scales import SUMS, magnitudes_of
-from nearpeak.validation.oracle.expected_results import SPREAD, Expected, arguments_of, contract_of, sum_length
+from nearpeak.validation.oracle.expected_results import SPREAD, Expected, arguments_of, sum_length, tolerance_of
 from nearpeak.validation.oracle.format_limits import (
     HALF_STEP,
     SMALLEST_NORMAL,
@@ -108,7 +108,7 @@ def bounded_draw(case: Case, tensors: Arrays, distribution: str) -> Draw:
     formats = declared_formats(case)
     tensors = placed(imported_torch(), case, tensors)
 
-    reference, numerics = partial(operator.expected, **arguments), contract_of(case)
+    reference, numerics = partial(operator.expected, **arguments), tolerance_of(case)
     length = sum_length(numerics, arguments)
     passed = None if operator.subtracted is None else partial(operator.subtracted, **arguments)
     stored = None if operator.stored is None else partial(operator.stored, **arguments)
@@ -156,7 +156,7 @@ def gradient_answers(
     """
     if chained is not None:
         return answers(reference, tensors, formats, chained, length, f"gradient of {case.label()}")
-    numerics = contract_of(case)
+    numerics = tolerance_of(case)
     steps = max(2 * numerics.steps_count, GRADIENT_STEPS)
     kind = "sampling" if numerics.kind == "sampling" else "normalisation"
     above = [tensor for name, tensor in tensors.items() if name.startswith("grad_")]

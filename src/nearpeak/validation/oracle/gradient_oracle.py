@@ -13,9 +13,9 @@ from nearpeak.case_tensors.memory_placement import copy_of
 from nearpeak.core.work.case import Case
 from nearpeak.errors import NotModelledError
 from nearpeak.ops import OPS
-from nearpeak.validation.comparison.ties import settled
-from nearpeak.validation.oracle.autograd_gradients import differentiable, gradient_contract, gradients_in_fp64
-from nearpeak.validation.oracle.expected_results import Expected, arguments_of, contract_of, sum_length
+from nearpeak.validation.comparison.ties import with_ties_broken
+from nearpeak.validation.oracle.autograd_gradients import differentiable, gradient_tolerance, gradients_in_fp64
+from nearpeak.validation.oracle.expected_results import Expected, arguments_of, sum_length, tolerance_of
 from nearpeak.validation.oracle.float64_oracle import Draw, declared_formats, gradient_answers
 from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF, rounded, widened
 from nearpeak.validation.oracle.sensitivity import Reference, evaluated
@@ -41,32 +41,32 @@ def without_gradient(case: Case, draw: Draw) -> str:
     return "" if upstream_of(draw, draw.seed) else "no output has a gradient"
 
 
-Named = tuple[tuple[str, bytes], ...]
+NamedPositions = tuple[tuple[str, bytes], ...]
 """Positions by output, as bytes of int64."""
 
 
-def own_positions(draw: Draw, outputs: Mapping[str, Any]) -> Named:
+def own_positions(draw: Draw, outputs: Mapping[str, Any]) -> NamedPositions:
     """Return the positions that an implementation chose where it may: its gradient is that of its own choice.
 
     They are those of the same call. Where they are the oracle's, or wrong ones, nothing is returned.
     """
-    taken = contract_of(draw.case).picks.keys() & outputs.keys() & draw.expected.keys()
+    taken = tolerance_of(draw.case).picks.keys() & outputs.keys() & draw.expected.keys()
     wanted = {name: draw.expected[name].values for name in taken}
     chosen = {name: outputs[name].detach().cpu() for name in wanted}
     if all(np.array_equal(chosen[name], wanted[name]) for name in wanted):
         return ()
-    right = settled(draw.case, draw.tensors, chosen, wanted, draw)
+    right = with_ties_broken(draw.case, draw.tensors, chosen, wanted, draw)
     if not all(np.array_equal(right[name], wanted[name]) for name in wanted):
         return ()
     return tuple((name, positions.numpy().astype(np.int64).tobytes()) for name, positions in chosen.items())
 
 
-def named_by(draw: Draw, outputs: Mapping[str, Any], got: Mapping[str, Any]) -> Named:
+def named_by(draw: Draw, outputs: Mapping[str, Any], got: Mapping[str, Any]) -> NamedPositions:
     """Return the positions of which a gradient is, as an implementation returns them or as the gradient itself shows.
 
     Where a value is asked for without its position, any of equal values is right: it is the one that has a gradient.
     """
-    picks = contract_of(draw.case).picks
+    picks = tolerance_of(draw.case).picks
     shown: dict[str, Any] = {}
     for name, source in picks.items() if OPS[draw.case.op].at_positions is not None else ():
         x, gradient = draw.tensors.get(source), got.get(f"grad_{source}")
@@ -105,7 +105,7 @@ def upstream_of(draw: Draw, seed: int) -> dict[str, Any] | None:
         if gradient.numel() > 2:
             gradient.view(-1)[0], gradient.view(-1)[-1] = 0.0, 1.0
     if distribution != "normal":
-        aligned = contract_of(draw.case).kind == "contraction"
+        aligned = tolerance_of(draw.case).kind == "contraction"
         upstream = {name: _not_dense(gradient, aligned=aligned) for name, gradient in upstream.items()}
     return upstream or None
 
@@ -138,7 +138,7 @@ def as_a_sum_gives(upstream: Mapping[str, Any]) -> dict[str, Any]:
 
 @lru_cache(maxsize=24)
 def expected_gradients(
-    draw: Draw, seed: int, names: tuple[str, ...], named: Named, *, of_sum: bool
+    draw: Draw, seed: int, names: tuple[str, ...], named: NamedPositions, *, of_sum: bool
 ) -> dict[str, Expected]:
     """Return what is expected of the gradients `names` of one round, at other positions than the oracle's if named.
 
@@ -152,7 +152,7 @@ def expected_gradients(
     return gradients_expected(draw, above, names, at_positions(draw, named))
 
 
-def at_positions(draw: Draw, named: Named) -> dict[str, Any]:
+def at_positions(draw: Draw, named: NamedPositions) -> dict[str, Any]:
     """Return positions by output, as tensors of the outputs' shapes."""
     import torch
 
@@ -172,14 +172,14 @@ def gradients_expected(
         named: positions among the outputs that take the place of the oracle's.
         upstream: gradients from above, as `grad_<output>`.
     """
-    operator, numerics = OPS[draw.case.op], contract_of(draw.case)
+    operator, numerics = OPS[draw.case.op], tolerance_of(draw.case)
     formats = {name: draw.tensors[name.removeprefix("grad_")].dtype for name in names}
     length = sum_length(operator.numerics, draw.arguments) + max(gradient.numel() for gradient in upstream.values())
     size, arguments = operator.passed, draw.arguments
     passed = None if size is None else lambda arrays: size(arrays, **arguments)
     derived = derivation(draw, upstream, named or {})
     product = numerics.kind == "contraction" and not derived.is_closed
-    chained = gradient_contract(numerics) if product else None
+    chained = gradient_tolerance(numerics) if product else None
     return gradient_answers(draw.case, derived.reference, derived.tensors, formats, length, chained, passed)
 
 
@@ -213,7 +213,7 @@ def derivation(draw: Draw, upstream: Mapping[str, Any], named: Mapping[str, Any]
 
     operator = OPS[draw.case.op]
     if not has_closed_form(draw):
-        taken = contract_of(draw.case).picks.keys() & draw.expected.keys() if operator.at_positions else ()
+        taken = tolerance_of(draw.case).picks.keys() & draw.expected.keys() if operator.at_positions else ()
         whole = {name: torch.as_tensor(np.array(draw.expected[name].values)) for name in taken}
         tensors = {**draw.tensors, **whole, **named, **upstream}
         return Derivation(reference=lambda arrays: gradients_in_fp64(draw, arrays), tensors=tensors, is_closed=False)

@@ -82,7 +82,7 @@ def unlike_steps(derived: Derivation, names: Collection[str], where: str) -> Ste
     return _unlike(terms_of(derived, names, _tried(derived, where), where))[:most]
 
 
-def step_said(derived: Derivation, number: int, where: str) -> str:
+def step_description(derived: Derivation, number: int, where: str) -> str:
     """Return what a step is, in words: its function, and the line of the operator's file that asks for it.
 
     On PyTorch's way back no line asks for it.
@@ -90,7 +90,7 @@ def step_said(derived: Derivation, number: int, where: str) -> str:
     descriptions: list[str] = []
 
     def look(values: Any) -> Any:
-        descriptions.append(f"{step.name} {_asked_by() or f'on the way back, step {number + 1}'}")
+        descriptions.append(f"{step.name} {_operator_line() or f'on the way back, step {number + 1}'}")
         return values
 
     step = _Step(number, look)
@@ -98,7 +98,7 @@ def step_said(derived: Derivation, number: int, where: str) -> str:
     return descriptions[0] if descriptions else f"step {number + 1}"
 
 
-def _asked_by() -> str:
+def _operator_line() -> str:
     """Return the innermost line of an operator's file that is being executed; empty in PyTorch's way back."""
     for frame, line in traceback.walk_stack(None):
         path = Path(frame.f_code.co_filename)

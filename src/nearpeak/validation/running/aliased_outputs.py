@@ -16,7 +16,7 @@ def overwritten(implementation: Implementation, draws: Sequence[Draw]) -> list[s
     """
     if implementation.is_runner and implementation.arrays != "torch":
         return []
-    implementation = staying_there(implementation)
+    implementation = without_host_copies(implementation)
     held: list[Any] = []  # inputs of both calls: a result may be the memory of one
 
     def call(draw: Draw) -> Mapping[str, Any]:
@@ -27,7 +27,7 @@ def overwritten(implementation: Implementation, draws: Sequence[Draw]) -> list[s
     return changed_by_a_later_call(call, draws)
 
 
-def staying_there(implementation: Implementation) -> Implementation:
+def without_host_copies(implementation: Implementation) -> Implementation:
     """Return the implementation whose results are not copied to the host: of a copy nothing is overwritten."""
     there = implementation.there
     if there is None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.case_tensors.global_state import ChangedStateError, unchanged_state
-from nearpeak.case_tensors.user_functions import said_by, takes_out
+from nearpeak.case_tensors.user_functions import exception_text, takes_out
 from nearpeak.core.work.case import Case
 from nearpeak.errors import SpecError
 from nearpeak.ops import OPS
@@ -58,7 +58,7 @@ class Implementation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ran:
+class RunRecord:
     """What one call left behind."""
 
     outputs: Mapping[str, Any] = field(default_factory=dict)
@@ -120,7 +120,7 @@ def run(
     outputs: Mapping[str, Any] | None = None,
     poison: str = "nan",
     shift_bytes: int = 0,
-) -> Ran:
+) -> RunRecord:
     """Return what a call on guarded copies of `tensors` left behind; an exception becomes a status.
 
     Args:
@@ -148,11 +148,11 @@ def run_repeatedly(
     rounds: Sequence[Mapping[str, Any]],
     arguments: Mapping[str, Any],
     outputs: Mapping[str, Any],
-) -> Ran:
+) -> RunRecord:
     """Return what the last of several calls left behind, whose inputs lie at the same addresses with other values."""
     inputs = {name: Guarded.holding(tensor, 0) for name, tensor in rounds[0].items()}
     preallocated = _outputs(implementation, outputs, "nan", 0)
-    ran = Ran()
+    ran = RunRecord()
     for tensors in rounds:
         for name, tensor in tensors.items():
             inputs[name].refill(tensor)
@@ -174,15 +174,15 @@ def _ran(
     preallocated: dict[str, Guarded],
     arguments: Mapping[str, Any],
     poison: str,
-) -> Ran:
+) -> RunRecord:
     torch = imported_torch()
     try:
         with unchanged_state(torch), poisoned_memory(poison, [*inputs.values()]):
             called = _called(implementation, inputs, preallocated, arguments)
         results = {name: torch.as_tensor(value) for name, value in called.items()}
     except Exception as error:  # whatever an implementation raises is its result
-        return Ran(error=words_of(error), status=status_of(error))
-    return Ran(
+        return RunRecord(error=words_of(error), status=status_of(error))
+    return RunRecord(
         outputs={name: value.detach().clone() for name, value in results.items()},
         strides={name: tuple(value.stride()) for name, value in results.items()},
         changed=tuple(name for name, guarded in inputs.items() if guarded.changed()),
@@ -227,7 +227,7 @@ def refuses(error: Exception) -> bool:
     >>> refuses(RuntimeError("CUDA error: an illegal memory access was encountered"))
     False
     """
-    return isinstance(error, NotImplementedError) or any(sign in said_by(error) for sign in _REFUSALS)
+    return isinstance(error, NotImplementedError) or any(sign in exception_text(error) for sign in _REFUSALS)
 
 
 def words_of(error: Exception) -> str:
@@ -236,7 +236,7 @@ def words_of(error: Exception) -> str:
     >>> words_of(ValueError("no such kernel\nsecond line")), words_of(MemoryError())
     ('ValueError: no such kernel', 'MemoryError')
     """
-    return ": ".join([type(error).__name__, *said_by(error).splitlines()[:1]])
+    return ": ".join([type(error).__name__, *exception_text(error).splitlines()[:1]])
 
 
 def _called(

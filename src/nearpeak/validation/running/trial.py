@@ -10,13 +10,13 @@ import numpy as np
 from nearpeak.core.work.case import Case
 from nearpeak.errors import MeasureError
 from nearpeak.ops import OPS
-from nearpeak.validation.comparison.ties import settled
+from nearpeak.validation.comparison.ties import with_ties_broken
 from nearpeak.validation.inputs.rounds import rounds_of
 from nearpeak.validation.oracle.float64_oracle import Draw, declared_formats
 from nearpeak.validation.running.implementation_run import (
     LEAST_ALIGNMENT_BYTES,
     Implementation,
-    Ran,
+    RunRecord,
     imported_torch,
     run,
 )
@@ -50,14 +50,14 @@ class Trial:
         return draws
 
     @cached_property
-    def runs(self) -> tuple[Ran, ...]:
+    def runs(self) -> tuple[RunRecord, ...]:
         """What the implementation answered to each question, at another alignment each time.
 
         The oracle is evaluated after the implementation on nothing that the implementation could have seen.
         """
         return tuple(self.answer(draw, shift=number) for number, draw in enumerate(self.draws))
 
-    def answer(self, draw: Draw, *, poison: str = "nan", shift: int = 0) -> Ran:
+    def answer(self, draw: Draw, *, poison: str = "nan", shift: int = 0) -> RunRecord:
         """Return what the implementation answers to `asked`, its tensors moved by `shift` alignments."""
         ran = run(
             self.implementation,
@@ -67,15 +67,17 @@ class Trial:
             poison=poison,
             shift_bytes=shift * max(OPS[self.case.op].numerics.alignment_bytes, LEAST_ALIGNMENT_BYTES),
         )
-        return self.settled(
+        return self.with_ties_broken(
             ran, draw.tensors, {name: expected.values for name, expected in draw.expected.items()}, draw
         )
 
-    def settled(self, ran: Ran, tensors: Mapping[str, Any], wanted: Mapping[str, Any], draw: Draw | None = None) -> Ran:
+    def with_ties_broken(
+        self, ran: RunRecord, tensors: Mapping[str, Any], wanted: Mapping[str, Any], draw: Draw | None = None
+    ) -> RunRecord:
         """Return what was answered, positions that are as right called as in `wanted`."""
         if ran.error:
             return ran
-        return replace(ran, outputs=settled(self.case, tensors, ran.outputs, wanted, draw))
+        return replace(ran, outputs=with_ties_broken(self.case, tensors, ran.outputs, wanted, draw))
 
     def templates(self, draw: Draw) -> dict[str, Any]:
         """Return tensors of the shapes and formats that the outputs must have."""

@@ -68,7 +68,7 @@ def _calls(nvml: Any, gpu: nvml_library.Device, *, averaged: bool) -> Sequence[t
     ]  # fmt: skip
     if not averaged:  # it says the same as the field, and each call beside takes its share of a core
         pairs.append((usage, lambda: 1e-3 * nvml.nvmlDeviceGetPowerUsage(gpu.handle)))
-    return [nvml_library.asked(nvml, channel, call) for channel, call in pairs]
+    return [nvml_library.checked_channel(nvml, channel, call) for channel, call in pairs]
 
 
 def _absent(name: str) -> float:

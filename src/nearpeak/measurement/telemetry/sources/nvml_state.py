@@ -39,7 +39,7 @@ def _calls(nvml: Any, gpu: nvml_library.Device) -> Sequence[tuple[Channel, nvml_
         (_channel(gpu, "power_limit", "W", "instantaneous", "power limit that is enforced now", 1e-3),
          lambda: 1e-3 * nvml.nvmlDeviceGetEnforcedPowerLimit(handle)),
     )  # fmt: skip
-    return [nvml_library.asked(nvml, channel, call) for channel, call in pairs]
+    return [nvml_library.checked_channel(nvml, channel, call) for channel, call in pairs]
 
 
 def _channel(
