@@ -27,9 +27,9 @@ __all__ = ["Implementation", "forward_case", "pytorch", "recorded", "validate"]
 
 
 def validate(case: Case, implementation: Implementation | Callable[..., Mapping[str, Any]], *, seed: int) -> Validation:
-    """Return what the checks V0 to V12 say about `implementation` on `case`.
+    """Return the results of the checks V0 to V12 for `implementation` on `case`.
 
-    A case of the gradient is judged by V9, together with the forward pass that it belongs to.
+    V9 judges a case of the gradient, together with its forward pass.
 
     Args:
         implementation: (tensors by input name, **arguments of the case) → outputs by name, as an operator's
@@ -39,8 +39,7 @@ def validate(case: Case, implementation: Implementation | Callable[..., Mapping[
     Raises:
         MissingExtraError: PyTorch is not installed.
         SpecError: its extents contradict each other, or its tensors take too much for a reference in float64.
-        NotModelledError: the operator has no numerics contract for a format of the case, or no answer with an extent
-            of 0.
+        NotModelledError: the operator has no tolerance for a format of the case, or no result with an extent of 0.
 
     >>> from nearpeak.ops import case
     >>> product = case("gemm", m=8, n=8, k=16, dtype="fp32")
@@ -66,7 +65,7 @@ def validate(case: Case, implementation: Implementation | Callable[..., Mapping[
 
 
 def recorded(case: Case, tested: Implementation, seed: int, results: tuple[CheckResult, ...]) -> Validation:
-    """Return the record of what checks have said of an implementation."""
+    """Return the validation record of an implementation."""
     return Validation(
         case=case, implementation=tested.name, seed=seed, results=results, command=_command(case, tested, seed),
         policy=_policy(forward_case(case)), engine=_engine(),
@@ -74,7 +73,7 @@ def recorded(case: Case, tested: Implementation, seed: int, results: tuple[Check
 
 
 def recorded_as_timed(case: Case, runner: str, result: CheckResult) -> Validation:
-    """Return the record of a runner's result that only timing shows, and shows again."""
+    """Return the record of a failure that only a timed run shows, with the command that repeats it."""
     words = shlex.split(_command(case, pytorch(case), 0))
     again = shlex.join(["nearpeak", "measure", *words[2 : words.index("--runner")], "--runner", runner])
     return Validation(
@@ -84,34 +83,11 @@ def recorded_as_timed(case: Case, runner: str, result: CheckResult) -> Validatio
 
 
 CONTRACT_VERSION = 24
-# 1: bounds, rounds and groups. 2: sums in narrow formats are rounded once, errors average out over fresh inputs.
-# 3: inputs of unlike sizes. 4: positions are judged by the values they name, gradients at inputs that tell them.
-# 5: bounds of chains know what cancels on the way, whatever the inputs; few numbers meet the first and last edge.
-# 6: matrices have the form that their routine is for; signs and order that are open are chosen before comparing.
-# 7: columns that complete a basis are judged by the projection on their span, single sums by PyTorch's of all rounds.
-# 8: maxima, squares and exponentials that fail for some rows; formats that end; NaN first, rows of minus infinity.
-# 9: rows that are stored before their weight, and their factors. 10: what follows from a step's number in fp32; copies
-# that are none; NaN behind AMSGrad's maximum is open. 11: a row that may be kept is rounded in one of two ways, each
-# element by itself; products that are stored once for each tap are judged by PyTorch's own; gradients are those of
-# either of equal values. 12: errors of gradients in 16 bits average out over fresh inputs, along each of their terms;
-# a value without its position has the gradient of any of equal ones. 13: weights of draws are none below 0, and each of
-# them may become the heaviest. 14: what is interpolated errs by what it holds, norms over few numbers by their mean's
-# rounding. 15: few results get as many rounds as errors are pooled of; parameters far larger than their updates.
-# 16: NaN at the start of a second row; scores in 16 bits that are far below 0 keep digits. 17: gradients that are
-# missing; what comes from above and does not lie densely; empty groups and rows that nothing names; results that a
-# later call changes, global state that one leaves changed. 18: truth values are both, some numbers are clipped, the
-# last row of a table is read; gradients where a first round selects nothing, and of results below the numbers of fp16.
-# 19: kernels of GPUs; numbers in fp32 beside narrow inputs keep digits. 20: lists of a search are told apart by more
-# than rounding; windows of padding alone have no gradient, norms of two numbers a small one; both ends of one bin.
-# 21: further rounds are sought where only the order of equal values changed; the last of many bins; gates of many
-# features are open; norms of one number are asked at tiny ones, and single numbers are left out too. 22: states of
-# scans are held in fp32 in PyTorch's way, and those of linear attention and the delta rule decay. 23: optimizers
-# whose states are 0, as before a first step; scale and shift of a norm that are stored in 16 bits are right. 24: solves
-# by factors err element by element, determinants are near 1; few rows lie in different segments; keys beyond a cap.
+"""Version of checks, bounds and inputs; docs/guide/validation.md lists the changes."""
 
 
 def _policy(case: Case) -> dict[str, str]:
-    """Return what of the contract decides what is right for `case`, in words."""
+    """Return the parts of the operator's tolerance that decide how `case` is judged, as text."""
     numerics = tolerance_of(case)
     return {
         "kind": numerics.kind, "oracle": "fp64", "special": numerics.special if follows_nan(case) else "unspecified",
@@ -126,7 +102,7 @@ def _engine() -> str:
 
 
 def refuse_narrow(case: Case) -> None:
-    """Refuse a case in a format for which the operator has no contract."""
+    """Refuse a case in a format for which the operator has no tolerance."""
     least = OPS[case.op].numerics.least_format
     left = {str(value) for _, value in case.attributes}.intersection(OPS[case.op].numerics.not_in_fp16)
     if left and "fp16" in dict(case.dtypes).values():
@@ -138,7 +114,7 @@ def refuse_narrow(case: Case) -> None:
 
 def _result(check: Callable[[Trial], CheckResult], trial: Trial) -> CheckResult:
     try:
-        with np.errstate(all="ignore"):  # infinities are results like others, and differ by nothing
+        with np.errstate(all="ignore"):  # infinities are ordinary results, and their difference is NaN
             return check(trial)
     except MeasureError as error:
         number = int(check.__module__.rsplit(".v", 1)[1][:2])
@@ -146,14 +122,14 @@ def _result(check: Callable[[Trial], CheckResult], trial: Trial) -> CheckResult:
 
 
 def pytorch(case: Case) -> Implementation:
-    """Return PyTorch's own way to compute `case`."""
+    """Return PyTorch's own implementation of `case`."""
     return Implementation(name="torch_cpu", call=OPS[case.op].torch_call)
 
 
 def forward_case(case: Case) -> Case:
-    """Return the forward pass that `case` is, or whose gradient it is.
+    """Return `case` if it is a forward pass, else the forward pass whose gradient it is.
 
-    What the gradient's case leaves open stands at its default; what has a gradient is present.
+    Attributes that a gradient's case does not state take their defaults; inputs that have a gradient are present.
 
     >>> from nearpeak.ops import case
     >>> gradient = case("softmax", "backward", rows=2, columns=3, dtype="fp32")
@@ -172,7 +148,7 @@ def _command(case: Case, implementation: Implementation, seed: int) -> str:
 
 
 def _words(case: Case) -> list[tuple[str, Any]]:
-    """Return what must be stated of a case: what cannot be left out without another one coming out."""
+    """Return the arguments that a command must state: without any of them it would mean another case."""
     stated: dict[str, Any] = {**arguments_of(case), **dict(case.memory)}
     for name in tuple(stated):
         fewer = {key: value for key, value in stated.items() if key != name}

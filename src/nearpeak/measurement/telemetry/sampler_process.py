@@ -80,9 +80,7 @@ def _sample(sources: Sequence[Source], rate_hz: float, file: int, parent: int) -
         wanted, handed = False, len(ticks) + 1 == rest
         ticks.append((due_ns, begun_ns, time.time_ns(), time.process_time_ns() if handed else 0))
         if handed:
-            data = reading_records.records(readings, ticks)
-            while data:
-                data = data[os.write(file, data) :]
+            _write(file, reading_records.records(readings, ticks))
             readings.clear()
             ticks.clear()
             if os.getppid() != parent:
@@ -97,6 +95,11 @@ def _sample(sources: Sequence[Source], rate_hz: float, file: int, parent: int) -
         if heard is None:
             return
         wanted = heard
+
+
+def _write(file: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(file, data) :]
 
 
 def _heard(wait_s: float) -> bool | None:

@@ -19,4 +19,4 @@ CHECKS: tuple[Check, ...] = tuple(
     importlib.import_module(f"nearpeak.validation.checks.{path.stem}").CHECK
     for path in sorted(Path(__file__).parent.glob("v[0-9]*.py"))
 )
-"""All checks, in order of their numbers."""
+"""All checks, in the order of their numbers."""

@@ -10,11 +10,11 @@ from nearpeak.validation.running.trial import Trial
 
 
 def memory(trial: Trial) -> CheckResult:
-    """Return whether guard bands are intact, inputs unchanged, and outputs of what moves bytes lie elsewhere.
+    """Return whether guard bands are intact, inputs unchanged, and outputs not aliased.
 
-    An input that is also an output may change, unless the case says that it is not updated in place. What computes may
-    return its input where the result is that, as PyTorch's compiled dropout does outside of training. What was handed
-    out stays as it is when the next call is made.
+    An input that is also an output may change, unless the case states that it is not updated in place. Only operators
+    that move data must return new memory: others may return an input that equals the result, as PyTorch's compiled
+    dropout does outside of training. A later call must not overwrite the outputs of an earlier one.
     """
     moves = OPS[trial.case.op].family == "movement"
     rounds = list(zip(trial.draws, trial.runs, strict=True))
@@ -33,7 +33,7 @@ def memory(trial: Trial) -> CheckResult:
             reason = f"{draw.distribution} inputs: {output} is the memory of {name}, where a tensor of its own is due"
             return CheckResult(check="V2", status="ALIASED_OUTPUT", reason=reason)
     if any(ran.error or not comparable(ran.outputs, draw.expected) for draw, ran in rounds):
-        return CheckResult(check="V2", status=SKIPPED, reason="V1 failed")  # nothing, or not all, was written anywhere
+        return CheckResult(check="V2", status=SKIPPED, reason="V1 failed")  # without all outputs, aliasing is unknown
     if lost := overwritten(trial.implementation, trial.draws):
         reason = f"a later call changes {', '.join(lost)} of an earlier one, where memory of its own is due to each"
         return CheckResult(check="V2", status="ALIASED_OUTPUT", reason=reason)
@@ -41,7 +41,7 @@ def memory(trial: Trial) -> CheckResult:
 
 
 def _updated(draw: Draw, name: str) -> bool:
-    """Say whether the operator writes into the input `name` by its definition."""
+    """Return whether the operator updates the input `name` by its definition."""
     return name in draw.expected and bool(draw.arguments.get("in_place", True))
 
 

@@ -7,9 +7,9 @@ from nearpeak.validation.running.trial import Trial
 
 
 def poison(trial: Trial) -> CheckResult:
-    """Return whether results hold in memory full of NaN, and in memory full of a large finite value.
+    """Return whether results are right when uninitialised memory holds NaN, and when it holds a large finite value.
 
-    NaN alone is hidden by max(…, 0), a finite value alone by results near it.
+    max(…, 0) would hide NaN, and results near the finite value would hide that.
     """
     draw, worst = trial.draws[0], None
     for kind in ("nan", "finite"):

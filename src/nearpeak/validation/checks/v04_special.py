@@ -15,7 +15,7 @@ from nearpeak.validation.running.trial import Trial
 
 
 def special(trial: Trial) -> CheckResult:
-    """Return whether the masks agree for ordinary inputs, and for inputs with one NaN or infinity each."""
+    """Return whether the masks of NaN and infinity agree, for ordinary inputs and for inputs with one such value."""
     for draw, ran in zip(trial.draws, trial.runs, strict=True):
         if ran.error or not comparable(ran.outputs, draw.expected):
             return CheckResult(check="V4", status=SKIPPED, reason="V1 failed")
@@ -28,14 +28,14 @@ def special(trial: Trial) -> CheckResult:
 
 
 def follows_nan(case: Case) -> bool:
-    """Say whether the contract follows NaN and infinities for the choices of `case`."""
+    """Return whether the operator's tolerance covers NaN and infinities for the attributes of `case`."""
     numerics = OPS[case.op].numerics
     choices = {text for name, value in case.attributes for text in (str(value), f"{name}={value}")}
     return numerics.special != "unspecified" and not choices.intersection(numerics.unspecified)
 
 
 def inputs_with_nan(case: Case) -> list[str]:
-    """Return the float inputs whose NaN and infinities the contract follows, as far as formats have them."""
+    """Return the float inputs whose NaN and infinities are checked, if their formats have them."""
     if not follows_nan(case):
         return []
     policy, names = OPS[case.op].numerics.special, []
@@ -47,7 +47,7 @@ def inputs_with_nan(case: Case) -> list[str]:
 
 
 def _directed(trial: Trial) -> CheckResult:
-    """Ask with NaN, with infinities and with a row of them in each float input."""
+    """Check NaN, infinities and a row of them in each float input."""
     for name in inputs_with_nan(trial.case):
         for value, where in SPECIAL_VALUES:
             result = _with_value(trial, name, value, where)
@@ -88,7 +88,7 @@ _PLACES = {ROW: "all over the first row of", SECOND: "at the start of the second
 
 
 def _whole_fault(got: dict[str, np.ndarray], expected: Mapping[str, Expected]) -> str:
-    """Return where truth values, positions and counts differ, which say of NaN and infinities what floats show."""
+    """Return where booleans, positions and counts differ: they show what became of NaN and infinities."""
     for name, output in expected.items():
         if got[name].dtype.kind in "fc":
             continue

@@ -9,7 +9,7 @@ from nearpeak.validation.running.trial import Trial
 
 
 def elements(trial: Trial) -> CheckResult:
-    """Return the element nearest to its bound, or furthest beyond it, for normal inputs."""
+    """Return the result with the element that is nearest to its bound, or furthest beyond it, for normal inputs."""
     draw, ran = trial.draws[0], trial.runs[0]
     if ran.error or not comparable(ran.outputs, draw.expected):
         return CheckResult(check="V5", status=SKIPPED, reason="V1 failed")

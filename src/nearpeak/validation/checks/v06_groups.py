@@ -34,20 +34,20 @@ from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF
 from nearpeak.validation.running.trial import Trial
 
 BIAS_LIMIT = 8.0
-"""Standard errors that the mean error may have. Correct results pass 4 once in 16,000 cases; many thousands are run."""
+"""Standard errors that the mean error may have: correct results exceed 4 once in 16,000 cases."""
 
 
 STAGES = (128, 512)
-"""Further results that are asked for where few are further off than they should be and not yet too far for luck."""
+"""Further results that are drawn while a large error of few results may still be chance."""
 MOST_SEEN = 100
-"""Draws that no other check goes beyond."""
+"""Draws that other checks may take: seeds beyond them are free."""
 
 
 def groups(trial: Trial) -> CheckResult:
-    """Return whether broad small damage shows in a row's norm, truncation in the mean error, or lost bits in all.
+    """Return whether row norms, the mean error (truncation) and the error of all elements (lost bits) are normal.
 
-    Over fresh inputs, errors average out. Lost bits are judged as good as PyTorch's own: operators whose bound is
-    propagated are permitted to store intermediates in their own format, and few make use of all of it.
+    Errors average out over fresh inputs. The error of all elements is compared with PyTorch's own: operators with a
+    propagated bound may store intermediates in the output format, and few implementations use all of that.
     """
     largest = {"bias_z": 0.0, "row_norm": 0.0, "error_of_usual": 0.0}
     for draw, ran in zip(trial.draws, trial.runs, strict=True):
@@ -55,7 +55,7 @@ def groups(trial: Trial) -> CheckResult:
             return CheckResult(check="V6", status=SKIPPED, reason="V1 failed")
         for name, got in values_of(ran.outputs).items():
             if name not in draw.expected or draw.distribution == "integer":
-                continue  # the same few values again and again have the same errors
+                continue  # few distinct values repeat the same errors
             fault, figures = _judged(trial, draw, name, got)
             largest = {key: max(value, figures.get(key, 0.0)) for key, value in largest.items()}
             if fault:
@@ -70,7 +70,7 @@ def groups(trial: Trial) -> CheckResult:
 
 
 def _pooled(trial: Trial) -> str:
-    """Return what is wrong with small results of all rounds together, of sums whose bound is proved."""
+    """Return the fault of few results pooled over all rounds, for sums with a proved bound; empty where none."""
     pairs = [(draw, ran) for draw, ran in zip(trial.draws, trial.runs, strict=True) if not _chained(draw)]
     drawn = [pair for pair in pairs if pair[0].distribution in POOLED]
     for name in trial.draws[0].expected if drawn else ():
@@ -94,13 +94,13 @@ def _pooled(trial: Trial) -> str:
 
 @lru_cache(maxsize=4)
 def _more(case: Case, seed: int, count: int) -> tuple[Draw, ...]:
-    """Return further draws of inputs: others for each count."""
+    """Return further draws, different ones for each count."""
     further = (draw_inputs(case, seed + SEED_STEP * (MOST_SEEN + count + number), "normal") for number in range(count))
     return tuple(draw for draw in further if draw is not None)
 
 
 def _pooled_of_usual(trial: Trial) -> str:
-    """Return the same of chains, whose errors are compared with those of PyTorch's own way."""
+    """Return the same for chains of operations, whose errors are compared with PyTorch's own."""
     for name, first in trial.draws[0].expected.items():
         if not _chained(trial.draws[0]) or first.dtype not in UNIT_ROUNDOFF:
             continue
@@ -116,7 +116,7 @@ def _pooled_of_usual(trial: Trial) -> str:
 
 
 def _judged(trial: Trial, draw: Draw, name: str, got: Any) -> tuple[str, dict[str, float]]:
-    """Return what is wrong with one output, empty where nothing is, and what was seen."""
+    """Return the fault of one output, empty where it has none, and its figures."""
     expected = draw.expected[name]
     figures = {"row_norm": relative_norm(got, expected), "error_of_usual": _error_of_usual(draw, name, got, expected)}
     fault = group_fault(got, expected) if figures["error_of_usual"] > 1 or not _chained(draw) else ""
@@ -137,22 +137,22 @@ def _judged(trial: Trial, draw: Draw, name: str, got: Any) -> tuple[str, dict[st
 
 
 def _is_luck(trial: Trial, name: str, got: Any, expected: Expected) -> bool:
-    """Say whether few results are no further off than twice what PyTorch's own are in some round: those of all count.
+    """Return whether few results err by no more than twice PyTorch's largest error in any round.
 
-    Of one result of many roundings PyTorch's own is right by luck in some round, where it is no measure.
+    In a single round PyTorch's own result may be exact by chance.
     """
     ratio = ratios(got, expected)
     return ratio.size < FEW and bool(ratio.max() <= AS_WIDE * usual_of_few(name, trial.draws))
 
 
 def _is_as_stored(draw: Draw, name: str, got: Any, expected: Expected) -> bool:
-    """Say whether PyTorch's own products have such errors too, where they may be stored on the way."""
+    """Return whether PyTorch's own products have such errors too, where intermediates may be stored."""
     usual = baseline_of(draw).get(name) if tolerance_of(draw.case).steps_count and not _chained(draw) else None
     return usual is not None and bool(group_fault(usual, expected)) and error_ratio(got, usual, expected) <= 1
 
 
 def _usual_bias(draw: Draw, name: str, score: float) -> bool:
-    """Say whether PyTorch's own result has such a bias too: changes below half a last place are always lost."""
+    """Return whether PyTorch's own result is biased too: changes below half a last place are lost."""
     usual = baseline_of(draw).get(name)
     return usual is not None and abs(score) <= 2 * abs(bias_z(usual, draw.expected[name]))
 
@@ -162,7 +162,7 @@ def _chained(draw: Draw) -> bool:
 
 
 def _error_of_usual(draw: Draw, name: str, got: Any, expected: Expected) -> float:
-    """Return the error of all elements over what is as good as PyTorch's own; 0 where that is no measure."""
+    """Return the error of all elements over the margin around PyTorch's own; 0 where that does not apply."""
     usual = baseline_of(draw).get(name) if _chained(draw) and expected.dtype in UNIT_ROUNDOFF else None
     if usual is None or got.dtype.kind != "f" or not expected.values.size:
         return 0.0

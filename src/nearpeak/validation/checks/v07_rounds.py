@@ -10,11 +10,11 @@ from nearpeak.validation.oracle.float64_oracle import Draw
 from nearpeak.validation.running.trial import Trial
 
 EXACT_BELOW = 2**24
-"""Whole numbers below it are exact in fp32, and so is every partial sum, in any order."""
+"""Integers below it are exact in fp32, and so is every partial sum, in any order."""
 
 
 def rounds(trial: Trial) -> CheckResult:
-    """Return the worst of the rounds after the first; whole numbers are compared bit by bit where they are exact."""
+    """Return the worst result of the rounds after the first; integers are compared bit by bit where they are exact."""
     results = []
     for draw, ran in zip(trial.draws[1:], trial.runs[1:], strict=True):
         if ran.error or not comparable(ran.outputs, draw.expected):
@@ -33,7 +33,7 @@ def _ratio(result: CheckResult) -> float:
 
 
 def _inexact(trial: Trial, draw: Draw, got: dict[str, np.ndarray]) -> str:
-    """Return the first whole result that is not the one rounding of the exact sum."""
+    """Return the first integer result that is not the exact sum rounded once."""
     if tolerance_of(trial.case).kind != "contraction":
         return ""
     for name, expected in draw.expected.items():

@@ -18,10 +18,10 @@ RUNS = 3
 
 
 def determinism(trial: Trial) -> CheckResult:
-    """Return whether runs at other alignments differ by more than the bound; whether they differ at all is recorded.
+    """Return whether runs at other alignments differ by more than the bound, and record whether they differ at all.
 
-    A runner that replays a captured graph is asked again with other inputs at the same addresses; one with streams,
-    while the device does other work.
+    A captured graph is replayed with other inputs at the same addresses; a runner with streams is called again while
+    the device does other work.
     """
     if OPS[trial.case.op].draws:
         return CheckResult(check="V8", status=SKIPPED, reason="the operator draws random numbers")
@@ -59,7 +59,7 @@ def _repeated(draw: Draw, runs: list[RunRecord]) -> CheckResult:
 
 
 def _replayed(trial: Trial) -> list[CheckResult]:
-    """Replay what was captured for the first inputs: with other ones, with the first again, and once more."""
+    """Replay the graph captured for the first inputs: with other inputs, with the first again, and once more."""
     captured, first = trial.implementation.captured, trial.draws[0]
     if captured is None:
         return []
@@ -78,7 +78,7 @@ def _replayed(trial: Trial) -> list[CheckResult]:
 
 
 def _beside(trial: Trial) -> list[CheckResult]:
-    """Ask once more while the device does other work."""
+    """Call the implementation while the device does other work."""
     concurrent, draw = trial.implementation.concurrent, trial.draws[0]
     if concurrent is None:
         return []
@@ -93,7 +93,7 @@ def _beside(trial: Trial) -> list[CheckResult]:
 
 
 def _as_nondeterminism(trial: Trial, draw: Draw, ran: RunRecord, where: str) -> CheckResult:
-    """Compare an answer with the oracle; what was right before and is wrong now depends on how it is asked."""
+    """Compare a repeated call with the oracle: a result that was right before and is wrong now is nondeterministic."""
     ran = trial.with_ties_broken(ran, draw.tensors, {name: expected.values for name, expected in draw.expected.items()})
     if not comparable(ran.outputs, draw.expected):
         return CheckResult(check="V8", status="NONDET", reason=f"{where}: other outputs than before")

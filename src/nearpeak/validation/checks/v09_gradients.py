@@ -34,10 +34,10 @@ from nearpeak.validation.running.trial import Trial
 
 
 def gradients(trial: Trial) -> CheckResult:
-    """Return whether the gradients hold for two upstream gradients, the second with a zero first and a one last.
+    """Return whether the gradients are right for two upstream gradients, the second with a zero first and a one last.
 
-    A uniform upstream gradient, as a summed loss gives, hides transposed and wrongly scaled gradients; it is asked for
-    beside them, as it has no strides.
+    A uniform upstream gradient, as of a summed loss, hides transposed and wrongly scaled gradients; it is used as a
+    third one, because it has no strides.
     """
     first = next((number for number, draw in enumerate(trial.draws) if _is_something(draw)), 0)
     draw, ran = trial.draws[first], trial.runs[first]
@@ -61,7 +61,7 @@ def gradients(trial: Trial) -> CheckResult:
 
 
 def _is_something(draw: Draw) -> bool:
-    """Say whether results have an element: what data selects may be nothing."""
+    """Return whether outputs have an element: operators that select may return none."""
     return any(expected.values.size for expected in draw.expected.values())
 
 
@@ -79,11 +79,11 @@ def _overwritten(trial: Trial) -> list[str]:
 
 
 def gradient_rounds(trial: Trial) -> tuple[Draw, ...]:
-    """Return the rounds whose gradients are looked at: the first two, one with gaps, and what few were asked again.
+    """Return the rounds whose gradients are checked: the first two, the one with gaps, and repeated normal rounds.
 
-    Where none of them tells a gradient from a wrong one, smaller inputs are asked too: of long recurrences with large
-    weights functions are saturated, or gradients grow beyond what any format follows; and the norm of one or two
-    numbers is -1 or 1 but for epsilon, which only numbers of its own size show.
+    Where none of them could expose a wrong gradient, rounds of smaller inputs are added: long recurrences with large
+    weights saturate, or their gradients overflow; and the norm of one or two numbers is -1 or 1 except for epsilon,
+    which shows only for inputs of its own size.
     """
     held = tuple(filter(_is_something, trial.draws))
     again = (draw for draw in held[2:] if draw.distribution in ("normal", "gaps"))
@@ -93,7 +93,7 @@ def gradient_rounds(trial: Trial) -> tuple[Draw, ...]:
 
 @lru_cache(maxsize=24)
 def _gentler(case: Case, seed: int, draws: tuple[Draw, ...]) -> tuple[Draw, ...]:
-    """Return the rounds of smaller inputs that tell gradients which no round in `asked` tells."""
+    """Return rounds of smaller inputs that expose wrong gradients which no round of `draws` exposes."""
     known = [_exposed(entry, seed) for entry in draws]
     missing = set().union(*(entry.keys() for entry in known)) - {
         name for entry in known for name, exposed in entry.items() if exposed
@@ -109,17 +109,17 @@ def _gentler(case: Case, seed: int, draws: tuple[Draw, ...]) -> tuple[Draw, ...]
 
 
 _GENTLER = ((0, "gentle"), *((SEED_STEP * number, "small") for number in range(3)), (0, "tiny"))
-"""Further seeds, and how they are drawn: of a few small numbers none may be as small as it must."""
+"""Further seeds and distributions: among a few small numbers none may be small enough."""
 LEAST_EXPOSED = 8.0
-"""Bounds that the largest element of a gradient is at least: one that is a quarter too small is then off by two."""
+"""Least ratio of a gradient's largest element to its bound: an error of a quarter is then two bounds."""
 
 
 def _exposed(draw: Draw, seed: int) -> dict[str, bool]:
-    """Return by gradient whether the round tells it from a wrong one."""
+    """Return by gradient whether the round would expose a wrong one."""
     if upstream_of(draw, seed) is None:
         return {}
     names = tuple(f"grad_{name}" for name in leaves_of(draw))
-    # As a round asks for them, so that they are kept for it.
+    # The same arguments as in the check, so that the cached values are used there.
     expected = expected_gradients(draw, seed, names, (), of_sum=False)
     with np.errstate(all="ignore"):
         return {
@@ -129,7 +129,7 @@ def _exposed(draw: Draw, seed: int) -> dict[str, bool]:
 
 
 def _of_round(trial: Trial, draw: Draw, *, of_sum: bool = False) -> CheckResult:
-    """Return the comparison for the inputs of one round, with random upstream gradients or those of the sum."""
+    """Return the comparison for one round, with random upstream gradients or those of the sum."""
     upstream = upstream_of(draw, trial.seed)
     if upstream is None:
         return CheckResult(check="V9", status=SKIPPED, reason="no output has a gradient")
@@ -152,24 +152,24 @@ def _of_round(trial: Trial, draw: Draw, *, of_sum: bool = False) -> CheckResult:
 
 
 def _without(trial: Trial) -> str:
-    """Return the status of an implementation without any gradient: only a case of the gradient asks for one."""
+    """Return the status of an implementation without any gradient: only a case of the gradient needs one."""
     return SKIPPED if trial.gradient is None else "UNSUPPORTED"
 
 
 def _misshapen(
     trial: Trial, draw: Draw, got: Mapping[str, Any], named: NamedPositions, expected: Mapping[str, Expected]
 ) -> str:
-    """Return which gradients are missing, or that some have other shapes than their inputs; empty where neither is."""
+    """Return which gradients are missing, or that some have other shapes than their inputs; empty if neither."""
     if lacking := _lacking(trial, draw, got, named):
         return f"{', '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} missing"
     return "" if comparable(got, expected) else "gradients have other shapes than their inputs"
 
 
 def _lacking(trial: Trial, draw: Draw, got: Mapping[str, Any], named: NamedPositions) -> list[str]:
-    """Return the gradients that are due and did not come out: those that the case names, and PyTorch's own call gives.
+    """Return the missing gradients: those that the case names and PyTorch's own call gives.
 
-    Of a forward pass none is named. There one that is left out is none of 0, as autograd adds it up, where the oracle's
-    is beyond its bound: kernels for inference have no gradient at all, but none has a part of them.
+    A forward pass names none. There, autograd takes a missing gradient as 0, which is wrong where the oracle's exceeds
+    its bound: kernels for inference have no gradient at all, but none has only some of them.
     """
     left = [f"grad_{name}" for name in leaves_of(draw) if f"grad_{name}" not in got]
     stated = {} if trial.gradient is None else dict(trial.gradient.attributes)
@@ -185,7 +185,7 @@ def _lacking(trial: Trial, draw: Draw, got: Mapping[str, Any], named: NamedPosit
 
 @lru_cache(maxsize=24)
 def _of_pytorch(draw: Draw, seed: int, *, of_sum: bool = False) -> frozenset[str]:
-    """Return the gradients that PyTorch's own call gives in the formats of the case, of the sum where it takes that."""
+    """Return the gradients that PyTorch's own call gives in the formats of the case, of the sum if `of_sum`."""
     upstream = upstream_of(draw, seed)
     assert upstream is not None  # there are gradients to compare
     upstream = as_a_sum_gives(upstream) if of_sum else upstream
@@ -196,7 +196,7 @@ def _of_pytorch(draw: Draw, seed: int, *, of_sum: bool = False) -> frozenset[str
 
 
 def _into_numpy(error: Exception) -> str:
-    """Return what is to be said of a function that makes arrays of tensors which have a gradient; empty of others."""
+    """Return advice for a function that converts tensors with a gradient to NumPy; empty for other errors."""
     if "numpy()" not in str(error) or "requires grad" not in str(error):
         return ""
     step = next(
@@ -212,7 +212,7 @@ def _into_numpy(error: Exception) -> str:
 def _judged(
     got: Mapping[str, Any], expected: Mapping[str, Expected], draw: Draw, upstream: Mapping[str, Any], of: str
 ) -> CheckResult:
-    """Return the comparison, passed where PyTorch's own gradients are about as far from the oracle."""
+    """Return the comparison, which passes where PyTorch's own gradients are about as far from the oracle."""
     result = compared("V9", got, expected, f"gradients of {of}")
     if not result.failed or result.worst is None:
         return result

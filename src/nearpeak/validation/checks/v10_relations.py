@@ -17,20 +17,20 @@ from nearpeak.validation.running.implementation_run import imported_torch, run
 from nearpeak.validation.running.trial import Trial
 
 POWERS = (1, 0, 2, -1)
-"""By which power of two results grow when one input doubles; doubling is exact in every binary format."""
+"""Powers of two by which results may scale when one input doubles; doubling is exact in every binary format."""
 
 
 def relations(trial: Trial) -> CheckResult:
-    """Return whether the implementation obeys the relations that the oracle shows on the same inputs.
+    """Return whether the implementation obeys the metamorphic relations that the oracle obeys on the same inputs.
 
-    They need no expected values, so that they also hold an implementation to account where a reference is wrong in
-    the same way: what scales must scale, and a row's answer does not depend on its place.
+    The relations need no expected values, and so also expose errors that the reference shares: scaling an input scales
+    the results, and a row's result does not depend on its position.
     """
     draw, first = trial.draws[0], trial.runs[0]
     if first.error or not comparable(first.outputs, draw.expected):
         return CheckResult(check="V10", status=SKIPPED, reason="V1 failed")
     numerics = tolerance_of(trial.case)
-    # Whole numbers next to a result do not grow with it: they obey what they do by luck.
+    # Integer outputs next to a scaled result do not scale with it.
     if numerics.kind in ("decomposition", "sampling") or OPS[trial.case.op].draws or "far" in numerics.rounds:
         return CheckResult(check="V10", status=SKIPPED, reason="the oracle's relations hold for its own choices only")
     before, held = values_of(first.outputs), 0
@@ -49,7 +49,7 @@ def relations(trial: Trial) -> CheckResult:
 
 
 def _inside_format(wanted: Mapping[str, Any], draw: Draw) -> dict[str, Any]:
-    """Return what is wanted, infinite where the format ends: there an answer is judged by the other checks alone."""
+    """Return the wanted values, infinite beyond the range of the format, where only the other checks judge."""
     import torch
 
     largest = {
@@ -66,7 +66,7 @@ Relation = tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]
 
 
 def _relations(draw: Draw, before: Mapping[str, Any]) -> Iterator[Relation]:
-    """Give each relation that the oracle obeys: name, changed inputs, what follows from `before`, and how nearly."""
+    """Yield each relation that the oracle obeys: name, changed inputs, results that follow from `before`, tolerance."""
     oracle = _oracle(draw, draw.tensors)
     for name, tensor in draw.tensors.items():
         if not tensor.is_floating_point() or tensor.element_size() == 1:
@@ -77,7 +77,7 @@ def _relations(draw: Draw, before: Mapping[str, Any]) -> Iterator[Relation]:
             factor = 2.0**power
             if _same(doubled, {key: value * factor for key, value in oracle.items()}) and oracle:
                 wanted = {key: value * factor for key, value in before.items()}
-                # The oracle itself is off where results are numbers next to others: by one place of their format.
+                # Results that are neighbouring floats are off by one place in the oracle itself.
                 with np.errstate(all="ignore"):
                     slack = {
                         key: expected.bound * max(factor, 1.0) * 2 + np.abs(doubled[key] - oracle[key] * factor)
@@ -92,7 +92,7 @@ def _relations(draw: Draw, before: Mapping[str, Any]) -> Iterator[Relation]:
 
 
 def reversible_rows(draw: Draw, oracle: Mapping[str, Any] | None = None) -> list[int]:
-    """Return the extents of first dimensions for which rows in reverse give the oracle's results in reverse."""
+    """Return the leading extents for which reversed rows give the oracle's results in reverse."""
     oracle = oracle or _oracle(draw, draw.tensors)
     extents = {tensor.shape[0] for tensor in draw.tensors.values() if tensor.dim() and tensor.shape[0] > 1}
     stated, equal = _stated(draw) if oracle else [], imported_torch().equal
@@ -106,7 +106,7 @@ def reversible_rows(draw: Draw, oracle: Mapping[str, Any] | None = None) -> list
 
 
 def _stated(draw: Draw) -> list[Any]:
-    """Return the whole numbers that the case says, as lengths of sequences: they are the same in other draws."""
+    """Return the integer inputs that the case fixes, such as sequence lengths: they are the same in other draws."""
     if OPS[draw.case.op].valid is None:
         return []
     other = drawn(draw.case.op, dict(draw.arguments), (draw.seed, "other"), "normal") or {}

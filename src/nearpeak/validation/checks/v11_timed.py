@@ -12,9 +12,9 @@ CALLS = 6
 
 
 def timed(trial: Trial) -> CheckResult:
-    """Return whether a randomly chosen call of a loop is right, whose inputs change in place from call to call.
+    """Return whether a random call of a loop is right, while inputs change in place from call to call.
 
-    What answers from a cache, by address or after the first calls, is wrong here.
+    Implementations that return cached results, by address or after the first calls, fail here.
     """
     if trial.runs[0].error:
         return CheckResult(check="V11", status=SKIPPED, reason="V1 failed")

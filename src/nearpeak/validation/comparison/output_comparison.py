@@ -12,26 +12,26 @@ from nearpeak.validation.oracle.expected_results import Expected
 from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF, rounded, widened
 
 LEAST_GROUP = 32
-"""Elements below which the norm of a row says no more than its elements."""
+"""Elements below which the norm of a row shows no more than its elements."""
 
 
 def values_of(outputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return torch tensors as float64 arrays and whole numbers."""
+    """Return torch tensors as float64 and integer arrays."""
     return {name: widened(tensor) for name, tensor in outputs.items()}
 
 
 def comparable(outputs: Mapping[str, Any], expected: Mapping[str, Expected]) -> bool:
-    """Say whether every expected output is there in the right shape."""
+    """Return whether every expected output exists with the right shape."""
     return all(name in outputs and outputs[name].shape == np.shape(output.values) for name, output in expected.items())
 
 
 def mask_fault(got: Any, expected: Expected, *, together: bool = False) -> str:
     """Return where NaN and infinities differ from the oracle's; empty where they agree.
 
-    A value next to the largest finite number of its format may have become infinite, or not.
+    A value next to the largest finite number of its format may have overflowed or not.
 
     Args:
-        together: NaN and infinities count as one: from an infinity on, sums in another order may give the other.
+        together: treat NaN and infinities alike, as summation order decides which of them an infinite input gives.
     """
     if got.dtype.kind not in "fc":
         return ""
@@ -56,7 +56,7 @@ def _not_finite(array: Any, largest: float) -> Any:
 
 @cache
 def _end(dtype: str) -> float:
-    """Return from where on numbers of a format stand for infinity: of formats without one, their largest does.
+    """Return the magnitude that stands for infinity in a format: the largest number of formats without infinity.
 
     >>> _end("fp8_e4m3"), _end("bf16")
     (448.0, inf)
@@ -70,7 +70,7 @@ def _end(dtype: str) -> float:
 
 
 def _at_the_edge(expected: Expected) -> Any:
-    """Say for which elements the bound reaches from finite to infinite values; where it is 0, it does not."""
+    """Return which elements have a bound that reaches from finite to infinite values; a bound of 0 never does."""
     import torch
 
     if expected.dtype not in UNIT_ROUNDOFF:
@@ -85,7 +85,7 @@ def _at_the_edge(expected: Expected) -> Any:
 
 
 def ratios(got: Any, expected: Expected) -> Any:
-    """Return |got - expected| over the bound, element by element; 0 where both are the same or both not finite."""
+    """Return |got - expected| over the bound, element by element; 0 where they are equal or neither is finite."""
     if got.dtype.kind not in "fc":
         difference = np.abs(got.astype(np.float64) - expected.values.astype(np.float64))
         exact = got == expected.values
@@ -100,11 +100,11 @@ def ratios(got: Any, expected: Expected) -> Any:
 
 
 TWICE = 1.5
-"""Ratio of what is within the bound, and yet no rounding of any value that the sum may have before it is rounded."""
+"""Ratio given to a result within the bound that is not the rounding of any value the exact sum may have."""
 
 
 def _twice_rounded(got: Any, expected: Expected) -> Any:
-    """Say for which elements no value near the sum rounds to `got`: rounding is monotone, so ends are enough."""
+    """Return for which elements no value near the sum rounds to `got`: rounding is monotone, so the ends suffice."""
     dtype = torch_format(expected.dtype)
     ends = expected.ends or (tuple(rounded(expected.values + sign * expected.inner, dtype) for sign in (-1.0, 1.0)),)
     return np.all([(got < low) | (got > high) for low, high in ends], axis=0)
@@ -153,9 +153,9 @@ def compared(check: str, got: Mapping[str, Any], expected: Mapping[str, Expected
 
 
 def pooled_errors(answers: Sequence[tuple[Any, Expected]]) -> tuple[float, float]:
-    """Return the error of all rounds together, in units of what it should be, and what correct results may reach.
+    """Return the pooled error of all rounds over its expected size, and the limit of correct results.
 
-    It is 0 where each round has enough elements by itself, or all have too few. Correct results are at 1 or below.
+    It is 0 where each round has enough elements by itself, or all together too few. Correct results give 1 or less.
     """
     parts = [
         (got - expected.values, expected.spread)
@@ -174,7 +174,7 @@ def _slack(count: Any) -> Any:
 
 
 def _effective(spread: Any) -> Any:
-    """Return as how many equal ones the elements of each row vary: where few are large, the others do not matter.
+    """Return the effective number of elements of each row: where few are large, the others do not matter.
 
     >>> _effective(np.array([[2.0, 2.0, 2.0, 2.0], [9.0, 0.0, 0.0, 0.0]])).tolist()
     [4.0, 1.0]
@@ -184,10 +184,10 @@ def _effective(spread: Any) -> Any:
 
 
 def group_fault(got: Any, expected: Expected) -> str:
-    """Return which row's error has a norm above what correct results reach; empty where none.
+    """Return which row's error norm exceeds the limit of correct results; empty where none does.
 
     The mean square of n rounding errors lies within six standard deviations of its expectation; a row of few
-    elements is allowed what each of them is.
+    elements is judged by its elements alone.
     """
     if got.dtype.kind != "f" or got.ndim == 0 or not got.size or not np.any(expected.bound):
         return ""
@@ -206,7 +206,7 @@ def group_fault(got: Any, expected: Expected) -> str:
 
 
 def reachable(expected: Expected) -> Any:
-    """Return what is expected, the largest number of the format where that is as far as it can come."""
+    """Return the expected values, clipped to the largest number of the format where it saturates."""
     largest = np.abs(expected.rounded).max(initial=0.0, where=np.isfinite(expected.rounded))
     beyond = (
         np.isfinite(expected.rounded)
@@ -217,7 +217,7 @@ def reachable(expected: Expected) -> Any:
 
 
 def relative_norm(got: Any, expected: Expected) -> float:
-    """Return the largest norm of a row's error over the norm of what is expected of it; 0 where there is none."""
+    """Return the largest norm of a row's error over the norm of its expected values; 0 where there is none."""
     if got.dtype.kind != "f" or got.ndim == 0 or not got.size:
         return 0.0
     error, size = (array.reshape(-1, array.shape[-1]) for array in (got - expected.values, expected.values * 1.0))

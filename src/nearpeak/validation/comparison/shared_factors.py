@@ -18,34 +18,34 @@ from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF, rounded, wid
 from nearpeak.validation.running.implementation_run import Implementation, columns_dense, run
 
 DRAWS = 12
-"""Fresh inputs of which each gives a share for each number that is looked at."""
+"""Fresh draws, each of which gives one relative error for each examined number."""
 MOST_LOOKED_AT = 4
-"""Numbers of one input that are moved one by one."""
+"""Numbers of one input that are perturbed one by one."""
 STEP = 2.0**-6
-"""Share by which they are moved; derivatives need no better."""
+"""Relative perturbation, small enough for finite differences."""
 MOST_OF_USUAL, LEAST_SHARE = 3.0, 0.5
-"""Root mean square of the shares over PyTorch's own, and in roundoffs of the results, above which they are a fault:
-over that of its kernels for rows and for columns, or of the former where they follow the rounding to bf16. PyTorch's
-batch norm of channels-last inputs in fp16 and bf16 stores scale and shift in 16 bits, 1.0 to 5.3 times what its other
-kernel does; numbers rounded to bf16 are 6.2 to 11 times that, and follow (batch norm, ALiBi; 14 shapes, 2026-11-28)."""
+"""Limits of the root mean square of the relative errors: over PyTorch's own, and in roundoffs of the results. A fault
+exceeds that of PyTorch's row-major and column-major kernels, or of the former if it follows the rounding to bf16.
+PyTorch's batch norm of channels-last fp16 and bf16 inputs stores scale and shift in 16 bits, with 1.0 to 5.3 times the
+error of its other kernel; numbers rounded to bf16 give 6.2 to 11 times (batch norm, ALiBi; 14 shapes, 2026-11-28)."""
 FOLLOWING_SLOPE, FOLLOWING_ERRORS = 0.5, 4.0
-"""Slope of the shares over what rounding the numbers to bf16 makes of them, and standard errors of it: that of rounded
-ones is 0.8 to 1.3 and at 5.5 to 280 errors, that of right results at most 3 errors from 0."""
+"""Least slope of the errors over the rounding errors of bf16, and its standard errors: numbers rounded to bf16 give
+slopes of 0.8 to 1.3 at 5.5 to 280 standard errors, right results at most 3 standard errors from 0."""
 LEAST_FOLLOWING = 4
-"""Numbers of which that can be said."""
+"""Numbers that such a slope needs."""
 MOST_NOISE_SHARE = 0.5
-"""Roundoffs by which the rounding of the results alone may blur a share that counts."""
+"""Most noise, in roundoffs, that rounding of the results may add to a usable relative error."""
 MOST_RESULTS = 2**15
-"""Results of a draw that are looked at."""
+"""Results of a draw that are examined."""
 MOST_GROUPED = 16
-"""Draws that give one share together, with the same numbers and everything else anew: few results tell little."""
+"""Draws pooled for one relative error, with the same numbers and other inputs redrawn, where results are few."""
 
 
 def shared_fault(case: Case, implementation: Implementation, seed: int) -> str:
-    """Return the input whose numbers were rounded to fewer digits than PyTorch's own way rounds them to, if any.
+    """Return the input that was rounded to fewer digits than PyTorch uses; empty where none was.
 
-    A slope in fp32 that is rounded to bf16 moves each score by less than what results in fp16 may be off. PyTorch's
-    own rounds what comes of it to fp16; over fresh inputs the two are far apart.
+    An fp32 slope rounded to bf16 moves each score by less than the bound of fp16 results. PyTorch rounds only the
+    products with it to fp16; over fresh inputs the two are far apart.
     """
     specs = OPS[case.op].inputs(**arguments_of(case))
     sizes = {name: UNIT_ROUNDOFF.get(spec.dtype, 0.0) for name, spec in specs.items()}
@@ -69,7 +69,7 @@ def _size(shares: Any) -> float:
 
 
 def _follows(shares: Any) -> bool:
-    """Say whether each number seems to be off as it is when rounded to bf16.
+    """Return whether the relative errors of the numbers are those of rounding to bf16.
 
     >>> numbers = 1 + np.arange(20) / 70
     >>> _follows(np.stack([rounded(numbers, torch_format("bf16")) / numbers - 1, numbers], 1))
@@ -96,7 +96,7 @@ def _usual(case: Case, seed: int, name: str, *, by_columns: bool) -> Any:
 
 
 def _shares(case: Case, implementation: Implementation, seed: int, name: str) -> Any:
-    """Return by what share each number seems to be off, and it, for each group of draws, as far as the results tell."""
+    """Return the apparent relative error of each number, and the number, for each group of draws with little noise."""
     shares: list[Any] = []
     for group in _groups(case, seed, name):
         numbers = widened(group[0][0].tensors[name]).reshape(-1)[_places(group[0][0], name)]
@@ -125,15 +125,15 @@ def _narrow(draw: Draw) -> list[tuple[str, Expected]]:
 
 
 Response = tuple[Draw, Any, Any]
-"""Inputs, the derivatives of their results by each number that is looked at, and what rounding does to the results."""
+"""A draw, the derivatives of its results by each examined number, and the rounding errors of the results."""
 
 
 @lru_cache(maxsize=16)
 def _groups(case: Case, seed: int, name: str) -> tuple[tuple[Response, ...], ...]:
-    """Return groups of draws with the same numbers in `name`: so many that they tell by how much it is off."""
+    """Return groups of draws with the same numbers in `name`, large enough to show its relative error."""
     try:
         first = [_response(draw, name) for draw in draws_of(case, seed, DRAWS)]
-    except MeasureError:  # the reference is not defined beside these inputs
+    except MeasureError:  # the reference is not defined on perturbed inputs
         return ()
     if not first or not first[0][1].size:
         return ()
@@ -153,7 +153,7 @@ def _groups(case: Case, seed: int, name: str) -> tuple[tuple[Response, ...], ...
 
 
 def _noise(response: Response) -> float:
-    """Return by how much rounding the results blurs the share of the number of which they tell most."""
+    """Return the noise that rounding of the results adds to the best-determined relative error."""
     _, directions, units = response
     with np.errstate(all="ignore"):
         blur = np.sqrt(((directions * units) ** 2).sum(axis=1)) / (directions**2).sum(axis=1)
@@ -171,7 +171,7 @@ def _response(draw: Draw, name: str) -> Response:
 
 
 def _places(draw: Draw, name: str) -> list[int]:
-    """Return which of the numbers are looked at."""
+    """Return the positions of the examined numbers."""
     count = draw.tensors[name].numel()
     return sorted({number * (count - 1) // (MOST_LOOKED_AT - 1) for number in range(MOST_LOOKED_AT)} if count else ())
 
@@ -181,7 +181,7 @@ def _values(draw: Draw) -> Any:
 
 
 def _joined(parts: Iterable[Any]) -> Any:
-    """Return all results in a row, of very many evenly some."""
+    """Return all results as one vector, thinned evenly where there are very many."""
     values = np.concatenate([*(np.ravel(part) for part in parts), np.array([])])
     step = -(-values.size // MOST_RESULTS) or 1
     return np.nan_to_num(values[::step], nan=0.0, posinf=0.0, neginf=0.0)

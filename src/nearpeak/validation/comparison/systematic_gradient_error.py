@@ -48,25 +48,25 @@ from nearpeak.validation.oracle.gradient_terms import (
 from nearpeak.validation.running.implementation_run import Implementation, pytorch_of
 
 LEAST_SHARE = 1 / 24
-"""Of the gradient's roundoff: errors along a term, in units of the gradient's length, that are those of roundings."""
+"""Error along a term, in roundoffs and lengths of the gradient, that rounding may cause."""
 FIRST_SEED = 1000
-"""Seeds, in steps, from which draws are numbered: no round has one of them."""
+"""First seed of the draws, in steps, beyond the seeds of all rounds."""
 KEPT_ELEMENTS = 2**13
-"""Elements of inputs up to which draws are kept for the next implementation."""
+"""Elements of inputs up to which draws are cached for the next implementation."""
 MOST_AGAIN = 2**24
-"""Elements of inputs over all draws up to which more are drawn: of large gradients a dozen leave little doubt."""
+"""Input elements over all draws up to which more are drawn: a dozen draws suffice for large gradients."""
 Key = tuple[str, int]
-"""A gradient, and the step of the oracle along whose term it is looked at."""
+"""A gradient's name, and the step of the oracle along whose term its error is measured."""
 Errors = Mapping[Key, Any]
-"""By gradient and step of the oracle: for each group of draws the error along that term in units of its length, and the
-length of the gradient."""
+"""By gradient and step: for each group of draws, the error along that term in units of its length, and the length of
+the gradient."""
 
 
 def systematic_gradient_fault(case: Case, implementation: Implementation, seed: int) -> str:
-    """Return which gradient has a term that is by a factor too large or small over fresh inputs; empty where none has.
+    """Return which gradient has a term that is too large or too small by a factor; empty where none has.
 
-    Roundings have no sign, so that errors are along no direction in the mean, whatever intermediates are stored. What
-    is wrong by a factor on the way is along the derivative by that step; the gradient itself may have no part of it.
+    Rounding errors have no mean direction over fresh inputs. A wrong factor in one step gives an error along the
+    gradient's derivative by that step, which may be orthogonal to the gradient itself.
     """
     doubtful: set[Key] = set()
     for count, limit in STAGES:
@@ -85,11 +85,11 @@ def systematic_gradient_fault(case: Case, implementation: Implementation, seed: 
 
 
 def _description(case: Case, seed: int, step: int, share: float) -> str:
-    """Return what is wrong: with the gradient, or with what a step of the reference adds to it."""
+    """Return a description of the error: of the whole gradient, or of the term that one step adds to it."""
     if step == WHOLE:
         return f"it is off by {share:+.2e} of itself"
     draw = _draw(case, seed, 0)
-    assert draw is not None  # its errors were found
+    assert draw is not None  # its errors have been computed
     return (
         f"what {step_description(draw.derived(()), step, case.label())} adds to it is off by {share:+.2e} of the whole"
     )
@@ -107,9 +107,9 @@ def _share(errors: Any) -> float:
 
 
 def _is_usual(case: Case, seed: int, count: int, key: Key, errors: Any) -> bool:
-    """Say whether PyTorch's own gradient, or one with intermediates stored in its format, is off to the same side too.
+    """Return whether PyTorch's gradient, or one with rounded intermediates, has at least half of the same error.
 
-    Half as much or more, and not by luck: a norm's factors are few different numbers, whose roundings need not cancel.
+    A norm has few distinct factors, whose rounding errors need not cancel.
     """
     usual = _usual(case, seed, count).get(key)
     others = [*([] if usual is None else [usual]), *_stored(case, seed, count, key)]
@@ -119,18 +119,18 @@ def _is_usual(case: Case, seed: int, count: int, key: Key, errors: Any) -> bool:
 
 @lru_cache(maxsize=64)
 def _usual(case: Case, seed: int, count: int) -> Errors:
-    """Return the errors of PyTorch's own way."""
+    """Return the errors of PyTorch's own implementation."""
     return _errors(case, pytorch_of(case), seed, count)
 
 
 @lru_cache(maxsize=64)
 def _stored(case: Case, seed: int, count: int, key: Key) -> tuple[Any, ...]:
-    """Return the errors along one term of the oracle with the result of one step, and of all, in the narrow format."""
+    """Return the errors along one term where the oracle rounds one step, or all, to the narrow format."""
     name, step = key
     sums: dict[int, Any] = {}
     for number in range(count * _group_of(case)):
         draw = _draw(case, seed, number)
-        assert draw is not None  # its errors were asked for
+        assert draw is not None  # its errors have been computed
         terms, dtype = _terms(draw, seed, ())[name], draw.inputs.tensors[name.removeprefix("grad_")].dtype
         for stored_step, gradients in stored(draw.derived(()), dtype, case.label()).items():
             if name in gradients and gradients[name].shape == terms[WHOLE].shape:
@@ -140,7 +140,7 @@ def _stored(case: Case, seed: int, count: int, key: Key) -> tuple[Any, ...]:
 
 
 def _errors(case: Case, implementation: Implementation, seed: int, count: int) -> Errors:
-    """Return the errors along the terms, where they are more than what roundings may add up to."""
+    """Return the errors along the terms that exceed what rounding may cause."""
     dtypes, group = _narrow(case), _group_of(case)
     sums: dict[Key, Any] = {}
     for number in range(count * group if dtypes else 0):
@@ -155,14 +155,14 @@ def _errors(case: Case, implementation: Implementation, seed: int, count: int) -
 
 
 def _is_long(sums: Any) -> bool:
-    """Say whether a term is there in each group of draws, and large enough for a factor to show."""
+    """Return whether a term exists in each group of draws and is large enough to show a wrong factor."""
     return bool((sums[:, 1] > 0).all() and sums[:, 1].sum() > LEAST_SIZE**2 * sums[:, 2].sum())
 
 
 def _in_lengths(sums: Any) -> Any:
     """Return errors along a term in units of its length, and lengths of the gradient, from the sums of squares.
 
-    So their spread is that of roundings, however long the term is in this or that draw.
+    Their spread is then that of rounding, whatever the length of the term in each draw.
 
     >>> _in_lengths(np.array([[6.0, 4.0, 25.0]])).tolist()
     [[3.0, 5.0]]
@@ -173,15 +173,15 @@ def _in_lengths(sums: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _GradientDraw:
-    """Fresh inputs, and what comes from above."""
+    """Fresh inputs with their upstream gradients."""
 
     inputs: Draw
-    """The inputs with their results, which are not rounded."""
+    """The inputs with unrounded results."""
     upstream: Mapping[str, Any]
     """By output."""
 
     def derived(self, named: NamedPositions) -> Derivation:
-        """Return how the oracle derives the gradients, at positions that the implementation chose."""
+        """Return the oracle's derivation of the gradients, at positions that the implementation chose."""
         above = {f"grad_{name}": gradient for name, gradient in self.upstream.items()}
         return derivation(self.inputs, above, at_positions(self.inputs, named))
 
@@ -189,28 +189,28 @@ class _GradientDraw:
 def _projected(
     case: Case, implementation: Implementation, gradient_draw: _GradientDraw, seed: int
 ) -> dict[Key, tuple[float, float, float]] | None:
-    """Return the products by gradient and step; none where the implementation fails, or does not say what it chose."""
+    """Return the products by gradient and step; none where the implementation fails or its positions are unknown."""
     try:
         gradients, outputs = differentiated(implementation, gradient_draw.inputs, gradient_draw.upstream)
-    except Exception:  # whatever an implementation raises, the rounds have said it
+    except Exception:  # the rounds have reported an exception
         return None
     named = named_by(gradient_draw.inputs, outputs, gradients)
     picks = tolerance_of(case).picks.keys()
-    if picks and not (named or picks & outputs.keys()):  # the gradient is that of positions which are not known
+    if picks and not (named or picks & outputs.keys()):  # the gradient's positions are unknown
         return None
     products: dict[Key, tuple[float, float, float]] = {}
     got = values_of(gradients)
     for name, terms in _terms(gradient_draw, seed, named).items():
         if name not in got or got[name].shape != terms[WHOLE].shape:
             continue
-        # Rounded as a right answer is: what differs from it are errors on the way, and those have no sign.
+        # Rounded like a right result, so that the difference is the error of intermediates alone.
         wanted = rounded(terms[WHOLE], gradients[name].dtype)
         products |= {(name, step): _products(got[name], wanted, term) for step, term in terms.items()}
     return products
 
 
 def _products(got: Any, wanted: Any, term: Any) -> tuple[float, float, float]:
-    """Return the products of error and term, of term and term, and of what is wanted with itself, where all is finite.
+    """Return the products error · term, term · term and wanted · wanted over elements where all three are finite.
 
     >>> _products(np.array([3.0, np.inf]), np.array([2.0, np.inf]), np.array([5.0, 1.0]))
     (5.0, 25.0, 4.0)
@@ -227,7 +227,7 @@ def _narrow(case: Case) -> dict[str, str]:
 
 
 def _group_of(case: Case) -> int:
-    """Return how many draws give one error: few results say little by themselves."""
+    """Return how many draws are pooled for one error, where results are few."""
     inputs = OPS[case.op].inputs(**arguments_of(case))
     fewest = min((inputs[name.removeprefix("grad_")].elements for name in _narrow(case)), default=ENOUGH)
     elements = sum(tensor.elements for tensor in inputs.values())
@@ -235,7 +235,7 @@ def _group_of(case: Case) -> int:
 
 
 def _draw(case: Case, seed: int, number: int) -> _GradientDraw | None:
-    """Return one draw; none of what draws by itself, or where the reference is not defined."""
+    """Return one draw; none for operators that draw random numbers, or where the reference is not defined."""
     return _kept_draw(case, seed, number) if _is_small(case) else _fresh_draw(case, seed, number)
 
 
@@ -255,7 +255,7 @@ def _fresh_draw(case: Case, seed: int, number: int) -> _GradientDraw | None:
         return None
     try:
         draw = unrounded(unbounded_draw(case, tensors, "normal"), seed + SEED_STEP * (FIRST_SEED + number))
-    except MeasureError:  # the reference is not defined on them
+    except MeasureError:  # the reference is undefined on them
         return None
     upstream = upstream_of(draw, seed)
     return None if upstream is None else _GradientDraw(inputs=draw, upstream=upstream)
@@ -280,7 +280,7 @@ _kept_terms = lru_cache(maxsize=128)(_fresh_terms)
 
 @lru_cache(maxsize=64)
 def _steps(case: Case, seed: int) -> Steps:
-    """Return the steps of the oracle whose terms are looked at."""
+    """Return the steps of the oracle whose terms are examined."""
     draw = _draw(case, seed, 0)
-    assert draw is not None  # its errors are asked for
+    assert draw is not None  # its errors are being computed
     return unlike_steps(draw.derived(()), _narrow(draw.inputs.case), case.label())

@@ -18,14 +18,14 @@ from nearpeak.validation.running.implementation_run import imported_torch
 def with_ties_broken(
     case: Case, tensors: Arrays, outputs: Mapping[str, Any], wanted: Mapping[str, Any], draw: Draw | None = None
 ) -> dict[str, Any]:
-    """Return `outputs` with signs, order and positions as in `wanted` where they are as right.
+    """Return `outputs` with signs, order and positions as in `wanted` where they are equally right.
 
     Args:
         case: of the forward pass.
         tensors: inputs by name.
         outputs: torch tensors by name.
         wanted: arrays by name.
-        asked: the question that the inputs are, if they are one: what is known of it is kept.
+        draw: the draw of these inputs, if they are one, whose error bounds are cached.
     """
     results, picks = canonical(case, outputs, wanted), tolerance_of(case).picks
     for name in picks.keys() & results.keys() & wanted.keys():
@@ -38,7 +38,7 @@ def with_ties_broken(
 
 
 def canonical(case: Case, outputs: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `outputs` with the signs and the order that the oracle chooses; as they are where their shapes differ."""
+    """Return `outputs` with the oracle's signs and order; unchanged where their shapes differ."""
     chosen = OPS[case.op].canonical
     fits = outputs.keys() == wanted.keys() and all(outputs[k].shape == np.shape(wanted[k]) for k in wanted)
     if chosen is None or not fits:
@@ -53,9 +53,9 @@ def _apart_in(draw: Draw, source: str) -> Any:
 
 
 def _apart(case: Case, tensors: Arrays, source: str) -> Any:
-    """Return by how much each ranked value may be off where an implementation computes it; none where it is an input.
+    """Return the error bound of each ranked value that an implementation computes; none where it is an input.
 
-    They are judged as results of the operator's own contract would be, in the format of its results.
+    The bounds are those of the operator's tolerance, in the format of its results.
     """
     make, numerics = OPS[case.op].ranked, tolerance_of(case)
     if source in tensors or make is None or numerics.kind == "exact":
@@ -70,13 +70,13 @@ def _apart(case: Case, tensors: Arrays, source: str) -> Any:
 
 
 def matched_ties(positions: Any, values: Any, wanted: Any, apart: Any = None) -> Any:
-    """Return `positions` in the last dimension of `values`, those of values equal to that of the wanted one as wanted.
+    """Return `positions` in the last dimension of `values`, replaced by the wanted ones where the values are equal.
 
-    Of values that are computed with errors of at most `apart`, the one at a place of the ranking is off by at most the
-    largest error of the row: sorting is 1-Lipschitz in the largest difference. The value that is named there is within
-    its own error of it. Where a value may be anything, so may its row be, as long as positions exist.
+    If values have errors of at most `apart`, the value at a rank is off by at most the row's largest error, because
+    sorting is 1-Lipschitz in the maximum norm, and the named value by its own error. Where a value is unbounded, any
+    existing positions of its row are accepted.
 
-    A row that names a position twice stays as it is: one of the two is missing.
+    A row that names a position twice stays unchanged: another position is missing.
 
     >>> import torch
     >>> values = torch.tensor([[3.0, 5.0, 5.0]])
@@ -109,15 +109,15 @@ def matched_ties(positions: Any, values: Any, wanted: Any, apart: Any = None) ->
 
 
 NOWHERE = -1
-"""What is named where there is no further value."""
+"""The position that stands for no further value."""
 
 
 def ranked(case: Case, tensors: Arrays, source: str) -> Any:
-    """Return the values in which positions are named: the input `source`, or what the operator computes under it."""
+    """Return the values that positions refer to: the input `source`, or values that the operator computes."""
     if source in tensors:
         return tensors[source]
     make = OPS[case.op].ranked
-    assert make is not None  # a contract names inputs, or what `ranked` gives
+    assert make is not None  # a tolerance names inputs, or results of `ranked`
     with np.errstate(all="ignore"):
         values = make({name: widened(tensor) for name, tensor in tensors.items()}, **arguments_of(case))
     return imported_torch().as_tensor(values[source])

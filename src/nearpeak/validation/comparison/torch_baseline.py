@@ -16,17 +16,17 @@ from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF
 from nearpeak.validation.running.implementation_run import pytorch_of, run
 
 CHAINS = ("normalisation", "reduction", "pointwise", "sampling", "decomposition")
-"""Kinds of contracts whose bound is propagated by probes, not proved."""
+"""Kinds of tolerance whose bound is propagated by probes, not proved."""
 MOST_RATIO = 8.0
-"""Bounds beyond which PyTorch itself is no baseline any more: a way to compute it that is simply wrong."""
+"""Bounds beyond which PyTorch's own result is wrong, and no baseline."""
 FEW = 32
-"""Elements below which the error of one says most about the error of all."""
+"""Elements below which single errors dominate the pooled error."""
 AS_WIDE = 2.0
-"""Times the worst error of PyTorch's own over all rounds, up to the bound, up to which that of few results is luck."""
+"""Factor over PyTorch's worst error in any round, at most the bound, within which an error of few results is chance."""
 
 
 def margin(dtype: str, count: int) -> float:
-    """Return by how much an error may exceed that of the baseline: twice, thrice in narrow formats, more for few.
+    """Return the factor by which an error may exceed the baseline's: two, three in narrow formats, more for few.
 
     >>> margin("fp32", 1000), margin("bf16", 1000), margin("fp32", 4)
     (2.0, 3.0, 10.0)
@@ -38,9 +38,9 @@ def margin(dtype: str, count: int) -> float:
 
 @lru_cache(maxsize=24)
 def baseline_of(draw: Draw) -> Mapping[str, Any]:
-    """Return what PyTorch's own way answers to `asked`, as arrays by name; empty where it fails.
+    """Return PyTorch's own results for `draw`, as arrays by name; empty where it fails.
 
-    It is kept, as many implementations are asked the same.
+    They are cached, as many implementations get the same inputs.
     """
     ran = run(pytorch_of(draw.case), draw.tensors, draw.arguments)
     usable = not ran.error and comparable(ran.outputs, draw.expected)
@@ -49,14 +49,14 @@ def baseline_of(draw: Draw) -> Mapping[str, Any]:
 
 
 def judged(check: str, outputs: Mapping[str, Any], draw: Draw, where: str, rounds: Sequence[Draw] = ()) -> CheckResult:
-    """Return the element-wise comparison of tensors with what is expected of `asked`.
+    """Return the element-wise comparison of tensors with the expected results of `draw`.
 
-    Where PyTorch's own result is beyond the bound of a chain too, one that is about as near is right as well. So it is
-    of products that may be stored on the way: how often, as for each tap of a transposed convolution, is not said.
+    Where PyTorch's own result exceeds a propagated bound too, an implementation with about the same error passes. So do
+    products whose intermediates may be stored, because the number of roundings is open, as of transposed convolutions.
 
     Args:
-        rounds: all questions of the trial. A single result of many roundings is beyond the bound of one in some round
-            by luck: it is right where that is less than twice what PyTorch's own shows in another.
+        rounds: all draws of the trial. A single result may exceed its bound by chance in some round: it passes if the
+            error is less than twice PyTorch's own in another round.
     """
     result = compared(check, values_of(outputs), draw.expected, where)
     numerics = tolerance_of(draw.case)
@@ -67,9 +67,9 @@ def judged(check: str, outputs: Mapping[str, Any], draw: Draw, where: str, round
 
 
 def as_wide(result: CheckResult, rounds: Sequence[Draw]) -> CheckResult:
-    """Return the failed comparison `result` of few results, or that it passes as PyTorch's own are about as far off.
+    """Return the failed comparison `result`, or a pass where results are few and PyTorch's error is about as large.
 
-    What may be rounded once only, and was rounded twice, is no matter of luck.
+    A result that may be rounded only once and was rounded twice never passes.
     """
     worst = result.worst
     if worst is None or not 1 < worst.bound_ratio <= AS_WIDE:
@@ -81,7 +81,7 @@ def as_wide(result: CheckResult, rounds: Sequence[Draw]) -> CheckResult:
 
 
 def usual_of_few(name: str, rounds: Sequence[Draw]) -> float:
-    """Return the largest error of PyTorch's own in any round, in bounds up to 1, where results of `name` are few."""
+    """Return PyTorch's largest error in any round, in bounds and at most 1, where results of `name` are few."""
     if any(draw.expected[name].once for draw in rounds):
         return 0.0
     few = [draw for draw in rounds if draw.expected[name].values.size < FEW]
@@ -90,7 +90,7 @@ def usual_of_few(name: str, rounds: Sequence[Draw]) -> float:
 
 
 def as_good(result: CheckResult, baseline: Mapping[str, Any], expected: Mapping[str, Expected]) -> CheckResult:
-    """Return the failed comparison `result`, or that it passes because the baseline is as far from the oracle."""
+    """Return the failed comparison `result`, or a pass where the baseline is about as far from the oracle."""
     if result.worst is None or not baseline or not expected.keys() <= baseline.keys():
         return result
     worst = worst_of(baseline, expected)
@@ -103,10 +103,10 @@ def as_good(result: CheckResult, baseline: Mapping[str, Any], expected: Mapping[
 
 
 def pooled_ratio(answers: Sequence[tuple[Any, Any, Expected]]) -> float:
-    """Return the root mean square error of few results over all rounds, over what is as good as PyTorch's own.
+    """Return the pooled root mean square error of few results over the margin around PyTorch's own.
 
-    Results, PyTorch's, and what is expected; each in units of what a correct result differs by on average. 0 where
-    there are too few even so, or enough in each round by itself.
+    Errors are in units of the average error of a correct result. 0 where there are still too few results, or enough in
+    each round by itself.
     """
     if not answers or any(got.size >= FEW for got, _, _ in answers):
         return 0.0
@@ -127,9 +127,9 @@ def pooled_ratio(answers: Sequence[tuple[Any, Any, Expected]]) -> float:
 
 
 def error_ratio(got: Any, baseline: Any, expected: Expected) -> float:
-    """Return the root mean square error over what is permitted: a multiple of the baseline's, and rounding.
+    """Return the root mean square error over the permitted one: a multiple of the baseline's, plus rounding.
 
-    Of few elements the baseline may be right by luck: they are permitted what is stored on the way, too.
+    With few elements the baseline may be exact by chance, so that errors of stored intermediates are permitted too.
     """
     finite = np.isfinite(got) & np.isfinite(baseline) & np.isfinite(expected.values) & np.isfinite(expected.floor)
     if not finite.any():

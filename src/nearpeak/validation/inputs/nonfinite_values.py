@@ -15,22 +15,21 @@ from nearpeak.validation.oracle.float64_oracle import Draw, unbounded_draw
 from nearpeak.validation.oracle.sensitivity import Arrays
 
 FIRST, SECOND, ROW = "first", "second", "row"
-"""Where else a number may be put: first, first of the second row, or everywhere in the first row."""
+"""Other places of the value: the first element, the first of the second row, or the whole first row."""
 SPECIAL_VALUES = ((np.nan, ""), (np.inf, ""), (-np.inf, ""), (np.nan, FIRST), (np.nan, SECOND), (-np.inf, ROW))
-"""What is put into each input and where.
+"""Values put into each input, and where.
 
-What reads past the end of a row and multiplies with 0 shows where the next one starts with NaN; a maximum is that of
-nothing where a row is minus infinity alone.
+A kernel that reads past a row's end and multiplies with 0 shows where the next row starts with NaN; a row of minus
+infinity shows wrong initial maxima.
 """
 
 
 @lru_cache(maxsize=64)
 def special_draw(case: Case, seed: int, name: str, value: float, where: str = "") -> Draw | None:
-    """Return the first question with `value` in the input `name`; none where the operator is not defined there.
+    """Return a draw with `value` in the input `name`; none where the operator is not defined there.
 
-    Infinity is put first, minus infinity in the middle, NaN last, unless it is said `where`. What selects may not read
-    that place; one that it does read is found by halves then, and where positions are inputs among those of further
-    rounds.
+    Infinity is put first, minus infinity in the middle, NaN last, unless `where` states it. An operator that selects
+    may not read that place; bisection then finds one that it reads, if positions are inputs also in further rounds.
     """
     if where:
         return _placed(case, seed, name, value, where)
@@ -44,7 +43,7 @@ def special_draw(case: Case, seed: int, name: str, value: float, where: str = ""
 
 
 def _placed(case: Case, seed: int, name: str, value: float, where: str) -> Draw | None:
-    """Return the question with the value there, whether it comes out or not."""
+    """Return the draw with the value at the stated place, whether it reaches the outputs or not."""
     tensors = drawn(case.op, arguments_of(case), (seed,), "normal")
     assert tensors is not None
     row = tensors[name].shape[-1] if tensors[name].dim() else 1
@@ -58,7 +57,7 @@ def _placed(case: Case, seed: int, name: str, value: float, where: str) -> Draw 
 
 
 def _with_value(case: Case, tensors: Arrays, name: str, value: float) -> Draw | None:
-    """Return the question that `tensors` are with `value` where it comes out, else where it is put first."""
+    """Return the draw of `tensors` with `value` where it reaches the outputs, else at its default place."""
     count = tensors[name].numel()
     place = {np.inf: 0, -np.inf: count // 2}.get(value, count - 1)
 
@@ -85,16 +84,16 @@ def _comes_out(draw: Draw | None) -> bool:
 
 
 def _made(tensors: Arrays, name: str, value: float, places: slice) -> dict[str, Any]:
-    """Return the inputs with `value` at these places of the flattened float input `name`."""
+    """Return the inputs with `value` at some places of the flattened float input `name`."""
     changed = {key: tensor.clone() for key, tensor in tensors.items()}
     changed[name].view(-1)[places] = value
     return changed
 
 
 def spilled(draw: Draw, got: Mapping[str, Any]) -> str:
-    """Return which result is not finite though it does not depend on what the inputs of `asked` hold that is not.
+    """Return which result is not finite though it does not depend on a non-finite input; empty where none is.
 
-    A result does not depend on it where the oracle's is the same with zeros in its place. Empty where none is.
+    A result does not depend on such inputs if the oracle's is the same with zeros in their place.
     """
     held = {
         k: t.nan_to_num(0.0, 0.0, 0.0) if t.is_floating_point() and t.itemsize > 1 else t

@@ -17,30 +17,30 @@ from nearpeak.validation.oracle.format_limits import widened
 from nearpeak.validation.running.implementation_run import imported_torch
 
 MOST_TRIED, MOST_KEPT = 14, 8
-"""Further draws that are tried on the oracle, and rounds that are added."""
+"""Further draws that are tried on the oracle, and most rounds that are added."""
 MOST_LOOKED_AT = 2**25
-"""Elements of inputs, over all evaluations of the reference, up to which further draws are tried: no small case has so
-many, and of large ones little is hidden."""
+"""Input elements over all evaluations of the reference up to which further draws are tried: more than any small case
+    has, and large cases hide little."""
 SINGLE = 6
-"""Draws of one whole number: of a table of few rows each may be the one that is left alone."""
+"""Draws of one repeated integer: in a table of few rows each may be the untouched one."""
 ENOUGH, MOST_REPEATED = 48, 36
-"""Results of a kind that are looked at over all rounds, and rounds that are added for them: few leave room for luck."""
+"""Results needed over all rounds, and most rounds added to reach them: few results may pass by chance."""
 SMALL = 20_000
-"""Elements of inputs up to which every case is looked at."""
+"""Input elements up to which every case gets further rounds."""
 POOLED = ("normal", "positive", "wide")
-"""Distributions whose errors are taken together over all rounds."""
+"""Distributions whose errors are pooled over all rounds."""
 KINDS = ("jumps", "jumps_first", "nonfinite")
-"""Distributions that hold numbers of the kinds that an operator tells apart."""
+"""Distributions with numbers of the kinds that an operator distinguishes."""
 SEED_STEP = 1000
-"""Apart from each other are the seeds of further draws, so that none is another case's first."""
+"""Distance of the seeds of further draws, so that none is another case's first seed."""
 
 
 @lru_cache(maxsize=2)
 def rounds_of(case: Case, seed: int) -> tuple[Draw, ...]:
     """Return the inputs of all rounds; distributions on which the operator is not defined are left out.
 
-    Operators that select hide what was not selected: the oracle says which slices of inputs mattered in some round, and
-    which neighbouring results were unlike. Where some never did, sorted inputs and further seeds are added that help.
+    Operators that select hide the rest: the oracle shows which input slices mattered in some round, and which
+    neighbouring results differed. Where some never did, sorted inputs and further seeds that show them are added.
     """
     draws = [draw for name in distributions_of(case) if (draw := draw_inputs(case, seed, name)) is not None]
     if not draws:
@@ -53,9 +53,9 @@ def rounds_of(case: Case, seed: int) -> tuple[Draw, ...]:
 
 
 def distributions_of(case: Case) -> tuple[str, ...]:
-    """Return the distributions that the contract asks about."""
+    """Return the distributions that the operator's tolerance requires."""
     numerics = tolerance_of(case)
-    # Of whole numbers, matrices are singular too often, and tiny numbers are 0 in fp16.
+    # Integer matrices are singular too often, and tiny numbers are 0 in fp16.
     left_out = {"integer"} if numerics.kind == "decomposition" else set()
     declared = OPS[case.op].inputs(**arguments_of(case)).values()
     floats = {spec.dtype for spec in declared if dtype_of(spec.dtype).kind == "float"}
@@ -64,9 +64,9 @@ def distributions_of(case: Case) -> tuple[str, ...]:
 
 
 def _repeated(case: Case, seed: int, draws: list[Draw]) -> Iterator[Draw]:
-    """Give normal inputs again and again where results are few: what is off by a little shows in some of them only.
+    """Yield repeated normal draws where results are few: a small error shows in some of them only.
 
-    What tells numbers of a kind apart gets such numbers again. Elsewhere, as many are needed as errors are pooled of.
+    Operators that distinguish kinds of numbers get those kinds again; others as many results as pooling needs.
     """
     if not draws or sum(tensor.numel() for tensor in draws[0].tensors.values()) > SMALL:
         return
@@ -101,7 +101,7 @@ def _further(case: Case, seed: int, draws: list[Draw]) -> Iterator[Draw]:
 
 
 def _candidates(case: Case, seed: int) -> Iterator[tuple[int, str]]:
-    """Give seeds and distributions to try; equal values only where it is declared which of them counts."""
+    """Yield seeds and distributions to try; equal values only where the operator declares how ties are broken."""
     yield from ((seed, "ascending"), (seed, "descending"))
     numerics = tolerance_of(case)
     positions = any(str(dtype).startswith("torch.int") for dtype in declared_formats(case).values())
@@ -110,9 +110,8 @@ def _candidates(case: Case, seed: int) -> Iterator[tuple[int, str]]:
         yield from ((seed + SEED_STEP * number, "single") for number in range(SINGLE))
     others = ["normal", "ties" if "ties" in numerics.rounds or numerics.picks else "integer"]
     if any(tensor.dtype == "bool" for tensor in OPS[case.op].inputs(**arguments_of(case)).values()):
-        others += ["integer", "wide"]  # few true, few false: rows that are none or all
-    # A zero point shows in what is clipped alone, whether there is any in rows of zeros, and the last of many bins at
-    # its edge.
+        others += ["integer", "wide"]  # few true or few false: rows without any, or of all
+    # A zero point shows only in clipped values and in rows of zeros, the last of many bins only at its edge.
     others += [distribution for distribution in numerics.rounds if distribution in ("saturated", "sparse", "edges")]
     others += [
         f"{distribution}_sorted" for distribution in numerics.rounds if distribution in ("small_first", "small_last")
@@ -126,7 +125,7 @@ Obligations = set[Hashable]
 
 
 def _wanted(draw: Draw) -> Obligations:
-    """Return everything that should matter in some round."""
+    """Return the slices and pairs that should matter in some round."""
     slices = {(name, part) for name, tensor in draw.tensors.items() for part in _parts(tensor)}
     pairs = {(name, pair) for name, expected in draw.expected.items() for pair in _pairs(expected.values)}
     whole = {(name, NOT_ZERO) for name, expected in draw.expected.items() if expected.values.dtype.kind not in "fc"}
@@ -135,13 +134,13 @@ def _wanted(draw: Draw) -> Obligations:
 
 
 NOT_ZERO = "not zero"
-"""What whole-number results should be in some round: positions that are never any but the first hide what is lost."""
+"""Integer results must be non-zero in some round: positions that are always the first would hide errors."""
 NOT_TRUE = "not true"
-"""What truth values should be in some round, beside true ones in another."""
+"""Boolean results must be false in some round and true in another."""
 
 
 def _shown(draw: Draw, missing: Obligations) -> Obligations:
-    """Return what of `missing` matters in this round: slices that change a result, unlike neighbouring results."""
+    """Return the part of `missing` that this round shows: slices that change a result, differing neighbours."""
     shown: Obligations = set()
     for name, expected in draw.expected.items():
         if _is_not_zero(draw, name):
@@ -164,7 +163,7 @@ def _shown(draw: Draw, missing: Obligations) -> Obligations:
 
 
 def _is_not_zero(draw: Draw, name: str) -> bool:
-    """Say whether a result is not zero somewhere; a position, whether zero would be wrong there."""
+    """Return whether a result is non-zero somewhere; for positions, whether zero would be wrong there."""
     values, source = draw.expected[name].values, tolerance_of(draw.case).picks.get(name)
     if source is None:
         return bool(np.any(values))
@@ -177,9 +176,9 @@ Part = tuple[int, int, float]
 
 
 def _parts(tensor: Any) -> Iterator[Part]:
-    """Give slices of a float input at the edges and in the middle, each to be dropped and to be counted twice.
+    """Yield slices of a float input at the edges and in the middle, each to be dropped and to be counted twice.
 
-    A single number is a slice too; other extents of 1 are all of what is there.
+    A single number is a slice too; other extents of 1 have no slices.
     """
     if not tensor.is_floating_point():
         return
@@ -213,7 +212,7 @@ def _results(draw: Draw, arrays: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shows(draw: Draw, left: Mapping[str, Any], right: Mapping[str, Any]) -> bool:
-    """Say whether results differ by more than a right one may: what is less would not be seen."""
+    """Return whether results differ by more than the bound, so that the check would see it."""
     if left.keys() != right.keys() or any(left[name].shape != right[name].shape for name in left):
         return True
     if tolerance_of(draw.case).picks:

@@ -11,9 +11,9 @@ from nearpeak.validation.running.implementation_run import Implementation, impor
 
 
 def compiled_variant(case: Case) -> Implementation:
-    """Return PyTorch's way to compute `case`, compiled by TorchInductor for its shapes alone.
+    """Return PyTorch's implementation of `case`, compiled by TorchInductor for its shapes alone.
 
-    What was compiled for other cases is forgotten first: after a few shapes PyTorch would run the rest as they are.
+    The compiler's cache is reset first: after a few shapes PyTorch would run the rest uncompiled.
 
     Raises:
         MeasureError: the compiler fails on it, or the oracle has no inputs: then there is no such variant.
@@ -25,24 +25,24 @@ def compiled_variant(case: Case) -> Implementation:
     if draw is None:
         raise MeasureError(f"{case.label()}: no inputs on which the reference is defined were found")
     torch._dynamo.reset()
-    # Shapes are those of the case: dynamic ones would compile another kernel than the case is about.
+    # Static shapes: dynamic ones would compile another kernel.
     compiled = torch.compile(right, dynamic=False)
 
     def call(tensors: Tensors, **arguments: Any) -> Tensors:
-        # The mode that poisons memory would be traced too; what is compiled allocates in its own way.
+        # The mode that poisons memory would be traced too.
         with torch_function_disabled():
             outputs: Tensors = compiled(tensors, **arguments)
         return outputs
 
     try:
         call({name: tensor.clone() for name, tensor in draw.tensors.items()}, **draw.arguments)
-    except Exception as error:  # what a compiler cannot take is no way to compute it, and no wrong answer either
+    except Exception as error:  # a case that does not compile has no compiled variant
         raise MeasureError(f"{case.label()}: torch.compile fails: {_compiler_message(error)}") from error
     return Implementation(name="PyTorch, compiled", call=call)
 
 
 def _compiler_message(error: Exception) -> str:
-    """Return the line of an error that says what went wrong: the first after the compiler's own heading."""
+    """Return the first line of an error after the compiler's own heading."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     messages = [line for line in lines if not line.endswith("raised:")]
     return messages[0][:200] if messages else type(error).__name__
@@ -50,10 +50,10 @@ def _compiler_message(error: Exception) -> str:
 
 @cache
 def why_not_compiled() -> str:
-    """Return why torch.compile is of no use here, in one line; empty where it works."""
+    """Return why torch.compile does not work here, in one line; empty where it does."""
     torch = imported_torch()
     try:
         doubled = torch.compile(lambda x: 2 * x + 1, dynamic=False)(torch.ones(3))
-    except Exception as error:  # a compiler that is absent, or too old, or cannot write its cache
+    except Exception as error:  # the compiler is absent, too old, or cannot write its cache
         return f"torch.compile does not work here: {_compiler_message(error)}"
     return "" if torch.equal(doubled, torch.full((3,), 3.0)) else "torch.compile gives wrong results here: 2 * 1 + 1"

@@ -17,7 +17,7 @@ from nearpeak.validation.running.implementation_run import imported_torch
 
 FLOATS = ("fp64", "fp32", "bf16", "fp16")
 STEPS = 1
-"""Intermediates that the gradient of a product may store: partial results of an operand that is used twice."""
+"""Intermediates that a product's gradient may store: partial results of an operand that is used twice."""
 
 
 def widened_case(case: Case, wide: str = "fp64") -> Case | None:
@@ -31,16 +31,16 @@ def widened_case(case: Case, wide: str = "fp64") -> Case | None:
 
 @lru_cache(maxsize=256)
 def differentiable(case: Case) -> bool:
-    """Say whether PyTorch's way to compute `case` has a gradient in float64 that can stand for the true one."""
+    """Return whether PyTorch's implementation has a float64 gradient that can serve as the reference."""
     from nearpeak.validation.oracle.float64_oracle import draw_inputs
 
     draw, wide = draw_inputs(case, 0, "normal"), widened_case(case)
     kind = tolerance(case.op, arguments_of(case)).kind
     if draw is None or wide is None or OPS[case.op].draws or kind == "decomposition":
         return False
-    if OPS[case.op].family == "optimizer":  # steps of training are taken without gradients
+    if OPS[case.op].family == "optimizer":  # optimizer steps run without gradients
         return False
-    if draw.tensors.keys() & draw.expected.keys():  # an update in place is no function of its inputs
+    if draw.tensors.keys() & draw.expected.keys():  # an in-place update is no function of its inputs
         return False
     if any(tensor.is_floating_point() and tensor.element_size() == 1 for tensor in draw.tensors.values()):
         return False
@@ -54,7 +54,7 @@ def differentiable(case: Case) -> bool:
 
 
 def live_outputs(draw: Draw) -> set[str]:
-    """Return the outputs that have a gradient by any input, where the operator has one at all."""
+    """Return the outputs that depend differentiably on an input, or all outputs where the operator has no gradient."""
     wide = widened_case(draw.case)
     if wide is None or not differentiable(draw.case):
         return set(draw.expected)
@@ -63,9 +63,9 @@ def live_outputs(draw: Draw) -> set[str]:
 
 
 def gradients_in_fp64(draw: Draw, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `grad_<input>` by name for inputs and `grad_<output>` in `arrays`, by autograd in float64.
+    """Return `grad_<input>` by name for the inputs and `grad_<output>` in `arrays`, by float64 autograd.
 
-    Where the operator has results at given positions, these are among `arrays`.
+    For operators evaluated at stated positions, these are among `arrays`.
     """
     wide = widened_case(draw.case)
     assert wide is not None  # it is differentiable
@@ -87,19 +87,19 @@ def gradients_in_fp64(draw: Draw, arrays: Mapping[str, Any]) -> dict[str, Any]:
 def _called(
     wide: Case, arrays: Mapping[str, Any], call: Callable[..., Any] | None = None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the leaves and the outputs of `call`, PyTorch's way unless given, in float64."""
+    """Return the leaves and the outputs of `call`, by default PyTorch's implementation, in float64."""
     torch = imported_torch()
     tensors = {name: torch.as_tensor(np.array(array)) for name, array in arrays.items()}
     leaves = {name: tensor.requires_grad_() for name, tensor in tensors.items() if tensor.is_floating_point()}
     run = OPS[wide.op].torch_call if call is None else call
     nudge = stored_by(next(iter(arrays.values()), None))
     with torch.enable_grad(), nullcontext() if nudge is None else _keeping(nudge):
-        # `enable_grad`: whatever a kernel's module says of others.
+        # `enable_grad`: a kernel's module may have disabled it.
         return leaves, run({**tensors, **leaves}, **arguments_of(wide))
 
 
 def _keeping(nudge: Nudge) -> Any:
-    """Return a context in which what the way there keeps for the way back, other than inputs, is nudged."""
+    """Return a context in which saved tensors of the forward pass, other than inputs, are perturbed."""
     torch = imported_torch()
 
     def keep(saved: Any) -> Any:
@@ -111,5 +111,5 @@ def _keeping(nudge: Nudge) -> Any:
 
 
 def gradient_tolerance(numerics: Numerics) -> Numerics:
-    """Return the contract of the gradient of a product, which is a product too."""
+    """Return the tolerance of a product's gradient, which is a product too."""
     return Numerics(kind="contraction", ulp_count=numerics.ulp_count, steps_count=max(STEPS, 2 * numerics.steps_count))

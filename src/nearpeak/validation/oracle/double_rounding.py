@@ -17,9 +17,9 @@ Ends = tuple[Any, Any]
 
 
 def in_either_way(case: Case, expected: Mapping[str, Expected], tensors: Arrays) -> dict[str, Expected]:
-    """Return what is expected with the ends between which results lie: rounded once, and with one intermediate kept.
+    """Return the expected results with the ranges of both permitted ways: rounded once, or with a stored intermediate.
 
-    Between the two ways lies what no right implementation gives: of a norm whose mean lost bits, no row is there.
+    A result between the two ranges is wrong: a norm whose mean lost bits has rows there.
 
     >>> from nearpeak.ops import case
     >>> from nearpeak.validation.oracle.float64_oracle import draw_inputs
@@ -37,7 +37,7 @@ def in_either_way(case: Case, expected: Mapping[str, Expected], tensors: Arrays)
 
 def _with_ends(case: Case, name: str, expected: Expected, tensors: Arrays) -> Expected:
     evaluate, arguments, numerics = OPS[case.op].kept, arguments_of(case), tolerance_of(case)
-    assert evaluate is not None  # what else would be asked
+    assert evaluate is not None  # the caller checked it
     last_ratio = arithmetic_roundoff(expected.dtype) * numerics.ulp_count
     error_ratio = last_ratio + arithmetic_roundoff(expected.dtype) * SPREAD * np.sqrt(sum_length(numerics, arguments))
 
@@ -55,7 +55,7 @@ def _with_ends(case: Case, name: str, expected: Expected, tensors: Arrays) -> Ex
 
 
 def _rounded_between(left: Any, right: Any, error_ratio: float, dtype: str) -> Ends:
-    """Return the least and the largest that values between two, each with an error, are rounded to."""
+    """Return the rounded ends of the range between two values that each have an error."""
     low, high = np.fmin(left, right), np.fmax(left, right)
     least, most = low - error_ratio * np.abs(low), high + error_ratio * np.abs(high)
     return rounded(least, torch_format(dtype)), rounded(most, torch_format(dtype))

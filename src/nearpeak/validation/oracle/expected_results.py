@@ -15,26 +15,26 @@ SPREAD = 6.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
-    """One output (or gradient) of one question."""
+    """The expected value of one output or gradient."""
 
     values: Any
-    """Float64 values, or whole numbers."""
+    """Float64 values, or integers."""
     rounded: Any
     """The values after rounding to the output's format."""
     bound: Any
     """Greatest permitted difference to `values`, element by element."""
     spread: Any
-    """What a correct result differs by on average (root of the mean square), element by element."""
+    """Root mean square error of a correct result, element by element."""
     floor: Any
-    """The part of it that no way to compute it avoids: rounding at the end, and in sums."""
+    """The part of it that every implementation has: final rounding, and rounding in sums."""
     inner: Any
-    """The part of `bound` that is not the rounding at the end."""
+    """The part of `bound` without the final rounding."""
     once: bool
-    """Whether there may be no more roundings to the output's format than the contract names."""
+    """Whether results may be rounded to the output's format no more often than the tolerance states."""
     dtype: str
     """Format of the output."""
     ends: tuple[tuple[Any, Any], ...] = ()
-    """Least and largest results of each way to round that the contract names; none where it is once, at the end."""
+    """Least and largest results of each permitted way to round; none where only final rounding is permitted."""
 
 
 def arguments_of(case: Case) -> dict[str, Any]:
@@ -43,14 +43,14 @@ def arguments_of(case: Case) -> dict[str, Any]:
 
 
 def tolerance_of(case: Case) -> Numerics:
-    """Return the operator's contract as it reads for the choices of `case`."""
+    """Return the operator's tolerance for the attributes of `case`."""
     return tolerance(case.op, arguments_of(case))
 
 
 def tolerance(op: str, arguments: Mapping[str, Any]) -> Numerics:
-    """Return the contract of `op` for these arguments.
+    """Return the tolerance of `op` for these arguments.
 
-    What only selects or counts is exact, and is asked for values that differ in their last places too.
+    Operators that only select or count are exact, and get a round of neighbouring floats.
 
     >>> tolerance("reduce", {"function": "sum"}).kind, tolerance("reduce", {"function": "argmax"}).kind
     ('normalisation', 'exact')
@@ -71,5 +71,5 @@ def tolerance(op: str, arguments: Mapping[str, Any]) -> Numerics:
 
 
 def sum_length(numerics: Numerics, arguments: Mapping[str, Any]) -> float:
-    """Return the length of the longest sum that the contract names, 1 where nothing is summed."""
+    """Return the length of the longest sum that the tolerance names, 1 where nothing is summed."""
     return float(max(np.prod([arguments[axis] for axis in numerics.reduction.split()], dtype=float), 1.0))

@@ -40,22 +40,22 @@ from nearpeak.validation.oracle.sensitivity import (
 from nearpeak.validation.running.implementation_run import imported_torch, refuses
 
 GRADIENT_STEPS = 4
-"""Intermediate results that a gradient may store in its own format: it is a chain even where the result is none."""
+"""Intermediate results that a gradient may store in its format: it is a chain even where the forward pass is none."""
 WIDER = 4
-"""Steps of whole-number results beside those of others: probes see only some of the ways to another position."""
+"""Factor of the probe step for integer results: probes see only some of the ways to another position."""
 ORACLE = 2.0**-50
-"""Errors of the oracle itself, in units of its largest result."""
+"""Error of the oracle itself, in units of its largest result."""
 STORED_RMS = 0.5
-"""Root mean square error of rounding to nearest, in units of the roundoff: 0.42 where all mantissas are as likely."""
+"""Root mean square error of rounding to nearest, in roundoffs: 0.42 for uniformly distributed significands."""
 GATE_RMS = 0.25
-"""Root mean square error of gates, in units of the largest that they are permitted."""
+"""Root mean square error of gates, in units of the largest permitted one."""
 ONCE = (*SUMS, "pointwise")
-"""Kinds whose results are rounded to their own format once, at the end, unless a contract grants steps on the way."""
+"""Kinds whose results are rounded to the output format once, unless a tolerance permits stored intermediates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Draw:
-    """Inputs of one round with everything that the oracle says about them; each is equal to itself alone."""
+    """Seeded inputs of one round with the oracle's expected results; compared by identity."""
 
     case: Case
     """Case of the forward pass."""
@@ -66,23 +66,23 @@ class Draw:
     expected: Mapping[str, Expected]
     """By output name."""
     distribution: str
-    """How the inputs were drawn."""
+    """Distribution of the inputs."""
     seed: int = 0
-    """Seed with which they were."""
+    """Seed of the inputs."""
 
 
 @lru_cache(maxsize=24)
 def draw_inputs(case: Case, seed: int, distribution: str) -> Draw | None:
-    """Return the question of one round, none where the operator has no such inputs.
+    """Return the inputs and expected results of one round; none where the operator has no such inputs.
 
-    It is kept, as many implementations are asked the same one.
+    They are cached, as many implementations get the same ones.
     """
     tensors = drawn(case.op, arguments_of(case), (seed,), distribution)
     return None if tensors is None else replace(bounded_draw(case, tensors, distribution), seed=seed)
 
 
 def unbounded_draw(case: Case, tensors: Arrays, distribution: str) -> Draw:
-    """Return the question that `tensors` are, with open bounds: for where NaN and infinities come out, and for shapes.
+    """Return `tensors` with expected results but infinite bounds: for masks of NaN and infinities, and for shapes.
 
     Raises:
         MeasureError: the oracle fails on them.
@@ -99,10 +99,10 @@ def unbounded_draw(case: Case, tensors: Arrays, distribution: str) -> Draw:
 
 
 def bounded_draw(case: Case, tensors: Arrays, distribution: str) -> Draw:
-    """Return the question that `tensors` are.
+    """Return `tensors` with expected results and error bounds.
 
     Raises:
-        MeasureError: the oracle itself fails on them, so that nothing can be judged.
+        MeasureError: the oracle fails on them.
     """
     operator, arguments = OPS[case.op], arguments_of(case)
     formats = declared_formats(case)
@@ -148,11 +148,11 @@ def gradient_answers(
     case: Case, reference: Reference, tensors: Arrays, formats: Mapping[str, Any], length: float,
     chained: Numerics | None = None, passed: Reference | None = None,
 ) -> dict[str, Expected]:  # fmt: skip
-    """Return what is expected of the gradients: the contract of a chained operator, whatever that of the result is.
+    """Return the expected gradients, with the tolerance of a chain of operations, whatever the forward pass has.
 
     Args:
-        passed: the size of what is added and subtracted on the way, where the operator states it.
-        chained: another contract than that.
+        passed: magnitude of added and subtracted intermediates, where the operator states it.
+        chained: a tolerance that replaces the default one.
     """
     if chained is not None:
         return answers(reference, tensors, formats, chained, length, f"gradient of {case.label()}")
@@ -160,17 +160,16 @@ def gradient_answers(
     steps = max(2 * numerics.steps_count, GRADIENT_STEPS)
     kind = "sampling" if numerics.kind == "sampling" else "normalisation"
     above = [tensor for name, tensor in tensors.items() if name.startswith("grad_")]
-    # Of results in fp32 the chain rule is computed in fp32, whatever the format of the inputs.
+    # The chain rule of fp32 results is computed in fp32, whatever the format of the inputs.
     coarsest_ratio = max((arithmetic_roundoff(format_name(tensor.dtype)) for tensor in above), default=0.0)
-    # A mean over many rows makes all gradients small; what is not reduced to one number comes from above as it is.
+    # A mean over many rows scales all gradients down; without a reduction the upstream gradient keeps its size.
     single = all(tensor.numel() <= 1 for tensor in above)
     gates = {"always": "largest" if single else "always", "targets": "targets"}.get(numerics.gates, "")
     chained = Numerics(
         kind=kind, ulp_count=numerics.ulp_count, steps_count=steps, gates=gates,
         gate_error_count=2 * numerics.gate_error_count,
     )  # fmt: skip
-    # What is selected does not turn on the last places of what it is selected from; where it is computed at given
-    # positions, nothing is selected.
+    # Selections do not depend on the last places of the inputs; at stated positions nothing is selected.
     selects = (numerics.picks or numerics.kind == "exact") and OPS[case.op].at_positions is None
     still = [name for name in tensors if selects and not name.startswith("grad_")]
     return answers(
@@ -184,17 +183,17 @@ def answers(
     stored: Stored | None = None, still: Collection[str] = (),
     passed: Reference | None = None, coarsest_ratio: float = 0.0, derived: bool = False, stores_scores: bool = False,
 ) -> dict[str, Expected]:  # fmt: skip
-    """Return what is expected of each output of `reference` that has a format, with its bound.
+    """Return the expected value and bound of each output of `reference` that has a format.
 
     Args:
-        still: inputs whose rounding errors move no result.
-        passed: the size of what is added and subtracted on the way, where inputs alone do not show it.
+        still: inputs whose rounding errors change no result.
+        passed: magnitude of added and subtracted intermediates, where inputs do not show it.
         length: of the longest sum.
-        coarsest_ratio: roundoff of the arithmetic on the way, where that is less exact than the format asks.
-        where: what is judged, for errors.
-        stored: the reference with intermediates in formats of their own, where it has such ones.
-        derived: whether terms cancel on the way whatever the inputs are, as in gradients: the steps err too, then.
-        stores_scores: whether what is stored on the way may be far larger than what errors of inputs make of it.
+        coarsest_ratio: roundoff of intermediate arithmetic, where it is coarser than the output format's.
+        where: label of the case, for errors.
+        stored: the reference with intermediates stored in stated formats, where it has such ones.
+        derived: whether terms cancel for all inputs, as in gradients: then every arithmetic step is perturbed too.
+        stores_scores: whether stored scores may be far larger than perturbed inputs show.
     """
     arrays = {name: widened(tensor) for name, tensor in tensors.items()}
     results, names = evaluated(reference, arrays, where), set(map(format_name, formats.values()))
@@ -213,9 +212,9 @@ def answers(
     inside = erring(reference, arrays, results, where, rounding(step)) if chained and derived else {}
     sizes = {} if passed is None else evaluated(passed, arrays, where)
     magnitudes, store = magnitudes_of(reference, arrays, where, numerics, results) | sizes, _store(tensors, numerics)
-    # What is subtracted may be stored: no way to compute the rest takes its rounding away.
+    # A subtracted mean may be stored: no later step removes its rounding error.
     means = {} if derived else {name: STORED_RMS * numerics.steps_count * store * size for name, size in sizes.items()}
-    # What is the best position, or in which cell a sample lies, may turn on intermediates stored in few bits.
+    # The best position, or the cell of a sample, may depend on intermediates stored in few bits.
     reach = {name: values / step for name, values in near.items()}
     coarse_step = 0.0 if numerics.kind == "contraction" else numerics.steps_count * store  # products do not jump
     coarse = moved(beside, probes(moving, coarse_step, whole=spread_over), results, where) if coarse_step else {}
@@ -246,8 +245,8 @@ def answers(
 
 
 def _of_stored(store: float, *, chained: bool, scores: bool) -> Iterator[Nudge]:
-    """Give what storing does to steps on the way that errors of the inputs do not show."""
-    if chained and store == UNIT_ROUNDOFF["fp16"]:  # other formats reach as far down as fp32
+    """Yield perturbations by stored intermediates that input errors do not show."""
+    if chained and store == UNIT_ROUNDOFF["fp16"]:  # other formats have the exponent range of fp32
         yield underflow(2 * HALF_STEP["fp16"], HALF_STEP["fp16"] / store)
     if scores:
         yield rounding(store)
@@ -258,9 +257,9 @@ def _sums(left: Arrays, right: Arrays) -> dict[str, Any]:
 
 
 def _store(tensors: Arrays, numerics: Numerics) -> float:
-    """Return the roundoff of the format in which intermediates may be stored, 0 where none narrower than fp32 is.
+    """Return the roundoff of the format in which intermediates may be stored, 0 where it is fp32 or wider.
 
-    It is that of the narrowest input; of products, whose operands are brought to one format, that of the widest.
+    It is the narrowest input's; for products, whose operands are converted to one format, the widest input's.
     """
     floats = [tensor for tensor in tensors.values() if tensor.is_floating_point()]
     if numerics.kind in SUMS and not all(map(_narrow, floats)):
@@ -274,24 +273,24 @@ def _narrow(tensor: Any) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Moves:
-    """How strongly one result depends on its inputs, per unit of their relative error."""
+    """Sensitivity of one result to its inputs, per unit of their relative error."""
 
     reach: Any
-    """By how much it moves for errors with random signs."""
+    """Change for errors with random signs."""
     magnitude: Any = None
-    """What errors on the way are proportional to, where inputs alone do not show it."""
+    """Magnitude that errors of intermediates are proportional to, where inputs do not show it."""
     coarse: Any = 0.0
-    """By how much it jumps when inputs move by the roundoff of intermediates."""
+    """Jump when inputs change by the roundoff of stored intermediates."""
     kept: Any = 0.0
-    """By how much it moves, on average, for intermediates in the format of the arithmetic: no way avoids that."""
+    """Average change by intermediates in the format of the arithmetic, which every implementation has."""
     shift: Any = 0.0
-    """By how much it moves for errors of one sign."""
+    """Change for errors of one sign."""
     inside: Any = 0.0
-    """By how much it moves for errors with random signs of every step on the way, where they are asked for."""
+    """Change for errors with random signs in every arithmetic step, where these are evaluated."""
     operands_count: int = 1
-    """Inputs that moved."""
+    """Number of perturbed inputs."""
     coarsest_ratio: float = 0.0
-    """Roundoff of the arithmetic on the way, where that is less exact than the format asks."""
+    """Roundoff of intermediate arithmetic, where it is coarser than the output format's."""
 
 
 def _expected(values: Any, dtype: Any, numerics: Numerics, length: float, store: float, moves: "_Moves") -> Expected:
@@ -314,7 +313,7 @@ def _expected(values: Any, dtype: Any, numerics: Numerics, length: float, store:
     weight = reach if moves.magnitude is None else np.fmax(reach, moves.magnitude)
     longest = np.fmax(weight, moves.shift)
     last = unit * size + HALF_STEP[name] + ORACLE * np.nanmax(size, initial=0.0, where=np.isfinite(size))
-    # Positions and the weights that follow from them are worked out in fp32; what is stored errs by what it holds.
+    # Positions and interpolation weights are computed in fp32; stored intermediates err by their own size.
     passed = reach if numerics.kind in (*SUMS, "sampling") else weight
     chain = numerics.steps_count * (store * (size + passed) + (HALF_STEP[name] if store else 0.0)) + moves.coarse
     inner = arithmetic * numerics.ulp_count * size + SMALLEST_NORMAL[arithmetic]
@@ -330,7 +329,7 @@ def _expected(values: Any, dtype: Any, numerics: Numerics, length: float, store:
     )
     chain = np.fmax(chain, cancelled)
     usual = floor + chain
-    if numerics.kind == "contraction":  # a stored product has one rounding, where the probes moved every operand
+    if numerics.kind == "contraction":  # a stored product is rounded once, while the probes perturbed every operand
         stored = STORED_RMS * store * np.fmax(size, reach / np.sqrt(moves.operands_count))
         usual = np.sqrt(floor**2 + numerics.steps_count * stored**2)
     return Expected(

@@ -24,7 +24,7 @@ from nearpeak.validation.running.trial import templates_of
 
 
 def without_gradient(case: Case, draw: Draw) -> str:
-    """Return why `case` has no gradient to compare, given its first question; empty where it has one."""
+    """Return why `case` has no gradient to compare, from its first draw; empty where it has one."""
     operator = OPS[case.op]
     if not any(expected.values.size for expected in draw.expected.values()):
         return "no output has an element"
@@ -46,9 +46,9 @@ NamedPositions = tuple[tuple[str, bytes], ...]
 
 
 def own_positions(draw: Draw, outputs: Mapping[str, Any]) -> NamedPositions:
-    """Return the positions that an implementation chose where it may: its gradient is that of its own choice.
+    """Return the positions that an implementation chose among ties, which determine its gradient.
 
-    They are those of the same call. Where they are the oracle's, or wrong ones, nothing is returned.
+    They are outputs of the same call. Empty where they are the oracle's, or wrong.
     """
     taken = tolerance_of(draw.case).picks.keys() & outputs.keys() & draw.expected.keys()
     wanted = {name: draw.expected[name].values for name in taken}
@@ -62,9 +62,9 @@ def own_positions(draw: Draw, outputs: Mapping[str, Any]) -> NamedPositions:
 
 
 def named_by(draw: Draw, outputs: Mapping[str, Any], got: Mapping[str, Any]) -> NamedPositions:
-    """Return the positions of which a gradient is, as an implementation returns them or as the gradient itself shows.
+    """Return the positions that a gradient refers to, as the implementation returns them or as the gradient shows.
 
-    Where a value is asked for without its position, any of equal values is right: it is the one that has a gradient.
+    Where an operator returns values without positions, any of equal values may be the one that has a gradient.
     """
     picks = tolerance_of(draw.case).picks
     shown: dict[str, Any] = {}
@@ -82,11 +82,11 @@ def named_by(draw: Draw, outputs: Mapping[str, Any], got: Mapping[str, Any]) -> 
 
 
 def upstream_of(draw: Draw, seed: int) -> dict[str, Any] | None:
-    """Return a random upstream gradient for every float output; none where there is none.
+    """Return a random upstream gradient for every float output; none where there is no float output.
 
-    That of normal inputs lies densely, the others do not: strides must be followed.
+    It is dense for normal inputs and strided for others, so that kernels must respect strides.
 
-    What is rounded to a byte is constant wherever it is continuous: it has a gradient by definition of a rule only.
+    Outputs of one byte are piecewise constant: they have a gradient only where the operator defines one.
     """
     import torch
 
@@ -111,12 +111,12 @@ def upstream_of(draw: Draw, seed: int) -> dict[str, Any] | None:
 
 
 def _not_dense(gradient: Any, *, aligned: bool) -> Any:
-    """Return the same numbers with dimensions in the reverse order in memory, or with gaps where that changes nothing.
+    """Return the same numbers with reversed memory order of dimensions, or with gaps where that changes nothing.
 
-    What comes from above is what another operator makes, as transposed by a product.
+    Upstream gradients have the layout that another operator produced, such as a transposed product.
 
     Args:
-        aligned: whether rows begin at multiples of 16 bytes, in 16 bits and 32, as PyTorch's grouped products ask.
+        aligned: whether rows begin at multiples of 16 bytes, in 16 and 32 bits, as PyTorch's grouped products require.
     """
     each = LEAST_ALIGNMENT_BYTES // 2
     if gradient.dim() > 1 and not (aligned and gradient.shape[0] % each):
@@ -132,7 +132,7 @@ def _not_dense(gradient: Any, *, aligned: bool) -> Any:
 
 
 def as_a_sum_gives(upstream: Mapping[str, Any]) -> dict[str, Any]:
-    """Return upstream gradients as the sum of all results has them: ones that are one number, without strides."""
+    """Return the upstream gradients of the sum of all results: ones, expanded from one number with strides of 0."""
     return {name: gradient.new_ones(()).expand(gradient.shape) for name, gradient in upstream.items()}
 
 
@@ -140,10 +140,10 @@ def as_a_sum_gives(upstream: Mapping[str, Any]) -> dict[str, Any]:
 def expected_gradients(
     draw: Draw, seed: int, names: tuple[str, ...], named: NamedPositions, *, of_sum: bool
 ) -> dict[str, Expected]:
-    """Return what is expected of the gradients `names` of one round, at other positions than the oracle's if named.
+    """Return the expected gradients `names` of one round, at the positions `named` instead of the oracle's if any.
 
     Args:
-        of_sum: of the sum of all results.
+        of_sum: whether they are gradients of the sum of all results.
     """
     upstream = upstream_of(draw, seed)
     assert upstream is not None
@@ -166,11 +166,11 @@ def at_positions(draw: Draw, named: NamedPositions) -> dict[str, Any]:
 def gradients_expected(
     draw: Draw, upstream: Mapping[str, Any], names: tuple[str, ...], named: Mapping[str, Any] | None = None
 ) -> dict[str, Expected]:
-    """Return what is expected of the gradients `names`, with the outputs that the oracle gives them.
+    """Return the expected gradients `names`, derived from the oracle's outputs.
 
     Args:
-        named: positions among the outputs that take the place of the oracle's.
-        upstream: gradients from above, as `grad_<output>`.
+        named: positions that replace the oracle's.
+        upstream: upstream gradients, as `grad_<output>`.
     """
     operator, numerics = OPS[draw.case.op], tolerance_of(draw.case)
     formats = {name: draw.tensors[name.removeprefix("grad_")].dtype for name in names}
@@ -184,7 +184,7 @@ def gradients_expected(
 
 
 def unrounded(bare: Draw, seed: int) -> Draw:
-    """Return the question with results that are not rounded, of which the closed form makes gradients."""
+    """Return the draw with unrounded results, from which the closed form computes gradients."""
     reference = OPS[bare.case.op].expected
     arrays = {name: widened(tensor) for name, tensor in bare.tensors.items()}
     results = evaluated(lambda inputs: reference(inputs, **bare.arguments), arrays, bare.case.label())
@@ -197,18 +197,18 @@ def unrounded(bare: Draw, seed: int) -> Draw:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Derivation:
-    """How the oracle derives the gradients of one question."""
+    """The oracle's derivation of the gradients for one draw."""
 
     reference: Reference
     """Gives `grad_<input>` by name."""
     tensors: Mapping[str, Any]
-    """What it takes: inputs, outputs where it asks for them, and what comes from above."""
+    """Its inputs: the operator's inputs, outputs where it needs them, and upstream gradients."""
     is_closed: bool
-    """Whether it is the operator's own closed form, in NumPy; else it is autograd in float64."""
+    """Whether it is the operator's closed form in NumPy, rather than float64 autograd."""
 
 
 def derivation(draw: Draw, upstream: Mapping[str, Any], named: Mapping[str, Any]) -> Derivation:
-    """Return how the gradients of `asked` are derived from `upstream`, at the positions `named` where there are any."""
+    """Return the derivation of the gradients of `draw` from `upstream`, at the positions `named` if there are any."""
     import torch
 
     operator = OPS[draw.case.op]
@@ -230,9 +230,9 @@ def derivation(draw: Draw, upstream: Mapping[str, Any], named: Mapping[str, Any]
 
 
 def has_closed_form(draw: Draw) -> bool:
-    """Say whether the operator's own reference of the gradient covers the case; float64 autograd does otherwise.
+    """Return whether the operator's closed-form gradient covers the case; otherwise float64 autograd is used.
 
-    It covers nothing where no input has a gradient by its rule: of products of whole numbers only scales have one.
+    It does not where no input has a gradient by its rule: of integer products only scales have one.
     """
     return bool(_of_closed_form(draw))
 
@@ -257,17 +257,19 @@ def _of_closed_form(draw: Draw) -> frozenset[str]:
 
 
 def leaves_of(draw: Draw) -> tuple[str, ...]:
-    """Return the inputs that have a gradient: no whole numbers, and no state that the operator updates.
+    """Return the inputs that have a gradient: no integers, and no state that the operator updates in place.
 
-    PyTorch refuses a state that requires one: running statistics are written to in place, as buffers are.
+    PyTorch refuses in-place updates of a state that requires a gradient, such as running statistics.
     """
-    closed = _of_closed_form(draw) if draw.expected else frozenset()  # of what is added up nothing is expected
+    closed = (
+        _of_closed_form(draw) if draw.expected else frozenset()
+    )  # draws of summed gradients have no expected results
     floats = (name for name, tensor in draw.tensors.items() if tensor.is_floating_point())
     return tuple(name for name in floats if name not in draw.expected and (not closed or f"grad_{name}" in closed))
 
 
 def backward_arguments(draw: Draw) -> dict[str, Any]:
-    """Return the arguments of the gradient's reference: those of the forward pass, and which gradients there are."""
+    """Return the arguments of the gradient's reference: the forward pass's, and which gradients to compute."""
     signature = OPS[draw.case.op].signatures["backward"]
     wanted = {
         name: name.removeprefix("grad_") in draw.tensors
@@ -281,17 +283,17 @@ def backward_arguments(draw: Draw) -> dict[str, Any]:
 def gradients_of(
     implementation: Implementation, draw: Draw, upstream: Mapping[str, Any], device: str | None = None
 ) -> dict[str, Any]:
-    """Return the gradients of the implementation by name, from its own rule or from PyTorch's autograd."""
+    """Return the implementation's gradients by name, from its own rule or from PyTorch's autograd."""
     return differentiated(implementation, draw, upstream, device)[0]
 
 
 def differentiated(
     implementation: Implementation, draw: Draw, upstream: Mapping[str, Any], device: str | None = None
 ) -> tuple[dict[str, Any], Mapping[str, Any]]:
-    """Return the gradients of the implementation by name, and the outputs of the call that they are of, if one is.
+    """Return the implementation's gradients by name, and the outputs of the same forward call if there is one.
 
     Args:
-        device: where it is given everything; where the question lies if none.
+        device: device of all inputs; that of the draw if none.
 
     Raises:
         ChangedStateError: it leaves global state changed.

@@ -1,8 +1,8 @@
 """Derivatives of a gradient by each arithmetic step of its computation."""
 
-# A gradient over a wrong count is wrong in one of its terms, to which the whole may be orthogonal: a layer norm's has
-# no mean in a row, and one that takes too much of the mean from it is off by a constant there. Moving one step of the
-# oracle at a time gives the derivatives by all of them (forward differentiation, Griewank and Walther 2008, chapter 3).
+# A gradient divided by a wrong count is wrong in one of its terms, to which the whole may be orthogonal: a layer norm's
+# gradient has no mean in a row, and one that subtracts too much of the mean is off by a constant there. Perturbing one
+# step of the oracle at a time gives the derivatives by all steps (Griewank and Walther 2008, chapter 3).
 
 import linecache
 import traceback
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from nearpeak import ops
 from nearpeak.errors import MeasureError
 from nearpeak.validation.oracle.format_limits import rounded, widened
 from nearpeak.validation.oracle.gradient_oracle import Derivation
@@ -22,48 +23,49 @@ from nearpeak.validation.oracle.sensitivity import Arrays, evaluated
 STEP = 2.0**-20
 """Relative change of a step: differences keep 32 bits of float64, and are linear to 20."""
 MOST_STEPS = 48
-"""Steps that are tried: of those of long recurrences, so many that lie evenly among all."""
+"""Most steps that are perturbed, evenly spaced in long recurrences."""
 MOST_ELEMENTS = 2**25
-"""Elements that are computed for them: of large tensors, fewer steps are tried, and fewer terms kept."""
+"""Most elements computed for them: fewer steps and terms for large tensors."""
 MOST_TERMS = 6
-"""Terms beside the gradients themselves, the most unlike ones."""
+"""Most terms in addition to the gradients themselves: the most independent ones."""
 LEAST_APART = 0.15
-"""Part of a term, as root of the sum of squares, that others do not have: what has less, they show too."""
+"""Least norm of a term's part that is orthogonal to the others: of a smaller one, they show the error too."""
 LEAST_SIZE = 2.0**-9
-"""Length of a term over that of its gradient: of a smaller one, a factor of two is less than a roundoff of bf16."""
+"""Least length of a term over its gradient's: in a smaller one, a factor of two is below the roundoff of bf16."""
 WHOLE = -1
-"""The term that a gradient is as a whole."""
+"""The number that stands for the whole gradient, or for all steps."""
 
 
+_OPERATORS = Path(ops.__file__).parent
 Steps = tuple[int, ...]
-"""Numbers of steps, as the oracle counts them."""
+"""Numbers of steps in the oracle's order of evaluation."""
 Terms = Mapping[str, Mapping[int, Any]]
 """By gradient and step."""
 
 
 class _Step:
-    """Changes the result of one step, and counts all."""
+    """A callable that changes the result of one step and counts all steps."""
 
     def __init__(self, number: int, change: Callable[[Any], Any]) -> None:
         """Choose the step, WHOLE for every one."""
         self.number, self.change, self.count, self.name = number, change, 0, ""
         self.is_done = False
-        """Whether the step is behind: all that is computed from now on is plain."""
+        """Whether the step is done, so that all later computation may be plain."""
 
     def named(self, name: str) -> "_Step":
-        """Return itself, told which function the next result is of."""
+        """Return itself after storing which function the next result is of."""
         self.name = name
         return self
 
     def __call__(self, values: Any) -> Any:
-        """Return what stands for the step's exact result."""
+        """Return the changed result of the chosen step, the exact one of others."""
         self.count += 1
         self.is_done = 0 <= self.number < self.count
         return self.change(values) if self.number in (self.count - 1, WHOLE) else values
 
 
 def terms_of(derived: Derivation, names: Collection[str], steps: Steps, where: str) -> Terms:
-    """Return by gradient its terms by step: its derivatives by a relative change of that step, itself as WHOLE."""
+    """Return the terms of each gradient: its derivatives by a relative change of each step, and itself as WHOLE."""
     arrays = {name: widened(tensor) for name, tensor in derived.tensors.items()}
     whole = evaluated(derived.reference, arrays, where)
     terms_by_name = {name: {WHOLE: whole[name]} for name in names if name in whole}
@@ -76,16 +78,16 @@ def terms_of(derived: Derivation, names: Collection[str], steps: Steps, where: s
 
 
 def unlike_steps(derived: Derivation, names: Collection[str], where: str) -> Steps:
-    """Return the steps whose terms are the least like those of others and like the gradients themselves."""
+    """Return the steps whose terms are the most independent of each other and of the gradients themselves."""
     elements = sum(tensor.numel() for tensor in derived.tensors.values())
     most = min(MOST_TERMS, MOST_ELEMENTS // max(2 * elements, 1))
     return _unlike(terms_of(derived, names, _tried(derived, where), where))[:most]
 
 
 def step_description(derived: Derivation, number: int, where: str) -> str:
-    """Return what a step is, in words: its function, and the line of the operator's file that asks for it.
+    """Return a description of a step: its function, and the line of the operator's file that calls it.
 
-    On PyTorch's way back no line asks for it.
+    Steps of PyTorch's backward pass have no such line.
     """
     descriptions: list[str] = []
 
@@ -99,16 +101,16 @@ def step_description(derived: Derivation, number: int, where: str) -> str:
 
 
 def _operator_line() -> str:
-    """Return the innermost line of an operator's file that is being executed; empty in PyTorch's way back."""
+    """Return the innermost line of an operator's file that is being executed; empty in PyTorch's backward pass."""
     for frame, line in traceback.walk_stack(None):
         path = Path(frame.f_code.co_filename)
-        if path.parent.name == "ops":
+        if path.is_relative_to(_OPERATORS):
             return f"in `{linecache.getline(str(path), line).strip()}` ({path.name}:{line})"
     return ""
 
 
 def stored(derived: Derivation, dtype: Any, where: str) -> dict[int, dict[str, Any]]:
-    """Return by step, and for all together as WHOLE, the gradients where its result is rounded to PyTorch's `dtype`."""
+    """Return by step, and for all steps as WHOLE, the gradients where its result is rounded to PyTorch's `dtype`."""
     arrays = {name: widened(tensor) for name, tensor in derived.tensors.items()}
     return {
         number: _results(derived, arrays, where, _Step(number, lambda values: _rounded(values, dtype)))
@@ -117,7 +119,7 @@ def stored(derived: Derivation, dtype: Any, where: str) -> dict[int, dict[str, A
 
 
 def _tried(derived: Derivation, where: str) -> Steps:
-    """Return the numbers of the steps that are looked at, in order."""
+    """Return the numbers of the examined steps, in order."""
     count, arrays = (
         _Step(WHOLE, lambda values: values),
         {name: widened(tensor) for name, tensor in derived.tensors.items()},
@@ -139,7 +141,7 @@ def _rounded(values: Any, dtype: Any) -> Any:
 
 
 def _unlike(terms: Terms) -> Steps:
-    """Return the steps whose terms are the least like those before them, as Gram and Schmidt find them.
+    """Return the steps with the most independent terms, by Gram-Schmidt orthogonalisation.
 
     >>> _unlike({"grad_x": {WHOLE: np.array([1.0, 0.0]), 0: np.array([2.0, 0.0]), 1: np.array([1.0, 1.0])}})
     (1,)
@@ -163,7 +165,7 @@ def _unlike(terms: Terms) -> Steps:
 
 
 def _joined(terms: Terms, step: int, names: Collection[str]) -> Any:
-    """Return the terms of one step by the gradients `names`, each in units of its gradient's length, one after another.
+    """Return the concatenated terms of one step for the gradients `names`, each in units of its gradient's length.
 
     >>> _joined({"grad_x": {WHOLE: np.array([2.0, 0.0]), 0: np.array([1.0, 1.0])}}, 0, ("grad_x",)).tolist()
     [0.5, 0.5]
@@ -178,7 +180,7 @@ def _joined(terms: Terms, step: int, names: Collection[str]) -> Any:
 
 
 def _without(rest: Mapping[int, Any], along: Any) -> dict[int, Any]:
-    """Return vectors without their part along one of length 1."""
+    """Return the vectors without their components along a unit vector."""
     return {step: vector - along * float(along @ vector) for step, vector in rest.items()}
 
 
@@ -189,13 +191,13 @@ def _results(derived: Derivation, arrays: Arrays, where: str, step: _Step) -> di
             return nudged(derived.reference, arrays, where, step)
         with _watching()(step):
             return evaluated(derived.reference, arrays, where)
-    except (AssertionError, MeasureError, RuntimeError):  # what PyTorch's own parts of a function refuse
+    except (AssertionError, MeasureError, RuntimeError):  # what PyTorch's decompositions refuse
         return {}
 
 
 @cache
 def _watching() -> Callable[[_Step], Any]:
-    """Return the mode in which PyTorch's steps, forward and back, are handed to a `_Step`."""
+    """Return the mode that passes PyTorch's steps, forward and backward, through a `_Step`."""
     import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -225,13 +227,13 @@ def _watching() -> Callable[[_Step], Any]:
 
 @cache
 def _aliases(call: Any) -> bool:
-    """Say whether a function of PyTorch returns or changes the memory of what it takes."""
+    """Return whether a PyTorch function aliases or mutates its arguments."""
     return any(value.alias_info is not None for value in (*call._schema.returns, *call._schema.arguments))
 
 
 @cache
 def _parts(call: Any) -> Any:
-    """Return what PyTorch says that the gradient of a function consists of; none of other functions."""
+    """Return PyTorch's decomposition of a backward function; none of other functions."""
     if "backward" not in str(call):
         return None
     from torch._decomp import decomposition_table

@@ -9,7 +9,7 @@ from nearpeak.errors import MeasureError
 from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF
 
 PROBES = 8
-"""Times the oracle is evaluated beside the inputs, to learn how strongly each result depends on them."""
+"""Evaluations of the oracle on perturbed inputs."""
 Arrays = Mapping[str, Any]
 Reference = Callable[[dict[str, Any]], dict[str, Any]]
 Stored = Callable[[Arrays, Callable[[Any, str], Any]], dict[str, Any]]
@@ -30,7 +30,7 @@ def evaluated(reference: Reference, arrays: Arrays, where: str) -> dict[str, Any
 
 
 def moved(reference: Reference, probes: Iterable[Arrays], exact: Arrays, where: str) -> dict[str, Any]:
-    """Return by how much each result moves, at most over the probes: inputs beside those that gave `found`."""
+    """Return the largest change of each result over the probes: perturbed inputs of the `exact` results."""
     most = {name: np.zeros(np.shape(values)) for name, values in exact.items()}
     for beside in probes:
         for name, values in evaluated(reference, beside, where).items():
@@ -42,14 +42,14 @@ def moved(reference: Reference, probes: Iterable[Arrays], exact: Arrays, where: 
 
 
 def probes(arrays: Arrays, step: float, *, whole: bool) -> Iterator[dict[str, Any]]:
-    """Give inputs whose relative errors are `step` with random signs.
+    """Yield inputs with relative errors of `step` and random signs.
 
-    A probe sees the root of the sum of squares of the products of derivative and input: how rounding errors of a
-    stable algorithm reach the result. Where two large terms cancel, errors of all inputs may cancel in every probe, by
-    luck; those of one input at a time do not, so that each is also moved alone, by half as much: it bounds from below.
+    A probe shows the root of the sum of squares of derivative times input: how rounding errors of a stable algorithm
+    reach the result. Where two large terms cancel, errors of all inputs may cancel in every probe by chance; those of
+    one input do not, so that each is also perturbed alone, by half as much, as a lower bound.
 
     Args:
-        whole: each element moves by `step` of the input's largest, as algorithms that are stable by norm allow.
+        whole: perturb each element by `step` of the input's largest, as algorithms that are stable in norm allow.
     """
     random = np.random.default_rng(20)
     for _ in range(PROBES):
@@ -60,9 +60,9 @@ def probes(arrays: Arrays, step: float, *, whole: bool) -> Iterator[dict[str, An
 
 
 def shifts(arrays: Arrays, step: float) -> Iterator[dict[str, Any]]:
-    """Give inputs one of which is `step` of itself larger everywhere.
+    """Yield inputs of which one is larger by the relative `step` everywhere.
 
-    In a long sum of one sign, errors with random signs cancel and rounding errors need not: they may have a bias.
+    In a long sum of one sign, errors with random signs cancel, while rounding errors may be biased.
     """
     for name, array in arrays.items():
         if array.dtype.kind in "fc" and array.size > 1:
@@ -79,10 +79,10 @@ def _nudged(random: Any, array: Any, step: float, *, whole: bool) -> Any:
 
 
 def stored_errors(stored: Stored, arrays: Arrays, exact: Arrays) -> tuple[dict[str, Any], float]:
-    """Return the root mean square error of results when every stored intermediate is rounded, as probes show it.
+    """Return the root mean square error of results when every stored intermediate is rounded, over the probes.
 
-    An element's is at least that of all: iterations spread each rounding over the whole result. Beside it, the
-    roundoff of the coarsest format that was stored.
+    An element's error is at least the mean over all, as iterations spread each rounding over the whole result. The
+    second value is the roundoff of the coarsest stored format.
     """
     random, squares = np.random.default_rng(21), {name: np.zeros(np.shape(values)) for name, values in exact.items()}
     coarsest_ratio = 0.0

@@ -10,14 +10,14 @@ from nearpeak.validation.running.trial import templates_of
 
 
 def overwritten(implementation: Implementation, draws: Sequence[Draw]) -> list[str]:
-    """Return the outputs of a call that a later one with other inputs changes, each of them in memory of its own.
+    """Return the outputs of a call that a later call with other inputs overwrites.
 
-    Of runners on arrays nothing is said: what they return may lie in memory that is theirs, and gone after the call.
+    Runners on arrays are not checked: they may return memory of their own that is valid during the call alone.
     """
     if implementation.is_runner and implementation.arrays != "torch":
         return []
     implementation = without_host_copies(implementation)
-    held: list[Any] = []  # inputs of both calls: a result may be the memory of one
+    held: list[Any] = []  # keeps the inputs of both calls alive, as a result may alias one
 
     def call(draw: Draw) -> Mapping[str, Any]:
         inputs, outputs = results_of(implementation, draw.tensors, draw.arguments, templates_of(draw))
@@ -28,7 +28,7 @@ def overwritten(implementation: Implementation, draws: Sequence[Draw]) -> list[s
 
 
 def without_host_copies(implementation: Implementation) -> Implementation:
-    """Return the implementation whose results are not copied to the host: of a copy nothing is overwritten."""
+    """Return the implementation without copies of results to the host: a copy cannot be overwritten."""
     there = implementation.there
     if there is None:
         return implementation
@@ -36,7 +36,7 @@ def without_host_copies(implementation: Implementation) -> Implementation:
 
 
 def changed_by_a_later_call(call: Callable[[Draw], Mapping[str, Any]], draws: Sequence[Draw]) -> list[str]:
-    """Return what of the results for the first question the call for another of the same shapes changes."""
+    """Return the results of a call for the first draw that a call for another draw of the same shapes changes."""
     first = draws[0]
     other = next((draw for draw in draws[1:] if shapes_of(draw) == shapes_of(first)), None)
     if other is None:
@@ -45,7 +45,7 @@ def changed_by_a_later_call(call: Callable[[Draw], Mapping[str, Any]], draws: Se
         results = call(first)
         before = {name: _bytes(array).clone() for name, array in results.items()}
         call(other)
-    except Exception:  # whatever an implementation raises, others say it
+    except Exception:  # other checks report an exception
         return []
     return [name for name, array in results.items() if not _bytes(array).equal(before[name])]
 

@@ -13,7 +13,7 @@ GUARD_BYTES = 64
 
 
 def imported_torch() -> Any:
-    """Return PyTorch, which holds the formats that NumPy lacks; without it nothing can be drawn."""
+    """Return PyTorch, which has the number formats that NumPy lacks."""
     try:
         import torch
     except ImportError:
@@ -23,7 +23,7 @@ def imported_torch() -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarded:
-    """A tensor that lies in memory as another one does, guarded."""
+    """A guarded tensor with the strides and offset of another one."""
 
     like: Any
     """A tensor of its shape, format, strides and offset."""
@@ -34,13 +34,13 @@ class Guarded:
     stop_bytes: int
     """First byte after it."""
     element_mask: Any
-    """Which bytes between them are its elements; none where all are."""
+    """Which bytes between them belong to elements; none where all do."""
     before: Any
-    """The bytes as they were."""
+    """The bytes before the call."""
 
     @staticmethod
     def holding(tensor: Any, shift_bytes: int) -> "Guarded":
-        """Return a guarded copy of `tensor`: dense from an aligned address, unless it lies otherwise itself."""
+        """Return a guarded copy of `tensor`: dense from an aligned address, unless it is strided or offset itself."""
         torch = imported_torch()
         size, lies = tensor.element_size(), not dense(tensor)
         strides = tuple(tensor.stride())
@@ -72,19 +72,19 @@ class Guarded:
 
     @property
     def view(self) -> Any:
-        """The tensor: a new object at the same address each time, as a call may mark it for gradients."""
+        """The tensor, as a new object at the same address each time: a call may set its `requires_grad`."""
         elements = self.buffer[self.start_bytes : self.stop_bytes].view(self.like.dtype)
         if dense(self.like):
             return elements.view(self.like.shape)
         return elements.as_strided(self.like.shape, tuple(self.like.stride()), elements.storage_offset())
 
     def refill(self, tensor: Any) -> None:
-        """Put other values at the same address."""
+        """Write other values to the same address."""
         self.view.copy_(tensor)
         self.before.copy_(self.buffer)
 
     def changed(self) -> bool:
-        """Whether the tensor's own bytes differ from what they were."""
+        """Whether bytes of the tensor's elements have changed."""
         span = slice(self.start_bytes, self.stop_bytes)
         same = self.buffer[span] == self.before[span]
         return not bool((same if self.element_mask is None else same[self.element_mask]).all())

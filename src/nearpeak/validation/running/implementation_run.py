@@ -18,38 +18,38 @@ from nearpeak.validation.running.guard_buffers import Guarded
 from nearpeak.validation.running.guard_buffers import imported_torch as imported_torch  # noqa: PLC0414  # said to be public
 
 LEAST_ALIGNMENT_BYTES = 16
-"""What every allocator grants; vectors and cache lines are wider, so that runs at multiples of it differ."""
+"""Alignment of every allocator; vectors and cache lines are wider, so that runs at multiples of it differ."""
 Call = Callable[..., Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Implementation:
-    """What is under test."""
+    """The implementation under test."""
 
     name: str
-    """What it is called in records."""
+    """Its name in records."""
     call: Call
     """(inputs by name, **arguments of the case) → outputs by name; may take `out`, the outputs to write into."""
     is_runner: bool = False
-    """Whether the name is that of a runner, not of a function."""
+    """Whether the name is a runner's, not a function's."""
     arrays: str = "torch"
-    """`torch` or `numpy`: what inputs and outputs are."""
+    """Type of inputs and outputs: `torch` tensors or `numpy` arrays."""
     backward: Call | None = None
     """(inputs and `grad_<output>` by name, **arguments) → `grad_<input>` by name; PyTorch's autograd if none."""
     captured: (
         Callable[[Mapping[str, Any], Mapping[str, Any]], Callable[[Mapping[str, Any]], Mapping[str, Any]]] | None
     ) = None
-    """(inputs, arguments) → a function that replays what was captured with other inputs at the same addresses, and
-    returns the outputs: of runners that replay graphs."""
+    """(inputs, arguments) → a function that replays the captured graph with other inputs at the same addresses and
+    returns the outputs; of runners that replay graphs."""
     concurrent: Call | None = None
-    """The same call while other work of the same device is under way, on a stream of its own."""
+    """The same call on a separate stream, while the device does other work."""
     there: Call | None = None
-    """The same call of a device with memory of its own, where its results stay; its attribute `backward` is the rule
-    of its gradient that does likewise."""
+    """The same call with results that stay in device memory; its attribute `backward` is the gradient's rule with
+    results that stay there too."""
     ledger: tuple[Mapping[str, Any], ...] | None = None
-    """Rows of what fell back to another backend, where the implementation was converted to one."""
+    """Rows of nodes that fell back to another backend, if the implementation was converted to one."""
     words: tuple[str, ...] = ()
-    """Options of `nearpeak validate` that name it, where its name does not."""
+    """Options of `nearpeak validate` that select it, where its name does not."""
 
     @property
     def takes_out(self) -> bool:
@@ -59,7 +59,7 @@ class Implementation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
-    """What one call left behind."""
+    """Outputs and side effects of one call."""
 
     outputs: Mapping[str, Any] = field(default_factory=dict)
     """Copies of the outputs, torch tensors."""
@@ -68,9 +68,9 @@ class RunRecord:
     changed: tuple[str, ...] = ()
     """Inputs that the call changed."""
     overrun: tuple[str, ...] = ()
-    """Tensors around which it wrote."""
+    """Tensors outside whose bounds it wrote."""
     shared: tuple[tuple[str, str], ...] = ()
-    """Outputs that lie in the memory of an input, and that input."""
+    """Outputs that alias an input, and that input."""
     error: str = ""
     """Why there are no outputs."""
     status: str = ""
@@ -78,10 +78,10 @@ class RunRecord:
 
 
 def columns_dense(call: Call, written: Iterable[str]) -> Call:
-    """Return the call on matrices whose columns are dense instead of rows, for which libraries have other kernels.
+    """Return the call on column-major matrices, for which libraries have other kernels.
 
     Args:
-        written: what keeps its rows, as it is written to.
+        written: inputs that stay row-major, as the call writes to them.
     """
     fixed = frozenset(written)
 
@@ -98,7 +98,7 @@ def pytorch_of(case: Case) -> Implementation:
 
 
 def as_implementation(candidate: Any) -> Implementation:
-    """Return `given` as implementation: one already, or a callable on torch tensors.
+    """Return `candidate` as an implementation: it is one already, or a callable on torch tensors.
 
     A callable may carry `arrays`, `backward`, `captured`, `concurrent`, `there` and `ledger` as attributes.
     """
@@ -121,12 +121,12 @@ def run(
     poison: str = "nan",
     shift_bytes: int = 0,
 ) -> RunRecord:
-    """Return what a call on guarded copies of `tensors` left behind; an exception becomes a status.
+    """Return outputs and side effects of a call on guarded copies of `tensors`; an exception becomes a status.
 
     Args:
-        outputs: shape and format of each output, for implementations that write into given ones.
-        poison: what uninitialised memory holds: `nan` or `finite`.
-        shift_bytes: bytes by which all tensors start later, so that runs differ in alignment.
+        outputs: shape and format of each output, for implementations that write into preallocated outputs.
+        poison: contents of uninitialised memory: `nan` or `finite`.
+        shift_bytes: offset of all tensors, so that runs differ in alignment.
     """
     inputs = {name: Guarded.holding(tensor, shift_bytes) for name, tensor in tensors.items()}
     preallocated = _outputs(implementation, outputs, poison, shift_bytes)
@@ -136,7 +136,7 @@ def run(
 def results_of(
     implementation: Implementation, tensors: Mapping[str, Any], arguments: Mapping[str, Any], outputs: Mapping[str, Any]
 ) -> tuple[Any, Mapping[str, Any]]:
-    """Return the guarded inputs of a call, and what it returned itself, not copies; what it raises is raised."""
+    """Return the guarded inputs of a call and the tensors that it returned, not copies; exceptions pass through."""
     inputs = {name: Guarded.holding(tensor, 0) for name, tensor in tensors.items()}
     preallocated = _outputs(implementation, outputs, "nan", 0)
     with unchanged_state(imported_torch()), poisoned_memory("nan", [*inputs.values()]):
@@ -149,7 +149,7 @@ def run_repeatedly(
     arguments: Mapping[str, Any],
     outputs: Mapping[str, Any],
 ) -> RunRecord:
-    """Return what the last of several calls left behind, whose inputs lie at the same addresses with other values."""
+    """Return the run of the last of several calls, whose inputs have other values at the same addresses."""
     inputs = {name: Guarded.holding(tensor, 0) for name, tensor in rounds[0].items()}
     preallocated = _outputs(implementation, outputs, "nan", 0)
     ran = RunRecord()
@@ -197,7 +197,7 @@ def _ran(
 
 
 def status_of(error: Exception) -> str:
-    """Return the status that an exception of an implementation means."""
+    """Return the validation status of an implementation's exception."""
     if isinstance(error, ChangedStateError):
         return "CHANGED_STATE"
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
@@ -212,11 +212,11 @@ _REFUSALS = (
     "CUDNN_STATUS_NOT_SUPPORTED", "no kernel image is available", "compiling PyTorch with MAGMA",
     "when stream is capturing", "a previous error during capture",
 )  # fmt: skip
-"""What PyTorch and its libraries say where a device or a format is not one that they have kernels for."""
+"""Messages of PyTorch and its libraries where they have no kernel for a device or format."""
 
 
 def refuses(error: Exception) -> bool:
-    """Say whether an exception means that the software has no such kernel, not that one failed.
+    """Return whether an exception means that the software has no such kernel, rather than that one failed.
 
     >>> refuses(RuntimeError("torch._scaled_mm is only supported on devices with compute capability >= 8.9"))
     True
@@ -253,7 +253,7 @@ def _called(
 
 @contextmanager
 def poisoned_memory(poison: str, like: list[Guarded]) -> Iterator[None]:
-    """Make memory that is allocated and not written hold poison: what PyTorch's calls return, and freed blocks."""
+    """Poison uninitialised memory: tensors of PyTorch's allocating functions, and freed blocks."""
     recycled = [np.full(max(guarded.like.numel(), 1), poison_value("fp32", poison), np.float32) for guarded in like]
     del recycled
     with _poisoning()(poison):
@@ -262,7 +262,7 @@ def poisoned_memory(poison: str, like: list[Guarded]) -> Iterator[None]:
 
 @cache
 def _poisoning() -> Any:
-    """Return the mode in which calls that give uninitialised tensors fill them."""
+    """Return the mode in which functions that return uninitialised tensors fill them."""
     torch = imported_torch()
     from torch.overrides import TorchFunctionMode
 

@@ -26,23 +26,23 @@ LEAST_ROUNDS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """What the checks look at."""
+    """An implementation on a case, with the draws and runs that the checks share, each made once."""
 
     case: Case
     """Case of the forward pass."""
     implementation: Implementation
-    """What is under test."""
+    """The implementation under test."""
     seed: int
     """Seed of all inputs."""
     gradient: Case | None = None
-    """The case of the gradient that is asked for, which names those that are due; none where a forward pass is."""
+    """The validated case of the gradient, which names the required gradients; none for a forward pass."""
 
     @cached_property
     def draws(self) -> tuple[Draw, ...]:
-        """The question of each round.
+        """The inputs and expected results of each round.
 
         Raises:
-            MeasureError: fewer than two are left.
+            MeasureError: the reference is defined for fewer than two rounds.
         """
         draws = rounds_of(self.case, self.seed)
         if len(draws) < LEAST_ROUNDS:
@@ -51,14 +51,14 @@ class Trial:
 
     @cached_property
     def runs(self) -> tuple[RunRecord, ...]:
-        """What the implementation answered to each question, at another alignment each time.
+        """The implementation's run on each draw, at a different alignment each time.
 
-        The oracle is evaluated after the implementation on nothing that the implementation could have seen.
+        The oracle gets tensors that the implementation cannot have changed.
         """
         return tuple(self.answer(draw, shift=number) for number, draw in enumerate(self.draws))
 
     def answer(self, draw: Draw, *, poison: str = "nan", shift: int = 0) -> RunRecord:
-        """Return what the implementation answers to `asked`, its tensors moved by `shift` alignments."""
+        """Return the implementation's run on `draw`, with its tensors moved by `shift` alignments."""
         ran = run(
             self.implementation,
             draw.tensors,
@@ -74,7 +74,7 @@ class Trial:
     def with_ties_broken(
         self, ran: RunRecord, tensors: Mapping[str, Any], wanted: Mapping[str, Any], draw: Draw | None = None
     ) -> RunRecord:
-        """Return what was answered, positions that are as right called as in `wanted`."""
+        """Return the run with ties broken as in `wanted`."""
         if ran.error:
             return ran
         return replace(ran, outputs=with_ties_broken(self.case, tensors, ran.outputs, wanted, draw))
