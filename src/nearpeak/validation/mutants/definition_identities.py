@@ -24,9 +24,9 @@ Arguments = Mapping[str, Any]
 
 
 def of_values(case: Case, mutant: Mutant) -> str:
-    """What leaves every value that a result can have as it is, tried on all of them, changes nothing.
+    """A change that leaves every possible value of a result unchanged, tried on all of them, changes nothing.
 
-    What only moves elements changes nothing where there is one value.
+    A permutation of elements changes nothing where there is one possible value.
     """
     name = mutant.where.partition("[")[0]
     make = _VALUES.get(case.op)
@@ -58,11 +58,11 @@ def of_values(case: Case, mutant: Mutant) -> str:
 
 _WITH_ZEROS = ("zero kernel", "tile zeroed")
 _OF_RESULTS = (*_WITH_ZEROS, "stale output", "columns swapped")
-"""Mistakes that make their answer of right ones, or of zeros."""
+"""Mistakes that compose their results of right elements, or of zeros."""
 
 
 def _products(arguments: Arguments) -> dict[str, Any]:
-    """Return every product of a quantised number and a scale, both of few bits."""
+    """Return every product of a quantised number and a scale, where both formats have one byte."""
     formats = [torch_format(str(arguments[name])) for name in ("dtype", "scale_dtype")]
     if any(not dtype.is_floating_point or dtype.itemsize > 1 for dtype in formats):
         return {}
@@ -97,12 +97,12 @@ _POSITIONS = {"argmax": "y", "argmin": "y", "max_index": "second", "min_index": 
 
 
 def _targets(arguments: Arguments) -> dict[str, Any]:
-    """Return the marks of classes that are targets."""
+    """Return the values of the mask of target classes."""
     return {"is_target": np.arange(2)} if arguments["function"] == "multilabel_margin" else {}
 
 
 def _of_one_key(arguments: Arguments) -> dict[str, Any]:
-    """Return every value of a narrow format: where each sequence has one key, its value is the result."""
+    """Return every value of a one-byte format: where each sequence has one key, its value is the result."""
     stored = torch_format(str(arguments["kv_dtype"]))
     if arguments["tokens"] > arguments["batch"] or stored.itemsize > 1:
         return {}
@@ -110,7 +110,7 @@ def _of_one_key(arguments: Arguments) -> dict[str, Any]:
 
 
 def _of_one_pair(arguments: Arguments) -> dict[str, Any]:
-    """Return every value of a narrow format: where each query sees one key, whose value is the result."""
+    """Return every value of a one-byte format: where each query sees one key, the result is that key's value."""
     stored = torch_format(str(arguments["kv_dtype"]))
     band = Band(*(arguments[name] for name in ("left", "right", "chunk", "causal", "align")))
     live = band_live(int(arguments["q"]), int(arguments["kv"]), band)
@@ -126,7 +126,7 @@ def _finite(stored: Any) -> Any:
 
 
 def _written(arguments: Arguments) -> dict[str, Any]:
-    """Return the one that is written to a table's only row, over whatever was there."""
+    """Return the 1 that overwrites a table's only row."""
     replaces = arguments["scalar"] and not arguments["accumulate"]
     return {"table": np.ones(1)} if replaces and arguments["table_rows"] == 1 <= arguments["rows"] else {}
 
@@ -148,12 +148,12 @@ _VALUES: dict[str, Callable[[Arguments], dict[str, Any]]] = {
     "attention": _of_one_pair,
     "scatter": _written,
 }
-"""By operator: outputs that hold counts, permutations, constants, or products of formats of few bits. Of what draws,
-the contract asks for distributions that are certain: ones, and masks that keep everything."""
+"""By operator: possible values of outputs with counts, permutations, constants, or products of narrow formats. Random
+operators are validated with degenerate distributions: ones, and masks that keep everything."""
 
 
 def of_invariance(case: Case, mutant: Mutant) -> str:
-    """A change under which the operator's definition is invariant: a theorem, for the kind of change that it names."""
+    """Return the theorem by which the operator's definition is invariant under the mutant's change; empty if none."""
     for choice in ("", *(str(value) for _, value in case.attributes)):
         for where in (mutant.where, mutant.where.partition("[")[0]):
             if reason := _INVARIANT.get((case.op, choice, mutant.row, where), ""):
@@ -197,13 +197,13 @@ _INVARIANT: dict[tuple[str, str, str, str], str] = {
     **elementwise_equivalence.INVARIANT,
     ("optimizer", "rprop", _TWICE, "o[0]"): "of the gradient before, the rule reads the sign alone",
 }  # fmt: skip
-"""By operator, choice, mistake and place: why the result is the same. Doubled rows are whole ones in each entry."""
+"""By operator, attribute, mistake and place: why the result is the same. In each entry, whole rows are doubled."""
 
 
 def of_place(case: Case, mutant: Mutant) -> str:
-    """A choice that the definition never reads says where results lie, not what they are.
+    """An attribute that the definition never reads decides the memory of results, not their values.
 
-    What ignores it is PyTorch's way of the other case, whose definition, inputs and outputs are the same.
+    A mutant that ignores it computes another case with the same definition, inputs and outputs.
     """
     operator, arguments = OPS[case.op], arguments_of(case)
     if not mutant.ignores or not never_reads(operator.reference, mutant.ignores):
@@ -214,7 +214,7 @@ def of_place(case: Case, mutant: Mutant) -> str:
 
 
 def never_reads(call: Callable[..., Any], name: str) -> bool:
-    """Say whether neither a function nor what it calls can see its argument `name`.
+    """Return whether neither a function nor its callees can read its argument `name`.
 
     >>> never_reads(lambda x, **_: x, "y"), never_reads(lambda x, **rest: str(rest), "y")
     (True, False)
@@ -239,15 +239,13 @@ def of_one(case: Case, mutant: Mutant) -> str:
         np.asarray(OPS[case.op].reference(arrays, **{**draw.arguments, "reduction": reduction})["y"])
         for reduction in ("none", "mean", "sum")
     )
-    if single.size == 1 and all(
-        single.item() == reduction.item() for reduction in others
-    ):  # a mean with weights is another one
+    if single.size == 1 and all(single.item() == reduction.item() for reduction in others):  # a weighted mean differs
         return "mean and sum of the loss of one row are that loss"
     return ""
 
 
 def of_shared(case: Case, mutant: Mutant) -> str:
-    """Elements that are all made of one number are all the same; its gradient adds up what comes from above."""
+    """Elements computed from one number are all equal; its gradient sums the upstream gradient in any order."""
     draw = draw_inputs(case, 0, "normal")
     if case.op != "elementwise" or mutant.moves is None or draw is None:
         return ""
@@ -258,7 +256,7 @@ def of_shared(case: Case, mutant: Mutant) -> str:
 
 
 def of_epsilon(case: Case, mutant: Mutant) -> str:
-    """In a format whose least numbers are far larger, adding epsilon changes nothing, inside the root or outside."""
+    """In fp16, whose smallest numbers are far larger than epsilon, adding it inside or outside the root is the same."""
     if mutant.row != "epsilon inside the root" or set(dict(case.dtypes).values()) != {"fp16"}:
         return ""
     torch = imported_torch()
@@ -270,11 +268,11 @@ def of_epsilon(case: Case, mutant: Mutant) -> str:
 
 
 _EPSILONS = {"adamw": frozenset({1e-8})}
-"""By operator whose kernel adds it unseen: what the PyTorch call gives it."""
+"""Epsilons that the PyTorch call passes to kernels that add them internally, by operator."""
 
 
 def of_reflectors(case: Case, mutant: Mutant) -> str:
-    """Reflectors are stored below the diagonal of as many columns as there are: each begins with 1 by definition."""
+    """Householder reflectors are stored below the diagonal: other elements of the input are never read."""
     arguments, name = arguments_of(case), mutant.where.partition("[")[0]
     takes_reflectors = str(arguments.get("function", "")).startswith("reflectors_")
     if case.op != "decomposition" or not takes_reflectors or mutant.inputs is None or name != "a":
@@ -289,9 +287,9 @@ def of_reflectors(case: Case, mutant: Mutant) -> str:
 
 
 def of_conversion(case: Case, mutant: Mutant) -> str:
-    """PyTorch rounds fp64 to 16 bits and to a byte by way of fp32: seen on both sides of every middle of a binade.
+    """PyTorch rounds fp64 to 16 and 8 bits through fp32: checked on both sides of every midpoint of a binade.
 
-    Rounding is monotone, so that it can only change between two numbers where one of them is tried beside a middle.
+    Rounding is monotone, so that results can only change next to a midpoint.
     """
     formats = dict(case.dtypes)
     narrow = {"fp16": 10, "bf16": 7, "fp8_e4m3": 3, "fp8_e5m2": 2}.get(formats.get("out_dtype", ""))
@@ -307,10 +305,10 @@ def of_conversion(case: Case, mutant: Mutant) -> str:
 
 
 def of_counted(case: Case, mutant: Mutant) -> str:
-    """What counts numbers that are not zero asks of each one that alone; bf16 has the exponents of fp32.
+    """Counts of non-zero numbers depend on nothing else, and bf16 has the exponents of fp32.
 
-    From 2^-134 on, half its smallest number, bf16 rounds nothing to zero; what is below that is subnormal in fp32,
-    which hardware may take for zero. fp64 has normal numbers there, so that nothing is said of it.
+    bf16 rounds nothing above 2^-134, half its smallest number, to zero; smaller numbers are subnormal in fp32, and may
+    be flushed to zero. fp64 has normal numbers there, so that there is no proof.
     """
     chosen = {str(value) for _, value in case.attributes} & {"norm_0", "count_nonzero"}
     if case.op != "reduce" or mutant.row != "computed in fewer bits" or dict(case.dtypes).get("dtype") != "fp32":
@@ -319,7 +317,7 @@ def of_counted(case: Case, mutant: Mutant) -> str:
 
 
 def of_flat(case: Case, mutant: Mutant) -> str:
-    """The gradient of a function that is constant wherever it is continuous is zero, whatever comes from above."""
+    """The gradient of a piecewise constant function is zero for every upstream gradient."""
     chosen = {str(value) for _, value in case.attributes} & _FLAT.get(case.op, frozenset())
     if mutant.of_gradient and case.op == "vector_search" and extent_equivalence.are_numbers(arguments_of(case)):
         return "the cosine of two numbers is a sign, constant wherever it has a derivative, which is 0"
@@ -334,13 +332,13 @@ _FLAT = {
     ),
     "cdist": frozenset({"0"}),
 }
-"""Functions by operator that are constant wherever they are continuous."""
+"""Piecewise constant functions by operator."""
 
 
 def of_apart(case: Case, mutant: Mutant) -> str:
-    """Results of a product that lie in one block of summands each are not added to anything, and keep their bits.
+    """Results of a product with summands in one block only are never rounded by the accumulator.
 
-    Products of numbers are polynomials: a share that is 0 for drawn numbers is 0 for all.
+    Products are polynomials: a partial sum that is 0 for drawn numbers is 0 for all.
     """
     draw = draw_inputs(case, 0, "normal")
     if mutant.row != "sums in fewer bits" or draw is None or set(map(str, declared_formats(case).values())) != _BF16:

@@ -28,10 +28,10 @@ SEEDS = 5
 def reason_for_equivalence(case: Case, mutant: Mutant, *, seed: int) -> str:
     """Return why `mutant` is equivalent to the right implementation; empty where it is not.
 
-    An argument from its definition and the axes of the case is a proof. Elsewhere, the float64 reference gives the same
-    for the inputs that the mutant changes, to its own rounding; or it is right in float64, and only its formula was
-    in doubt; or its answers are the same bits, gradients too: on every kind of inputs, with several seeds. Of
-    operators that are analytic that proves it too, of others it is a sample, and is called so.
+    An argument from the definition and the axes of the case is a proof. Otherwise, on every kind of inputs and several
+    seeds, the float64 reference gives the same results for the changed inputs, or the mutant's formula is right in
+    float64, or its results and gradients are bit-identical. For analytic operators that is a proof too; for others the
+    reason begins with `sampled:`.
     """
     argument = argument_for(case, mutant)
     if argument:
@@ -47,7 +47,7 @@ PROVED, SAMPLED = "proved:", "sampled:"
 
 
 def _shown(case: Case, mutant: Mutant, seed: int) -> str:
-    """Return what is seen on drawn inputs; empty where the mutant answers differently."""
+    """Return the agreement on drawn inputs; empty where the mutant's results differ."""
     draws = _test_draws(case, seed)
     ways: dict[str, Callable[[], bool]] = {
         IDENTITY: lambda: mutant.inputs is not None and all(_identity(case, draw, mutant) for draw, _ in draws),
@@ -74,7 +74,7 @@ SAME_BITS = "it answers the same bits"
 
 
 def _right_in_float64(case: Case, mutant: Mutant, seed: int) -> bool:
-    """Say whether the mutant of the case in float64 agrees with the reference: its formula is another form of it."""
+    """Return whether the mutant agrees with the reference in float64, so that its formula is equivalent."""
     wide = widened_case(case)
     if wide is None:
         return False
@@ -91,7 +91,7 @@ def _right_in_float64(case: Case, mutant: Mutant, seed: int) -> bool:
 
 
 def _same_gradients_in_float64(case: Case, mutant: Mutant, seed: int) -> bool:
-    """Say whether the mutant of the case in float64 has the right gradients: what it moves is added up in any order."""
+    """Return whether the mutant has the right gradients in float64, where it only reorders sums."""
     wide = widened_case(case)
     if wide is None:
         return False
@@ -110,7 +110,7 @@ def _same_gradients_in_float64(case: Case, mutant: Mutant, seed: int) -> bool:
 
 
 def _identity(case: Case, draw: Draw, mutant: Mutant) -> bool:
-    """Say whether the reference gives the same for the inputs as the mutant changes them."""
+    """Return whether the reference gives the same results for the inputs that the mutant changes."""
     assert mutant.inputs is not None
     before = {name: tensor.clone() for name, tensor in draw.tensors.items()}
     after = {**before, **mutant.inputs({name: tensor.clone() for name, tensor in before.items()})}
@@ -128,7 +128,7 @@ def _identity(case: Case, draw: Draw, mutant: Mutant) -> bool:
 
 
 def _same_elsewhere(case: Case, draw: Draw, mutant: Mutant) -> bool:
-    """Say whether the reference gives the same for other arguments, brought to the same shapes."""
+    """Return whether the reference gives the same results for the mutant's arguments, fitted to the same shapes."""
     assert mutant.other is not None
     arrays = {name: widened(tensor) for name, tensor in draw.tensors.items()}
     try:
@@ -144,7 +144,7 @@ def _same_elsewhere(case: Case, draw: Draw, mutant: Mutant) -> bool:
 
 
 def _alike(draw: Draw, mutant: Mutant) -> bool:
-    """Say whether the reference's results stay as they are, to its own rounding, when they are moved."""
+    """Return whether the reference's results stay the same, up to rounding, when they are permuted."""
     assert mutant.moves is not None
     before = np.asarray(draw.expected[mutant.where].values)
     return _near(before, mutant.moves(imported_torch().as_tensor(before.copy())).numpy(), 1e-11)
@@ -160,7 +160,7 @@ def _near(left: Any, right: Any, near: float) -> bool:
 
 @lru_cache(maxsize=2)
 def _test_draws(case: Case, seed: int) -> tuple[tuple[Draw, int], ...]:
-    """Return what both are asked: every kind of inputs with several seeds, NaN where the contract follows it."""
+    """Return the draws for both: every kind of inputs with several seeds, and NaN where the tolerance covers it."""
     draws = []
     for further in range(seed, seed + SEEDS):
         for distribution in distributions_of(case):
@@ -195,5 +195,5 @@ def _answers(implementation: Implementation, draw: Draw, seed: int, mutant: Muta
 
 
 def _bits(value: Any) -> Any:
-    """Return what tells an answer from another one: form and bytes of tensors, anything else itself."""
+    """Return a value that compares equal for bit-identical results: format, shape and bytes of tensors."""
     return (str(value.dtype), tuple(value.shape), widened(value).tobytes()) if hasattr(value, "dtype") else value

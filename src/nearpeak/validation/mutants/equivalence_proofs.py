@@ -23,7 +23,7 @@ _WITHOUT_INPUTS = ("writes beside its output", "changes an input")
 
 
 def argument_for(case: Case, mutant: Mutant) -> str:
-    """Return why `mutant` cannot answer differently, whatever it is asked; empty where no argument is known."""
+    """Return why `mutant` gives the same results for all inputs; empty where no proof is known."""
     simple = (
         _of_moves,
         _of_empty,
@@ -47,7 +47,7 @@ def argument_for(case: Case, mutant: Mutant) -> str:
 
 
 def _of_moves(case: Case, mutant: Mutant) -> str:
-    """What only moves elements is the identity if it leaves every place of a tensor of the same shape as it is."""
+    """A permutation is the identity if it leaves every position of a tensor of the same shape in place."""
     draw = draw_inputs(case, 0, "normal")
     if mutant.moves is None or draw is None:
         return ""
@@ -68,7 +68,7 @@ def _of_moves(case: Case, mutant: Mutant) -> str:
 
 
 def _of_empty(case: Case, mutant: Mutant) -> str:
-    """What is done to inputs is done to none where all inputs are outputs too, or there are none."""
+    """A mistake in inputs changes nothing where there are none, or where all are outputs too."""
     names = set(OPS[case.op].inputs(**arguments_of(case)))
     if mutant.row == _WITHOUT_INPUTS[0] and not names:
         return "there is no input beside which it could write"
@@ -78,7 +78,7 @@ def _of_empty(case: Case, mutant: Mutant) -> str:
 
 
 def _of_formats(case: Case, mutant: Mutant) -> str:
-    """What rounds to fewer bits leaves formats alone of which it knows none; a format without a sign keeps it."""
+    """Bit truncation leaves formats alone that it does not know; a format without a sign has none to flip."""
     dtype = declared_formats(case).get(mutant.where)
     if mutant.row == "sign of one row" and dtype is imported_torch().float8_e8m0fnu:
         return f"{dtype} has no sign"
@@ -89,7 +89,7 @@ def _of_formats(case: Case, mutant: Mutant) -> str:
 
 
 def _of_unread(case: Case, mutant: Mutant) -> str:
-    """An argument that neither the call nor what it calls can see cannot change the answer."""
+    """An argument that neither the call nor its callees read cannot change the result."""
     if mutant.ignores and definition_identities.never_reads(OPS[case.op].torch_call, mutant.ignores):
         return f"the call never reads {mutant.ignores}: the tensors that it is given say the same"
     return ""
@@ -114,7 +114,7 @@ _LARGEST = ("max_pool", "adaptive_max_pool")
 
 
 def _of_extremes(case: Case, mutant: Mutant) -> str:
-    """A maximum that is the same with the changed elements infinite as with them lowest does not look at them."""
+    """A maximum that is the same with the changed elements set very high and very low does not depend on them."""
     draw = draw_inputs(case, 0, "normal")
     if case.op not in _LARGEST or mutant.inputs is None or mutant.moves is not None or draw is None:
         return ""
@@ -131,9 +131,9 @@ def _of_extremes(case: Case, mutant: Mutant) -> str:
 
 
 def _of_windows(case: Case, mutant: Mutant) -> str:
-    """Maxima of windows stay as they are if each element is moved to where the same windows hold it.
+    """Maxima of windows stay the same if each element moves to a position in the same windows.
 
-    Which windows hold an element is seen by making it the largest of all.
+    The windows of an element are those whose maximum it is when it is the largest of all.
     """
     draw, name = draw_inputs(case, 0, "normal"), mutant.where.partition("[")[0]
     if case.op not in _LARGEST or mutant.moves is None or mutant.inputs is None or mutant.of_gradient or draw is None:
@@ -158,11 +158,11 @@ def _of_windows(case: Case, mutant: Mutant) -> str:
 
 
 _MOST_MOVED = 20_000
-"""Elements that are each tried by themselves."""
+"""Most elements that are tried one by one."""
 
 
 def _of_single(case: Case, mutant: Mutant) -> str:
-    """Positions along a dimension of one element are all 0, whatever moves or zeroes them."""
+    """Positions along a dimension of one element are all 0, also when permuted or zeroed."""
     source, draw = OPS[case.op].numerics.picks.get(mutant.where), draw_inputs(case, 0, "normal")
     if source is None or draw is None or mutant.row not in _AT_ZERO:
         return ""
@@ -172,7 +172,7 @@ def _of_single(case: Case, mutant: Mutant) -> str:
 
 
 def _of_nothing_below(case: Case, mutant: Mutant) -> str:
-    """Whole numbers below 1 are all 0, in any order."""
+    """Non-negative integers below 1 are all 0, in any order."""
     name = mutant.where.partition("[")[0]
     numerics, arguments = OPS[case.op].numerics, arguments_of(case)
     if mutant.inputs is None or mutant.of_gradient or name not in numerics.below or OPS[case.op].valid is not None:
@@ -185,10 +185,10 @@ _AT_ZERO = ("tile zeroed", "columns swapped")
 
 
 def argument_for_all(case: Case, mutant: Mutant) -> str:
-    """Return why agreement at drawn points is agreement everywhere; empty where it is not.
+    """Return why agreement at drawn points implies agreement everywhere; empty where it does not.
 
-    Both sides are analytic functions of the drawn numbers: if they differ at all, they agree only on a set of measure
-    zero, which numbers drawn from a density meet with probability 0 (for polynomials, Schwartz 1980, J. ACM 27).
+    Both sides are analytic functions of the drawn numbers: if they differ anywhere, they agree only on a set of measure
+    zero, which random numbers hit with probability 0 (for polynomials, Schwartz 1980, J. ACM 27).
     """
     if known := definition_identities.of_invariance(case, mutant):
         return known
@@ -205,7 +205,7 @@ def argument_for_all(case: Case, mutant: Mutant) -> str:
 
 
 def _of_independence(case: Case, mutant: Mutant) -> str:
-    """Analytic results that are the same for other inputs drawn do not depend on these, nor on how they are rounded."""
+    """Analytic results that are the same for other drawn inputs do not depend on these, nor on their rounding."""
     first, other = (draw_inputs(case, seed, "normal") for seed in (0, 1))
     if mutant.inputs is None or mutant.of_gradient or first is None or other is None:
         return ""
@@ -226,7 +226,7 @@ def _inputs(case: Case) -> dict[str, Any]:
 
 
 def analytic(case: Case) -> bool:
-    """Say whether the results are analytic functions of the float inputs: no comparison, magnitude or rounding.
+    """Return whether the results are analytic functions of the float inputs: no comparison, magnitude or rounding.
 
     >>> from nearpeak.ops import case
     >>> summed, largest = (case("reduce", outputs=2, reduced=3, dtype="fp32", function=one) for one in ("sum", "max"))
@@ -234,7 +234,7 @@ def analytic(case: Case) -> bool:
     (True, False)
     """
     chosen = {str(value) for _, value in case.attributes}
-    # The nearest position is chosen by the extents, not by what is interpolated.
+    # The nearest position depends on the extents, not on the interpolated values.
     compares = _COMPARES - {"nearest"} if case.op == "interpolate" else _COMPARES
     return case.op in _ANALYTIC and not chosen & compares
 
@@ -243,7 +243,7 @@ _UNORDERED = {
     "isin": ("t",), "histogram": ("x",), "reduce": ("x",), "kthvalue": ("x",), "unique": ("x",), "mode": ("x",),
     "pdist": ("x",),
 }  # fmt: skip
-"""Inputs that are sets, or sorted before they are read, or reduced by what does not look at their order."""
+"""Inputs that are sets, sorted before use, or reduced independently of order."""
 _NOT_ANALYTIC = ("bits lost", "NaN swallowed", "computed in fewer bits", "inputs in TF32", "sums in fewer bits")
 _COMPARES = frozenset({
     "max", "min", "max_index", "min_index", "argmax", "argmin", "min_max", "any", "all", "count", "median", "norm",
@@ -258,11 +258,11 @@ _ANALYTIC = frozenset({
     "recurrent", "reduce", "rms_norm", "rotary_embedding", "scaled_gemm", "scan", "segment_reduce", "selective_scan",
     "sgd", "softmax", "ssd_scan", "transfer", "trilinear", "varlen_attention", "weight_norm", "wkv",
 })  # fmt: skip
-"""Operators made of sums, products, quotients, roots and exponentials alone, unless a choice compares."""
+"""Operators made of sums, products, quotients, roots and exponentials alone, unless an attribute compares."""
 
 
 def _of_choice(case: Case, mutant: Mutant) -> str:
-    """A sign or an order that any implementation may choose is what the canonical form takes away.
+    """The canonical form removes signs and orders that every implementation may choose.
 
     Only sums over columns in another order may round differently.
     """
@@ -285,11 +285,11 @@ def _of_choice(case: Case, mutant: Mutant) -> str:
 
 _CHOICES = {"sign of one row": "sign", "columns swapped": "order"}
 _SUM_RATIO = 1e-12
-"""What the order of a sum of products of unit columns may change in fp64; another column changes it by far more."""
+"""Effect of summation order on products of unit columns in fp64; another column changes them by far more."""
 
 
 def _of_units(case: Case, mutant: Mutant) -> str:
-    """A column of length 1 that has one element is 1 or -1, which every format holds."""
+    """A unit column of one element is 1 or -1, which every format holds."""
     draw = draw_inputs(case, 0, "normal")
     if mutant.row != "bits lost" or mutant.of_gradient or draw is None or case.op != "decomposition":
         return ""
@@ -304,7 +304,7 @@ _BASES = {"qr": ("y0",), "qr_complete": ("y0",), "svd": ("y0", "y2"), "svd_full"
 
 
 def _of_form(case: Case, mutant: Mutant) -> str:
-    """Inputs that must have a form may have one value only: what leaves that as it is changes nothing."""
+    """A structured input may have only one valid value: a change that keeps it changes nothing."""
     draw, other = (draw_inputs(case, seed, "normal") for seed in (0, 1))
     if OPS[case.op].valid is None or mutant.inputs is None or mutant.of_gradient or draw is None or other is None:
         return ""

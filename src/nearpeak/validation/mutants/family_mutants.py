@@ -15,7 +15,7 @@ Rule = Callable[..., Tensors]
 
 
 def of_families(case: Case) -> Iterator[Mutant]:
-    """Give the mutants that the operator's family is known for."""
+    """Yield the mutants of typical mistakes in the operator's family."""
     for row, rule in _RULES.get(case.op, {}).items():
         yield Mutant(row=row, where="", make=_always(rule))
     for name, value in case.attributes:
@@ -28,7 +28,7 @@ def of_families(case: Case) -> Iterator[Mutant]:
 
 
 _OTHER: dict[object, str] = {"mean": "sum", "sum": "mean", "var": "sum_square", "max_index": "min_index"}
-"""Choices that are easily taken for one another: the wrong count under a mean, the other end."""
+"""Attributes that are easily confused: mean and sum, maximum and minimum."""
 
 
 def _always(call: Call) -> Callable[[], Call]:
@@ -41,7 +41,7 @@ def _with(case: Case, other: dict[str, Any]) -> Callable[[], Call]:
 
 
 def _accepts(case: Case, other: dict[str, Any]) -> bool:
-    """Say whether the operator has such a case, with the same outputs and inputs it could be mistaken for."""
+    """Return whether the operator has a case with these attributes, the same outputs and no further inputs."""
     arguments = {**arguments_of(case), **other}
     try:
         changed = OPS[case.op].case("forward", **arguments)
@@ -52,7 +52,7 @@ def _accepts(case: Case, other: dict[str, Any]) -> bool:
 
 
 def _without_softmax_term(tensors: Tensors, reduction: str, **arguments: Any) -> Tensors:
-    """Return the right loss, whose gradient lacks the probabilities: it is non-zero at the target alone."""
+    """Return the right loss with a gradient without probabilities: it is non-zero at the target alone."""
     right = OPS["cross_entropy"].torch_call(tensors, reduction=reduction, **arguments)["y"].detach()
     rows = -tensors["x"].gather(1, tensors["target"][:, None])[:, 0]
     share = rows if reduction == "none" else getattr(rows, reduction)()
@@ -71,7 +71,7 @@ def _adamw_inside(tensors: Tensors, decay: str, amsgrad: bool, **arguments: Any)
 
 
 def _last_of_pool(case: Case) -> Call:
-    """Return max pooling from the other end, whose first of equal values is the last; none where sides differ."""
+    """Return max pooling with indices of the last of equal values."""
     right, side = right_call(case), -1
 
     def call(tensors: Tensors, **arguments: Any) -> Tensors:

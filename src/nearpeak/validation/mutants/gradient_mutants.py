@@ -11,7 +11,7 @@ from nearpeak.validation.running.implementation_run import Call
 
 
 def of_gradients(case: Case) -> Iterator[Mutant]:
-    """Give the mutants of the upstream gradient's use, where the case has a gradient."""
+    """Yield the mutants that misuse the upstream gradient, where the case has a gradient."""
     draw = draw_inputs(case, 0, "normal")
     if draw is None or without_gradient(case, draw):
         return
@@ -46,7 +46,7 @@ def _maker(case: Case, change: Callable[[Any], Any]) -> Callable[[], Call]:
 
 
 def _hooked(y: Any, change: Callable[[Any], Any]) -> Any:
-    """Return `y` so that its upstream gradient is changed on the way."""
+    """Return `y` with a hook that changes its upstream gradient."""
     if not y.requires_grad:
         return y
     y.register_hook(change)

@@ -15,7 +15,7 @@ from nearpeak.validation.running.implementation_run import Call
 
 
 def of_inputs(case: Case) -> Iterator[Mutant]:
-    """Give the mutants of every input and dimension."""
+    """Yield the mutants of every input and dimension."""
     declared = OPS[case.op].inputs(**arguments_of(case))
     floats = [name for name, tensor in declared.items() if torch_format(tensor.dtype).is_floating_point]
     for name, tensor in declared.items():
@@ -85,7 +85,7 @@ def _transposed(x: Any) -> Any:
 
 
 _NARROWER = {"fp64": "fp32", "fp32": "bf16"}
-"""What a kernel without permission might compute in."""
+"""The narrower format that a kernel might use without permission."""
 
 
 def _narrowed(inputs: dict[str, Any], names: list[str]) -> Tensors:
@@ -108,11 +108,11 @@ def _in_tf32(inputs: dict[str, Any], names: list[str]) -> Tensors:
 
 
 LONG, BLOCK = 64, 4
-"""Summands from which an accumulator of few bits is certain to show, and those that it takes at once."""
+"""Least summands that expose an accumulator of few bits, and summands of one block."""
 
 
 def _partial_sums(case: Case, name: str, dimension: int) -> Call:
-    """Return a call that adds up the shares of blocks of four summands, rounding to bf16 after each."""
+    """Return a call that sums blocks of four summands and rounds to bf16 after each."""
     import torch
 
     right = right_call(case)

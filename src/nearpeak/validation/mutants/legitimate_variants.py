@@ -21,7 +21,7 @@ from nearpeak.validation.oracle.format_limits import widened
 from nearpeak.validation.running.implementation_run import Call, Implementation, columns_dense, imported_torch
 
 PLAIN = "PyTorch"
-"""The variant that mutants are made of."""
+"""The variant that mutants are derived from."""
 THREADS = (1, 2, 4)
 """Numbers of threads; libraries split sums by them."""
 SPLITS = (2, 4)
@@ -29,15 +29,15 @@ SPLITS = (2, 4)
 
 
 SEEDS = (0, 1)
-"""Of draws of which all are looked at before something is called legitimate."""
+"""Seeds of the draws that decide whether a variant is legitimate."""
 FEW, MORE = 64, tuple(range(10, 26))
-"""Elements of inputs up to which further seeds are looked at, and these."""
+"""Input elements up to which further seeds decide too, and those seeds."""
 FURTHER = ("ends", "single")
-"""Kinds of inputs that any case may be asked: lengths and groups depend on them."""
+"""Distributions added for every case: lengths and groups depend on them."""
 
 
 def variants_of(case: Case) -> Iterator[Implementation]:
-    """Give right implementations of `case`; none of them may be refused."""
+    """Yield right implementations of `case`; validation must reject none of them."""
     right = right_call(case)
     yield Implementation(name=PLAIN, call=right)
     for count in THREADS:
@@ -77,20 +77,20 @@ def _threads(right: Call, count: int) -> Call:
 
 
 def _column_major(case: Case, right: Call) -> Call | None:
-    """Return the call on matrices whose columns are dense, for which libraries have other kernels; none if refused."""
+    """Return the call on column-major matrices, for which libraries have other kernels; none if they refuse them."""
     draw, written = draw_inputs(case, 0, "normal"), declared_formats(case)
     call = columns_dense(right, written)
     if draw is None or all(k in written or t.dim() < 2 for k, t in draw.tensors.items()):
         return None
     try:
         call({name: t.clone() for name, t in draw.tensors.items()}, **draw.arguments)
-    except (RuntimeError, TypeError, ValueError):  # what a library refuses is no way to compute it
+    except (RuntimeError, TypeError, ValueError):  # a library refuses this layout
         return None
     return call if _right_in_fp64(case, call) else None
 
 
 def _right_in_fp64(case: Case, call: Call) -> bool:
-    """Say whether `call` agrees with the reference in float64: what a library gets wrong there is no variant."""
+    """Return whether `call` agrees with the reference in float64."""
     wide = widened_case(case)
     try:
         draw = None if wide is None else draw_inputs(wide, 0, "normal")
@@ -104,7 +104,7 @@ def _right_in_fp64(case: Case, call: Call) -> bool:
 
 
 def _widens(case: Case, wide: str) -> bool:
-    """Say whether PyTorch computes the case in `wide` in the same way: all its floats have one format, a narrower."""
+    """Return whether PyTorch computes the case in the format `wide` too, and no input is quantised."""
     inputs = {name: torch_format(t.dtype) for name, t in OPS[case.op].inputs(**arguments_of(case)).items()}
     floats = {dtype for dtype in inputs.values() if dtype.is_floating_point and dtype.itemsize > 1}
     quantised = any(dtype.is_floating_point and dtype.itemsize == 1 for dtype in inputs.values())
@@ -116,7 +116,7 @@ def _widens(case: Case, wide: str) -> bool:
 
 
 def _wider(case: Case, right: Call, wide: str) -> Call:
-    """Return the call in a wider format whose results are rounded once, as a fused kernel does."""
+    """Return the call in a wider format with results rounded once, like a fused kernel."""
     inside, formats = widened_case(case, wide), declared_formats(case)
     assert inside is not None
     dtype = torch_format(wide)
@@ -131,7 +131,7 @@ def _wider(case: Case, right: Call, wide: str) -> Call:
 
 
 def _reference(case: Case) -> Call:
-    """Return the NumPy reference with results rounded once: what an exact implementation would give."""
+    """Return the NumPy reference with results rounded once, like an exact implementation."""
     torch, formats = imported_torch(), declared_formats(case)
     reference = OPS[case.op].reference
 
@@ -145,14 +145,14 @@ def _reference(case: Case) -> Call:
 
 
 def _batch_dimensions(case: Case) -> list[int]:
-    """Return the extents whose rows may change places, by the oracle: rows in reverse give results in reverse."""
+    """Return the extents whose rows may be reversed: the oracle gives reversed results."""
     if OPS[case.op].draws or OPS[case.op].numerics.kind in ("decomposition", "sampling"):
         return []
     from nearpeak.validation.checks.v04_special import inputs_with_nan
     from nearpeak.validation.checks.v10_relations import reversible_rows
 
     draws = _looked_at(case)
-    # Where an input means nothing but for its NaN, its rows have places too.
+    # NaN may be all that an input's values matter for.
     special = (special_draw(case, 0, name, float("nan")) for name in inputs_with_nan(case))
     extents = [set(reversible_rows(draw)) for draw in (*draws, *special) if draw is not None]
     return sorted(set.intersection(*extents)) if extents else []
@@ -160,7 +160,7 @@ def _batch_dimensions(case: Case) -> list[int]:
 
 @lru_cache(maxsize=4)
 def _looked_at(case: Case) -> tuple[Draw, ...]:
-    """Return what the oracle is asked before a variant counts as right; more where few results say little by chance."""
+    """Return the draws on which a variant must be right; more of them for small cases."""
     arguments, kinds = arguments_of(case), (*ALWAYS, *tolerance_of(case).rounds, *FURTHER)
     few = sum(tensor.elements for tensor in OPS[case.op].inputs(**arguments).values()) <= FEW
     tensors = [drawn(case.op, arguments, (seed,), kind) for seed in (*SEEDS, *(MORE if few else ())) for kind in kinds]
@@ -200,7 +200,7 @@ def _joins(case: Case, draw: Draw, extent: int) -> bool:
 
 
 def _half(tensors: Tensors, extent: int, number: int) -> dict[str, Any]:
-    """Return the first or second half of the rows of tensors that have so many."""
+    """Return the first or second half of the rows of tensors with this leading extent."""
     part = (slice(None, extent // 2), slice(extent // 2, None))[number]
     return {name: t[part] if t.ndim and t.shape[0] == extent else t for name, t in tensors.items()}
 
@@ -216,7 +216,7 @@ def _tiled(right: Call, extent: int) -> Call:
 
 
 def summed(case: Case) -> list[tuple[str, int]]:
-    """Return the dimensions of inputs over which the result is a sum, by the oracle: parts add up to the whole."""
+    """Return the input dimensions over which the result is a sum: the oracle's partial results add up."""
     draw = draw_inputs(case, 0, "normal")
     if draw is None or tolerance_of(case).kind not in ("contraction", "reduction"):
         return []
@@ -231,7 +231,7 @@ def summed(case: Case) -> list[tuple[str, int]]:
 
 
 def _narrow(case: Case) -> bool:
-    """Say whether parts would be rounded to few bits before they are added, which is no legitimate way."""
+    """Return whether partial sums would be rounded to few bits, which is not legitimate."""
     return any(dtype_of(value).kind == "float" and dtype_of(value).bits_count < 32 for _, value in case.dtypes)
 
 
@@ -249,13 +249,13 @@ def _adds_up(case: Case, arguments: Any, arrays: Tensors, name: str, dimension: 
             share[tuple(index)] = 0
             for key, value in reference({**arrays, name: share}, **arguments).items():
                 total[key] = total.get(key, 0) + value
-                met[key] = met.get(key, True) & (np.asarray(value) != 0)  # of what lies side by side there is no sum
+                met[key] = met.get(key, True) & (np.asarray(value) != 0)  # concatenated parts are no sum
     same = all(np.allclose(total[key], value, rtol=1e-10, atol=1e-12) for key, value in whole.items())
     return same and any(np.any(both) for both in met.values())
 
 
 def _split(right: Call, name: str, dimension: int, parts: int) -> Call:
-    """Return the call that adds up `parts` partial sums; with 0, one for each summand, from the last to the first."""
+    """Return the call that adds `parts` partial sums; 0 adds single summands from the last to the first."""
     torch = imported_torch()
 
     def call(tensors: Tensors, **arguments: Any) -> Tensors:

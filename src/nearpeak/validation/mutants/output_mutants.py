@@ -16,7 +16,7 @@ TILE = 8
 
 
 def of_outputs(case: Case) -> Iterator[Mutant]:
-    """Give the mutants of every output, and those of the whole call."""
+    """Yield the mutants of every output, and those of the whole call."""
     yield Mutant(row="zero kernel", where="", make=_every(case, lambda y: y.zero_()))
     yield Mutant(row="constant kernel", where="", make=_every(case, _constant), changes=_constant)
     yield Mutant(row="stale output", where="", make=lambda: _stale(right_call(case)))
@@ -37,7 +37,7 @@ def of_outputs(case: Case) -> Iterator[Mutant]:
 
 
 def _outputs_with_nan(case: Case) -> set[str]:
-    """Return the outputs in which NaN comes out when the contract says so: there it can be swallowed."""
+    """Return the outputs that NaN reaches, where a mutant can swallow it."""
     names = set()
     for name in inputs_with_nan(case):
         draw = special_draw(case, 0, name, float("nan"))
@@ -56,7 +56,7 @@ def _constant(y: Any) -> Any:
 
 
 def _stale(right: Call) -> Call:
-    """Return a call that answers what it was asked before."""
+    """Return a call that returns the results of the call before."""
     answers: list[Tensors] = []
 
     def call(tensors: Tensors, **arguments: Any) -> Tensors:
@@ -75,7 +75,7 @@ def _half_written(y: Any) -> Any:
 
 
 def _overrunning(right: Call) -> Call:
-    """Return a call that writes one element past an input, as a kernel without a bounds check does to its output."""
+    """Return a call that writes one element past an input, like a kernel without a bounds check."""
     import torch
 
     def call(tensors: Tensors, **arguments: Any) -> Tensors:
@@ -89,7 +89,7 @@ def _overrunning(right: Call) -> Call:
 
 
 def _mutating(case: Case, right: Call) -> Call:
-    """Return a call that changes the inputs that are no outputs as well."""
+    """Return a call that also changes inputs that are no outputs."""
     outputs = declared_formats(case)
 
     def call(tensors: Tensors, **arguments: Any) -> Tensors:
@@ -104,7 +104,7 @@ def _mutating(case: Case, right: Call) -> Call:
 
 
 def _largest(y: Any) -> int:
-    """Return where the largest finite element of the flattened tensor is."""
+    """Return the position of the largest finite element of the flattened tensor."""
     import torch
 
     size = torch.nan_to_num(y.detach().double().abs() if not y.is_complex() else y.detach().abs().double(), 0, 0, 0)
@@ -121,7 +121,7 @@ def _one_element(y: Any) -> Any:
 
 
 def _wrong(part: Any) -> Any:
-    """Return other values: half as much again, the next whole number, the opposite of a truth value."""
+    """Return wrong values: 1.5 times a float, the next integer, the opposite boolean."""
     if str(part.dtype) == "torch.bool":
         return ~part
     if not part.is_floating_point() and not part.is_complex():
@@ -136,7 +136,7 @@ def _wide(part: Any) -> Any:
 
 
 def _one_row(y: Any) -> Any:
-    """Turn the sign of the row with the largest element; whole numbers and truth values get others."""
+    """Flip the sign of the row with the largest element; integers and booleans get other values."""
     rows = y.reshape(-1, y.shape[-1]).clone() if y.dim() else y.reshape(1, 1).clone()
     if rows.numel():
         row = _largest(rows) // rows.shape[1]

@@ -16,7 +16,7 @@ from nearpeak.validation.running.implementation_run import imported_torch
 
 
 def of_windows(case: Case, mutant: Mutant) -> str:
-    """Results of one window are the same: its largest position, of numbers that rise or fall, tells windows apart."""
+    """Permuting results of the same window changes nothing: first and last positions identify windows."""
     draw = draw_inputs(case, 0, "normal")
     if case.op not in ("max_pool", "adaptive_max_pool") or mutant.moves is None or mutant.of_gradient or draw is None:
         return ""
@@ -33,9 +33,9 @@ def of_windows(case: Case, mutant: Mutant) -> str:
 
 
 def of_ceil(case: Case, mutant: Mutant) -> str:
-    """Where whole windows end at the end of the input, rounding their number up or down gives the same number.
+    """Where whole windows fill the input, rounding their number up or down gives the same number.
 
-    Or down a larger one, where the last begins in padding at the end, which rounding up leaves out: it is cut off.
+    Rounding down may also give one more, where ceil mode drops a last window that starts in the end padding; it is cut.
     """
     draw = draw_inputs(case, 0, "normal")
     if (mutant.row, mutant.where) not in (("choice ignored", "ceil"), ("ceil mode dropped", "")) or draw is None:
@@ -60,7 +60,7 @@ def of_reach(case: Case, mutant: Mutant) -> str:
     shape = draw.expected["output"].values.shape
     shape_given = np.shape(OPS[case.op].reference(arrays, **changed)["output"])
     if any(have < want for have, want in zip(shape_given, shape, strict=True)):
-        return ""  # what is missing is filled with zeros; what there is more is cut off
+        return ""  # missing results are filled with zeros, extra ones cut off
     axes = zip(("d", "h", "w")[5 - len(shape) :], shape[2:], strict=True)
     if all(_windows(draw.arguments, axis, count) == _windows(changed, axis, count) for axis, count in axes):
         return "every window holds the same elements either way"
@@ -78,9 +78,9 @@ def _windows(arguments: Mapping[str, Any], axis: str, count: int) -> list[list[i
 
 
 def of_steps(case: Case, mutant: Mutant) -> str:
-    """Windows at random distances: where they begin at the same places for every sample, samples mean nothing.
+    """Random windows that start at the same positions for every sample do not depend on the samples.
 
-    Beginnings change at finitely many samples; one is tried in every interval between them.
+    Starts change at finitely many sample values; one value is tried in every interval between them.
     """
     if case.op != "fractional_max_pool" or mutant.inputs is None or mutant.where.partition("[")[0] != "samples":
         return ""
@@ -99,7 +99,7 @@ _AT_THE_END = ("last slice dropped", "last tile dropped", "tile counted twice")
 
 
 def _fixed(extent: int, kernel: int, count: int) -> bool:
-    """Say whether all windows but the last, which ends with the input, begin at the same places for every sample.
+    """Return whether all windows but the last, which ends with the input, start at the same positions for every sample.
 
     >>> _fixed(6, 2, 3), _fixed(7, 2, 4)
     (True, False)

@@ -12,14 +12,14 @@ from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF, format_name
 from nearpeak.validation.running.implementation_run import Call, imported_torch
 
 _KEPT_BITS = {"fp64": 26, "fp32": 12, "bf16": 4, "fp16": 5}
-"""Significant bits that lost bits leave."""
+"""Significant bits that the mutant `bits lost` keeps."""
 _SAME_VALUES = ("detach", "alias", "clone", "expand", "view", "reshape", "_unsafe_view", "permute", "transpose", "t")
-"""Steps whose results are the numbers that they were given, in one place or another."""
+"""Functions whose results are their argument's numbers, possibly rearranged."""
 _EXACT_CASTS = ("_to_copy", "to")
 
 
 def of_unread(case: Case, mutant: Mutant) -> str:
-    """Inputs whose values no step of the program reads cannot change the answer, whatever they are changed to."""
+    """Inputs whose values no step of the program reads cannot change the results."""
     changed = _changed_inputs(case, mutant)
     graph = _graph(case)
     if not changed or graph is None:
@@ -31,13 +31,13 @@ def of_unread(case: Case, mutant: Mutant) -> str:
 
 
 def of_casts(case: Case, mutant: Mutant) -> str:
-    """Rounding to a format what the program rounds to that format first is rounding once: nearest is idempotent."""
+    """Rounding an input to a format to which the program rounds it first changes nothing: rounding is idempotent."""
     graph = _graph(case)
     changed = _changed_inputs(case, mutant)
     if mutant.row != "computed in fewer bits" or graph is None or not changed:
         return ""
     draw = draw_inputs(case, 0, "normal")
-    assert draw is not None  # there is a program of it
+    assert draw is not None  # the case has been traced
     narrower = {"torch.float64": "torch.float32", "torch.float32": "torch.bfloat16"}
     for name in changed:
         wanted = narrower.get(str(draw.tensors[name].dtype))
@@ -48,7 +48,7 @@ def of_casts(case: Case, mutant: Mutant) -> str:
 
 
 def of_stored(case: Case, mutant: Mutant) -> str:
-    """Bits that an output does not have, as it was widened from a narrower format at the end, cannot be lost."""
+    """An output widened from a narrower format at the end has no low bits to lose."""
     graph = _graph(case)
     if mutant.row != "bits lost" or graph is None:
         return ""
@@ -67,11 +67,11 @@ _SELECTS = (
     "amax", "amin", "max", "min", "maximum", "minimum", "neg", "abs", "stack", "cat", "view", "reshape", "_unsafe_view",
     "slice", "select", "t", "transpose", "permute", "unsqueeze", "squeeze", "expand", *_SAME_VALUES,
 )  # fmt: skip
-"""Steps whose results are numbers that they were given, or their opposites."""
+"""Functions whose results are numbers of their arguments, or their negatives."""
 
 
 def _selected_from(node: Any) -> list[Any]:
-    """Return the casts whose numbers `node` selects from; none where it may hold any other number."""
+    """Return the casts from whose results `node` selects; none where it may hold other numbers."""
     casts, reached, seen = [], [node], set()
     while reached:
         step = reached.pop()
@@ -89,7 +89,7 @@ def _selected_from(node: Any) -> list[Any]:
 
 
 def of_same_program(case: Case, mutant: Mutant) -> str:
-    """A mutant whose program is the same, step by step, gives the same answer."""
+    """A mutant with the same traced program gives the same results."""
     if mutant.inputs is not None or (mutant.row not in _OTHER_ARGUMENTS and not mutant.ignores):
         return ""
     draw = draw_inputs(case, 0, "normal")
@@ -122,7 +122,7 @@ def _graph(case: Case) -> Any:
 
 
 def _traced(call: Call, draw: Draw) -> Any:
-    """Return the graph of a call, with its constants; none where what it does depends on values."""
+    """Return the graph of a call with its constants; none where control flow depends on values."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
     arguments = arguments_of(draw.case)
@@ -134,7 +134,7 @@ def _traced(call: Call, draw: Draw) -> Any:
     try:
         with imported_torch().no_grad():
             traced = make_fx(program)(*(draw.tensors[name].clone() for name in names))
-    except Exception:  # what a tracer cannot follow has no argument of this kind
+    except Exception:  # the call cannot be traced
         return None
     for node, name in zip(
         (placeholder for placeholder in traced.graph.nodes if placeholder.op == "placeholder"), names, strict=True
@@ -158,7 +158,7 @@ def _users(graph: Any, name: str) -> list[Any]:
 
 
 def _cast(node: Any) -> str | None:
-    """Return the format that a step rounds or widens to, where that is all it does."""
+    """Return the format of a step that only casts; none of other steps."""
     name = getattr(getattr(node, "target", None), "__name__", "")
     if node.op != "call_function" or not any(name.startswith(cast) for cast in _EXACT_CASTS):
         return None

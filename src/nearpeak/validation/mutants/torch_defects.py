@@ -14,15 +14,15 @@ from nearpeak.validation.oracle.gradient_oracle import gradients_of, upstream_of
 from nearpeak.validation.running.implementation_run import Implementation, run
 
 WIDER = "fp32"
-"""The format in which the same kernel must be right."""
+"""The format in which the same kernel must be correct."""
 
 
 def defect(case: Case, variant: Implementation, seed: int) -> str:
-    """Return which result is not finite that should be, and is in fp32; empty where none is.
+    """Return a result that should be finite, is not, and is finite in fp32; empty where there is none.
 
-    PyTorch's products in bf16 on processors with AMX read one number past a row of odd length, and multiply it with a
-    padding of 0: an infinity there makes NaN of the row before (2.13, oneDNN). Its optimizers that are not fused lose
-    an epsilon of 1e-8 in fp16, and make NaN of parameters that no gradient has reached.
+    PyTorch's bf16 products on CPUs with AMX read one number past a row of odd length and multiply it with a padding of
+    0: an infinity there turns the row before into NaN (2.13, oneDNN). Its unfused optimizers lose an epsilon of 1e-8 in
+    fp16, and turn parameters without gradient into NaN.
     """
     wide = widened_case(case, WIDER)
     if wide is None or wide == case:
@@ -44,9 +44,9 @@ _FIRST = "first_step"
 
 
 def refused_gradient(case: Case, variant: Implementation, seed: int) -> str:
-    """Return what the library says where it computes a case and refuses the gradient; empty where it does not.
+    """Return the library's error where it computes a case but refuses its gradient; empty where it does not.
 
-    PyTorch's products with windows in fp64 on a CPU write no gradient of weights whose channels are dense (2.13).
+    PyTorch's fp64 convolutions on a CPU have no gradient of channels-last weights (2.13).
     """
     draw = draw_inputs(case, seed, "normal")
     upstream = None if draw is None else upstream_of(draw, seed)

@@ -14,7 +14,7 @@ _SPREAD = re.compile(r"d([dhw])$")
 
 
 def of_windows(case: Case) -> Iterator[Mutant]:
-    """Give the mutants of each spatial axis of a window: moved by one, its taps one further apart, its end dropped."""
+    """Yield the mutants of each spatial axis: padding off by one, dilation off by one, the last window dropped."""
     axes = dict(case.axes)
     for name, value in axes.items():
         if _SHIFTED.match(name) and axes.get(f"k{name[1]}", 0):
