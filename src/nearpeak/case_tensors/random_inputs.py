@@ -101,7 +101,7 @@ def _input(generator: np.random.Generator, op: str, name: str, spec: Tensor, arg
         return _whole(generator, spec, below, true_count).astype(_FLOATS.get(spec.dtype, np.float32))
     if kind == "complex":
         real, imaginary = (generator.standard_normal(spec.shape) for _ in range(2))
-        values = (real + 1j * imaginary).astype(_FLOATS.get(spec.dtype, np.complex64))
+        values: Any = (real + 1j * imaginary).astype(_FLOATS.get(spec.dtype, np.complex64))
     else:
         values = _normal(generator, spec.shape, np.dtype(_FLOATS.get(spec.dtype, np.float32)))
     choices = {value for value in arguments.values() if isinstance(value, str)}

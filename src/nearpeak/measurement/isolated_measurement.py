@@ -24,13 +24,13 @@ from nearpeak.ops import case_of
 from nearpeak.units import show
 
 _DEVICES_WITHOUT_LIMIT = ("cuda",)
-"""Kinds of device whose driver maps more addresses than there is memory."""
+"""Device types whose driver maps more address space than there is memory."""
 _GRACE_S = 5.0
-"""Seconds beyond the limit of a case for the process around it."""
+"""Seconds that the process gets beyond the limit of its case."""
 
 
 def measure_isolated(case: Case, runner: str, timing: Timing) -> Measurement:
-    """Return the measurement of `case` by a child forked from a warmed process that never ran a case."""
+    """Return the measurement of `case` by a child forked from a warmed process that has never run a case."""
     from nearpeak.measurement.runners import RUNNERS, abilities_of
 
     checks = ("torch",) if timing.validate and hasattr(RUNNERS[runner.partition(":")[0]], "prepare") else ()
@@ -47,26 +47,26 @@ def measure_isolated(case: Case, runner: str, timing: Timing) -> Measurement:
 
 
 def request_of(case: Case, runner: str, timing: Timing) -> dict[str, Any]:
-    """Return what a process is asked to measure, as plain data."""
+    """Return the request to a measuring process, as plain data."""
     return {"case": case.record(), "runner": runner, "timing": dataclasses.asdict(timing)}
 
 
 def answer_to(request: Mapping[str, Any], process: str) -> dict[str, Any]:
-    """Return the measurement that a request asks for, taken in this process, as plain data."""
+    """Return the measurement of a request, taken in this process, as plain data."""
     measurement = take(case_of(request["case"]), request["runner"], Timing(**request["timing"]), process)
     environment = environment_record(measurement.environment) if measurement.environment else None
     return {"measurement": measurement_record(measurement, ""), "environment": environment}
 
 
 def measurement_in(answer: Mapping[str, Any]) -> Measurement:
-    """Return the measurement that a process answered with."""
+    """Return the measurement in a process's answer."""
     environment = environment_of(answer["environment"]) if answer["environment"] else None
     known = {environment.digest: environment} if environment else {}
     return measurement_of(answer["measurement"], known, "launch")
 
 
 def take(case: Case, runner: str, timing: Timing, process: str) -> Measurement:
-    """Return the measurement of `case` taken in this process, with the device locked while samples are taken."""
+    """Return the measurement of `case` in this process, with the device locked while samples are taken."""
     from nearpeak.measurement.runners import runner_of
     from nearpeak.measurement.timed_runner import TimedRunner
 
@@ -86,7 +86,7 @@ def lock_of(backend: Backend) -> AbstractContextManager[None]:
 
 
 def thread_variables(thread_count: int) -> Mapping[str, str]:
-    """Return the environment variables by which libraries are told how many threads to start.
+    """Return the environment variables that set the thread count of libraries.
 
     >>> thread_variables(1)["OMP_NUM_THREADS"]
     '1'
@@ -96,16 +96,16 @@ def thread_variables(thread_count: int) -> Mapping[str, str]:
 
 
 def process_variables(thread_count: int) -> Mapping[str, str]:
-    """Return the environment of a fresh process: this one's, its module path, and how many threads to start."""
+    """Return the environment of a fresh process: this one's, with its module path and thread count."""
     path = os.pathsep.join(filter(None, sys.path))
     return {**os.environ, **thread_variables(thread_count), "PYTHONPATH": path}
 
 
 def measurement_from(ending: Ending, case: Case, runner: str, timing: Timing) -> Measurement:
-    """Return the measurement that a process gave, or the row that says how it ended instead.
+    """Return the measurement of a process, or a row with the outcome of a process that failed.
 
     Raises:
-        NearpeakError: what the process raised on purpose: a missing package, an unknown runner.
+        NearpeakError: the process refused: a missing package, an unknown runner.
     """
     if ending.verdict == "result":
         return measurement_in(ending.value)
@@ -140,7 +140,7 @@ def _ending(ending: Ending, timing: Timing, limit_bytes: int | None) -> tuple[Ou
 
 
 def _killed(ending: Ending, last: str) -> tuple[Outcome, str]:
-    """Return how a process ended that a signal did."""
+    """Return outcome and note of a process that a signal ended."""
     killed, name = ending.signal_name == "SIGKILL", ending.signal_name or "SIGKILL"
     by_system = killed and memory_kills() > _MEMORY_KILLS
     if ending.verdict == "memory" or by_system or "bad_alloc" in ending.output:
@@ -150,7 +150,7 @@ def _killed(ending: Ending, last: str) -> tuple[Outcome, str]:
 
 
 def memory_kills() -> int:
-    """Return how many processes Linux has killed for their memory since it started, 0 where it does not say."""
+    """Return how many processes Linux has killed for their memory since boot, 0 where it does not count them."""
     try:
         words = Path("/proc/vmstat").read_text(encoding="ascii").split()
     except OSError:
@@ -159,11 +159,11 @@ def memory_kills() -> int:
 
 
 _MEMORY_KILLS = memory_kills()
-"""As many as there were when this process began."""
+"""The count when this process started."""
 
 
 def memory_bytes(runner: str, timing: Timing) -> int | None:
-    """Return the memory that a process of `runner` may add; none where its driver maps more than there is."""
+    """Return the memory that a process of `runner` may allocate; none where its driver maps more than there is."""
     from nearpeak.measurement.runners import abilities_of
 
     return None if set(abilities_of(runner).devices) & set(_DEVICES_WITHOUT_LIMIT) else timing.memory_bytes
@@ -196,7 +196,7 @@ def measure_fresh(case: Case, runner: str, timing: Timing, python: str = sys.exe
 
 
 def _launched(words: list[str], request: str, timing: Timing) -> tuple[int, str, str] | None:
-    """Return exit code, output and errors of a process, none when it did not end in time; its children end with it."""
+    """Return exit code, output and errors of a process, none when it timed out; its children end with it."""
     process = subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
         env=process_variables(timing.thread_count), start_new_session=True,

@@ -12,9 +12,9 @@ _NO_MEMORY = ("can't allocate memory", "Cannot allocate memory", "not enough mem
 
 
 def is_wrong(record: Any) -> bool:
-    """Say whether results are wrong.
+    """Return whether a validation record shows wrong results.
 
-    A case that could not tell says nothing of them; what ran elsewhere than it was meant to stands in the ledger.
+    Degenerate cases, invalid references and fallbacks do not.
     """
     return record is not None and any(result.failed and result.status not in _NOT_WRONG for result in record.results)
 
@@ -49,7 +49,7 @@ def outcome_of(error: Exception) -> Outcome:
 
 
 def first_line(error: BaseException) -> str:
-    """Return what `error` says in its first line, after its kind where it is not one of nearpeak's own."""
+    """Return the first line of `error`, after its type where it is not one of nearpeak's own."""
     lines = [line.strip() for line in exception_text(error).splitlines() if line.strip()]
     text = lines[0][:300] if lines else ""
     if isinstance(error, (NearpeakError, EndedError)):

@@ -13,14 +13,14 @@ from nearpeak.errors import SpecError
 from nearpeak.exchange.measurement_lines import environment_record, measurement_record, parse_results
 
 _HEADS = (b'{"algorithm":', b'{"device":')
-"""How lines begin: what was cut off begins so, and nothing else is removed from a file."""
+"""Beginnings of lines: only an incomplete last line with one of them is removed from a file."""
 
 
 class ResultFile:
     """A result file that this process alone writes."""
 
     def __init__(self, file: int, path: Path) -> None:
-        """Read what `file` holds; a last line that was cut off is removed, as its case will run again."""
+        """Read the stored results; an incomplete last line is removed, as its case will run again."""
         self.path, self._file = path, file
         text = b"".join(iter(partial(os.read, file, 1 << 20), b""))
         end = text.rfind(b"\n") + 1
@@ -34,10 +34,10 @@ class ResultFile:
         self.keys = set(stored)
 
     def append(self, measurement: Measurement, key: str) -> None:
-        """Write one measurement; when this returns, it is on disk.
+        """Write one measurement, which is on disk when this returns.
 
         Raises:
-            SpecError: the file already holds it, or cannot be written; what it held it still holds.
+            SpecError: the file already holds it, or cannot be written; its contents are then unchanged.
         """
         if key in self.keys:
             raise SpecError(f"{self.path}: already holds {measurement.case.label()} by {measurement.runner}")
@@ -63,7 +63,7 @@ def result_file(path: Path) -> Iterator[ResultFile]:
 
 
 def append_whole(file: int, data: bytes, path: Path) -> None:
-    """Add to the end of a file that is held, all of `data` or nothing; when this returns, it is on disk.
+    """Append all of `data` or nothing to a locked file; the data are on disk when this returns.
 
     Raises:
         SpecError: it cannot be written.
@@ -83,7 +83,7 @@ def append_whole(file: int, data: bytes, path: Path) -> None:
 
 @contextmanager
 def held_file(path: Path) -> Iterator[int]:
-    """Hold a file that this process alone writes; a new one is gone again where the block fails with nothing in it.
+    """Lock a file for writing by this process alone; a new one is removed if the block fails and it is empty.
 
     Raises:
         SpecError: another process writes it, or it is no file.
@@ -109,7 +109,7 @@ def held_file(path: Path) -> Iterator[int]:
 def _lock(file: int, path: Path) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        is_held = os.fstat(file).st_nlink > 0  # whoever made it may have removed it since it was opened here
+        is_held = os.fstat(file).st_nlink > 0  # its creator may have removed it since it was opened
     except BlockingIOError:
         is_held = False
     if not is_held:
@@ -127,7 +127,7 @@ def read_results(path: Path) -> tuple[Measurement, ...]:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the file's name last as well as its content."""
+    """Sync the folder, so that the file's name survives a crash too."""
     file = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(file)

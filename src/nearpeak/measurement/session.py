@@ -21,14 +21,14 @@ def run_cases(
     cases: Iterable[Case], runner: str, timing: Timing, out: Path | None = None, *, fresh: bool = False,
     judge: Judge = lambda measurement: measurement, launch_count: int = 1, telemetry_hz: float | None = None,
 ) -> Iterator[Measurement]:  # fmt: skip
-    """Yield the measurement of each case, once it is stored in `out`; what `out` holds already does not run again.
+    """Yield the measurement of each case, once it is stored in `out`; cases that `out` already holds do not run again.
 
     Args:
         fresh: start a process per case instead of forking a warmed one.
-        judge: what is to be said of a measurement before it is stored.
-        launch_count: fresh processes that measure each case, in as many rounds over all cases: what repeats a
-            measurement is the process, as samples of one share its memory layout.
-        telemetry_hz: readings per second of a sampler beside the cases; none starts no sampler.
+        judge: function applied to a measurement before it is stored.
+        launch_count: fresh processes that measure each case, in as many rounds over all cases: the process is the unit
+            of repetition, as samples of one share its memory layout.
+        telemetry_hz: sensor readings per second during the cases; none starts no sampler.
     """
     anew = fresh or launch_count > 1
     each = tuple(dict.fromkeys(cases))
@@ -62,7 +62,7 @@ def _numbered(measurement: Measurement, launch: int) -> Measurement:
 
 
 def _take(runner: str, judge: Judge, *, fresh: bool) -> Take:
-    """Return how to measure a case: in a process of its own where something runs, here where times are only said."""
+    """Return the function that measures a case: in a child process, or here for runners that only report times."""
     made = RUNNERS[runner.partition(":")[0]]
     isolated: Take = _spared(measure_fresh if fresh else measure_isolated)
 
@@ -76,10 +76,10 @@ def _take(runner: str, judge: Judge, *, fresh: bool) -> Take:
 
 
 def _spared(isolated: Take) -> Take:
-    """Return how to measure a case whose process may crash because the device's own records are asked for.
+    """Return `isolated` with a retry for crashes while the device's own records are read.
 
-    Such records come from a driver's library, after the samples. A case that crashed there is measured again without
-    them, and no later one is asked for them; one that crashes before is a crash.
+    A driver's library returns these records after the samples. A case that crashed there is measured again without
+    records, as are all later ones; a crash before that is an ordinary crash.
     """
     crashed = ""
 

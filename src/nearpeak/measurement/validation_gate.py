@@ -24,7 +24,7 @@ def installed_validate() -> Callable[..., Any] | None:
 
 
 def reason_unchecked(case: Case, backend: Backend) -> str:
-    """Return why the contract says nothing of what `backend` computes; empty where it does, or is what it computes."""
+    """Return why results of `backend` are not validated; empty where they are, or where it is the reference itself."""
     if backend.is_reference:
         return ""
     if backend.implementation(case) is None:
@@ -33,15 +33,14 @@ def reason_unchecked(case: Case, backend: Backend) -> str:
 
 
 def validated(case: Case, backend: Backend, name: str, ledger: tuple[Fallback, ...] = ()) -> Any:
-    """Return the record of the contract on what `backend` computes; none where it was not checked.
+    """Return the validation record of `backend`'s results; none where they are not validated.
 
     Args:
-        name: of the runner, with its argument: how the record's command calls it.
-        ledger: what did not run where it was meant to.
+        name: name of the runner with its argument, as in the record's command.
+        ledger: nodes that ran elsewhere than intended.
 
     Raises:
-        EndedError: the runner knows itself what becomes of the case: of a program that breaks its protocol no result
-            is wrong, there is none.
+        EndedError: the runner itself states the outcome: a program that breaks its protocol has no results.
     """
     validate = installed_validate()
     if validate is None or beyond_rounds(case):
@@ -57,7 +56,7 @@ def validated(case: Case, backend: Backend, name: str, ledger: tuple[Fallback, .
 
 
 def named_implementation(case: Case, backend: Backend, name: str, ledger: tuple[Fallback, ...] = ()) -> Any:
-    """Return how `backend` computes `case`, with the ledger of what it converts; none where it gives no outputs."""
+    """Return `backend`'s implementation of `case` with the ledger of its conversion; none where it has no outputs."""
     from nearpeak.validation.running.implementation_run import as_implementation
 
     computed = backend.implementation(case)
@@ -71,12 +70,12 @@ def named_implementation(case: Case, backend: Backend, name: str, ledger: tuple[
 
 
 def _until_it_ends(tested: Any, ended: list[EndedError]) -> Any:
-    """Return `tested` that answers no further round once it has ended, or memory has run out: that takes long again.
+    """Return `tested`, which fails at once in further rounds after it has ended or memory has run out.
 
-    What a framework says of memory in words of its own, such as a RuntimeError of PyTorch, becomes a MemoryError.
+    Out-of-memory errors of frameworks, such as a RuntimeError of PyTorch, become a MemoryError.
 
     Args:
-        ended: where it is kept that it has ended.
+        ended: list that gets the error with which it ended.
     """
     gone: list[str] = []
 

@@ -13,28 +13,28 @@ from nearpeak.core.work.case import Case
 from nearpeak.ops import OPS, work_of
 
 SMALL = (6, 8)
-"""Extents at which it is tried whether results along an axis follow from their own inputs alone."""
+"""Extents of the small cases on which the independence of axes is tested."""
 LEAST_SHARED = 4
-"""Extent of an axis from which it is cut together with one that is a multiple as long."""
+"""Least extent of an axis that is cut together with another one that is a multiple as long."""
 MOST_BYTES, MOST_FLOP = 2**24, 5 * 10**8
-"""Tensors and arithmetic of a sample: the reference is evaluated some fifteen times for its bounds."""
+"""Most bytes and FLOP of a sample: the reference is evaluated some fifteen times for its bounds."""
 MORE = 4
-"""Times as much that a sample may take before fewer than LEAST_COUNT positions are taken."""
+"""Factor by which a sample may exceed these before fewer than LEAST_COUNT positions are taken."""
 SLOWER = 16
-"""Times as long that references take which are no plain products: windows that slide, roots, exponentials."""
+"""Slowdown of references that are no plain products: sliding windows, roots, exponentials."""
 Dimensions = tuple[tuple[str, int, int], ...]
-"""By name: a dimension, and how many of its positions belong to one of the axis."""
+"""Array name, dimension, and number of its positions per position of the axis."""
 Arrays = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Free:
-    """An axis along which each result follows from the inputs at the same position."""
+    """An axis along which each result depends only on the inputs at the same position."""
 
     axes: tuple[str, ...]
-    """The axis, and one that has to be as long as it, or a multiple: queries of several heads share keys."""
+    """The axis, and others of equal or multiple extent: several query heads share the keys of one."""
     each_count: tuple[int, ...]
-    """Positions along each of them that belong to one of the first."""
+    """Positions along each axis per position of the first one."""
     inputs: Dimensions
     """Inputs and their dimensions that lie along it."""
     outputs: Dimensions
@@ -42,7 +42,7 @@ class Free:
 
 
 def is_large(case: Case, allowed: float = 1) -> bool:
-    """Say whether a sample takes more than `allowed` times what it should."""
+    """Return whether a sample exceeds `allowed` times its limits."""
     products = OPS[case.op].numerics.kind == "contraction" and "kw" not in dict(case.axes)
     most = allowed if products else allowed / SLOWER
     return size_bytes(case) > most * MOST_BYTES or sum(work_of(case).flop.values()) > most * MOST_FLOP
@@ -55,10 +55,10 @@ def resized(case: Case, extents: Mapping[str, int]) -> Case:
 
 @lru_cache(maxsize=64)
 def free_axes(case: Case, output: str = "") -> tuple[Free, ...]:
-    """Return the axes along which results follow from their own inputs alone, as small cases of the kind show it.
+    """Return the axes along which results depend only on their own inputs, tested on small cases.
 
     Args:
-        output: of a gradient, the one that is meant: others are sums along its axes.
+        output: for gradients, the examined one: others are sums along its axes.
 
     >>> from nearpeak.ops import case
     >>> [free.axes for free in free_axes(case("softmax", rows=4096, columns=4096, dtype="fp32"))]
@@ -74,7 +74,7 @@ def free_axes(case: Case, output: str = "") -> tuple[Free, ...]:
 
 
 def _small_answer(case: Case, output: str) -> tuple[Case, list[tuple[str, ...]], Arrays, Arrays] | None:
-    """Return a small case of the kind, axes that go together, its inputs and results; none where there is no answer."""
+    """Return a small case of the kind, groups of equal axes, its inputs and results; none where it cannot run."""
     small, joined = _shrunk(case)
     if OPS[case.op].draws or is_large(small, MORE):
         return None
@@ -86,7 +86,7 @@ def _small_answer(case: Case, output: str) -> tuple[Case, list[tuple[str, ...]],
 
 
 def _shared(case: Case, small: Case, alone: tuple[Free, ...], output: str) -> Iterator[Free]:
-    """Give axes that are free with another one, a multiple as long: of grouped queries, a key head with its heads."""
+    """Yield axes that are independent together with one of multiple extent: key heads with their query heads."""
     taken = {axis for free in alone for axis in free.axes}
     for first, length in case.axes:
         for other, longer in case.axes:
@@ -114,7 +114,7 @@ def _free_pair(small: Case, axes: tuple[str, ...], times: tuple[int, ...], outpu
 
 @lru_cache(maxsize=64)
 def added_axes(case: Case, output: str) -> tuple[Free, ...]:
-    """Return the axes along which a gradient is the sum of what parts of its inputs give, as small cases show it.
+    """Return the axes along which a gradient is the sum over parts of its inputs, tested on small cases.
 
     >>> from nearpeak.ops import case
     >>> gradient = case("layer_norm", "backward", rows=4096, hidden=4096, dtype="fp32")
@@ -130,7 +130,7 @@ def added_axes(case: Case, output: str) -> tuple[Free, ...]:
 
 
 def _added(small: Case, axes: tuple[str, ...], inputs: Arrays, whole: Arrays, output: str) -> Free | None:
-    """Return the dimensions of inputs along the axes; none where two halves do not add up to the result."""
+    """Return the input dimensions along the axes; none where two halves do not add up to the result."""
     extent, ones = dict(small.axes)[axes[0]], (1,) * len(axes)
     half = resized(small, dict.fromkeys(axes, extent // 2))
     try:
@@ -138,14 +138,14 @@ def _added(small: Case, axes: tuple[str, ...], inputs: Arrays, whole: Arrays, ou
         along = _along(inputs, shapes, extent, ones)
         sides = (np.arange(extent // 2), np.arange(extent // 2, extent))
         first, last = (_computed(half, parts_at(inputs, along, side), output)[output] for side in sides)
-    except Exception:  # positions that lie in what was cut off, extents that do not fit
+    except Exception:  # positions beyond the cut, extents that do not fit
         return None
     adds_up = first.shape == whole[output].shape and np.allclose(first + last, whole[output], 1e-9, 1e-12)
     return Free(axes=axes, each_count=ones, inputs=along, outputs=()) if adds_up else None
 
 
 def _shrunk(case: Case) -> tuple[Case, list[tuple[str, ...]]]:
-    """Return a small case of the kind, and the axes that were cut for it: some have to be as long as another."""
+    """Return a small case of the kind and the groups of axes that were cut: some axes must stay equal."""
     small = resized(case, {})
     joined: list[tuple[str, ...]] = []
     for axis, extent in case.axes:
@@ -173,7 +173,7 @@ def _fits(case: Case) -> bool:
 
 
 def _given(case: Case) -> dict[str, Any]:
-    """Return inputs of a small case, and of a gradient what comes from above."""
+    """Return inputs of a small case, with upstream gradients for a gradient's case."""
     arrays = {name: np.asarray(array) for name, array in drawn(case)[0].items()}
     if case.phase == "forward":
         return arrays
@@ -184,7 +184,7 @@ def _given(case: Case) -> dict[str, Any]:
 
 
 def _computed(case: Case, arrays: Arrays, output: str = "") -> dict[str, Any]:
-    """Return the results in float64, or the gradient that is meant."""
+    """Return the results in float64, or the examined gradient."""
     wide = {
         name: array.astype(np.float64) if array.dtype.kind == "f" else array.copy() for name, array in arrays.items()
     }
@@ -209,7 +209,7 @@ def _gradients(case: Case, arrays: Arrays) -> dict[str, Any]:
 def _free(
     small: Case, axes: tuple[str, ...], times: tuple[int, ...], inputs: Arrays, outputs: Arrays, output: str
 ) -> Free | None:
-    """Return the dimensions along the axes; none where part of the inputs does not give that part of the results."""
+    """Return the dimensions along the axes; none where some inputs do not determine the same part of the results."""
     extent = dict(small.axes)[axes[0]]
     half = resized(small, {axis: extent // 2 * count for axis, count in zip(axes, times, strict=True)})
     there: Dimensions = ()
@@ -245,7 +245,7 @@ def _along(arrays: Arrays, shapes: Mapping[str, tuple[int, ...]], extent: int, t
 
 
 def parts_at(arrays: Arrays, along: Dimensions, chosen: Any) -> dict[str, Any]:
-    """Return the arrays at the positions that were chosen along some dimensions."""
+    """Return the arrays at the chosen positions along some dimensions."""
     parts = dict(arrays)
     for name, dimension, times in along:
         parts[name] = np.take(parts[name], spread(chosen, times), axis=dimension)
@@ -253,7 +253,7 @@ def parts_at(arrays: Arrays, along: Dimensions, chosen: Any) -> dict[str, Any]:
 
 
 def spread(chosen: Any, times: int) -> Any:
-    """Return the positions along an axis `times` as long that belong to the chosen ones.
+    """Return the positions along an axis `times` as long that correspond to the chosen ones.
 
     >>> spread(np.array([0, 3]), 2).tolist()
     [0, 1, 6, 7]

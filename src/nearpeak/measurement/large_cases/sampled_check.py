@@ -18,20 +18,20 @@ from nearpeak.measurement.large_cases.timed_output_check import reverified, time
 from nearpeak.ops import OPS
 
 MOST_COUNT, LEAST_COUNT = 4096, 64
-"""Positions along an axis that a sample has at most, and to which axes are cut before any is cut further."""
+"""Most positions along an axis of a sample, and the count to which all axes are cut before any is cut further."""
 MOST_TIMES = 16
-"""Times as much as a sample should take that one of two positions may."""
+"""Factor by which a sample of two positions may exceed the limits."""
 
 
 def spot_checked(
     case: Case, inputs: Arrays, outputs: Arrays, upstream: Arrays | None = None
 ) -> tuple[CheckResult | None, str]:
-    """Return the comparison of a sample of `outputs` with float64, and what the sample is; none where there is none.
+    """Return the comparison of a sample of `outputs` with float64, and its description; none without a sample.
 
-    Along each axis that is cut, the first and the last position are in the sample. Each gradient has one of its own.
+    The first and last position along each cut axis are in the sample. Each gradient has its own sample.
 
     Args:
-        upstream: of gradients, what came from above.
+        upstream: the upstream gradients, for gradients.
     """
     if case.phase == "forward":
         return _sampled(case, inputs, outputs, "")
@@ -76,14 +76,14 @@ def _sampled(case: Case, inputs: Arrays, outputs: Arrays, output: str) -> tuple[
     try:
         cut = _cut(open_, {free: len(chosen) for free, chosen in positions.items()})
         result = timed_result(cut, sampled_inputs, sampled_outputs, above)
-    except SpecError:  # how many inputs differ is stated, and more than the sample has
+    except SpecError:  # the case states more distinct inputs than the sample has
         return None, ""
     description = ", ".join(f"{len(at)} of {extents[free.axes[0]]} {free.axes[0]}" for free, at in positions.items())
     return _in_place(result, positions), description
 
 
 def _explicit(case: Case) -> tuple[Case, Mapping[str, tuple[str, Callable[[Any], Any]]]]:
-    """Return the case with what positions decide as an input, so that they may be chosen, and what makes it."""
+    """Return the case with position-dependent values, such as masks, as inputs, and functions that make them."""
     explicit = OPS[case.op].explicit
     explicit_inputs = None if explicit is None else explicit(**forward_arguments(case))
     if explicit_inputs is None:
@@ -96,7 +96,7 @@ def _explicit(case: Case) -> tuple[Case, Mapping[str, tuple[str, Callable[[Any],
 
 
 def _in_place(result: CheckResult | None, positions: Mapping[Free, Any]) -> CheckResult | None:
-    """Return the result with the element that it names where it stands among all results."""
+    """Return the result with the offset of its worst element among all results."""
     worst = result.worst if result is not None else None
     if result is None or worst is None:
         return result
@@ -113,19 +113,19 @@ def judged_again(
     record: Validation | None, case: Case, prepared: Prepared, seen: tuple[int, Arrays], inputs: Arrays, *,
     runner: str, why: str,
 ) -> tuple[Validation | None, str]:  # fmt: skip
-    """Return the record with what a timed call's outputs say, and what is to be said where the contract did not run.
+    """Return the record updated with the check of a timed call's outputs, and a remark for cases without validation.
 
     Args:
-        record: of the contract, none where it did not run.
-        seen: which set of inputs was timed, and its outputs.
+        record: of the validation, none where it did not run.
+        seen: number of the timed set of inputs, and its outputs.
         inputs: that set.
-        why: the contract did not run.
+        why: reason why validation did not run.
     """
     if record is not None:
         return reverified(record, case, prepared, seen, inputs), ""
     if not why:
         return None, ""
-    note, (number, outputs) = f"unchecked by the contract: {why}", seen
+    note, (number, outputs) = f"not validated: {why}", seen
     if outputs.keys() & inputs.keys():
         inputs, outputs = _stepped(prepared, number, inputs, outputs)
     result, sample = spot_checked(case, inputs, outputs, prepared.upstream[number] if prepared.upstream else None)
@@ -139,9 +139,9 @@ def judged_again(
 
 
 def _stepped(prepared: Prepared, number: int, inputs: Arrays, outputs: Arrays) -> tuple[Arrays, Arrays]:
-    """Return inputs and outputs of one further call of what updates its inputs, which it finds as the last left them.
+    """Return inputs and outputs of one further call of an operator that updates its inputs in place.
 
-    What gives the same again has left them as they were.
+    Equal outputs show that the inputs have not changed.
     """
     before = {name: np.array(array) for name, array in outputs.items()}
     after = prepared.outputs(prepared.runs[number]())
@@ -151,7 +151,7 @@ def _stepped(prepared: Prepared, number: int, inputs: Arrays, outputs: Arrays) -
 
 
 def positions_of(case: Case, output: str = "") -> dict[Free, Any]:
-    """Return the positions of the sample along each axis; none where no sample is small enough.
+    """Return the sampled positions along each axis; empty where no sample is small enough.
 
     >>> from nearpeak.ops import case
     >>> large = positions_of(case("gemm", m=2048, n=2048, k=2048, dtype="fp32"))
@@ -173,7 +173,7 @@ def positions_of(case: Case, output: str = "") -> dict[Free, Any]:
 
 
 def _chosen(generator: np.random.Generator, extent: int, count: int) -> Any:
-    """Return so many positions in order, the first and the last among them."""
+    """Return `count` sorted positions, the first and the last among them."""
     if count >= extent:
         return np.arange(extent)
     return np.sort(np.concatenate([[0, extent - 1], 1 + generator.choice(extent - 2, count - 2, replace=False)]))

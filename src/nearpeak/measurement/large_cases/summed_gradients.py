@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from nearpeak.validation.oracle.expected_results import Expected
 
 MOST_TIMES = 512
-"""Times as much as a sample should take that all parts may: a sample is evaluated some fifteen times, a part once."""
+"""Factor by which all parts may exceed the limits of a sample, which is evaluated fifteen times, a part once."""
 
 
 def added_up(case: Case, inputs: Arrays, upstream: Arrays, name: str, got: Any) -> tuple[CheckResult | None, str]:
-    """Return the comparison of one gradient with the sum of its parts in float64, and of what; none where it is none.
+    """Return the comparison of one gradient with the float64 sum of its parts, and its description; none if not a sum.
 
-    How far a right result may be off is known of a part that is drawn with a seed: as far for each of them.
+    The error bound is computed for one random part and used for all parts.
     """
     from nearpeak.validation.comparison.output_comparison import comparable, compared
     from nearpeak.validation.comparison.torch_baseline import as_good
@@ -61,7 +61,7 @@ def added_up(case: Case, inputs: Arrays, upstream: Arrays, name: str, got: Any) 
 
 
 def _parts(case: Case, free: Free) -> list[Any]:
-    """Return the positions of each part, so few that its bound is quick to know; none where one position is too many.
+    """Return the positions of each part, few enough for a quick bound; empty where one position is too many.
 
     >>> from nearpeak.ops import case
     >>> gradient = case("layer_norm", "backward", rows=4096, hidden=1024, dtype="fp32")
@@ -76,7 +76,7 @@ def _parts(case: Case, free: Free) -> list[Any]:
 
 
 def _posed(case: Case, arrays: Arrays) -> tuple[Any, dict[str, Any]]:
-    """Return the question that a case is, without results, and what comes from above."""
+    """Return the draw of a case without results, and its upstream gradients."""
     import torch
 
     from nearpeak.ops.shared.torch_names import torch_format
@@ -95,7 +95,7 @@ def _posed(case: Case, arrays: Arrays) -> tuple[Any, dict[str, Any]]:
 
 
 def _answered(case: Case, arrays: Arrays) -> tuple[Any, dict[str, Any]]:
-    """Return the same with results, which are not rounded and have no bounds."""
+    """Return the same with unrounded results without bounds."""
     from nearpeak.validation.oracle.float64_oracle import unbounded_draw
     from nearpeak.validation.oracle.gradient_oracle import unrounded
 
@@ -118,7 +118,7 @@ def _values(case: Case, arrays_by_name: Arrays, name: str) -> Any:
 
 
 def _without_results(case: Case, arrays_by_name: Arrays) -> Arrays:
-    """Return the gradients by a closed form that does not ask for results, which are as much work; empty of others."""
+    """Return the gradients by a closed form that needs no forward results, which cost as much; empty for others."""
     from nearpeak.validation.oracle.format_limits import widened
     from nearpeak.validation.oracle.gradient_oracle import backward_arguments
 
@@ -133,9 +133,9 @@ def _without_results(case: Case, arrays_by_name: Arrays) -> Arrays:
 
 
 def _of_all(part: "Expected", total: Any, count: int) -> "Expected":
-    """Return what is expected of the sum of so many parts: rounded once, with the errors of each on the way.
+    """Return the expected sum of `count` parts: rounded once, with the errors of each part.
 
-    Errors of parts add up as their values do: as the root of the count where signs differ.
+    Errors of parts grow as their sum does, and at least as the root of the count.
     """
     from nearpeak.ops.shared.torch_names import torch_format
     from nearpeak.validation.oracle.format_limits import HALF_STEP, UNIT_ROUNDOFF, rounded

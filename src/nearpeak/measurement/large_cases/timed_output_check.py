@@ -19,13 +19,13 @@ Arrays = Mapping[str, Any]
 def reverified(
     record: Validation, case: Case, prepared: Prepared, seen: tuple[int, Arrays], inputs: Arrays
 ) -> Validation:
-    """Return the record with what the oracle says of a timed call's outputs in the place of V11.
+    """Return the record with V11 replaced by the comparison of a timed call's outputs with the oracle.
 
-    What cannot be told, because inputs are updated in place from call to call or the runner does not say what gradient
-    came from above, leaves the check of the record as it was.
+    V11 stays where there is no comparison: inputs are updated in place, or the runner does not state its upstream
+    gradients.
 
     Args:
-        seen: which set of inputs was timed, and its outputs.
+        seen: number of the timed set of inputs, and its outputs.
         inputs: that set.
     """
     number, outputs = seen
@@ -35,14 +35,14 @@ def reverified(
     if result is None:
         return record
     results = tuple(result if check.check == result.check else check for check in record.results)
-    # What is wrong only where it is timed, only timing shows again.
+    # Only a timed run reproduces an error that shows only when timed.
     words = shlex.split(record.command)
     again = shlex.join(["nearpeak", "measure", *words[2 : words.index("--seed")]]) if result.failed else record.command
     return dataclasses.replace(record, results=results, command=again)
 
 
 def timed_result(case: Case, inputs: Arrays, outputs: Arrays, upstream: Arrays | None) -> CheckResult | None:
-    """Return the comparison of `outputs` with the oracle; none where that says nothing."""
+    """Return the comparison of `outputs` with the oracle; none where they cannot be compared."""
     import torch
 
     from nearpeak.errors import MeasureError, NotModelledError
@@ -94,7 +94,7 @@ def timed_result(case: Case, inputs: Arrays, outputs: Arrays, upstream: Arrays |
 
 
 def _written_twice(case: Case, inputs: Arrays) -> bool:
-    """Say whether one place is written more than once, so that what is there last turns on the order."""
+    """Return whether a position is written more than once, so that its value depends on the order."""
     numerics = OPS[case.op].numerics
     if any(map(forward_arguments(case).get, numerics.repeats_if)):
         return False
@@ -103,10 +103,10 @@ def _written_twice(case: Case, inputs: Arrays) -> bool:
 
 
 def usual(draw: Any, above: Arrays) -> dict[str, Any]:
-    """Return PyTorch's own gradients: it adds up those of biases in bf16, and what is timed may do so too.
+    """Return PyTorch's own gradients: it sums those of biases in bf16, and the timed implementation may too.
 
     Args:
-        above: what comes from above, as `grad_<output>`.
+        above: upstream gradients, as `grad_<output>`.
     """
     from nearpeak.validation import pytorch
     from nearpeak.validation.comparison.output_comparison import values_of

@@ -10,16 +10,16 @@ from typing import Any
 from nearpeak.core.runs.measurement import Fallback
 
 CALLS = 5
-"""Calls over which times of kernels are taken."""
+"""Calls over which kernel times are taken."""
 Counted = Callable[[Callable[[], Any]], Mapping[str, int]]
-"""Runs a call and returns the arithmetic of each operator that PyTorch ran in it, by name."""
+"""A function that runs a call and returns the FLOP of each PyTorch operator in it, by name."""
 _EXTERN = re.compile(r"extern_kernels\.(\w+)\(")
 _FALLBACK = re.compile(r"torch\.ops\.aten\.(\w+)\.\w+\(")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphCoverage:
-    """What of a function is taken into graphs."""
+    """The part of a function that torch.compile takes into graphs."""
 
     graph_count: int
     """Graphs."""
@@ -28,20 +28,20 @@ class GraphCoverage:
     breaks: tuple[Any, ...]
     """Reasons of graph breaks, as PyTorch gives them."""
     total_flop: int
-    """Arithmetic without any graph: of all operators that a rule covers, or of products alone."""
+    """FLOP of an uncompiled call: of all operators that a rule covers, or of products alone."""
     inside_flop: int
-    """That of all graphs together."""
+    """FLOP in all graphs together."""
     outside_time_ratio: float
-    """Share of the CPU time of a call that is spent outside of graphs."""
+    """Share of a call's CPU time outside of graphs."""
 
     @property
     def outside_flop_ratio(self) -> float | None:
-        """Share of the arithmetic outside of graphs; none where there is none to count."""
+        """Share of the FLOP outside of graphs; none where none is counted."""
         return max(0.0, 1 - self.inside_flop / self.total_flop) if self.total_flop else None
 
 
 def of_products(run: Callable[[], Any]) -> dict[str, int]:
-    """Return the arithmetic of products in a call, by PyTorch's own counter."""
+    """Return the FLOP of products in a call, by PyTorch's own counter."""
     from torch.utils.flop_counter import FlopCounterMode
 
     with FlopCounterMode(display=False) as counter:
@@ -54,7 +54,7 @@ def graph_coverage(
     torch: Any, function: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any],
     counted: Counted = of_products,
 ) -> GraphCoverage:  # fmt: skip
-    """Return what torch.compile takes of a call into graphs, which are run as they are to weigh them."""
+    """Return the part of a call that torch.compile takes into graphs, which run eagerly to count FLOP and time."""
     import torch._dynamo as dynamo
 
     seen = {"flop": 0, "inside_s": 0.0}
@@ -94,7 +94,7 @@ def graph_coverage(
 
 
 def breaks(coverage: GraphCoverage) -> list[Fallback]:
-    """Return one row for each graph break, and first one for everything that ran between the graphs."""
+    """Return a row for everything between the graphs, then one row for each graph break."""
     if not coverage.breaks:
         return []
     between = Fallback(
@@ -116,11 +116,10 @@ def library_kernels(
     torch: Any, compiled: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any],
     coverage: GraphCoverage, counted: Counted = of_products,
 ) -> list[Fallback]:  # fmt: skip
-    """Return one row for each kernel that compiled code calls in a library instead of generating one.
+    """Return one row for each library kernel that compiled code calls instead of a generated one.
 
-    Kernels of products are the compiler's choice; other operators of PyTorch it has no code for. Their time is that of
-    the profiler's rows of the same name over the whole call; shares of time are of what is inside of graphs, those of
-    arithmetic of all that is counted.
+    The compiler prefers library kernels for products; other operators it cannot generate. Their time is that of the
+    profiler's rows of the same name; time shares refer to the time inside of graphs, FLOP shares to all counted FLOP.
     """
     from torch._inductor.utils import run_and_get_code
 
@@ -145,7 +144,7 @@ def library_kernels(
 
 
 def _time_shares(torch: Any, run: Callable[[], Any], names: Mapping[str, bool]) -> dict[str, float]:
-    """Return the share of the CPU time of a call that each kernel takes."""
+    """Return the share of each kernel in the CPU time of a call."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiled:
         for _ in range(CALLS):
             run()

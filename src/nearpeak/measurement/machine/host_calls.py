@@ -14,14 +14,14 @@ Tensors = Mapping[str, Any]
 
 
 def from_host(call: Call) -> Call:
-    """Return `call` on tensors of the host: they go to the GPU and results come back, and gradients the same way.
+    """Return `call` on host tensors: inputs are copied to the GPU, and results and gradients back.
 
-    It takes `out` where the call does, and carries what the contract asks of more than results: `concurrent`, the same
-    on a stream of its own while the current one spins; `there`, the same with results that stay on the GPU; and the
+    It takes `out` where the call does, and has the attributes that validation uses: `concurrent`, the same call on a
+    separate stream while the current one spins; `there`, the same call with results that stay on the GPU; and the
     call's own `backward` and `ledger`, where it has them.
     """
     moved = _with_out(call, _there_and_back)
-    moved.there = _with_out(call, _there)  # type: ignore[attr-defined]  # how the contract is told what it can do
+    moved.there = _with_out(call, _there)  # type: ignore[attr-defined]  # read by validation
     moved.concurrent = _concurrent(moved)  # type: ignore[attr-defined]
     if hasattr(call, "ledger"):
         moved.ledger = call.ledger  # type: ignore[attr-defined]
@@ -32,7 +32,7 @@ def from_host(call: Call) -> Call:
 
 
 def _with_out(call: Call, how: Callable[[Call, Tensors, Tensors, Mapping[str, Any]], dict[str, Any]]) -> Call:
-    """Return `call` by way of `how`, with the parameter `out` if it has one itself: callers look for it."""
+    """Return `call` wrapped by `how`, with a parameter `out` if it has one, as callers inspect the signature."""
 
     def returning(tensors: Tensors, **arguments: Any) -> dict[str, Any]:
         return how(call, tensors, {}, arguments)
@@ -59,7 +59,7 @@ def _there_and_back(call: Call, tensors: Tensors, out: Tensors, arguments: Mappi
 def _called(
     moved: "Mapping[str, _Beside]", call: Call, out: Tensors, arguments: Mapping[str, Any]
 ) -> "tuple[dict[str, Any], dict[str, _Beside]]":
-    """Return the results of a call on the GPU, and the outputs that it was given there to write into."""
+    """Return the results of a call on the GPU, and its preallocated outputs there."""
     run = call if moved else on_device(torch_or_refusal("a GPU"), "cuda", call)
     written = {name: _Beside(mirror) for name, mirror in out.items()}
     tensors = {name: mirror.tensor for name, mirror in written.items()}
@@ -84,10 +84,10 @@ def _concurrent(call: Call) -> Call:
 
 
 class _Beside:
-    """A tensor on the GPU with all the memory around it that its like has on the host, guard bands included.
+    """A copy of a host tensor's whole buffer on the GPU, guard bands included.
 
-    What a kernel writes there, into its inputs or beside them, shows on the host afterwards, where it is looked for.
-    One through which gradients flow is only copied.
+    Writes of a kernel into its inputs or out of bounds are copied back to the host, where they are detected. A tensor
+    that requires gradients is only copied.
     """
 
     def __init__(self, tensor: Any) -> None:
@@ -103,6 +103,6 @@ class _Beside:
         self.tensor = empty.set_(self._there.untyped_storage(), *place)
 
     def bring_back(self) -> None:
-        """Copy the memory to the host, as the call left it."""
+        """Copy the buffer back to the host after the call."""
         if self._host is not None:
             self._host.copy_(self._there)

@@ -13,7 +13,7 @@ OPSET = 20
 
 
 def runtime_or_refusal(what: str) -> Any:
-    """Return ONNX Runtime, or say how to install it."""
+    """Return ONNX Runtime, or raise an error that names its package."""
     try:
         import onnxruntime
     except ImportError:
@@ -29,7 +29,7 @@ def exported(torch: Any, call: Any, tensors: Mapping[str, Any], outputs: tuple[s
     """
     names = tuple(tensors)
 
-    class Named(torch.nn.Module):  # type: ignore[misc]  # torch comes in as a value
+    class Named(torch.nn.Module):  # type: ignore[misc]  # torch is a parameter
         def forward(self, *args: Any) -> tuple[Any, ...]:
             result = call(dict(zip(names, args, strict=True)))
             return tuple(result[name] for name in outputs)
@@ -52,7 +52,7 @@ def session_of(runtime: Any, model: bytes | Path, thread_count: int, *, device: 
     """Return a session with pinned threads and a record of where each node runs.
 
     Args:
-        profile: what the file begins with that the time of each node is written to; empty for none.
+        profile: prefix of the file of node times; empty for none.
     """
     options = runtime.SessionOptions()
     options.intra_op_num_threads = thread_count

@@ -14,7 +14,7 @@ from nearpeak.base.machine import cpu_name, read_text
 from nearpeak.core.work.target import Target
 
 REPEAT_S = 1.0
-"""Time spent on each way to reach a roof; the best run of all counts."""
+"""Time spent on each method to reach a roof; the best run counts."""
 PRODUCT_EXTENTS = (512, 1024, 1536)
 """Extents of the square products: small ones run between the interruptions of a busy machine, large ones reach more."""
 STREAM_BYTES = 160 * 2**20
@@ -29,9 +29,9 @@ def cpu_roofs() -> Iterator[tuple[str, float]]:
 
 
 def best_roofs(roofs: dict[str, float], known: Target | None) -> dict[str, float]:
-    """Return the better of the measured `roofs` and those `known` of the same machine: a roof is the best ever reached.
+    """Return the better of the measured `roofs` and the `known` ones of the same machine: the best ever reached.
 
-    Rates are taken at the value that the device file states.
+    Known rates have the values that the device file states.
     """
     if known is None or known.title != _title():
         return roofs
@@ -73,7 +73,7 @@ def cpu_target_text(roofs: dict[str, float]) -> str:
 
 
 def _steps() -> list[Step]:
-    """Return what to measure; products through PyTorch too when it is installed, as it may be faster."""
+    """Return the measurements; products also through PyTorch when it is installed, as it may be faster."""
     torch = _torch()
     steps: list[Step] = [
         ("fp64", lambda: max(_numpy_product("float64"), _torch_product(torch, "float64"))),
@@ -163,7 +163,7 @@ def _title() -> str:
 
 
 def _clock_hz() -> float:
-    """Return the clock that the operating system reports; it only splits a measured rate, no bound rests on it."""
+    """Return the clock that the operating system reports; it only splits a measured rate, and affects no bound."""
     clocks = [
         float(line.split(":")[1])
         for line in read_text(Path("/proc/cpuinfo")).splitlines()

@@ -63,9 +63,9 @@ def prepared(
 def _refresh(
     torch: Any, sets: list[dict[str, Any]], inputs: tuple[Mapping[str, Any], ...]
 ) -> Callable[[int, str, int], None]:
-    """Return how an element of an array, of inputs or of what comes from above, gets into its tensor.
+    """Return a function that copies a changed element of an input or upstream gradient into its tensor.
 
-    What shares the array's memory has it already.
+    Tensors that share the array's memory need no copy.
     """
     written = {
         (number, name): _written(torch, tensor, np.asarray(inputs[number][name]))
@@ -76,7 +76,7 @@ def _refresh(
 
 
 def _written(torch: Any, tensor: Any, array: Any) -> Callable[[int], None]:
-    """Return how an element of `array` gets into `tensor`, rounded to nearest; fast where it lies densely."""
+    """Return a function that copies an element of `array` into `tensor`, rounded to nearest; fast for dense tensors."""
     flat = array.reshape(-1)
     if tensor.data_ptr() == array.ctypes.data:
         return lambda _: None
@@ -99,7 +99,7 @@ def _copy_as_bf16(bits: Any, of: Any, at: int) -> None:
 
 
 def on_device(torch: Any, device: str, call: Call) -> Call:
-    """Return the call of an operator without inputs, which are what tells others where they compute."""
+    """Return the call of an operator without inputs, with `device` as the default device."""
 
     def run(tensors: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
         with torch.device(device):
@@ -109,7 +109,7 @@ def on_device(torch: Any, device: str, call: Call) -> Call:
 
 
 def user_call(torch: Any, case: Case, function: Callable[..., Any]) -> Callable[[Call], Call]:
-    """Return how a function of the user's takes the place of PyTorch's call: with outputs where it writes into them."""
+    """Return a wrapper that replaces PyTorch's call by a user's function, with preallocated outputs for `out`."""
     call = with_named_outputs(case, function)
     if not takes_out(function):
         return lambda _: call
@@ -117,16 +117,16 @@ def user_call(torch: Any, case: Case, function: Callable[..., Any]) -> Callable[
     def wrapped(pytorch_call: Call) -> Call:
         run = _given_outputs(torch, pytorch_call, call)
         if (rule := getattr(call, "backward", None)) is not None:
-            run.backward = rule  # type: ignore[attr-defined]  # as a function says more of itself
+            run.backward = rule  # type: ignore[attr-defined]  # a function attribute
         return run
 
     return wrapped
 
 
 def _given_outputs(torch: Any, pytorch_call: Call, call: Call) -> Call:
-    """Return the call with outputs to write into, made once, of the forms of those of PyTorch's `own`.
+    """Return the call with outputs allocated once, in the shapes and formats of PyTorch's own.
 
-    Where gradients are taken they are made anew each time: what a graph has written nobody else may write.
+    With gradients enabled they are allocated in each call, as outputs of an autograd graph must not be overwritten.
     """
     held: dict[str, Any] = {}
 
@@ -147,7 +147,7 @@ def _forward(
     """Return the call without arguments.
 
     Args:
-        lean: without the Python that chooses what is called, as it is timed with the call.
+        lean: replay PyTorch's functions without the operator's Python code, which would be timed too.
     """
     only: Callable[[], dict[str, Any]] = partial(call, tensors, **arguments)
     if lean:
@@ -164,13 +164,13 @@ def _forward(
 def _backward(
     torch: Any, case: Case, call: Call, tensors: dict[str, Any]
 ) -> tuple[Callable[[], object], dict[str, Any]]:
-    """Return a call of the gradient alone, and what comes from above: the forward pass runs once, outside the clock.
+    """Return a call of the gradient alone, and its upstream gradients: the forward pass runs once, untimed.
 
-    The gradient from above is random: one that is the same everywhere hides wrong scales and transpositions.
+    The upstream gradient is random: a uniform one would hide wrong scales and transpositions.
 
     Raises:
-        EndedError: of inputs that PyTorch's own call has a gradient of, and the case asks for, there is none.
-        NotModelledError: PyTorch's own call has none either.
+        EndedError: a gradient is missing that the case requires and PyTorch's own call has.
+        NotModelledError: PyTorch's own call has no gradient.
     """
     if (rule := getattr(call, "backward", None)) is not None:
         return _by_rule(torch, case, call, rule, tensors)
@@ -196,7 +196,7 @@ def _backward(
         grads = found()
         if len(grads) < whole_count:
             _refuse_missing(torch, case, tensors, grads)
-            whole_count = len(grads)  # so many as PyTorch's own call gives
+            whole_count = len(grads)  # as many as PyTorch's own call gives
         return grads
 
     return run, {f"grad_{name}": grad for name, grad in zip(live, upstream, strict=True)}
@@ -205,7 +205,7 @@ def _backward(
 def _by_rule(
     torch: Any, case: Case, call: Call, rule: Call, tensors: dict[str, Any]
 ) -> tuple[Callable[[], object], dict[str, Any]]:
-    """Return a call of the function's own rule of its gradient, and what comes from above."""
+    """Return a call of the function's own gradient rule, and its upstream gradients."""
     arguments = forward_arguments(case)
     with torch.no_grad(), unchanged_state(torch):
         outputs = {name: y for name, y in call(tensors, **arguments).items() if y.is_floating_point()}
@@ -223,13 +223,13 @@ def _by_rule(
 
 
 def _leaves_of(case: Case, tensors: Mapping[str, Any]) -> list[str]:
-    """Return the inputs that have a gradient: no whole numbers, and no state that is updated, as buffers are."""
+    """Return the inputs that have a gradient: no integers, and no state that is updated in place."""
     updated = output_names(case)
     return [name for name, tensor in tensors.items() if tensor.is_floating_point() and name not in updated]
 
 
 def _refuse_missing(torch: Any, case: Case, tensors: Mapping[str, Any], grads: Mapping[str, Any]) -> None:
-    """Refuse gradients that lack one which the case asks for and PyTorch's own call has."""
+    """Refuse gradients that lack one which the case requires and PyTorch's own call has."""
     stated = dict(case.attributes)
     names = [name for name in _leaves_of(case, tensors) if stated.get(f"grad_{name}", True)]
     left = [name for name in names if f"grad_{name}" not in grads]

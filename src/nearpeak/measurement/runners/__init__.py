@@ -27,7 +27,7 @@ def runner_of(text: str, timing: Timing = Timing(), process: str = "caller") -> 
     """Return the runner that `name` or `name:argument` states.
 
     Args:
-        process: how this process came to be, as `Method.process` says it.
+        process: how this process was started, as in `Method.process`.
 
     Raises:
         SpecError: it needs an argument, or takes none.
@@ -41,7 +41,7 @@ def runner_of(text: str, timing: Timing = Timing(), process: str = "caller") -> 
 
 
 def backend_of(text: str, timing: Timing = Timing()) -> Any:
-    """Return what `name` or `name:argument` runs cases by, without a clock where it has none of its own.
+    """Return the backend or runner that `name` or `name:argument` states.
 
     Raises:
         SpecError: it needs an argument, or takes none.

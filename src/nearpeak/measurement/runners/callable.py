@@ -34,7 +34,7 @@ class UserCallable(Backend):
 
     @staticmethod
     def of(function: Callable[..., Any], timing: Timing) -> "UserCallable":
-        """Return the runner of a function at hand."""
+        """Return the runner of a function object."""
         runner = object.__new__(UserCallable)
         runner._function, runner._timing = function, timing
         runner.argument = name_of(function)
@@ -55,14 +55,14 @@ class UserCallable(Backend):
             arguments = forward_arguments(case)
             call = with_named_outputs(case, function)
             runs = tuple(lambda arrays=arrays: call(arrays, **arguments) for arrays in inputs)
-            # The arrays of the inputs themselves are what is given, so that a change of them is seen.
+            # The function gets the input arrays themselves, so that in-place changes reach it.
             return Prepared(runs=runs, outputs=named_arrays, algorithm=self.argument, refresh=lambda *_: None)
         torch = torch_or_refusal("a callable on tensors")
         torch.set_num_threads(self._timing.thread_count)
         return prepared(torch, case, inputs, "cpu", user_call(torch, case, function))
 
     def implementation(self, case: Case) -> Call:
-        """Return the function, which has the attributes of the user's own."""
+        """Return the function with the attributes of the user's own."""
         named = with_named_outputs(case, self._function)
         named.__module__, _, named.__qualname__ = self.argument.rpartition(":")
         return named

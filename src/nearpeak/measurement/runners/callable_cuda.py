@@ -26,14 +26,14 @@ class CallableOnGpu(cuda_device.OnFirstGpu):
 
     @classmethod
     def of(cls, function: Callable[..., Any], timing: Timing) -> "CallableOnGpu":
-        """Return the runner of a function at hand."""
+        """Return the runner of a function object."""
         runner = object.__new__(cls)
         cuda_device.OnFirstGpu.__init__(runner, "", timing)
         runner._function, runner.argument = function, name_of(function)
         return runner
 
     def refusal(self, case: Case) -> str:
-        """Return why the case cannot run: it does not fit, or the function's own `refusal(case)` says so."""
+        """Return why the case cannot run: it does not fit, or the function's own `refusal(case)` excludes it."""
         if getattr(self._function, "arrays", "torch") == "numpy":
             return f"callable_cuda:{self.argument}: takes NumPy arrays, which lie on the host; runner callable runs it"
         return super().refusal(case) or own_refusal(self._function, case)
@@ -43,7 +43,7 @@ class CallableOnGpu(cuda_device.OnFirstGpu):
         return prepared(self._torch, case, inputs, "cuda", user_call(self._torch, case, self._function))
 
     def implementation(self, case: Case) -> Call:
-        """Return the function on tensors of the host, which go to the GPU and back."""
+        """Return the function on host tensors, which are copied to the GPU and back."""
         call = from_host(with_named_outputs(case, self._function))
         call.__module__, _, call.__qualname__ = self.argument.rpartition(":")
         return call

@@ -4,7 +4,7 @@ from nearpeak.core.runs.measurement import Measurement, Outcome, RunnerAbilities
 from nearpeak.core.work.case import Case
 
 FIXED_S = 1e-3
-"""What every sample says."""
+"""Time of every sample."""
 
 
 class Null:
@@ -15,7 +15,7 @@ class Null:
     abilities = RunnerAbilities(devices=("recorded",))
 
     def __init__(self, argument: str, timing: Timing) -> None:
-        """Keep how many samples to say."""
+        """Keep the number of samples."""
         del argument
         self._timing = timing
 

@@ -45,7 +45,7 @@ class NumpyReference(Backend):
         return Prepared(runs=runs, outputs=named_arrays, algorithm="NumPy float64", phases_s={"build": build_s})
 
     def implementation(self, case: Case) -> None:
-        """Return nothing to be checked: this is what others are compared with, and its outputs are float64."""
+        """Return none: the reference itself is not validated."""
         del case
 
     def timer(self) -> Timer:
@@ -72,7 +72,7 @@ def _forward(case: Case, arrays: Mapping[str, Any]) -> Callable[[], object]:
 
 
 def _backward(case: Case, arrays: Mapping[str, Any]) -> Callable[[], object]:
-    """Return the reference of the gradient, on outputs that the forward reference has made."""
+    """Return the gradient's reference, on outputs of the forward reference."""
     operator = OPS[case.op]
     assert operator.backward_reference is not None  # a case of the phase could not have been made without
     outputs = operator.reference(arrays, **forward_arguments(case))

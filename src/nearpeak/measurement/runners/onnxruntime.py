@@ -43,9 +43,9 @@ class OnnxRuntime(Backend):
         return too_large(case)
 
     def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
-        """Return `case` as a session; nodes on another provider than the CPU's stand in the ledger.
+        """Return `case` as a session; the ledger lists nodes on other providers than the CPU's.
 
-        Inputs are bound as they lie in memory.
+        Inputs are bound with their memory order.
         """
         start = time.perf_counter()
         arguments, call = forward_arguments(case), OPS[case.op].torch_call
@@ -107,9 +107,9 @@ class OnnxRuntime(Backend):
 
 
 def _order(name: str, tensor: Any) -> list[int]:
-    """Return the dimensions of a tensor as they lie in memory, the one of the largest step first.
+    """Return the dimensions of a tensor in memory order, the largest stride first.
 
-    Tensors of ONNX are dense: a graph takes one that lies in another order as it lies, and transposes it.
+    ONNX tensors are dense: the graph takes a permuted tensor in memory order and transposes it.
 
     Raises:
         NotModelledError: it has gaps.
@@ -126,7 +126,7 @@ def _order(name: str, tensor: Any) -> list[int]:
 
 
 def _turned_back(tensor: Any, order: Sequence[int]) -> Any:
-    """Return a tensor whose dimensions lie in `order` with each in its own place."""
+    """Return a tensor with its dimensions permuted back from `order`."""
     if list(order) == sorted(order):
         return tensor
     return tensor.permute([order.index(dimension) for dimension in range(len(order))])

@@ -53,7 +53,7 @@ class ProgramError(EndedError):
 
 
 class ExternalProcess(Backend):
-    """One program for one case: it is told the case and where its inputs lie, and says its own times."""
+    """One external program per case, which gets the case and files of inputs, and reports its own times."""
 
     name = "process"
     target = CPU
@@ -75,7 +75,7 @@ class ExternalProcess(Backend):
         return too_large(case)
 
     def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
-        """Start the program, write the inputs and tell it the case."""
+        """Start the program, write the inputs and send it the case."""
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(scratch_folder())
             program = _Program(self._words)
@@ -101,7 +101,7 @@ class ExternalProcess(Backend):
         return _ProgramTimer()
 
     def environment(self) -> Environment:
-        """Return this machine; the program says the rest as its algorithm."""
+        """Return this machine; the program reports the rest as its algorithm."""
         return cpu_environment("numpy")
 
 
@@ -118,7 +118,7 @@ class _Program:
             raise SpecError(f"process: {words[0]}: {error.strerror}") from None
 
     def broke(self, how: str, outcome: Outcome = Outcome.FAILED) -> ProgramError:
-        """Return the error that says how the program broke the protocol."""
+        """Return the error for a program that broke the protocol."""
         return ProgramError(f"{self.name} {how}", outcome)
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -145,7 +145,7 @@ class _Program:
         return answer
 
     def close(self) -> None:
-        """Ask the program to end, and end it if it does not."""
+        """Ask the program to exit, and kill it if it does not."""
         try:
             self._process.stdin.write('{"do": "close"}\n')  # type: ignore[union-attr]
             self._process.stdin.close()  # type: ignore[union-attr]
@@ -166,7 +166,7 @@ def _understood(program: _Program, answer: dict[str, Any]) -> tuple[dict[str, An
 
 
 def _ending(process: "subprocess.Popen[str]") -> str:
-    """Return how a program ended that closed its output; one that still runs is ended."""
+    """Return how a program that closed its output ended; kill it if it still runs."""
     try:
         code = process.wait(timeout=2)
     except subprocess.TimeoutExpired:
@@ -187,7 +187,7 @@ class _Run:
 
 
 class _ProgramTimer(HostDefaults):
-    """The clock of the program: what it says that some calls took, and beside it how long it took to answer."""
+    """The program's own clock: the time that it reports for some calls, and the host's time of its answer."""
 
     name = "program"
     mode = "device"
@@ -213,7 +213,7 @@ class _ProgramTimer(HostDefaults):
 
 
 def _written(case: Case, arrays: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Write the inputs as raw files, little-endian, last dimension densest, and return where they lie."""
+    """Write the inputs as raw little-endian files, last dimension densest, and return their paths."""
     files = {}
     for name, spec in OPS[case.op].inputs(**forward_arguments(case)).items():
         path = folder / f"{name}.bin"
@@ -225,8 +225,8 @@ def _written(case: Case, arrays: Mapping[str, Any], folder: Path) -> dict[str, A
 def _refreshed(
     program: _Program, files: Mapping[str, Any], arrays: Mapping[str, Any], number: int, name: str, at: int
 ) -> None:
-    """Write one element that has changed into its file, and tell the program where; there is one set of inputs."""
-    assert number == 0  # it was given no other
+    """Write a changed element into its file, and tell the program its position; there is one set of inputs."""
+    assert number == 0  # there is one set of inputs
     bits = _raw(np.asarray(arrays[name]).reshape(-1)[at : at + 1], files[name]["dtype"])
     with open(files[name]["file"], "r+b") as file:
         file.seek(at * bits.itemsize)
@@ -247,10 +247,10 @@ def _raw(array: Any, dtype: str) -> Any:
 
 
 def _time(program: _Program, answer: Mapping[str, Any], name: str, otherwise: float | None) -> float:
-    time = answer.get(name, otherwise)
-    if isinstance(time, bool) or not isinstance(time, (int, float)) or not 0 <= time < math.inf:
-        raise program.broke(f"gives {name} as {time!r} when asked to run; it is the time of all calls in seconds")
-    return float(time)
+    value = answer.get(name, otherwise)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+        raise program.broke(f"gives {name} as {value!r} when asked to run; it is the time of all calls in seconds")
+    return float(value)
 
 
 def _ledger(program: _Program, rows: Any) -> tuple[Fallback, ...]:
@@ -265,7 +265,7 @@ def _ledger(program: _Program, rows: Any) -> tuple[Fallback, ...]:
 
 
 def _is_well_typed(row: Fallback) -> bool:
-    """Say whether each field of a row holds what it is for; a ratio lies between 0 and 1."""
+    """Return whether each field of a row has its type; a ratio lies between 0 and 1."""
     fields: dict[str, Any] = dataclasses.asdict(row)
     ratios = [fields[name] for name in ("flop_ratio", "time_ratio") if fields[name] is not None]
     return (
@@ -287,7 +287,7 @@ def _read(program: _Program, folder: Path) -> dict[str, Any]:
 
 
 def _array(program: _Program, name: str, entry: Mapping[str, Any], folder: Path) -> Any:
-    """Return one output, whose file, below `folder` unless its name is whole, must hold what is said of it."""
+    """Return one output from its file, relative to `folder`, which must have the stated size."""
     file, dtype, shape = (entry.get(key) for key in ("file", "dtype", "shape"))
     if not isinstance(dtype, str) or dtype not in FORMATS:
         raise program.broke(f"gives the dtype of {name} as {dtype!r}; known are {', '.join(FORMATS)}")

@@ -24,9 +24,9 @@ class Replay:
         self._file, self._cache, self._known = argument, timing.cache, _by_case(path.resolve())
 
     def measure(self, case: Case) -> Measurement:
-        """Return what was recorded last of `case` with caches as asked for; what was not recorded is unsupported.
+        """Return the last recorded measurement of `case` with the requested cache state; unsupported if there is none.
 
-        A record that does not say how caches were, as of a runner that only says times, stands for both.
+        A record without a cache state, of a runner that only reports times, counts for both.
         """
         known = self._known.get(case.digest, ())
         matching = [

@@ -38,7 +38,7 @@ class TorchCompile(Backend):
         return too_large(case)
 
     def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
-        """Return `case` compiled; what stays with Python or goes to libraries stands in the ledger."""
+        """Return `case` compiled; the ledger lists graph breaks and library kernels."""
         start = time.perf_counter()
         ledger = self._ledger(case)
         ready = prepared(self._torch, case, inputs, self.device, self._compiled)
@@ -48,12 +48,12 @@ class TorchCompile(Backend):
         return dataclasses.replace(ready, algorithm=self.compiler, ledger=ledger, phases_s={"build": build_s})
 
     def _compiled(self, call: Call) -> Call:
-        # Shapes are those of the case: dynamic ones would compile another kernel than the case is about.
+        # Static shapes: dynamic ones would compile another kernel.
         compiled: Call = self._torch.compile(call, dynamic=False, backend=self.compiler)
         return compiled
 
     def _ledger(self, case: Case) -> tuple[Fallback, ...]:
-        """Return where the call leaves the compiled graph, and which kernels the graph calls in libraries."""
+        """Return the graph breaks of the call, and the library kernels that the graph calls."""
         call, arguments = OPS[case.op].torch_call, forward_arguments(case)
         tensors = tensors_of(self._torch, case, drawn(case)[0], self.device)
         coverage = graph_coverage(self._torch, call, (tensors,), arguments)

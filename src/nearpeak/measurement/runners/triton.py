@@ -20,7 +20,7 @@ from nearpeak.measurement.timing.clocks import HostTimer
 from nearpeak.targets import CPU
 
 INTERPRET = "TRITON_INTERPRET"
-"""Variable by which Triton runs kernels in Python; it is read when a kernel is decorated."""
+"""Environment variable that makes Triton interpret kernels; it is read when a kernel is decorated."""
 
 
 class TritonKernel(Backend):
