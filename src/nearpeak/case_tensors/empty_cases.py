@@ -14,10 +14,10 @@ from nearpeak.ops import OPS
 
 
 def refuse_empty(case: Case) -> None:
-    """Refuse a case with an extent of 0 that PyTorch, or the operator's definition, does not answer.
+    """Refuse a case with an extent of 0 for which PyTorch, or the operator's definition, has no result.
 
     Raises:
-        NotModelledError: it names the extents, and says why.
+        NotModelledError: there is no result; the message names the extents and the reason.
     """
     if zeros_of(case) and (why := _why(case)):
         raise NotModelledError(f"{case.op}: no answer with {zeros_of(case)}: {why}")
@@ -25,7 +25,7 @@ def refuse_empty(case: Case) -> None:
 
 @lru_cache(maxsize=64)
 def _why(case: Case) -> str:
-    """Return why there is no answer; empty where there is one."""
+    """Return why there is no result; empty where there is one."""
     from nearpeak.case_tensors.torch_tensors import as_arrays, tensors_of, torch_or_refusal
 
     torch, (arrays,) = torch_or_refusal("measuring on the CPU"), drawn(case)
@@ -33,7 +33,7 @@ def _why(case: Case) -> str:
     try:
         with torch.no_grad():
             outputs = as_arrays(torch, OPS[case.op].torch_call(tensors, **arguments))
-    except Exception as error:  # whatever a framework says of nothing
+    except Exception as error:  # any exception means that PyTorch does not support it
         return f"its PyTorch call says: {error_line(error)}"
     if case.phase == "backward" and not any(array.size for array in outputs.values()):
         return "its results have no element, and so no gradient"

@@ -9,13 +9,13 @@ from nearpeak.core.work.tensor import Tensor
 from nearpeak.ops import DENSE, OPS, span_of, strides_of
 
 GAP = 0xA5
-"""What bytes between elements hold: what reads them, taking a tensor for a dense one, computes something else."""
+"""Value of the bytes between elements: a kernel that takes a tensor for dense reads them and gives wrong results."""
 
 
 def placed(torch: Any, case: Case, tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `tensors`, those of which `case` says how they lie as copies that lie so.
+    """Return `tensors` with copies that have the strides and offsets that `case` states.
 
-    It says so by `NAME.layout` and `NAME.offset`, and by its operator's own choice: `layout=nt` of a product.
+    It states them by `NAME.layout` and `NAME.offset`, or by an attribute of the operator: `layout=nt` of a product.
 
     >>> import torch
     >>> from nearpeak.ops import case
@@ -37,14 +37,14 @@ def placed(torch: Any, case: Case, tensors: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _strides(shape: tuple[int, ...], layout: int | str | None, described: Tensor | None) -> tuple[int, ...]:
-    """Return the strides by the layout that a case states of an input, else those that its operator describes."""
+    """Return the strides of the layout that a case states for an input, else those that its operator describes."""
     if layout is None and described is not None and described.strides is not None and described.shape == shape:
         return tuple(stride if extent > 1 else 0 for stride, extent in zip(described.strides, shape, strict=True))
     return strides_of(shape, str(layout or DENSE))
 
 
 def copy_of(torch: Any, tensor: Any, device: Any = None) -> Any:
-    """Return a copy that lies in its own memory as `tensor` does in its, strides, gaps and offset alike.
+    """Return a copy in new memory with the same strides, gaps and offset as `tensor`.
 
     Gradients flow through it, as through `clone` and `to`.
 
@@ -68,7 +68,7 @@ def copy_of(torch: Any, tensor: Any, device: Any = None) -> Any:
 
 
 def dense(tensor: Any) -> bool:
-    """Say whether `tensor` is dense and starts where its memory does."""
+    """Return whether `tensor` is dense and starts at the beginning of its memory."""
     return bool(not tensor.numel() or (tensor.is_contiguous() and not tensor.storage_offset()))
 
 

@@ -12,12 +12,12 @@ from nearpeak.core.work.case import Case
 from nearpeak.ops import OPS
 
 _SMALL_COUNT = 1 << 16
-"""Elements of inputs up to which no reference takes as long as importing PyTorch."""
+"""Input elements up to which every reference is faster than importing PyTorch."""
 
 
 @functools.lru_cache(maxsize=64)
 def output_names(case: Case) -> tuple[str, ...]:
-    """Return the names of what the forward pass of `case` gives, whatever its size.
+    """Return the names of the outputs of the forward pass of `case`, whatever its size.
 
     >>> from nearpeak.ops import case
     >>> output_names(case("topk", rows=2, columns=3, dtype="fp32"))
@@ -28,7 +28,7 @@ def output_names(case: Case) -> tuple[str, ...]:
         return _names_of_reference(case)  # sooner than PyTorch is imported, which takes seconds in a new process
     try:
         return tuple(outputs_of(case))
-    except ImportError:  # functions on arrays are timed without PyTorch
+    except ImportError:  # functions on arrays need no PyTorch
         return _names_of_reference(case)
 
 
@@ -38,7 +38,7 @@ def _names_of_reference(case: Case) -> tuple[str, ...]:
 
 
 def outputs_of(case: Case) -> dict[str, Any]:
-    """Return PyTorch's outputs of the forward pass by name: tensors without data where it can tell them without.
+    """Return PyTorch's outputs of the forward pass by name, as meta tensors without data where possible.
 
     >>> from nearpeak.ops import case
     >>> list(outputs_of(case("gemm", m=10**6, n=10**6, k=10**6, dtype="bf16"))["y"].shape)
@@ -55,7 +55,7 @@ def outputs_of(case: Case) -> dict[str, Any]:
         with torch.device("meta"), torch.no_grad():
             empty = {name: torch.empty(shape, dtype=dtype) for name, (shape, dtype) in formats.items()}
             return operator.torch_call(empty, **arguments)
-    except Exception:  # without data some routines raise whatever they raise; what is wrong with the case comes again
+    except Exception:  # some operators need data; an error of the case itself is raised again below
         arrays = drawn(forward)[0]
         tensors = {name: torch.from_numpy(np.asarray(arrays[name])).to(dtype) for name, (_, dtype) in formats.items()}
         return operator.torch_call(tensors, **arguments)

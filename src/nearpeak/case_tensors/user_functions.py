@@ -25,20 +25,20 @@ from nearpeak.core.work.case import Case
 from nearpeak.errors import SpecError
 
 RAISED = logging.getLogger("nearpeak.raised")
-"""Where exceptions of what runs are told that become a line of a row; nobody listens unless asked to."""
+"""Logger of exceptions that become one line of a measurement; it has no handler by default."""
 
 
 class EndedError(RuntimeError):
-    """What a runner raises where it knows itself what becomes of the case; no exception of the user's is one."""
+    """An error with which a runner states the outcome of a case; no user's exception is one."""
 
     def __init__(self, message: str, outcome: Outcome = Outcome.FAILED) -> None:
-        """Keep what becomes of the case."""
+        """Keep the outcome of the case."""
         super().__init__(message)
         self.outcome = outcome
 
 
 def exception_text(error: BaseException) -> str:
-    """Return what an exception says, and tell it to the log of those; one of the user's may fail at that too.
+    """Return an exception's message and log it; empty where a user's exception fails in `__str__`.
 
     >>> exception_text(ValueError("no such kernel"))
     'no such kernel'
@@ -51,10 +51,10 @@ def exception_text(error: BaseException) -> str:
 
 
 def function_of(text: str, where: str = "callable") -> Callable[..., Any]:
-    """Return the function that `module:function` or `path/file.py:function` names; the current folder is looked in.
+    """Return the function that `module:function` or `path/file.py:function` names; the current folder is on the path.
 
     Args:
-        where: what the text was given for, which errors begin with.
+        where: option or runner that the text belongs to, with which errors begin.
 
     Raises:
         SpecError: there is none, or its module cannot be imported.
@@ -72,9 +72,9 @@ def function_of(text: str, where: str = "callable") -> Callable[..., Any]:
 
 
 def place_of(function: Callable[..., Any]) -> str:
-    """Return how the module of a function at hand is found again from the current folder: by its name, or its file.
+    """Return the module name or file by which a function's module is imported from the current folder.
 
-    pytest imports a test file by its bare name, wherever below the folder that pytest was started in it lies.
+    pytest imports a test file by its bare name, wherever it lies below the current folder.
 
     >>> import json
     >>> place_of(json.dumps)
@@ -90,7 +90,7 @@ def place_of(function: Callable[..., Any]) -> str:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Return `module:function` of a function at hand, by which it is found again from the current folder.
+    """Return `module:function` of a function, by which it is imported from the current folder.
 
     >>> import json
     >>> name_of(json.dumps)
@@ -100,7 +100,7 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 def object_of(text: str, where: str) -> Any:
-    """Return what `module:name` or `path/file.py:name` names, a function or an `Implementation`.
+    """Return the object that `module:name` or `path/file.py:name` names, a function or an `Implementation`.
 
     Raises:
         SpecError: there is none, or its module cannot be imported.
@@ -114,7 +114,7 @@ def object_of(text: str, where: str) -> Any:
         target: Any = _of_file(Path(module)) if module.endswith(".py") else importlib.import_module(module)
     except SpecError as error:
         raise SpecError(f"{where} {text!r}: {error}") from None
-    except (Exception, SystemExit) as error:  # a module of the user's raises whatever it raises
+    except (Exception, SystemExit) as error:  # a user's module may raise anything
         raise SpecError(f"{where} {text!r}: {_not_imported(module, error)}") from None
     for part in name.split("."):
         if not hasattr(target, part):
@@ -124,7 +124,7 @@ def object_of(text: str, where: str) -> Any:
 
 
 def _of_file(path: Path) -> ModuleType:
-    """Return the module of a file, imported once; another module may have its name already."""
+    """Return the module of a file, imported once; another module may already have its name."""
     path = path.resolve()
     if not path.is_file():
         raise SpecError(f"{path}: no such file")
@@ -135,7 +135,7 @@ def _of_file(path: Path) -> ModuleType:
 
 
 def _executed(name: str, path: Path) -> ModuleType:
-    """Return the module of a file that has just been imported, with the modules beside it in reach."""
+    """Return the newly imported module of a file, with its folder on the path."""
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None  # a file that ends with .py has a loader
     assert spec.loader is not None
@@ -154,7 +154,7 @@ def _executed(name: str, path: Path) -> ModuleType:
 
 
 def _not_imported(module: str, error: BaseException) -> str:
-    """Return in one line why a module cannot be imported, with the line of it that raised."""
+    """Return in one line why a module cannot be imported, with its line that raised."""
     if isinstance(error, ModuleNotFoundError) and error.name and module.partition(".")[0] == error.name:
         return f"{error} in this folder or on PYTHONPATH; a file is named with its .py, as my_kernels.py:softmax"
     message = (str(error).splitlines() or [""])[0]
@@ -174,7 +174,7 @@ def _absent(holder: Any, name: str) -> str:
 
 
 def takes_out(call: Callable[..., Any]) -> bool:
-    """Return whether a function writes into outputs that its caller gives as `out`.
+    """Return whether a function writes into outputs that its caller passes as `out`.
 
     >>> takes_out(lambda inputs, out, **_: None), takes_out(lambda inputs, **_: None)
     (True, False)
@@ -186,7 +186,7 @@ def takes_out(call: Callable[..., Any]) -> bool:
 
 
 def own_refusal(function: Callable[..., Any], case: Case) -> str:
-    """Return why a function says by its own `refusal(case)` that it cannot run the case; empty where it says nothing.
+    """Return why a function's own `refusal(case)` excludes the case; empty where it does not.
 
     >>> own_refusal(len, None)
     ''
@@ -198,8 +198,7 @@ def own_refusal(function: Callable[..., Any], case: Case) -> str:
 def with_named_outputs(case: Case, call: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
     """Return `call` with results by name: a single array or tensor is the only output of the case.
 
-    A PyTorch module is called as models call it, by its own arguments.
-    A name that is neither input nor argument is answered with the names of those that there are.
+    A PyTorch module is called by its own arguments. A lookup of an unknown name raises an error with the known names.
     """
     function = on_inputs(call)
 
@@ -232,9 +231,9 @@ def with_named_outputs(case: Case, call: Callable[..., Any]) -> Callable[..., di
 
 
 def _looked_up(error: KeyError, inputs: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:
-    """Say whether it was the inputs or the arguments that lack a name, not a table of the function's own.
+    """Return whether the key was missing in the inputs or arguments, not in a mapping of the function's own.
 
-    The expression that raised begins with a variable of its function that holds the one or the other.
+    The expression that raised then begins with a variable that holds one of the two.
     """
     step, (frame, _) = traceback.extract_tb(error.__traceback__)[-1], list(traceback.walk_tb(error.__traceback__))[-1]
     line = linecache.getline(frame.f_code.co_filename, step.lineno or 0).encode()
@@ -245,7 +244,7 @@ def _looked_up(error: KeyError, inputs: Mapping[str, Any], arguments: Mapping[st
 
 
 def sys_exit_refused(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `call` that does not end the process by `sys.exit`: an exception that callers look for says that it would.
+    """Return `call` with `sys.exit` turned into an exception, so that it does not end the process.
 
     >>> try:
     ...     sys_exit_refused(sys.exit)(0)
@@ -270,9 +269,9 @@ def _leaving(error: SystemExit) -> EndedError:
 
 @contextlib.contextmanager
 def process_exit_refused() -> Iterator[None]:
-    """Hold that `os._exit` in this process raises: callers that are no process of their own would be gone, code 0.
+    """Make `os._exit` raise in this process, which would otherwise end with the caller in it.
 
-    Children forked meanwhile end as they ask to. What was imported by `from os import _exit` before is not seen.
+    Children forked inside the block exit normally. An earlier `from os import _exit` is not intercepted.
 
     >>> with process_exit_refused():
     ...     try:
@@ -296,4 +295,4 @@ def process_exit_refused() -> Iterator[None]:
 
 
 _CARRIED = ("arrays", "backward", "captured", "concurrent", "ledger")
-"""Attributes by which a callable says more of itself."""
+"""Attributes of a callable that its wrapper keeps."""

@@ -7,10 +7,10 @@ from typing import Any
 
 
 def on_inputs(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a PyTorch module as a function of (inputs by name, **arguments); anything else is returned as it is.
+    """Return a PyTorch module as a function of (inputs by name, **arguments); other callables are returned unchanged.
 
-    Inputs that are called as a parameter or buffer of the module take its place. The others are given by name where
-    its `forward` has their names, in order otherwise. A `forward` that takes `**` is called like any function.
+    Inputs with the name of a parameter or buffer replace it. The others are passed by name if `forward` has all their
+    names, else in order. A `forward` that takes `**` is called like any function.
 
     >>> on_inputs(len) is len
     True

@@ -20,7 +20,7 @@ from nearpeak.measurement.machine.compile_breaks import Counted, breaks, graph_c
 from nearpeak.measurement.machine.onnx_session import assignments, runtime_or_refusal, session_of
 
 REPEATS = 5
-"""Runs of which the shortest counts."""
+"""Timed runs, of which the shortest counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,18 +32,18 @@ class _Node:
     kind: str
     """Operator type, with its domain where that is not the standard's."""
     proto: Any
-    """What the file says."""
+    """Its ONNX node."""
 
 
 def onnx_conversion(
     path: Path, flop: Mapping[str, int], without: tuple[str, ...] = (), least_count: int = 1
 ) -> Conversion:
-    """Return what ONNX Runtime takes of the model at `path`; executed in this process.
+    """Return the conversion coverage of the model at `path` by ONNX Runtime; executed in this process.
 
     Args:
-        flop: arithmetic of each node by key, where a rule knows it.
-        without: operator types that are left out, as if they did not convert.
-        least_count: nodes that a piece must have to be converted; smaller ones are left out.
+        flop: FLOP of each node by key, where a rule knows it.
+        without: operator types that are treated as unconverted.
+        least_count: least nodes of a converted piece; smaller ones are treated as unconverted.
 
     Raises:
         MissingExtraError: ONNX Runtime is absent.
@@ -59,7 +59,7 @@ def onnx_conversion(
         raise SpecError(f"{path}: has no node of type {unknown[0]!r} to leave out; it has {', '.join(sorted(kinds))}")
     session, whole_reason = _tried(runtime, path)
     refused = {} if session is not None else _refused(runtime, onnx, model, nodes)
-    if session is None and not refused:  # every node runs alone, and together they do not
+    if session is None and not refused:  # each node runs alone, but not the whole
         refused = {node.key: whole_reason for node in nodes}
     else:
         placed = {name: provider for provider, _, name in assignments(session)} if session else {}
@@ -107,14 +107,14 @@ def _tried(runtime: Any, model: bytes | Path) -> tuple[Any, str]:
     """Return a session of the model, or none and why."""
     try:
         return session_of(runtime, model, 1), ""
-    except Exception as error:  # the runtime's classes of errors are made while it is imported
+    except Exception as error:  # the runtime creates its error classes on import
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         text = lines[0] if lines else type(error).__name__
         return None, text.split("failed:", 1)[-1].strip()[:200]
 
 
 def _refused(runtime: Any, onnx: Any, model: Any, nodes: Sequence[_Node]) -> dict[str, str]:
-    """Return why each node has no kernel, by key: each is tried alone, once for nodes that are alike."""
+    """Return by key why a node has no kernel: each distinct node is tried alone."""
     known = {item.name: item for item in (*model.graph.value_info, *model.graph.input, *model.graph.output)}
     stored = {item.name: item for item in model.graph.initializer}
     tried: dict[bytes, str] = {}
@@ -129,7 +129,7 @@ def _refused(runtime: Any, onnx: Any, model: Any, nodes: Sequence[_Node]) -> dic
 
 
 def _alone(onnx: Any, model: Any, proto: Any, context: tuple[Mapping[str, Any], Mapping[str, Any]]) -> bytes:
-    """Return a model of one node whose tensors are called by position, so that equal nodes give equal bytes."""
+    """Return a model of one node with tensors named by position, so that equal nodes give equal bytes."""
     known, stored = context
     node = onnx.NodeProto()
     node.CopyFrom(proto)
@@ -171,9 +171,9 @@ def _too_small(nodes: Sequence[_Node], refused: Mapping[str, str], least_count: 
 
 
 def _groups(nodes: Sequence[_Node], refused: Mapping[str, str]) -> list[tuple[bool, list[_Node]]]:
-    """Return the pieces into which the nodes fall, no piece waiting for one that waits for it.
+    """Return the pieces that the nodes form, without cyclic dependencies between pieces.
 
-    Nodes of one piece are connected and lie equally many borders below the inputs.
+    Nodes of one piece are connected and have the same number of boundaries between them and the inputs.
     """
     depth: dict[str, tuple[int, bool]] = {}
     piece: dict[str, int] = {}
@@ -205,9 +205,9 @@ def _pieces_s(
     runtime: Any, onnx: Any, model: Any, groups: Sequence[tuple[bool, Sequence[_Node]]], unable: frozenset[str],
     whole: Any,
 ) -> tuple[float | None, float | None]:  # fmt: skip
-    """Return the time of running all pieces one after the other, and the largest relative error against the whole.
+    """Return the time of running all pieces in sequence, and the largest relative error against the whole.
 
-    What has no kernel cannot run at all: then it is the time of the converted pieces, each on ones, and no error.
+    Where nodes have no kernel, it is the time of the converted pieces alone, each on ones, without an error.
     """
     pieces = [piece for piece in pieces_of(onnx, model, groups) if not unable.intersection(piece.keys)]
     sessions = [(piece, _tried(runtime, piece.model)[0]) for piece in pieces]
@@ -262,7 +262,7 @@ def _time_shares(runtime: Any, path: Path) -> dict[str, float]:
 
 
 def _crossing(model: Any, nodes: Sequence[_Node], refused: Mapping[str, str]) -> dict[str, int | None]:
-    """Return the bytes of each tensor that one side makes and the other reads; none where its shape is not known."""
+    """Return the bytes of each tensor that crosses between sides; none where its shape is unknown."""
     sizes = {item.name: _bytes(item) for item in (*model.graph.value_info, *model.graph.output)}
     makers = {name: node.key in refused for node in nodes for name in node.proto.output}
     return {
@@ -316,13 +316,13 @@ def _best_s(run: Any) -> float:
 
 
 def torch_conversion(path: Path, counted: Counted = of_products) -> Conversion:
-    """Return which of a problem file's calls torch.compile takes into graphs; executed in this process.
+    """Return the conversion coverage of a problem file by torch.compile; executed in this process.
 
-    Arithmetic is counted in all graphs together and in a run without them; the rest ran outside of them. What compiled
-    graphs call in libraries stands in the ledger too.
+    FLOP are counted in all graphs and in an eager run; the difference is outside of graphs. Library kernels of compiled
+    graphs are in the ledger too.
 
     Args:
-        counted: how arithmetic is counted; PyTorch's own counter knows products alone.
+        counted: counter of FLOP; PyTorch's own counts products alone.
 
     Raises:
         SpecError: the file lacks a part of the convention.

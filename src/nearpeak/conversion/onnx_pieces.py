@@ -10,7 +10,7 @@ FEEDS: Mapping[str, Any] = {
     "tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16,
     "tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(bool)": np.bool_,
 }  # fmt: skip
-"""Formats of inputs with which a model can be run, as ONNX Runtime calls them."""
+"""Input formats with which a model can be run, by ONNX Runtime's names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,26 +18,26 @@ class Piece:
     """Nodes that run together."""
 
     keys: tuple[str, ...]
-    """Which nodes."""
+    """Keys of the nodes."""
     converted: bool
-    """Whether the runner takes them."""
+    """Whether the runner converts them."""
     model: bytes
-    """They alone, as a model."""
+    """Model of these nodes alone."""
     inputs: tuple[str, ...]
     """Tensors that come from other pieces or from outside."""
     outputs: tuple[str, ...]
-    """Tensors that others read, or that are results."""
+    """Tensors that other pieces read, or results of the model."""
 
 
 _MOST_ROUNDS = 32
-"""Nodes of unknown domains, one behind the other, whose results are given formats."""
+"""Longest chain of nodes of unknown domains whose results get formats."""
 
 
 def inferred(onnx: Any, model: Any) -> Any:
     """Return the model with the shapes and formats of its tensors.
 
-    What a node of a domain without rules makes is taken to have the format of what it reads first: without one, nothing
-    that reads it could be tried.
+    Results of a node of an unknown domain get the format of its first input: without one, no node that reads them could
+    be tried.
     """
     for _ in range(_MOST_ROUNDS):
         model = onnx.shape_inference.infer_shapes(model, data_prop=True)
@@ -103,7 +103,7 @@ def _info(onnx: Any, known: Mapping[str, Any], name: str) -> Any:
 
 
 def feeds_of(session: Any) -> dict[str, Any] | None:
-    """Return ones for every input of a session; none where a format is not known."""
+    """Return ones for every input of a session; none where a format is unknown."""
     feeds: dict[str, Any] = {}
     for tensor in session.get_inputs():
         kind = FEEDS.get(tensor.type)
@@ -114,7 +114,7 @@ def feeds_of(session: Any) -> dict[str, Any] | None:
 
 
 def in_pieces(sessions: Sequence[tuple[Piece, Any]], feeds: Mapping[str, Any]) -> Callable[[], dict[str, Any]]:
-    """Return the call that runs all pieces one after the other and returns every tensor that crosses a border."""
+    """Return the call that runs all pieces in sequence and returns every tensor that crosses a boundary."""
 
     def run() -> dict[str, Any]:
         known = dict(feeds)

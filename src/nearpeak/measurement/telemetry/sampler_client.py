@@ -20,39 +20,39 @@ from nearpeak.measurement.telemetry import reading_records
 from nearpeak.measurement.telemetry.sampler_process import HANDED_S
 
 RATE_HZ = 100.0
-"""Readings per second where nothing else is asked; sources that are good for less are read less often."""
+"""Default readings per second; slower sources are read less often."""
 MOST_HZ = 1000.0
 MARGIN_S = 0.25
-"""Readings kept before and after a window, so that its ends lie between readings also of slow sources."""
+"""Time before and after a window whose readings are kept, so that its ends lie between readings of slow sources too."""
 POLL_S = 0.005
 _END_S = 2.0
 
 
 @dataclass(slots=True, kw_only=True)
 class _Read:
-    """What one source has said so far."""
+    """Readings of one source so far."""
 
     before_ns: list[int] = field(default_factory=list)
     """Time before each reading."""
     after_ns: list[int] = field(default_factory=list)
     """Time after it."""
     values: list[tuple[float, ...]] = field(default_factory=list)
-    """What it said, channel by channel."""
+    """Values by channel."""
 
 
 class Sampler:
-    """A process that reads sensors beside the work; it ends when this one closes it, or dies.
+    """A process that reads sensors during a measurement; it ends when this process closes it, or dies.
 
-    Both processes stamp with CLOCK_MONOTONIC, which all processes of a machine share, so that stamps need no
-    translation; that the sampler's lie between two of this process is checked when it starts.
+    Both processes use CLOCK_MONOTONIC, which all processes of a machine share, so that time stamps need no translation;
+    this is checked when the sampler starts.
     """
 
     def __init__(self, rate_hz: float = RATE_HZ, sources: Sequence[str] = (), root: str = "/") -> None:
         """Start the process and wait until it has opened its sources.
 
         Args:
-            sources: names of files of `measure/telemetry/sources`; all that this machine has where it is empty.
-            root: folder that stands for `/` where files of the operating system are read.
+            sources: names of telemetry sources; all that this machine has by default.
+            root: folder that replaces `/` for files of the operating system.
 
         Raises:
             SpecError: the rate is out of range, or a source is not known.
@@ -79,7 +79,7 @@ class Sampler:
             raise
 
     def _begun(self, root: str) -> "subprocess.Popen[str]":
-        """Return the process, which has said what it reads."""
+        """Return the started process after its header record has been read."""
         before_ns = time.monotonic_ns()
         process = self._started(root)
         self._pump()
@@ -90,7 +90,7 @@ class Sampler:
         raise MeasureError("telemetry: the sampler's monotonic clock is not this process's")
 
     def _started(self, root: str) -> "subprocess.Popen[str]":
-        with tempfile.TemporaryFile("w+", errors="replace") as said:  # a pipe that nobody reads would fill and block
+        with tempfile.TemporaryFile("w+", errors="replace") as said:  # an unread pipe would fill and block
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "nearpeak.measurement.telemetry.sampler_process"], stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE, stderr=said, text=True, pass_fds=(self._file,), start_new_session=True,
@@ -105,7 +105,7 @@ class Sampler:
         raise MeasureError(f"telemetry: the sampler did not start: {lines[-1] if lines else 'it said nothing'}")
 
     def _asked(self, process: "subprocess.Popen[str]", root: str) -> bool:
-        """Tell the process what to read; say whether it is ready."""
+        """Send the process its request; return whether it is ready."""
         request = {
             "file": self._file, "rate_hz": self.rate_hz, "sources": self._names, "root": root, "parent": os.getpid(),
         }  # fmt: skip
@@ -118,18 +118,18 @@ class Sampler:
 
     @property
     def pid(self) -> int:
-        """Identity of the process."""
+        """Process identifier."""
         return self._process.pid
 
     @property
     def unavailable(self) -> tuple[tuple[str, str], ...]:
-        """Sources that were asked for and gave nothing, and why."""
+        """Requested sources that are unavailable, and why."""
         return tuple((name, why) for name, why in self._header["unavailable"])
 
     def window(self, begin_ns: int, end_ns: int, spans: Sequence[Span] = ()) -> Telemetry:
-        """Return what was read from `begin_ns` to `end_ns` of the monotonic clock, with the readings around it.
+        """Return the readings from `begin_ns` to `end_ns` of the monotonic clock, and those around them.
 
-        Returns once each source that meters power has been read after the end, or the sampler is gone.
+        Returns once each source of power or energy has been read after the end, or the sampler has ended.
         """
         note = self._wait_until(end_ns)
         streams = tuple(self._stream(index, begin_ns, end_ns) for index in range(len(self._read)))
@@ -148,14 +148,14 @@ class Sampler:
         )  # fmt: skip
 
     def forget(self, before_ns: int) -> None:
-        """Drop readings from before `before_ns`, which no window will ask for."""
+        """Drop readings before `before_ns`, which no later window needs."""
         for readings in self._read:
             cut = bisect.bisect_left(readings.after_ns, before_ns)
             del readings.before_ns[:cut], readings.after_ns[:cut], readings.values[:cut]
         self._ticks = [readings for readings in self._ticks if readings[1] >= before_ns]
 
     def stop(self) -> None:
-        """End the process; what it has read can still be asked for."""
+        """End the process; its readings stay available."""
         if self._process.stdin is not None:
             with contextlib.suppress(BrokenPipeError):
                 self._process.stdin.close()
@@ -180,7 +180,7 @@ class Sampler:
         os.close(self._file)
 
     def _pump(self) -> None:
-        """Take over what the sampler has written since the last time."""
+        """Read the records that the sampler has written since the last call."""
         for kind, content in self._records.new():
             if kind == reading_records.HEADER:
                 self._header = content
@@ -203,7 +203,7 @@ class Sampler:
                 entry.values.append(values)
 
     def _wait_until(self, end_ns: int) -> str:
-        """Wait until all sources of power have been read after `end_ns`; say why where that cannot be."""
+        """Wait until all power and energy sources have been read after `end_ns`; return why where that fails."""
         if self._slowest_s > MARGIN_S:
             self._ask()
         limit_s = time.monotonic() + MARGIN_S + HANDED_S + 2 * self._slowest_s
@@ -222,14 +222,14 @@ class Sampler:
             time.sleep(POLL_S)
 
     def _ask(self) -> None:
-        """Ask for a reading of every source now: those that are read seldom would keep the caller waiting."""
-        with contextlib.suppress(OSError, ValueError):  # the process, or the way to it, is gone
+        """Request a reading of every source now, as the caller would have to wait for slow ones."""
+        with contextlib.suppress(OSError, ValueError):  # the process has ended
             if self._process.stdin is not None:
                 self._process.stdin.write("\n")
                 self._process.stdin.flush()
 
     def _stream(self, index: int, begin_ns: int, end_ns: int) -> Stream:
-        """Return the readings of one source in a window and around it: at least one on each side where there is."""
+        """Return the readings of one source in a window and around it: at least one on each side if there are any."""
         readings, margin_ns = self._read[index], int(MARGIN_S * 1e9)
         low = min(
             bisect.bisect_left(readings.after_ns, begin_ns - margin_ns),
@@ -249,7 +249,7 @@ class Sampler:
 
 
 def _cpu_s(ticks: Sequence[tuple[int, int, int, int]], begin_ns: int, end_ns: int) -> float:
-    """Return the CPU time of the sampler in a window, its rate taken between the looks at it around the window."""
+    """Return the CPU time of the sampler in a window, from its rate between the measurements around the window."""
     looks = [(begun_ns, cpu_ns) for _, begun_ns, _, cpu_ns in ticks if cpu_ns]
     before = [look for look in looks if look[0] <= begin_ns][-1:] or looks[:1]
     after = [look for look in looks if look[0] >= end_ns][:1] or looks[-1:]

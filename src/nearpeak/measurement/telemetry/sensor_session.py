@@ -21,12 +21,12 @@ _HELD_DOWN = frozenset(
         "memory hot",
     }
 )
-"""Reasons that make a device slower than it is; a power cap is how it runs, and is said beside the result."""
+"""Throttle reasons that invalidate a measurement; a power cap is normal operation, and only reported."""
 
 
 @contextmanager
 def sampled_beside(rate_hz: float | None) -> Iterator[Beside]:
-    """Give what adds telemetry to a measurement that has just been taken; nothing is added without a rate.
+    """Yield the function that adds telemetry to a measurement that has just been taken; none is added without a rate.
 
     Raises:
         MeasureError: the sampler does not start.
@@ -52,7 +52,7 @@ def sampled_beside(rate_hz: float | None) -> Iterator[Beside]:
 
 
 def with_telemetry(measurement: Measurement, telemetry: Telemetry) -> Measurement:
-    """Return `found` with `telemetry`; as throttled where a device says that it held its clock down for heat or faults.
+    """Return `measurement` with `telemetry`; as throttled where a device reports clocks reduced for heat or faults.
 
     >>> from nearpeak.core.work.case import Case
     >>> case = Case(op="fill", phase="forward", axes=(), dtypes=())

@@ -15,7 +15,7 @@ class NumberFile:
     """A file that holds one number."""
 
     def __init__(self, path: Path, factor: float = 1.0) -> None:
-        """Open it; `factor` turns its number into the base unit. Why it cannot be read stands in `status`."""
+        """Open it; `factor` converts its number to the base unit. `status` holds the reason why it cannot be read."""
         self._file, self._factor, self.status = -1, factor, ""
         try:
             self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -48,7 +48,7 @@ class FileSource:
         """Keep channels and files.
 
         Args:
-            none: what is said where there are none.
+            none: reason given where there are no files.
 
         Raises:
             Unavailable: no file can be read.
@@ -75,7 +75,7 @@ class FileSource:
 def _numbers(places: Sequence[tuple[int, float]]) -> list[float]:
     """Return the numbers of open files in their base units, NaN where there is none.
 
-    All in one frame: after a sleep each further piece of code costs as much as a system call.
+    In one function: after a sleep each further piece of cold code costs as much as a system call.
     """
     numbers = []
     for file, factor in places:
@@ -87,7 +87,7 @@ def _numbers(places: Sequence[tuple[int, float]]) -> list[float]:
 
 
 def text_of(path: Path) -> str:
-    """Return what a file says, empty where it cannot be read."""
+    """Return the text of a file, empty where it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip().strip("\0")
     except OSError:

@@ -35,19 +35,19 @@ from nearpeak.measurement.timing.sampler import Change, batch_of, caching_suspic
 from nearpeak.measurement.validation_gate import reason_unchecked
 
 TURN_S = 0.005
-"""Length of a turn: short beside the time for which a machine's load stays as it is, long beside a change of turns."""
+"""Length of a turn: shorter than the machine's load stays constant, longer than a change of turns takes."""
 ROUND_S = 0.35
 """Length of a round of short calls."""
 LEAST_FOURS = 6
-"""Fours of turns in a round, however long the calls are."""
+"""Least groups of four turns in a round, however long the calls are."""
 LEAST_COUNT = 3
-"""Samples of a turn."""
+"""Least samples of a turn."""
 JUDGED_TURNS = 6
-"""Turns of a process among which one at random has its outputs verified."""
+"""First turns of a process, of which a random one has its outputs validated."""
 END_S = 3.0
-"""Time after which a process that does not end is killed: programs of the user's have two seconds of it."""
+"""Time after which a process that does not end is killed; users' programs get two seconds of it."""
 MARK = '{"nearpeak_turn":1,'
-"""Begins each answer, so that it is found among what a case prints."""
+"""Beginning of each answer, which distinguishes it from other output of a case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +60,8 @@ class Arm:
     """Interpreter, which may be that of another software stack."""
 
 
-class Unready(Exception):  # noqa: N818  # no error but an answer: the comparison says it
-    """One of the two cannot run the case."""
+class Unready(Exception):  # noqa: N818  # an answer, not an error
+    """One of the two processes cannot run the case."""
 
     def __init__(self, outcome: str, note: str) -> None:
         """Keep how it ended and why."""
@@ -70,10 +70,10 @@ class Unready(Exception):  # noqa: N818  # no error but an answer: the compariso
 
 
 def rounds_of(case: Case, arms: tuple[Arm, Arm], timing: Timing) -> Iterator[tuple[Round, "Side", "Side"]]:
-    """Yield rounds without end, each by a new pair of processes; the first pair checks its results.
+    """Yield rounds without end, each by a new pair of processes; the first pair validates its results.
 
     Raises:
-        Unready: one of the two cannot run the case.
+        Unready: one of the two processes cannot run the case.
     """
     for arm in arms:
         made = RUNNERS[arm.runner.partition(":")[0]]
@@ -86,14 +86,16 @@ def rounds_of(case: Case, arms: tuple[Arm, Arm], timing: Timing) -> Iterator[tup
             for side in sides:
                 side.begin()
             if timing.thread_count == 1:
-                _share_core([side.pid for side in sides], number + os.getpid())  # comparisons side by side spread
+                _share_core(
+                    [side.pid for side in sides], number + os.getpid()
+                )  # concurrent comparisons use different cores
             yield _round(sides[0], sides[1], number), sides[0], sides[1]
         timing = dataclasses.replace(timing, validate=False)
         number += 1
 
 
 def _round(baseline: "Side", candidate: "Side", number: int) -> Round:
-    """Return one round; who begins alternates from four to four and from round to round."""
+    """Return one round; the first process alternates between groups of four turns and between rounds."""
     fours: list[float] = []
     sides, end_s = (baseline, candidate), time.monotonic() + ROUND_S
     while len(fours) < LEAST_FOURS or time.monotonic() < end_s:
@@ -104,11 +106,11 @@ def _round(baseline: "Side", candidate: "Side", number: int) -> Round:
 
 
 def _share_core(pids: list[int], number: int) -> None:
-    """Put both processes, with what they have started, on one core, each round on another.
+    """Pin both processes and their children to one core, a different one in each round.
 
-    Left to the system, each stays on a core of its own, and what else runs there and in its caches makes one of the
-    two slower for the whole round: with ten runnable processes on two cores, rounds of the same work differed by 5 %
-    (standard deviation), on one core by 0.5 %. As only one of the two ever runs, neither has less of the core.
+    Without pinning, each stays on its own core, and other load there makes one of the two slower for the whole round:
+    with ten runnable processes on two cores, rounds of the same work differed by 5 % (standard deviation), on one core
+    by 0.5 %. Only one of the two runs at a time, so that they do not compete.
     """
     if not hasattr(os, "sched_setaffinity"):
         return
@@ -120,7 +122,7 @@ def _share_core(pids: list[int], number: int) -> None:
 
 
 def _family(pid: int) -> Iterator[int]:
-    """Yield a process and what it has started, by the process file system of Linux."""
+    """Yield a process and its descendants, from Linux's /proc."""
     yield pid
     for file in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):
@@ -147,7 +149,7 @@ class Side:
     """One of the two processes."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", arm: Arm, timing: Timing) -> None:
-        """Keep the process; it has been told its case."""
+        """Keep the process, which has received its case."""
         self._process, self._arm, self._timing = process, arm, timing
         self._pipe, self._read = process.stdout.fileno() if process.stdout else -1, b""
         self.clock, self.environment, self.pid = "", Environment(device=""), process.pid
@@ -174,7 +176,7 @@ class Side:
         return float(answer["time_s"])
 
     def end(self) -> None:
-        """End the process: it may put away what it has made, and is killed when that takes too long."""
+        """End the process: it may clean up, and is killed when that takes too long."""
         assert self._process.stdin is not None  # both are pipes
         assert self._process.stdout is not None
         with contextlib.suppress(OSError):
@@ -187,7 +189,7 @@ class Side:
         self._process.stdout.close()
 
     def _write(self, line: str) -> None:
-        with contextlib.suppress(OSError):  # one that has ended has no answer either
+        with contextlib.suppress(OSError):  # a process that has ended gives no answer either
             self._process.stdin.write(line.encode() + b"\n")  # type: ignore[union-attr]  # it is a pipe
             self._process.stdin.flush()  # type: ignore[union-attr]
 
@@ -211,10 +213,10 @@ class Side:
 
 @contextlib.contextmanager
 def _side(case: Case, arm: Arm, timing: Timing, *, holds: bool) -> Iterator[Side]:
-    """Start the process of one arm and tell it its case.
+    """Start the process of one arm and send it its case.
 
     Args:
-        holds: whether it holds the device while the two take turns.
+        holds: whether it locks the device while the two take turns.
     """
     request = {
         "case": case.record(), "runner": arm.runner, "timing": dataclasses.asdict(timing), "turns": True,
@@ -234,9 +236,9 @@ def _side(case: Case, arm: Arm, timing: Timing, *, holds: bool) -> Iterator[Side
 
 
 def serve_turns(case: Case, runner: str, timing: Timing, *, holds: bool) -> None:
-    """Get `case` ready, say so, and take a turn for each line that comes in, until they end."""
+    """Prepare `case`, report that it is ready, and take a turn for each line on standard input."""
     timed_runner = runner_of(runner, timing, "fresh")
-    assert isinstance(timed_runner, TimedRunner)  # refused before the process was started
+    assert isinstance(timed_runner, TimedRunner)  # other runners are refused before the process starts
 
     def use(case: Case, prepared: Prepared, timer: Timer, record: Any, inputs: Inputs) -> Measurement:
         row = timed_runner.row(case, prepared, timer, record)
@@ -259,11 +261,11 @@ def serve_turns(case: Case, runner: str, timing: Timing, *, holds: bool) -> None
 
 Verdict = Callable[[tuple[int, Mapping[str, Any]]], str]
 How = tuple[Verdict | None, Change | None]
-"""What judges a turn's outputs, and what changes inputs before they are timed."""
+"""Function that validates a turn's outputs, and function that changes inputs before they are timed."""
 
 
 def _turns(prepared: Prepared, timer: Timer, timing: Timing, environment: Environment, how: How) -> None:
-    """Take turns; after one of the first, at random, its outputs are judged."""
+    """Take turns; the outputs of a random early one are validated."""
     verdict, change = how
     runs, judged_turn = cycle(prepared.runs), random.SystemRandom().randrange(JUDGED_TURNS)
     for _ in range(2 * len(prepared.runs)):
@@ -273,7 +275,7 @@ def _turns(prepared: Prepared, timer: Timer, timing: Timing, environment: Enviro
     clock = "cpu" if timer.mode == "host" and timing.thread_count == 1 else {"host": "wall"}.get(timer.mode, "device")
     say({"clock": clock, "environment": environment_record(environment)})
     for turn, _ in enumerate(sys.stdin):
-        timer.read(next(runs), call_count)  # what the other process has put out of the caches comes back
+        timer.read(next(runs), call_count)  # refills the caches that the other process has used
         readings, seen = _turn(runs, prepared, timer, timing, call_count, change)
         why = verdict(seen()) if verdict is not None and turn == judged_turn else ""
         times_s = sorted((reading.cpu_s if clock == "cpu" else reading.time_s) / call_count for reading in readings)
@@ -295,7 +297,7 @@ def _turn(
     call_count: int,
     change: Change | None,
 ) -> tuple[list[Reading], Callable[[], tuple[int, Mapping[str, Any]]]]:
-    """Return the readings of one turn, and how to get the inputs' number and the outputs of the last one."""
+    """Return the readings of one turn, and a function for number of inputs and outputs of the last one."""
     readings: list[Reading] = []
     end_s = time.monotonic() + TURN_S
     while True:

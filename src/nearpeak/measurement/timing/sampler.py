@@ -22,37 +22,37 @@ from nearpeak.measurement.timing.clocks import SLOW_CLOCK_RATIO
 WINDOW_COUNT = 5
 """Samples of each of the two windows whose agreement ends the warm-up."""
 WARM_UP_RATIO = 0.5
-"""Share of the budget that warm-up may take on top of it."""
+"""Most time of the warm-up as a share of the budget, in addition to it."""
 BATCH_RESOLUTIONS = 1000
-"""Resolutions of the timer that a batch of calls lasts at least."""
+"""Least length of a batch of calls, in resolutions of the timer."""
 BATCH_S = 1e-4
 """Least length of a batch of hot calls: that of some hundred reads of the CPU clock."""
 BEGIN_S = 3e-3
-"""Time for which a host runs a call that seems to need no batch: at first it takes much longer, and of two processes
-that time the same one would take its calls by tens and the other one by one."""
+"""Time for which a host repeats a call that seems to need no batch: first calls take much longer, so that of two
+processes with the same case one might batch its calls and the other not."""
 HOST_BATCHES = 100
-"""Lengths of a batch that the host may wait for one: a clock that says less of it than that is not mended by more."""
+"""Most host time of a batch, in batch lengths: a clock that shows less than that is wrong, and larger batches are no
+remedy."""
 FIRST_COUNT, MOST_TRIED = 9, 3
-"""Pairs of a call on inputs that have just changed and one on the same inputs again, and how often they are taken anew
-before a difference is believed."""
+"""Pairs of a call on changed inputs and a repeated call, and most repetitions before a difference counts."""
 ANEW_RATIO, ANEW_S = 1.5, 1e-5
-"""How much longer than the shortest of the latter the shortest of the former may take."""
+"""Factor and time by which the fastest call on changed inputs may exceed the fastest repeated call."""
 LEAST_RATIO = 0.5
-"""Share of the budget before which a host is not done: all samples of a shorter stretch may be slow, and agree.
+"""Least share of the budget that a host samples for: in a shorter time all samples may be slow, and agree.
 
-Of thirty launches of a product beside two busy loops, two had converged within 70 ms of CPU time, 15 and 33 % too long.
+Of thirty launches of a product next to two busy loops, two converged within 70 ms of CPU time, 15 and 33 % too slow.
 """
 CHECK_EVERY = 5
-"""Samples between two looks at the interval."""
+"""Samples between two evaluations of the interval."""
 MOST_COUNT = 5000
-"""Samples after which a budget is spent, whatever the clock says."""
+"""Samples after which the budget counts as spent."""
 _PROCESS_S, _WALL_S = time.process_time, time.monotonic
-"""As they are before any function of the user's can put others in their place."""
+"""Bound before a user's function can replace them."""
 Runs = Iterator[Callable[[], object]]
 Change = Callable[[Callable[[], object]], None]
-"""Called with what will run, before it is timed."""
+"""Called with the run that is timed next."""
 Seen = tuple[int, Mapping[str, Any]]
-"""Which set of inputs was timed, and the outputs."""
+"""Number of the timed set of inputs, and its outputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,17 +70,17 @@ class Sampled:
     call_count: int
     """Calls per sample."""
     outcome: Outcome
-    """Whether the median is known as well as was asked."""
+    """Whether the median has the requested precision."""
     late_s: float = 0.0
     """Median time for which the device went on after the end of a sample was recorded."""
     slow_ratio: float = 0.0
     """Share of the samples before which the device's clock was below SLOW_CLOCK_RATIO of its highest."""
     spans_ns: tuple[Span, ...] = ()
-    """When it warmed up and when it was sampled."""
+    """Time spans of warm-up and samples."""
     seen: Seen | None = None
-    """Which set of inputs a sample at random timed, and the outputs of its last call; none where none are kept."""
+    """Set of inputs of a random sample, and the outputs of its last call; none where none are kept."""
     repeated: str = ""
-    """How much faster calls are on inputs that they have seen, where that is more than caches explain."""
+    """Description of how much faster calls are on repeated inputs, where caches do not explain it."""
 
 
 def sample(
@@ -90,13 +90,13 @@ def sample(
     """Return the samples of `prepared`.
 
     Warm-up ends when two windows of samples agree, sampling when the 95 % interval of the median is narrow enough; on
-    a host with one thread the CPU time decides both, as wall time beside other load never settles. The search for
-    reference cycles is off meanwhile.
+    a host with one thread the CPU time decides both, as wall time never settles under other load. Garbage collection
+    is off meanwhile.
 
     Args:
-        keep: keep the outputs of a sample at random, which nothing that runs can know beforehand.
-        last: keep those of the last one, which costs no copies on the way; nothing that runs knows that it is.
-        varied: the inputs, which change before each sample; they are left as they were for what is kept.
+        keep: keep the outputs of a random sample, which the timed code cannot predict.
+        last: keep those of the last sample instead, without copies in between; the timed code cannot predict it either.
+        varied: the inputs, which change before each sample; at the end they are those of the kept outputs.
     """
     runs = cycle(prepared.runs)
     enabled = gc.isenabled()
@@ -118,9 +118,9 @@ def sample(
 
 
 def batch_of(timer: Timer, runs: Runs, timing: Timing) -> int:
-    """Return how many calls make a batch: one where caches are emptied before each, else as many as the timer needs.
+    """Return the calls per batch: one with cold caches, else as many as the timer needs.
 
-    A timer that queues calls up says how many it can: of more, the launches on the host would be timed.
+    A timer that queues calls limits the count: beyond it, launches on the host would be timed.
     """
     if timing.cache == "cold":
         return 1
@@ -140,22 +140,22 @@ def batch_of(timer: Timer, runs: Runs, timing: Timing) -> int:
 
 
 def without_result(reading: Reading) -> Reading:
-    """Return the times alone: what is kept of many calls fills the memory, and each call writes into pages of its own.
+    """Return the times alone: kept results would fill the memory, and each call would write to new pages.
 
-    The first touch of those takes a host longer than many a kernel.
+    The first touch of a page may take a host longer than a kernel.
     """
     return dataclasses.replace(reading, result=None)
 
 
 def changing(prepared: Prepared, varied: Varied | None) -> Change:
-    """Return what is called before a run is timed: its inputs change."""
+    """Return the function that changes the inputs of a run before it is timed."""
     if varied is None:
         return lambda _: None
     return lambda run: varied.change(prepared.runs.index(run))
 
 
 def caching_suspicion(timer: Timer, runs: Runs, call_count: int, change: Change) -> str:
-    """Return that calls are much faster on inputs that they have seen: a batch would time what was kept; else empty."""
+    """Return that calls are much faster on repeated inputs, so that a batch would time cached results; else empty."""
     if call_count == 1:
         return ""
     least_s = 0.0, 0.0
@@ -170,13 +170,13 @@ def caching_suspicion(timer: Timer, runs: Runs, call_count: int, change: Change)
 
 
 def _pair(timer: Timer, run: Callable[[], object], change: Change) -> tuple[float, float]:
-    """Return the times of one call where the inputs have just changed, and of the next, each read by itself."""
+    """Return the times of one call on changed inputs, and of a repeated call."""
     change(run)
     return timer.read(run, 1).time_s, timer.read(run, 1).time_s
 
 
 class _Keeper:
-    """Keeps the outputs of one of the samples, each as likely as any other, though their number is not known."""
+    """Keeps the outputs of one sample, each with equal probability, without knowing their number in advance."""
 
     def __init__(self, prepared: Prepared, varied: Varied | None = None) -> None:
         self._prepared, self._random, self._count = prepared, random.SystemRandom(), 0
@@ -185,7 +185,7 @@ class _Keeper:
         self.seen: Seen | None = None
 
     def offer(self, run: Callable[[], object], result: Any) -> None:
-        """Take the result of a sample, or leave it; later calls may write over it, so that it is copied."""
+        """Copy the result of a sample, or skip it; later calls may overwrite the original."""
         self._count += 1
         if self._random.random() * self._count < 1:
             copies = {name: np.array(array) for name, array in self._prepared.outputs(result).items()}
@@ -194,18 +194,18 @@ class _Keeper:
 
 
 class _Last:
-    """Holds what the last sample returned."""
+    """Holds the result of the last sample."""
 
     def __init__(self, prepared: Prepared) -> None:
         self._prepared, self._held = prepared, None  # type: tuple[Prepared, tuple[Callable[[], object], Any] | None]
 
     def offer(self, run: Callable[[], object], result: Any) -> None:
-        """Hold the result instead of the one before."""
+        """Hold the result in place of the previous one."""
         self._held = run, result
 
     @property
     def seen(self) -> Seen | None:
-        """Which set of inputs was timed, and the outputs."""
+        """Number of the timed set of inputs, and its outputs."""
         if self._held is None:
             return None
         run, result = self._held
@@ -215,11 +215,11 @@ class _Last:
 def _sampled(
     timer: Timer, runs: Runs, timing: Timing, call_count: int, keeper: _Keeper | _Last | None, change: Change
 ) -> Sampled:
-    """Take samples until the times have settled, and from there until one of the reasons to stop."""
+    """Take samples until the times are steady, and from there until sampling ends."""
     readings: list[Reading] = []
     begun_ns: list[int] = []
     kept_from: int | None = None
-    # Beside other load a host's samples take their CPU time of the budget, so that there are as many as without.
+    # On a host the budget is CPU time, so that other load does not reduce the number of samples.
     clock = _PROCESS_S if timer.mode == "host" else _WALL_S
     begun_s, begun_wall_s = clock(), _WALL_S()
     while True:
@@ -250,7 +250,7 @@ def _sampled(
 
 
 def no_time(samples_s: Sequence[float], call_count: int, timer: Timer) -> str:
-    """Return why samples say no time, where one is none, or is shorter than what the timer can tell; else empty.
+    """Return why samples are invalid: a time is zero, not finite, or below the timer's resolution; else empty.
 
     >>> from nearpeak.measurement.timing.clocks import HostTimer
     >>> no_time([1e-12, 1e-6], 10, HostTimer(thread_count=1, flush_bytes=0))
@@ -266,7 +266,7 @@ def no_time(samples_s: Sequence[float], call_count: int, timer: Timer) -> str:
 
 
 def _ended(readings: Sequence[Reading], timer: Timer, timing: Timing, spent: tuple[float, float]) -> Outcome | None:
-    """Return why sampling ends; none when it goes on."""
+    """Return the outcome with which sampling ends; none while it continues."""
     (spent_s, wall_s), count = spent, len(readings)
     if count and wall_s >= timing.limit_s / 2:
         return Outcome.BUDGET
@@ -292,7 +292,7 @@ def _summed(readings: Sequence[Reading], kept_from: int, timer: Timer, call_coun
 
 
 def _slow_ratio(cycles_s: Sequence[float]) -> float:
-    """Return in what share of the samples the same number of cycles took much longer than in the best one.
+    """Return the share of samples in which the same number of cycles took much longer than in the best one.
 
     >>> _slow_ratio([1.0, 1.0, 1.5, 1.1]), _slow_ratio([0.0, 0.0])
     (0.25, 0.0)
@@ -302,14 +302,14 @@ def _slow_ratio(cycles_s: Sequence[float]) -> float:
 
 
 def _watched(readings: Sequence[Reading], timer: Timer, timing: Timing) -> Sequence[float]:
-    """Return the times that decide when to stop: CPU time where a single thread of the host does the work."""
+    """Return the times that decide when to stop: CPU time for a single host thread."""
     if timer.mode == "host" and timing.thread_count == 1 and all(reading.cpu_s > 0 for reading in readings):
         return [reading.cpu_s for reading in readings]
     return [reading.time_s for reading in readings]
 
 
 def is_steady(samples_s: Sequence[float]) -> bool:
-    """Say whether the last two windows agree, so that warm-up is over.
+    """Return whether the last two windows agree, so that warm-up is over.
 
     The second window's first sample is no outlier beyond the third quartile plus 1.5 interquartile ranges of the
     first, the mean moved by -50 % to +10 %, both quartiles by at most 5 %.
@@ -320,7 +320,7 @@ def is_steady(samples_s: Sequence[float]) -> bool:
     if len(samples_s) < 2 * WINDOW_COUNT:
         return False
     before, after = (sorted(samples_s[end - WINDOW_COUNT : end or None]) for end in (-WINDOW_COUNT, 0))
-    if before[0] <= 0 or after[0] <= 0:  # no time at all: a wrong timer, which waiting does not mend
+    if before[0] <= 0 or after[0] <= 0:  # a broken timer, for which waiting is no remedy
         return True
     low, high = quantile(before, 0.25), quantile(before, 0.75)
     if samples_s[-WINDOW_COUNT] > high + 1.5 * (high - low) + 1e-12 * high:
@@ -331,7 +331,7 @@ def is_steady(samples_s: Sequence[float]) -> bool:
 
 
 def converged(samples_s: Sequence[float], precision_ratio: float) -> bool:
-    """Say whether the median's interval is narrow enough; with so few samples that it ends at the extremes it is not.
+    """Return whether the median's interval is narrow enough; an interval that ends at the extremes never is.
 
     >>> converged([1.0] * 12, 0.005), converged([1.0] * 4, 0.005), converged([1.0, 1.1] * 10, 0.005)
     (True, False, False)

@@ -17,7 +17,7 @@ from nearpeak.ops import OPS
 def warm_up() -> None:
     """Import runners and operators, fill the buffer that empties caches; PyTorch keeps to one thread.
 
-    A pool of threads would not survive the fork: the child starts its own where the case may use more.
+    A thread pool would not survive the fork: the child starts its own if the case uses several threads.
     """
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)

@@ -24,7 +24,7 @@ class Host:
     name, most_hz = "host", 10.0
 
     def __init__(self, root: Path) -> None:
-        """Refuse where neither the files of Linux are there nor psutil, which reads the running system only."""
+        """Refuse where there are neither the files of Linux nor psutil, which reads the running system only."""
         has_psutil = importlib.util.find_spec("psutil") and root == Path("/")
         if not has_psutil and not all((root / name).exists() for name in (_STAT, _MEMORY)):
             why = (
@@ -67,7 +67,7 @@ class Host:
         return self._files[-1]
 
     def _time_reader(self) -> Pair:
-        """Return what reads CPU time at work and stolen: of Linux its file, kept open, which costs less."""
+        """Return the reader of busy and stolen CPU time: on Linux from an open file, which costs less."""
         psutil = self._psutil
         if not (self._root / _STAT).exists():
 
@@ -86,7 +86,7 @@ class Host:
         return read
 
     def _memory_reader(self) -> Pair:
-        """Return what reads memory that is not available and swap in use: of Linux its file, which costs less."""
+        """Return the reader of unavailable memory and used swap: on Linux from an open file, which costs less."""
         psutil = self._psutil
         if not (self._root / _MEMORY).exists():
 
@@ -106,7 +106,7 @@ class Host:
         return read
 
     def _disk_reader(self) -> Pair | None:
-        """Return what reads bytes read from and written to whole disks; none where nothing counts them."""
+        """Return the reader of bytes read from and written to whole disks; none where they are not counted."""
         if not (self._root / _DISKS).exists():
             return self._disks_asked()
         file, folder = self._file(_DISKS), self._root / _WHOLE

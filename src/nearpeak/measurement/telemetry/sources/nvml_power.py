@@ -66,7 +66,7 @@ def _calls(nvml: Any, gpu: nvml_library.Device, *, averaged: bool) -> Sequence[t
         nvml_library.clock(nvml, gpu, "sm_clock", nvml.NVML_CLOCK_SM),
         (reasons, (lambda: float(ask(gpu.handle))) if ask else (lambda: _absent(named))),
     ]  # fmt: skip
-    if not averaged:  # it says the same as the field, and each call beside takes its share of a core
+    if not averaged:  # it duplicates the field, and each call costs CPU time
         pairs.append((usage, lambda: 1e-3 * nvml.nvmlDeviceGetPowerUsage(gpu.handle)))
     return [nvml_library.checked_channel(nvml, channel, call) for channel, call in pairs]
 
