@@ -68,7 +68,10 @@ def onnx_conversion(
         refused |= {key: f"left to {provider}" for key, provider in left if provider != first}
     unable = frozenset(refused)
     refused = {node.key: "left out on request" for node in nodes if node.kind in without} | refused
-    refused |= _too_small(nodes, refused, least_count)
+    for converted, group in _groups(nodes, refused):
+        if converted and len(group) < least_count:
+            reason = f"its piece has {len(group)} of at least {least_count} nodes"
+            refused |= {node.key: reason for node in group}
     crossing = list(_crossing(model, nodes, refused).values())
     known = [size for size in crossing if size is not None]
     sizes = known if len(known) == len(crossing) else None
@@ -160,14 +163,6 @@ def _renamed(onnx: Any, item: Any, name: str) -> Any:
     copy.CopyFrom(item)
     copy.name = name
     return copy
-
-
-def _too_small(nodes: Sequence[_Node], refused: Mapping[str, str], least_count: int) -> dict[str, str]:
-    """Return the converted nodes whose piece has fewer than `least_count`, with the reason."""
-    groups = [group for converted, group in _groups(nodes, refused) if converted and len(group) < least_count]
-    return {
-        node.key: f"its piece has {len(group)} of at least {least_count} nodes" for group in groups for node in group
-    }
 
 
 def _groups(nodes: Sequence[_Node], refused: Mapping[str, str]) -> list[tuple[bool, list[_Node]]]:

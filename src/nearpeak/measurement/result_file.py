@@ -95,7 +95,11 @@ def held_file(path: Path) -> Iterator[int]:
     try:
         _lock(file, path)
         if new:
-            _sync_folder(path.resolve().parent)
+            folder = os.open(path.resolve().parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)  # so that the file's name survives a crash too
+            finally:
+                os.close(folder)
         try:
             yield file
         except BaseException:
@@ -124,12 +128,3 @@ def read_results(path: Path) -> tuple[Measurement, ...]:
     """
     text = path.read_text(encoding="utf-8", errors="replace")
     return tuple(parse_results(text[: text.rfind("\n") + 1], str(path))[1].values())
-
-
-def _sync_folder(folder: Path) -> None:
-    """Sync the folder, so that the file's name survives a crash too."""
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

@@ -169,14 +169,14 @@ def positions_of(case: Case, output: str = "") -> dict[Free, Any]:
     if not counts or is_large(_cut(case, counts), MOST_TIMES):
         return {}
     generator = np.random.default_rng(random.Random(case.digest + output).getrandbits(64))
-    return {free: _chosen(generator, extents[free.axes[0]], count) for free, count in counts.items()}
-
-
-def _chosen(generator: np.random.Generator, extent: int, count: int) -> Any:
-    """Return `count` sorted positions, the first and the last among them."""
-    if count >= extent:
-        return np.arange(extent)
-    return np.sort(np.concatenate([[0, extent - 1], 1 + generator.choice(extent - 2, count - 2, replace=False)]))
+    positions: dict[Free, Any] = {}
+    for free, count in counts.items():
+        extent = extents[free.axes[0]]
+        positions[free] = np.arange(extent)
+        if count < extent:
+            inner = 1 + generator.choice(extent - 2, count - 2, replace=False)
+            positions[free] = np.sort(np.concatenate([[0, extent - 1], inner]))
+    return positions
 
 
 def _cut(case: Case, counts: Mapping[Free, int]) -> Case:

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from nearpeak.case_tensors.random_inputs import forward_arguments, too_large
@@ -56,7 +56,11 @@ class OnnxRuntime(Backend):
         stored = [{name: tensor.permute(orders[name]) for name, tensor in tensors.items()} for tensors in sets]
 
         def of_stored(tensors: Mapping[str, Any]) -> Any:
-            return call({name: _turned_back(tensor, orders[name]) for name, tensor in tensors.items()}, **arguments)
+            turned = dict(tensors)
+            for name, order in orders.items():
+                if order != sorted(order):
+                    turned[name] = tensors[name].permute([order.index(place) for place in range(len(order))])
+            return call(turned, **arguments)
 
         session = self._session(exported(self._torch, of_stored, stored[0], names))
         runs = tuple(self._bound(session, tensors, names) for tensors in stored)
@@ -123,13 +127,6 @@ def _order(name: str, tensor: Any) -> list[int]:
     if not tensor.permute(order).is_contiguous():
         raise NotModelledError(f"ONNX Runtime takes tensors without gaps; {name} has strides {tuple(tensor.stride())}")
     return order
-
-
-def _turned_back(tensor: Any, order: Sequence[int]) -> Any:
-    """Return a tensor with its dimensions permuted back from `order`."""
-    if list(order) == sorted(order):
-        return tensor
-    return tensor.permute([order.index(dimension) for dimension in range(len(order))])
 
 
 def _arrays(result: Any) -> dict[str, Any]:

@@ -160,19 +160,18 @@ def caching_suspicion(timer: Timer, runs: Runs, call_count: int, change: Change)
         return ""
     least_s = 0.0, 0.0
     for _ in range(MOST_TRIED):
-        pairs = [_pair(timer, next(runs), change) for _ in range(FIRST_COUNT)]
-        least_s = min(anew_s for anew_s, _ in pairs), min(again_s for _, again_s in pairs)
+        changed_s, repeated_s = [], []
+        for _ in range(FIRST_COUNT):
+            run = next(runs)
+            change(run)
+            changed_s.append(timer.read(run, 1).time_s)
+            repeated_s.append(timer.read(run, 1).time_s)
+        least_s = min(changed_s), min(repeated_s)
         if least_s[0] <= ANEW_RATIO * least_s[1] + ANEW_S:
             return ""
     return (
         f"a call takes {least_s[0]:.4g} s where its inputs have changed, and {least_s[1]:.4g} s where it has seen them"
     )
-
-
-def _pair(timer: Timer, run: Callable[[], object], change: Change) -> tuple[float, float]:
-    """Return the times of one call on changed inputs, and of a repeated call."""
-    change(run)
-    return timer.read(run, 1).time_s, timer.read(run, 1).time_s
 
 
 class _Keeper:

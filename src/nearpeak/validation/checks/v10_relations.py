@@ -95,7 +95,12 @@ def reversible_rows(draw: Draw, oracle: Mapping[str, Any] | None = None) -> list
     """Return the leading extents for which reversed rows give the oracle's results in reverse."""
     oracle = oracle or _oracle(draw, draw.tensors)
     extents = {tensor.shape[0] for tensor in draw.tensors.values() if tensor.dim() and tensor.shape[0] > 1}
-    stated, equal = _stated(draw) if oracle else [], imported_torch().equal
+    equal, other = imported_torch().equal, {}
+    if oracle and OPS[draw.case.op].valid is not None:
+        other = drawn(draw.case.op, dict(draw.arguments), (draw.seed, "other"), "normal") or {}
+    whole = [(draw.tensors[name], x) for name, x in other.items() if not x.is_floating_point() and x.dim()]
+    # Integers that the case fixes, such as sequence lengths, are the same in other draws.
+    stated = [tensor for tensor, x in whole if equal(tensor, x)]
     fixed = {tensor.shape[0] for tensor in stated if not equal(reversed_rows(tensor), tensor)}
     turned = {extent: {name: _turned(value, extent) for name, value in oracle.items()} for extent in extents - fixed}
     return [
@@ -103,15 +108,6 @@ def reversible_rows(draw: Draw, oracle: Mapping[str, Any] | None = None) -> list
         for extent in sorted(turned)
         if oracle and _same(_oracle(draw, _with_reversed(draw, extent)), turned[extent])
     ]
-
-
-def _stated(draw: Draw) -> list[Any]:
-    """Return the integer inputs that the case fixes, such as sequence lengths: they are the same in other draws."""
-    if OPS[draw.case.op].valid is None:
-        return []
-    other = drawn(draw.case.op, dict(draw.arguments), (draw.seed, "other"), "normal") or {}
-    whole = [name for name, tensor in other.items() if not tensor.is_floating_point() and tensor.dim()]
-    return [draw.tensors[name] for name in whole if imported_torch().equal(draw.tensors[name], other[name])]
 
 
 def _with_reversed(draw: Draw, extent: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,8 @@ def drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], distr
 
 
 def _drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], distribution: str) -> dict[str, Any] | None:
+    import torch
+
     declared = OPS[op].inputs(**arguments)
     random = np.random.default_rng(zlib.crc32(repr((op, sorted(arguments.items()), *seed, distribution)).encode()))
     kind = tolerance(op, arguments).kind
@@ -69,7 +72,13 @@ def _drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], dist
     if arguments.get("softcap") and distribution == "large":
         values |= _beyond_the_cap(declared, values)
     if distribution == "edges" and (edges := OPS[op].edges) is not None:
-        values |= {name: _beside_edges(random, edges(**arguments), spec) for name, spec in declared.items()}
+        ends = edges(**arguments)
+        values |= {
+            name: next_to(random, ends, spec)
+            if dtype_of(spec.dtype).kind == "float"
+            else _whole(random, spec, len(ends) - 1, "normal")
+            for name, spec in declared.items()
+        }
     if "jumps" in ways.values() and (edges := OPS[op].edges) is not None:
         among = {True: edges(**arguments), False: (*edges(**arguments), *_NO_JUMPS)}
         floats = {k: spec for k, spec in declared.items() if values[k].dtype.kind == "f" and ways[k] == "jumps"}
@@ -85,19 +94,16 @@ def _drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], dist
         choice, _, name = entry.rpartition(":")
         if name in values and (not choice or choice in arguments.values()):
             values[name] = np.abs(values[name]) + _LEAST.get(ways[name], 0.1)
-    changed = (
-        _at_first(values, OPS[op].numerics.states)
-        if distribution == "first_step"
-        else (_saturated(op, declared, values, random) if distribution == "saturated" else {})
-    )
-    values |= changed
+    changed = _at_first(values, OPS[op].numerics.states) if distribution == "first_step" else {}
+    values |= _saturated(op, declared, values, random) if distribution == "saturated" else changed
     for name in OPS[op].numerics.ignored:
         if distribution in _WITH_IGNORED and values[name].size > 1:
             values[name].flat[1:] = np.where(
                 random.random(values[name].size - 1) < 0.25, IGNORED, values[name].flat[1:]
             )
             values[name].flat[-1] = IGNORED
-    tensors = {name: _stored(value, declared[name]) for name, value in values.items()}
+    arrays = {name: torch.as_tensor(np.asarray(array)) for name, array in values.items()}
+    tensors = {name: array.to(torch_format(declared[name].dtype)) for name, array in arrays.items()}
     return _inside_domain(op, arguments, tensors, distribution)
 
 
@@ -232,12 +238,6 @@ def _beyond_the_cap(declared: Mapping[str, Tensor], values: Mapping[str, Any]) -
     return {"query": np.abs(values["query"]) * signs, "key": np.abs(values["key"]), **masks}
 
 
-def _beside_edges(random: Any, edges: Any, tensor: Tensor) -> Any:
-    if dtype_of(tensor.dtype).kind != "float":
-        return _whole(random, tensor, len(edges) - 1, "normal")
-    return next_to(random, edges, tensor)
-
-
 def _below(random: Any, tensor: Tensor) -> Any:
     """Return numbers smaller than normal ones by about the roundoff of their format, if results stay finite."""
     size = 4 * UNIT_ROUNDOFF[dtype_of(tensor.dtype).name]
@@ -299,12 +299,6 @@ def _large(values: Any) -> Any:
     return values
 
 
-def _stored(values: Any, tensor: Tensor) -> Any:
-    import torch
-
-    return torch.as_tensor(np.asarray(values)).to(torch_format(tensor.dtype))
-
-
 def _tries(op: str, tensors: dict[str, Any], distribution: str) -> Iterator[dict[str, Any]]:
     """Yield the inputs as drawn, with magnitudes of one float input, of all, with small states, with zero integers."""
     floats = [name for name, tensor in tensors.items() if tensor.is_floating_point()]
@@ -313,14 +307,6 @@ def _tries(op: str, tensors: dict[str, Any], distribution: str) -> Iterator[dict
     states = [name for name in floats if name not in OPS[op].numerics.positive]
     yield tensors | {name: (tensors[name].double() / 16).to(tensors[name].dtype) for name in states}
     yield tensors | {name: tensor * 0 for name, tensor in tensors.items() if not tensor.is_floating_point()}
-
-
-def _narrower(tensors: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield inputs above 1, and between 0 and 1: some functions are defined there alone."""
-    floats = [name for name, tensor in tensors.items() if tensor.is_floating_point()]
-    for moved in (_above_one, _between):
-        for chosen in (*((name,) for name in floats), tuple(floats)):
-            yield tensors | {name: moved(tensors[name]) for name in chosen}
 
 
 def _above_one(tensor: Any) -> Any:
@@ -347,7 +333,12 @@ def _inside_domain(
             return tried
         defined = tried if seen == "defined" and defined is None else defined
     if defined is None:
-        return next((tried for tried in _narrower(tensors) if _seen(op, arguments, tried, FAR_IN_FP16)), None)
+        # Inputs above 1, and between 0 and 1: some functions are defined there alone.
+        floats = [name for name, tensor in tensors.items() if tensor.is_floating_point()]
+        for moved, chosen in product((_above_one, _between), (*((name,) for name in floats), tuple(floats))):
+            tried = tensors | {name: moved(tensors[name]) for name in chosen}
+            if _seen(op, arguments, tried, FAR_IN_FP16):
+                return tried
     return defined
 
 

@@ -83,7 +83,11 @@ def _repeated(case: Case, seed: int, draws: list[Draw]) -> Iterator[Draw]:
 
 
 def _further(case: Case, seed: int, draws: list[Draw]) -> Iterator[Draw]:
-    missing = _wanted(draws[0])
+    first, expected = draws[0], draws[0].expected
+    missing: Obligations = {(name, part) for name, tensor in first.tensors.items() for part in _parts(tensor)}
+    missing |= {(name, pair) for name, output in expected.items() for pair in _pairs(output.values)}
+    missing |= {(name, NOT_ZERO) for name, output in expected.items() if output.values.dtype.kind not in "fc"}
+    missing |= {(name, NOT_TRUE) for name, output in expected.items() if output.dtype == "bool"}
     added_count, looked = 0, sum(tensor.numel() for tensor in draws[0].tensors.values())
     spent = looked * len(missing) * len(draws)
     for draw in draws:
@@ -122,15 +126,6 @@ def _candidates(case: Case, seed: int) -> Iterator[tuple[int, str]]:
 
 
 Obligations = set[Hashable]
-
-
-def _wanted(draw: Draw) -> Obligations:
-    """Return the slices and pairs that should matter in some round."""
-    slices = {(name, part) for name, tensor in draw.tensors.items() for part in _parts(tensor)}
-    pairs = {(name, pair) for name, expected in draw.expected.items() for pair in _pairs(expected.values)}
-    whole = {(name, NOT_ZERO) for name, expected in draw.expected.items() if expected.values.dtype.kind not in "fc"}
-    truths = {(name, NOT_TRUE) for name, expected in draw.expected.items() if expected.dtype == "bool"}
-    return slices | pairs | whole | truths
 
 
 NOT_ZERO = "not zero"

@@ -40,14 +40,11 @@ def _maker(case: Case, change: Callable[[Any], Any]) -> Callable[[], Call]:
     right = right_call(case)
 
     def call(tensors: Tensors, **arguments: Any) -> Tensors:
-        return {name: _hooked(y, change) for name, y in right(tensors, **arguments).items()}
+        outputs = dict(right(tensors, **arguments))
+        for name, y in outputs.items():
+            if y.requires_grad:
+                y.register_hook(change)
+                outputs[name] = y.clone()
+        return outputs
 
     return lambda: call
-
-
-def _hooked(y: Any, change: Callable[[Any], Any]) -> Any:
-    """Return `y` with a hook that changes its upstream gradient."""
-    if not y.requires_grad:
-        return y
-    y.register_hook(change)
-    return y.clone()

@@ -1,6 +1,6 @@
 """The float64 oracle of a case: expected results and error bounds, element by element."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
@@ -26,7 +26,7 @@ from nearpeak.validation.oracle.format_limits import (
     widened,
     wrapped,
 )
-from nearpeak.validation.oracle.rounding import Nudge, erring, rounding, underflow
+from nearpeak.validation.oracle.rounding import erring, rounding, underflow
 from nearpeak.validation.oracle.sensitivity import (
     Arrays,
     Reference,
@@ -225,7 +225,10 @@ def answers(
             reach |= {name: np.fmax(value, reach[name]) for name, value in whole.items()}
     stored_error, stored_ratio = ({}, 0.0) if stored is None else stored_errors(stored, arrays, results)
     coarse = _sums({name: SPREAD * errors for name, errors in stored_error.items()}, coarse) if stored_error else coarse
-    for nudge in _of_stored(store, chained=chained, scores=stores_scores) if coarse_step else ():
+    nudges = [rounding(store)] if stores_scores else []
+    if chained and store == UNIT_ROUNDOFF["fp16"]:  # other formats have the exponent range of fp32
+        nudges.insert(0, underflow(2 * HALF_STEP["fp16"], HALF_STEP["fp16"] / store))
+    for nudge in nudges if coarse_step else ():
         coarse = _sums(erring(reference, arrays, results, where, nudge), coarse)
     return {
         name: _expected(
@@ -242,14 +245,6 @@ def answers(
         for name, values in results.items()
         if name in formats
     }  # fmt: skip
-
-
-def _of_stored(store: float, *, chained: bool, scores: bool) -> Iterator[Nudge]:
-    """Yield perturbations by stored intermediates that input errors do not show."""
-    if chained and store == UNIT_ROUNDOFF["fp16"]:  # other formats have the exponent range of fp32
-        yield underflow(2 * HALF_STEP["fp16"], HALF_STEP["fp16"] / store)
-    if scores:
-        yield rounding(store)
 
 
 def _sums(left: Arrays, right: Arrays) -> dict[str, Any]:
