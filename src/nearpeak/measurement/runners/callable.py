@@ -6,17 +6,15 @@ from typing import Any
 from nearpeak.case_tensors.random_inputs import forward_arguments, too_large
 from nearpeak.case_tensors.torch_tensors import torch_or_refusal
 from nearpeak.case_tensors.user_functions import function_of, name_of, own_refusal, with_named_outputs
-from nearpeak.core.runs.measurement import Backend, Environment, Prepared, RunnerAbilities, Timer, Timing
+from nearpeak.core.runs.measurement import Prepared, RunnerAbilities, Timing
 from nearpeak.core.work.case import Case
 from nearpeak.errors import SpecError
-from nearpeak.measurement.machine.environment import cpu_environment
+from nearpeak.measurement.machine.environment import OnCpu
 from nearpeak.measurement.machine.torch_runner import Call, prepared, user_call
 from nearpeak.measurement.runners.numpy import named_arrays
-from nearpeak.measurement.timing.clocks import HostTimer
-from nearpeak.targets import CPU
 
 
-class UserCallable(Backend):
+class UserCallable(OnCpu):
     """`function(inputs, **arguments)`: outputs by name, or one array or tensor for the only output.
 
     `inputs` are tensors by name as the operator declares them; where the function has an attribute
@@ -24,7 +22,7 @@ class UserCallable(Backend):
     """
 
     name = "callable"
-    target = CPU
+    packages = ("numpy", "torch")
     abilities = RunnerAbilities(devices=("cpu",), preload=("torch",), argument="module:function", places=True)
 
     def __init__(self, argument: str, timing: Timing) -> None:
@@ -66,14 +64,6 @@ class UserCallable(Backend):
         named = with_named_outputs(case, self._function)
         named.__module__, _, named.__qualname__ = self.argument.rpartition(":")
         return named
-
-    def timer(self) -> Timer:
-        """Return the clocks of the host."""
-        return HostTimer(thread_count=self._timing.thread_count, flush_bytes=self._timing.swept_bytes)
-
-    def environment(self) -> Environment:
-        """Return this machine, NumPy and PyTorch."""
-        return cpu_environment("numpy", "torch")
 
 
 RUNNER = UserCallable

@@ -6,31 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.case_tensors.random_inputs import forward_arguments, too_large
-from nearpeak.core.runs.measurement import Backend, Environment, Prepared, RunnerAbilities, Timer, Timing
+from nearpeak.case_tensors.random_inputs import forward_arguments
+from nearpeak.core.runs.measurement import Prepared, RunnerAbilities
 from nearpeak.core.work.case import Case
-from nearpeak.measurement.machine.environment import cpu_environment
-from nearpeak.measurement.timing.clocks import HostTimer
+from nearpeak.measurement.machine.environment import OnCpu
 from nearpeak.ops import OPS
-from nearpeak.targets import CPU
 
 
-class NumpyReference(Backend):
+class NumpyReference(OnCpu):
     """The operator's NumPy reference."""
 
     name = "numpy"
-    target = CPU
+    packages = ("numpy",)
     abilities = RunnerAbilities(devices=("cpu",), needs=("numpy",))
     is_reference = True
-
-    def __init__(self, argument: str, timing: Timing) -> None:
-        """Keep how to time."""
-        del argument
-        self._timing = timing
-
-    def refusal(self, case: Case) -> str:
-        """Return that the tensors are too large; empty when they are not."""
-        return too_large(case)
 
     def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
         """Return `case` ready to run on arrays widened to float64."""
@@ -47,14 +36,6 @@ class NumpyReference(Backend):
     def implementation(self, case: Case) -> None:
         """Return none: the reference itself is not validated."""
         del case
-
-    def timer(self) -> Timer:
-        """Return the clocks of the host."""
-        return HostTimer(thread_count=self._timing.thread_count, flush_bytes=self._timing.swept_bytes)
-
-    def environment(self) -> Environment:
-        """Return this machine and NumPy."""
-        return cpu_environment("numpy")
 
 
 def named_arrays(result: Any) -> dict[str, Any]:

@@ -5,26 +5,24 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nearpeak.case_tensors.random_inputs import forward_arguments, too_large
+from nearpeak.case_tensors.random_inputs import forward_arguments
 from nearpeak.case_tensors.torch_tensors import tensors_of, torch_or_refusal
-from nearpeak.core.runs.measurement import Backend, Environment, Fallback, Prepared, RunnerAbilities, Timer, Timing
+from nearpeak.core.runs.measurement import Fallback, Prepared, RunnerAbilities, Timing
 from nearpeak.core.work.case import Case
 from nearpeak.errors import NotModelledError
-from nearpeak.measurement.machine.environment import cpu_environment
+from nearpeak.measurement.machine.environment import OnCpu
 from nearpeak.measurement.machine.onnx_session import assignments, exported, runtime_or_refusal, session_of
-from nearpeak.measurement.timing.clocks import HostTimer
 from nearpeak.ops import OPS
-from nearpeak.targets import CPU
 
 PROVIDER = "CPUExecutionProvider"
 _NO_KERNEL = ("NOT_IMPLEMENTED", "Could not find an implementation", "INVALID_GRAPH", "Type Error")
 
 
-class OnnxRuntime(Backend):
+class OnnxRuntime(OnCpu):
     """One session per case, inputs and outputs bound, so that a call copies nothing."""
 
     name = "onnxruntime"
-    target = CPU
+    packages = ("onnxruntime", "onnx", "torch", "numpy")
     abilities = RunnerAbilities(
         devices=("cpu",), phases=("forward",), needs=("onnxruntime", "onnx", "torch"),
         preload=("onnxruntime", "torch", "torch.onnx"), converts=True, places=True,
@@ -33,14 +31,10 @@ class OnnxRuntime(Backend):
 
     def __init__(self, argument: str, timing: Timing) -> None:
         """Refuse without ONNX Runtime."""
-        del argument
-        self._runtime, self._timing = runtime_or_refusal(f"runner {self.name}"), timing
+        super().__init__(argument, timing)
+        self._runtime = runtime_or_refusal(f"runner {self.name}")
         self._torch = torch_or_refusal(f"runner {self.name}, to export operators,")
         self._torch.set_num_threads(timing.thread_count)
-
-    def refusal(self, case: Case) -> str:
-        """Return that the tensors are too large; empty when they are not."""
-        return too_large(case)
 
     def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
         """Return `case` as a session; the ledger lists nodes on other providers than the CPU's.
@@ -100,14 +94,6 @@ class OnnxRuntime(Backend):
             bits = tensor.view(self._torch.int16).numpy().view("uint16")
             return make.ortvalue_from_numpy_with_onnx_type(bits, 16)  # 16 is BFLOAT16 in onnx.proto
         return make.ortvalue_from_numpy(tensor.numpy())
-
-    def timer(self) -> Timer:
-        """Return the clocks of the host."""
-        return HostTimer(thread_count=self._timing.thread_count, flush_bytes=self._timing.swept_bytes)
-
-    def environment(self) -> Environment:
-        """Return this machine, ONNX Runtime and PyTorch."""
-        return cpu_environment("onnxruntime", "onnx", "torch", "numpy")
 
 
 def _order(name: str, tensor: Any) -> list[int]:

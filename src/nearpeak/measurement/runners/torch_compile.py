@@ -5,23 +5,20 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from nearpeak.case_tensors.random_inputs import drawn, forward_arguments, too_large
+from nearpeak.case_tensors.random_inputs import drawn, forward_arguments
 from nearpeak.case_tensors.torch_tensors import tensors_of, torch_or_refusal
-from nearpeak.core.runs.measurement import Backend, Environment, Fallback, Prepared, RunnerAbilities, Timer, Timing
+from nearpeak.core.runs.measurement import Fallback, Prepared, RunnerAbilities, Timing
 from nearpeak.core.work.case import Case
 from nearpeak.measurement.machine.compile_breaks import breaks, graph_coverage, library_kernels
-from nearpeak.measurement.machine.environment import cpu_environment
+from nearpeak.measurement.machine.environment import OnCpu
 from nearpeak.measurement.machine.torch_runner import Call, prepared
-from nearpeak.measurement.timing.clocks import HostTimer
 from nearpeak.ops import OPS
-from nearpeak.targets import CPU
 
 
-class TorchCompile(Backend):
+class TorchCompile(OnCpu):
     """The operator's PyTorch call, compiled by TorchInductor; other runners set another device or compiler."""
 
     name = "torch_compile"
-    target = CPU
     abilities = RunnerAbilities(
         devices=("cpu",), needs=("torch",), preload=("torch._inductor.compile_fx",), converts=True, places=True
     )
@@ -29,13 +26,9 @@ class TorchCompile(Backend):
 
     def __init__(self, argument: str, timing: Timing) -> None:
         """Pin the threads; PyTorch must be installed."""
-        del argument
-        self._torch, self._timing = torch_or_refusal("compiling"), timing
+        super().__init__(argument, timing)
+        self._torch = torch_or_refusal("compiling")
         self._torch.set_num_threads(timing.thread_count)
-
-    def refusal(self, case: Case) -> str:
-        """Return that the tensors are too large; empty when they are not."""
-        return too_large(case)
 
     def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
         """Return `case` compiled; the ledger lists graph breaks and library kernels."""
@@ -63,14 +56,6 @@ class TorchCompile(Backend):
     def implementation(self, case: Case) -> Call:
         """Return the compiled call on tensors, through which gradients flow."""
         return self._compiled(OPS[case.op].torch_call)
-
-    def timer(self) -> Timer:
-        """Return the clocks of the host."""
-        return HostTimer(thread_count=self._timing.thread_count, flush_bytes=self._timing.swept_bytes)
-
-    def environment(self) -> Environment:
-        """Return this machine and PyTorch."""
-        return cpu_environment("torch", "numpy")
 
 
 RUNNER = TorchCompile
