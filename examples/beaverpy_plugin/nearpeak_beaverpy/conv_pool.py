@@ -40,7 +40,7 @@ def _conv(name: str, arguments: tuple[Any, ...], options: dict[str, Any], right:
 
 
 def _bias(package: Any, inputs: Mapping[str, Any]) -> Any:
-    """Return by how much the answer to zeros differs from the bias that was asked for: it must not."""
+    """Return the difference between the result for zeros and the requested bias, which must be 0."""
     made = package.Conv2D(3, 4, (2, 3), bias=True)
     zeros = made.forward(inputs["x"] * 0, inputs["kernels"])
     bias = getattr(made, "bias", None)
@@ -57,7 +57,7 @@ def _reflected(arrays: Mapping[str, Any]) -> Any:
 
 
 def _twice(kind: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """Return the second answer of one object to the same input."""
+    """Return the second result of one object for the same input."""
 
     def ours(package: Any, inputs: Mapping[str, Any]) -> Any:
         made = getattr(package, kind)(*arguments, **options)
@@ -68,7 +68,7 @@ def _twice(kind: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> An
 
 
 def _change(package: Any, inputs: Mapping[str, Any]) -> Any:
-    """Return by how much two answers of one object to the same input differ, without kernels given."""
+    """Return the difference between two results of one object for the same input, without stated kernels."""
     made = package.Conv2D(3, 4, (2, 3))
     return made.forward(inputs["x"]) - made.forward(inputs["x"])
 

@@ -26,7 +26,7 @@ def _zero(*shape: int) -> Any:
 
 
 def _linear_change(package: Any, inputs: Mapping[str, Any]) -> Any:
-    """Return by how much two answers of one layer to the same input differ, without weights given."""
+    """Return the difference between two results of one layer for the same input, without stated weights."""
     made = package.Linear(6, 5)
     return made.forward(inputs["x"]) - made.forward(inputs["x"])
 
@@ -49,7 +49,7 @@ LINEAR = (
 
 
 def _constructed(package: Any, inputs: Mapping[str, Any]) -> Any:
-    """Return the loss with a reduction that does not exist; it must be refused here already."""
+    """Return the loss with an unknown reduction, which the constructor must refuse."""
     del inputs
     return package.MSELoss(reduction="median")
 
@@ -80,7 +80,7 @@ LOSS = (
 
 
 def _warned(call: Any) -> Any:
-    """Return what `call` returns if it warned on the way."""
+    """Return the result of `call` if it warned."""
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         result = call()
@@ -90,7 +90,7 @@ def _warned(call: Any) -> Any:
 
 
 def _silent(call: Any) -> Any:
-    """Return what `call` returns if it warned about nothing."""
+    """Return the result of `call` if it did not warn."""
     with warnings.catch_warnings(), np.errstate(all="warn"):
         warnings.simplefilter("error")
         return call()
@@ -115,7 +115,7 @@ def _similarity(name: str, options: dict[str, Any], x: Any, y: Any) -> Probe:
 
 
 def _kept_dimension(package: Any, inputs: Mapping[str, Any]) -> Any:
-    """Return the answer to three dimensions after a refused question about one."""
+    """Return the result for three dimensions after a refused call with one."""
     made = package.CosineSimilarity(dim=2)
     with contextlib.suppress(IndexError, ValueError):
         made.forward(inputs["x"][0, 0], inputs["y"][0, 0])
@@ -143,7 +143,7 @@ COSINE = (
 
 
 def _in_place(package: Any, inputs: Mapping[str, Any]) -> Any:
-    """Return the input after a call that was asked to work in place."""
+    """Return the input after an in-place call."""
     x = inputs["x"]
     package.ReLU(inplace=True).forward(x)
     return x

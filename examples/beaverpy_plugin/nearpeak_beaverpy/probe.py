@@ -27,29 +27,29 @@ class Probe:
     name: str
     """The defect that it finds, in a few words."""
     ours: Ours
-    """(package, arrays) → what the package answers: an array or a tuple of arrays."""
+    """(package, arrays) → the package's result: an array or a tuple of arrays."""
     right: Theirs | None = None
-    """(float64 torch tensors by name) → the right answer; none where the package must refuse."""
+    """(float64 torch tensors by name) → the right result; none where the package must refuse."""
     arrays: Mapping[str, Any]
     """Inputs."""
     formats: tuple[str, ...] = ("float32",)
     """Format of each output, as NumPy names it; it sets the bound."""
     of_format: bool = False
-    """Whether an answer in another format is the defect."""
+    """Whether a result in another format is the defect."""
     contract: str = "contraction"
-    """Kind of the numerics contract."""
+    """Kind of the tolerance."""
     summand_count: float = 1.0
     """Length of the longest sum."""
 
 
 def judged(probe: Probe, package: Package) -> CheckResult:
-    """Return what the contract says about the package's answer to the probe."""
+    """Return the check of the package's result for the probe."""
     inputs = {name: array.copy() for name, array in probe.arrays.items()}
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
             answer = probe.ours(package, inputs)
-    except Exception as error:  # whatever the package raises is its answer
+    except Exception as error:  # an exception is the package's result
         if probe.right is None:
             return CheckResult(check="V1", status=PASS)
         return CheckResult(check="V1", status="CRASH", reason=f"{type(error).__name__}: {error}")
@@ -77,7 +77,7 @@ def _compared(probe: Probe, outputs: tuple[Any, ...]) -> CheckResult:
 
 
 def _expected(probe: Probe) -> dict[str, Expected]:
-    """Return what is right, with the bound of the contract, from PyTorch in float64."""
+    """Return the expected results with their bounds, from PyTorch in float64."""
     import torch
 
     assert probe.right is not None

@@ -24,7 +24,7 @@ class BeaverPy(OnCpu):
     )  # fmt: skip
 
     def refusal(self, case: Case) -> str:
-        """Return what the package cannot do of `case`, or that its tensors are too large; empty when it can."""
+        """Return why the package cannot run `case`, or that its tensors are too large; empty when it can."""
         try:
             implementation(case)
         except NotModelledError as error:
@@ -32,7 +32,7 @@ class BeaverPy(OnCpu):
         return too_large(case)
 
     def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
-        """Return `case` ready to run; the package's objects are made anew in every call, as they keep results."""
+        """Return `case` ready to run; every call makes new objects of the package, as they keep results."""
         start = time.perf_counter()
         call, arguments = implementation(case).call, forward_arguments(case)
         runs = tuple(lambda arrays=arrays: call(arrays, **arguments) for arrays in inputs)
