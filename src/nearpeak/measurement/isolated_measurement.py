@@ -71,13 +71,13 @@ def take(case: Case, runner: str, timing: Timing, process: str) -> Measurement:
     from nearpeak.measurement.timed_runner import TimedRunner
 
     runner_object = runner_of(runner, timing, process)
-    with exception_log() as kept:
+    with exception_log() as log:
         row = (
             runner_object.measure(case, lock_of)
             if isinstance(runner_object, TimedRunner)
             else runner_object.measure(case)
         )
-    return row if row.samples_s else dataclasses.replace(row, details=kept.details(row.note))
+    return row if row.samples_s else dataclasses.replace(row, details=log.details(row.note))
 
 
 def lock_of(backend: Backend) -> AbstractContextManager[None]:

@@ -81,7 +81,7 @@ def _until_it_ends(tested: Any, ended: list[EndedError]) -> Any:
 
     def guarded(call: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(call, updated=())
-        def asked(*args: Any, **named: Any) -> Any:
+        def guarded_call(*args: Any, **named: Any) -> Any:
             if ended:
                 raise ended[0]
             if not gone:
@@ -96,7 +96,7 @@ def _until_it_ends(tested: Any, ended: list[EndedError]) -> Any:
                     gone.append(exception_text(error))
             raise MemoryError(*filter(None, gone))
 
-        return asked
+        return guarded_call
 
     backward = None if tested.backward is None else guarded(tested.backward)
     return dataclasses.replace(tested, call=guarded(tested.call), backward=backward)

@@ -183,7 +183,7 @@ def _backward(
     generator = torch.Generator(device=outputs[0].device if outputs else "cpu").manual_seed(0)
     upstream = [_random_like(torch, output, generator) for output in outputs]
 
-    def found() -> dict[str, Any]:
+    def gradients() -> dict[str, Any]:
         grads = torch.autograd.grad(outputs, leaves, upstream, retain_graph=True, allow_unused=True)
         return {f"grad_{name}": grad for name, grad in zip(names, grads, strict=True) if grad is not None}
 
@@ -193,7 +193,7 @@ def _backward(
 
     def run() -> object:
         nonlocal whole_count
-        grads = found()
+        grads = gradients()
         if len(grads) < whole_count:
             _refuse_missing(torch, case, tensors, grads)
             whole_count = len(grads)  # as many as PyTorch's own call gives
@@ -213,13 +213,13 @@ def _by_rule(
     generator = torch.Generator(device=device).manual_seed(0)
     upstream = {f"grad_{name}": _random_like(torch, y, generator) for name, y in outputs.items()}
 
-    def found() -> dict[str, Any]:
+    def gradients() -> dict[str, Any]:
         with torch.no_grad():
             return dict(rule({**tensors, **upstream}, **arguments))
 
     leaves = {name: tensors[name].detach().requires_grad_() for name in _leaves_of(case, tensors)}
-    _refuse_missing(torch, case, {**tensors, **leaves}, found())
-    return found, upstream
+    _refuse_missing(torch, case, {**tensors, **leaves}, gradients())
+    return gradients, upstream
 
 
 def _leaves_of(case: Case, tensors: Mapping[str, Any]) -> list[str]:

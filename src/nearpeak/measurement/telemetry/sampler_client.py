@@ -90,18 +90,18 @@ class Sampler:
         raise MeasureError("telemetry: the sampler's monotonic clock is not this process's")
 
     def _started(self, root: str) -> "subprocess.Popen[str]":
-        with tempfile.TemporaryFile("w+", errors="replace") as said:  # an unread pipe would fill and block
+        with tempfile.TemporaryFile("w+", errors="replace") as errors_file:  # an unread pipe would fill and block
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "nearpeak.measurement.telemetry.sampler_process"], stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE, stderr=said, text=True, pass_fds=(self._file,), start_new_session=True,
+                stdout=subprocess.PIPE, stderr=errors_file, text=True, pass_fds=(self._file,), start_new_session=True,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )  # fmt: skip
             if self._asked(process, root):
                 return process
             process.kill()
             process.communicate()
-            said.seek(0)
-            lines = said.read().strip().splitlines()
+            errors_file.seek(0)
+            lines = errors_file.read().strip().splitlines()
         raise MeasureError(f"telemetry: the sampler did not start: {lines[-1] if lines else 'it said nothing'}")
 
     def _asked(self, process: "subprocess.Popen[str]", root: str) -> bool:

@@ -71,12 +71,12 @@ class Host:
         psutil = self._psutil
         if not (self._root / _STAT).exists():
 
-            def asked() -> tuple[float, float]:
+            def from_psutil() -> tuple[float, float]:
                 times = psutil.cpu_times()
                 busy_s = sum(times) - times.idle - getattr(times, "iowait", 0.0)
                 return busy_s, getattr(times, "steal", math.nan)
 
-            return asked
+            return from_psutil
         file, tick_s = self._file(_STAT), 1 / os.sysconf("SC_CLK_TCK")
 
         def read() -> tuple[float, float]:
@@ -90,11 +90,11 @@ class Host:
         psutil = self._psutil
         if not (self._root / _MEMORY).exists():
 
-            def asked() -> tuple[float, float]:
+            def from_psutil() -> tuple[float, float]:
                 memory = psutil.virtual_memory()
                 return float(memory.total - memory.available), float(psutil.swap_memory().used)
 
-            return asked
+            return from_psutil
         file = self._file(_MEMORY)
 
         def read() -> tuple[float, float]:
@@ -108,7 +108,7 @@ class Host:
     def _disk_reader(self) -> Pair | None:
         """Return the reader of bytes read from and written to whole disks; none where they are not counted."""
         if not (self._root / _DISKS).exists():
-            return self._disks_asked()
+            return self._disks_of_psutil()
         file, folder = self._file(_DISKS), self._root / _WHOLE
         whole = {name.encode() for name in os.listdir(folder)} if folder.is_dir() else set()
 
@@ -119,18 +119,18 @@ class Host:
 
         return read if whole else None
 
-    def _disks_asked(self) -> Pair | None:
+    def _disks_of_psutil(self) -> Pair | None:
         psutil = self._psutil
         try:
             counters = psutil.disk_io_counters() if psutil else None
         except (OSError, RuntimeError):
             counters = None
 
-        def asked() -> tuple[float, float]:
+        def from_psutil() -> tuple[float, float]:
             total = psutil.disk_io_counters()
             return float(total.read_bytes), float(total.write_bytes)
 
-        return asked if counters else None
+        return from_psutil if counters else None
 
 
 SOURCE = Host
