@@ -7,10 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 import nearpeak
+from nearpeak.case_tensors import size_limits
 from nearpeak.case_tensors.random_inputs import drawn
 from nearpeak.cli import application
 from nearpeak.core.runs.measurement import Outcome, Timing
-from nearpeak.measurement import validation_gate
 from nearpeak.measurement.large_cases.independent_axes import free_axes
 from nearpeak.measurement.large_cases.sampled_check import spot_checked
 from nearpeak.measurement.runners.callable import UserCallable
@@ -43,7 +43,7 @@ def cut_short(tensors, **_):
 
 @pytest.fixture(autouse=True)
 def _large(monkeypatch):
-    monkeypatch.setattr(validation_gate, "LARGEST_FLOP", 1)
+    monkeypatch.setattr(size_limits, "LARGEST_FLOP", 1)
 
 
 def taken(function):

@@ -59,10 +59,7 @@ def _sample(sources: Sequence[Source], rate_hz: float, file: int, parent: int) -
     every HANDED_S.
     """
     period_ns = round(1e9 / rate_hz)
-    plan = [
-        (index, source_entry, max(1, math.ceil(rate_hz / source_entry.most_hz)))
-        for index, source_entry in enumerate(sources)
-    ]
+    plan = [(index, source, max(1, math.ceil(rate_hz / source.most_hz))) for index, source in enumerate(sources)]
     rest = max(1, int(HANDED_S * rate_hz))
     clock_ns, number, start_ns, wanted = time.monotonic_ns, 0, time.monotonic_ns(), False
     due = [0] * len(plan)
