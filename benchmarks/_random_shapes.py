@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 from tests.golden.directed import directed
 
-from nearpeak.case_tensors.empty_cases import refuse_nothing
+from nearpeak.case_tensors.empty_cases import refuse_empty
 from nearpeak.core.work.case import Case
 from nearpeak.errors import NearpeakError
 from nearpeak.ops import OPS, work_of
 from nearpeak.validation import refuse_narrow
 from nearpeak.validation.oracle.expected_results import arguments_of
-from nearpeak.validation.oracle.float64_oracle import Question, declared_formats, question
+from nearpeak.validation.oracle.float64_oracle import Draw, declared_formats, draw_inputs
 
 FORMATS = ("fp32", "bf16", "fp64", "fp16")
 MOST_ELEMENTS, MOST_FLOP = 20_000, 2_000_000
@@ -82,14 +82,14 @@ def _taken(op: str, arguments: dict[str, Any]) -> Case | None:
         work = work_of(case)
         if sum(work.flop.values()) > MOST_FLOP or work.write_bytes > MOST_WRITTEN_BYTES or not declared_formats(case):
             return None
-        refuse_nothing(case)
-        asked = question(case, 0, "normal")
+        refuse_empty(case)
+        asked = draw_inputs(case, 0, "normal")
         return case if asked is not None and _tells(asked) else None
     except (NearpeakError, NotImplementedError, RuntimeError, ArithmeticError, LookupError, TypeError, ValueError):
         return None
 
 
-def _tells(asked: Question) -> bool:
+def _tells(asked: Draw) -> bool:
     """Say whether results are there, the first finite, none NaN or all zero: what lies in padding tells nothing."""
     found = [one.rounded * 1.0 for one in asked.expected.values()]  # finite in float64 may be infinite in its format
     there = all(one.size and not np.isnan(one).any() for one in found)

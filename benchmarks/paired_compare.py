@@ -51,7 +51,8 @@ _MECHANISM = (
     "benchmarks/_planted.py", "benchmarks/load.py",
 )  # fmt: skip
 _TIMING = (
-    sampler.batch_of, sampler.changing, sampler.told_apart, sampler.no_time, sampler.BATCH_RESOLUTIONS, sampler.BATCH_S,
+    sampler.batch_of, sampler.changing, sampler.caching_suspicion, sampler.no_time,
+    sampler.BATCH_RESOLUTIONS, sampler.BATCH_S,
     sampler.HOST_BATCHES, sampler.BEGIN_S, sampler.without_result,
     sampler.FIRST_COUNT, sampler.ANEW_RATIO, sampler.ANEW_S,
 )  # fmt: skip

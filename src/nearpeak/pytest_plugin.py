@@ -103,7 +103,7 @@ class NearpeakMeasure:
         Raises:
             AssertionError: a result is wrong, or the function raised; the message has the command that repeats it.
         """
-        from nearpeak.case_tensors.user_functions import kept_running
+        from nearpeak.case_tensors.user_functions import process_exit_refused
         from nearpeak.core.runs.measurement import Outcome, Timing
         from nearpeak.measurement.isolated_measurement import lock_of
         from nearpeak.measurement.timed_runner import TimedRunner
@@ -119,7 +119,7 @@ class NearpeakMeasure:
         timing = Timing(cache=cache, budget_s=budget_s)
         backend = _backend(function, timing, device)
         runner = TimedRunner(backend, timing, argument=backend.argument, process="caller")
-        with kept_running():
+        with process_exit_refused():
             measurement = runner.measure(wanted, lock_of)
         if not measurement.has_times or measurement.outcome is Outcome.SUSPECT_FAST:
             command = measurement.validation.command if measurement.validation is not None else ""

@@ -1,1 +1,1 @@
-"""The NumPy operators of the public package beaverpy (MIT) as a runner of nearpeak and as a set of probes."""
+"""The NumPy operators of the public package beaverpy (MIT) as a nearpeak runner and as a set of probes."""

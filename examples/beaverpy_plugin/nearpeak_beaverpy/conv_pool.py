@@ -29,18 +29,20 @@ def _conv(name: str, arguments: tuple[Any, ...], options: dict[str, Any], right:
     return Probe(
         operator="Conv2D",
         name=name,
-        ours=lambda package, given: package.Conv2D(*arguments, **options).forward(given["x"], given["kernels"]),
-        right=lambda given: _torch_conv(given, **right),
+        ours=lambda package, arrays_by_name: package.Conv2D(*arguments, **options).forward(
+            arrays_by_name["x"], arrays_by_name["kernels"]
+        ),
+        right=lambda arrays_by_name: _torch_conv(arrays_by_name, **right),
         arrays=arrays,
         summand_count=float(arrays["kernels"][0].size),
         **more,
     )
 
 
-def _bias(package: Any, given: Mapping[str, Any]) -> Any:
-    """Return by how much the answer to zeros differs from the bias that was asked for: it must not."""
+def _bias(package: Any, inputs: Mapping[str, Any]) -> Any:
+    """Return the difference between the result for zeros and the requested bias, which must be 0."""
     made = package.Conv2D(3, 4, (2, 3), bias=True)
-    zeros = made.forward(given["x"] * 0, given["kernels"])
+    zeros = made.forward(inputs["x"] * 0, inputs["kernels"])
     bias = getattr(made, "bias", None)
     if not isinstance(bias, np.ndarray):
         raise TypeError(f"bias=True gave no bias but {bias!r}")
@@ -55,20 +57,20 @@ def _reflected(arrays: Mapping[str, Any]) -> Any:
 
 
 def _twice(kind: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
-    """Return the second answer of one object to the same input."""
+    """Return the second result of one object for the same input."""
 
-    def ours(package: Any, given: Mapping[str, Any]) -> Any:
+    def ours(package: Any, inputs: Mapping[str, Any]) -> Any:
         made = getattr(package, kind)(*arguments, **options)
-        made.forward(*given.values())
-        return made.forward(*given.values())
+        made.forward(*inputs.values())
+        return made.forward(*inputs.values())
 
     return ours
 
 
-def _change(package: Any, given: Mapping[str, Any]) -> Any:
-    """Return by how much two answers of one object to the same input differ, without kernels given."""
+def _change(package: Any, inputs: Mapping[str, Any]) -> Any:
+    """Return the difference between two results of one object for the same input, without stated kernels."""
     made = package.Conv2D(3, 4, (2, 3))
-    return made.forward(given["x"]) - made.forward(given["x"])
+    return made.forward(inputs["x"]) - made.forward(inputs["x"])
 
 
 def _zeros(arrays: Mapping[str, Any], *shape: int) -> Any:
@@ -124,8 +126,8 @@ _ALL_LOW = np.full((1, 1, 6, 8), -np.inf, np.float32)
 def _torch_pool(arrays: Mapping[str, Any], *arguments: Any, **options: Any) -> Any:
     import torch.nn.functional as F  # noqa: N812
 
-    found: Any = F.max_pool2d(arrays["x"], *arguments, **options)
-    return found
+    result: Any = F.max_pool2d(arrays["x"], *arguments, **options)
+    return result
 
 
 def _pool(name: str, arguments: tuple[Any, ...], options: dict[str, Any], **more: Any) -> Probe:
@@ -134,8 +136,8 @@ def _pool(name: str, arguments: tuple[Any, ...], options: dict[str, Any], **more
     return Probe(
         operator="MaxPool2D",
         name=name,
-        ours=lambda package, given: package.MaxPool2D(*arguments, **options).forward(given["x"]),
-        right=lambda given: _torch_pool(given, *right[0], **right[1]),
+        ours=lambda package, inputs: package.MaxPool2D(*arguments, **options).forward(inputs["x"]),
+        right=lambda inputs: _torch_pool(inputs, *right[0], **right[1]),
         arrays={"x": more.pop("x", PLANE)},
         contract="exact",
         **more,

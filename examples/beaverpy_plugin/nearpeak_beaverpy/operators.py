@@ -1,4 +1,4 @@
-"""The NumPy operators of the public package beaverpy (MIT) as implementation under test, and where they differ."""
+"""Adapter of beaverpy's NumPy operators: implementations under test, and the behaviours in which they differ."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,19 +17,19 @@ from nearpeak_beaverpy.probe import Probe, judged
 
 OPERATORS = ("Conv2D", "CosineSimilarity", "Linear", "MSELoss", "MaxPool2D", "ReLU", "Sigmoid", "Softmax")
 PROBES: tuple[Probe, ...] = (*CONV_POOL, *POINTWISE)
-"""Every behaviour that is asked for."""
+"""Every tested behaviour."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Divergence:
-    """A behaviour in which the package differs from what its operator is defined to do."""
+    """A behaviour in which the package differs from the operator's definition."""
 
     operator: str
     """Class of the package."""
     name: str
     """The defect."""
     result: CheckResult
-    """The check that refuses it, with the reason."""
+    """The check that rejects it, with the reason."""
 
 
 def installed() -> Any:
@@ -46,7 +46,7 @@ def installed() -> Any:
 
 
 def divergences(package: Any, operators: Sequence[str] = OPERATORS) -> Iterator[Divergence]:
-    """Give each behaviour of `package` that the contract refuses, of all or some of its operators."""
+    """Yield each behaviour of `package` that a check rejects, of all or some of its operators."""
     for probe in (probe for probe in PROBES if probe.operator in operators):
         result = judged(probe, package)
         if result.failed:
@@ -54,18 +54,18 @@ def divergences(package: Any, operators: Sequence[str] = OPERATORS) -> Iterator[
 
 
 def implementation(case: Case, package: Any = None) -> Implementation:
-    """Return the package's operator for a case of the catalogue, as what `validate` takes.
+    """Return the package's operator for a case of the catalogue, as an implementation for `validate`.
 
     Raises:
         NotModelledError: the package has no operator for the case.
     """
     if case.op not in RULES:
         raise NotModelledError(f"beaverpy: no operator for {case.op}; it has {', '.join(OPERATORS)}")
-    own, rule = package or installed(), RULES[case.op]
-    rule(own, None, arguments_of(case))  # what the package cannot compute is refused here, not in the middle
+    operators, rule = package or installed(), RULES[case.op]
+    rule(operators, None, arguments_of(case))  # refuses here what the package cannot compute
 
     def call(arrays: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
-        return {_OUTPUT.get(case.op, "y"): rule(own, arrays, arguments)}
+        return {_OUTPUT.get(case.op, "y"): rule(operators, arrays, arguments)}
 
     return Implementation(name="beaverpy", call=call, arrays="numpy")
 

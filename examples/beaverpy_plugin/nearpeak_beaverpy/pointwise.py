@@ -25,10 +25,10 @@ def _zero(*shape: int) -> Any:
     return torch.zeros(shape, dtype=torch.float64)
 
 
-def _linear_change(package: Any, given: Mapping[str, Any]) -> Any:
-    """Return by how much two answers of one layer to the same input differ, without weights given."""
+def _linear_change(package: Any, inputs: Mapping[str, Any]) -> Any:
+    """Return the difference between two results of one layer for the same input, without stated weights."""
     made = package.Linear(6, 5)
-    return made.forward(given["x"]) - made.forward(given["x"])
+    return made.forward(inputs["x"]) - made.forward(inputs["x"])
 
 
 LINEAR = (
@@ -48,9 +48,9 @@ LINEAR = (
 )  # fmt: skip
 
 
-def _constructed(package: Any, given: Mapping[str, Any]) -> Any:
-    """Return the loss with a reduction that does not exist; it must be refused here already."""
-    del given
+def _constructed(package: Any, inputs: Mapping[str, Any]) -> Any:
+    """Return the loss with an unknown reduction, which the constructor must refuse."""
+    del inputs
     return package.MSELoss(reduction="median")
 
 
@@ -80,17 +80,17 @@ LOSS = (
 
 
 def _warned(call: Any) -> Any:
-    """Return what `call` returns if it warned on the way."""
+    """Return the result of `call` if it warned."""
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
-        found = call()
+        result = call()
     if not seen:
         raise UserWarning("no warning was given")
-    return found
+    return result
 
 
 def _silent(call: Any) -> Any:
-    """Return what `call` returns if it warned about nothing."""
+    """Return the result of `call` if it did not warn."""
     with warnings.catch_warnings(), np.errstate(all="warn"):
         warnings.simplefilter("error")
         return call()
@@ -114,12 +114,12 @@ def _similarity(name: str, options: dict[str, Any], x: Any, y: Any) -> Probe:
     )
 
 
-def _kept_dimension(package: Any, given: Mapping[str, Any]) -> Any:
-    """Return the answer to three dimensions after a refused question about one."""
+def _kept_dimension(package: Any, inputs: Mapping[str, Any]) -> Any:
+    """Return the result for three dimensions after a refused call with one."""
     made = package.CosineSimilarity(dim=2)
     with contextlib.suppress(IndexError, ValueError):
-        made.forward(given["x"][0, 0], given["y"][0, 0])
-    return made.forward(given["x"], given["y"])
+        made.forward(inputs["x"][0, 0], inputs["y"][0, 0])
+    return made.forward(inputs["x"], inputs["y"])
 
 
 _CUBE = {"x": _float(2, 3, 4), "y": _float(2, 3, 4)}
@@ -142,9 +142,9 @@ COSINE = (
 )  # fmt: skip
 
 
-def _in_place(package: Any, given: Mapping[str, Any]) -> Any:
-    """Return the input after a call that was asked to work in place."""
-    x = given["x"]
+def _in_place(package: Any, inputs: Mapping[str, Any]) -> Any:
+    """Return the input after an in-place call."""
+    x = inputs["x"]
     package.ReLU(inplace=True).forward(x)
     return x
 

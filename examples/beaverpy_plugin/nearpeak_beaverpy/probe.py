@@ -1,4 +1,4 @@
-"""A directed probe of a public operator: what is asked, what is right, and which check of the contract refuses it."""
+"""A directed probe of one operator behaviour: inputs, the right result, and the check that rejects another one."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -27,15 +27,15 @@ class Probe:
     name: str
     """The defect that it finds, in a few words."""
     ours: Ours
-    """(package, arrays) → what the package answers: an array or a tuple of arrays."""
+    """(package, arrays) → the package's result: an array or a tuple of arrays."""
     right: Theirs | None = None
-    """(float64 torch tensors by name) → the right answer; none where the package must refuse."""
+    """(float64 torch tensors by name) → the right result; none where the package must refuse."""
     arrays: Mapping[str, Any]
     """Inputs."""
     formats: tuple[str, ...] = ("float32",)
     """Format of each output, as NumPy names it; it sets the bound."""
     of_format: bool = False
-    """Whether an answer in another format is the defect."""
+    """Whether a result in another format is the defect."""
     contract: str = "contraction"
     """Kind of the tolerance."""
     summand_count: float = 1.0
@@ -43,19 +43,19 @@ class Probe:
 
 
 def judged(probe: Probe, package: Package) -> CheckResult:
-    """Return what the contract says about the package's answer to the probe."""
-    given = {name: array.copy() for name, array in probe.arrays.items()}
+    """Return the check of the package's result for the probe."""
+    inputs = {name: array.copy() for name, array in probe.arrays.items()}
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            found = probe.ours(package, given)
-    except Exception as error:  # whatever the package raises is its answer
+            answer = probe.ours(package, inputs)
+    except Exception as error:  # an exception is the package's result
         if probe.right is None:
             return CheckResult(check="V1", status=PASS)
         return CheckResult(check="V1", status="CRASH", reason=f"{type(error).__name__}: {error}")
     if probe.right is None:
         return CheckResult(check="V1", status="UNSUPPORTED", reason="accepted what must be refused")
-    return _compared(probe, found if isinstance(found, tuple) else (found,))
+    return _compared(probe, answer if isinstance(answer, tuple) else (answer,))
 
 
 def _compared(probe: Probe, outputs: tuple[Any, ...]) -> CheckResult:
@@ -65,7 +65,7 @@ def _compared(probe: Probe, outputs: tuple[Any, ...]) -> CheckResult:
     got = {f"y{index}": torch.as_tensor(np.array(output)) for index, output in enumerate(outputs)}
     if not comparable(got, expected):
         shapes = [tuple(y.shape) for y in got.values()]
-        reason = f"got shape {shapes}, right {[one.values.shape for one in expected.values()]}"
+        reason = f"got shape {shapes}, right {[entry.values.shape for entry in expected.values()]}"
         return CheckResult(check="V1", status="SHAPE_FAIL", reason=reason)
     compared_values = compared("V5", values_of(got), expected, "values")
     if compared_values.failed:
@@ -77,15 +77,15 @@ def _compared(probe: Probe, outputs: tuple[Any, ...]) -> CheckResult:
 
 
 def _expected(probe: Probe) -> dict[str, Expected]:
-    """Return what is right, with the bound of the contract, from PyTorch in float64."""
+    """Return the expected results with their bounds, from PyTorch in float64."""
     import torch
 
     assert probe.right is not None
     right = probe.right
 
     def reference(arrays: dict[str, Any]) -> dict[str, Any]:
-        found = right({name: torch.as_tensor(array) for name, array in arrays.items()})
-        outputs = found if isinstance(found, tuple) else (found,)
+        results = right({name: torch.as_tensor(array) for name, array in arrays.items()})
+        outputs = results if isinstance(results, tuple) else (results,)
         return {f"y{index}": output.detach().numpy() for index, output in enumerate(outputs)}
 
     tensors = {name: torch.as_tensor(np.array(array)) for name, array in probe.arrays.items()}

@@ -1,4 +1,4 @@
-"""The plug-in as if it were installed: on the path, with the entry points of its pyproject.toml."""
+"""The plug-in as if installed: on the module path, with the entry points of its pyproject.toml."""
 
 import sys
 import tomllib

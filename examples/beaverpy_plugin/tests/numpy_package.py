@@ -1,4 +1,4 @@
-"""A package of eight NumPy operators that does everything right, through PyTorch; tests break it one way at a time."""
+"""A correct package of eight NumPy operators, computed by PyTorch; tests break one behaviour at a time."""
 
 import numpy as np
 import torch
@@ -32,8 +32,8 @@ class MaxPool2D:
         self.layer = nn.MaxPool2d(*arguments, **options)
 
     def forward(self, x):
-        found = self.layer(_torch(x))
-        return tuple(one.numpy() for one in found) if isinstance(found, tuple) else found.numpy()
+        outputs = self.layer(_torch(x))
+        return tuple(tensor.numpy() for tensor in outputs) if isinstance(outputs, tuple) else outputs.numpy()
 
 
 class Linear:

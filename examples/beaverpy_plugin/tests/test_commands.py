@@ -1,4 +1,4 @@
-"""The plug-in from the command line: a runner and a package to ask, entered by entry points alone."""
+"""The plug-in from the command line: runner and adapter are found by their entry points alone."""
 
 import json
 import sys
@@ -34,9 +34,9 @@ def package(monkeypatch):
                 e = np.exp(x)
                 return e / e.sum(-1, keepdims=True)
 
-    found = types.ModuleType("beaverpy")
-    found.__dict__.update({name: getattr(right, name) for name in OPERATORS}, Softmax=Softmax)
-    monkeypatch.setitem(sys.modules, "beaverpy", found)
+    module = types.ModuleType("beaverpy")
+    module.__dict__.update({name: getattr(right, name) for name in OPERATORS}, Softmax=Softmax)
+    monkeypatch.setitem(sys.modules, "beaverpy", module)
 
 
 def test_the_questions_put_to_a_package_are_listed_by_the_defect_that_they_show(monkeypatch, capsys):

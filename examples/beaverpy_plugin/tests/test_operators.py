@@ -1,4 +1,4 @@
-"""The adapter of public NumPy operators: a right package passes every probe, each defect is found under its name."""
+"""The adapter of public NumPy operators: a right package passes every probe, each defect is named."""
 
 import types
 
@@ -15,7 +15,7 @@ import numpy_package as right
 
 
 def names(package, *operators):
-    return {(found.operator, found.name) for found in divergences(package, operators or OPERATORS)}
+    return {(divergence.operator, divergence.name) for divergence in divergences(package, operators or OPERATORS)}
 
 
 def broken(operator, **methods):
@@ -89,8 +89,8 @@ def test_what_takes_other_positions_is_found():
     def stride_last(self, kernel, padding=0, stride=1, **options):
         right.MaxPool2D.__init__(self, kernel, padding=padding, stride=stride, **options)
 
-    found = names(broken("MaxPool2D", __init__=stride_last), "MaxPool2D")
-    assert {("MaxPool2D", "default stride is 1"), ("MaxPool2D", "padding precedes stride")} <= found
+    defects = names(broken("MaxPool2D", __init__=stride_last), "MaxPool2D")
+    assert {("MaxPool2D", "default stride is 1"), ("MaxPool2D", "padding precedes stride")} <= defects
 
 
 def test_an_object_that_a_call_changes_is_found():

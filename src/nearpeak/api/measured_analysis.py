@@ -353,10 +353,10 @@ def measure_roofs() -> tuple[Path, dict[str, float]]:
 
     They make the target `cpu`.
     """
-    from nearpeak.measurement.machine.roofs import cpu_roofs, cpu_target_text, kept_roofs
+    from nearpeak.measurement.machine.roofs import best_roofs, cpu_roofs, cpu_target_text
     from nearpeak.targets import CPU
 
-    rates = kept_roofs(dict(cpu_roofs()), known_target(CPU))
+    rates = best_roofs(dict(cpu_roofs()), known_target(CPU))
     return _kept(roofs_file(), cpu_target_text(rates)), rates
 
 

@@ -1,4 +1,4 @@
-"""Inputs that change in a few elements between samples, so that an answer kept from an earlier call is stale."""
+"""Inputs that change in a few elements between samples, so that cached results are stale."""
 
 import random
 from collections.abc import Mapping
@@ -11,24 +11,24 @@ from nearpeak.core.work.dtype import dtype_of
 from nearpeak.ops import OPS
 
 CHANGED_COUNT = 2
-"""Elements that change before each sample: few, as other caches than the kernel's own would notice many."""
+"""Elements that change before each sample: few, to disturb the hardware caches little."""
 FACTORS = (0.5, 2.0, 0.75, 1.5)
-"""By which numbers are multiplied: exact in every format, and sign and positivity stay."""
+"""Factors of changed numbers: exact in every format, and keeping the sign."""
 State = dict[tuple[int, str, int], Any]
-"""What elements hold that were changed: set of inputs, input, position."""
+"""Values of changed elements, by set of inputs, input name and position."""
 
 
 class Varied:
-    """The inputs of a prepared case, changed outside of what is timed; of a gradient, what comes from above.
+    """The inputs of a prepared case, or the upstream gradients of a gradient's, which change outside the timed part.
 
-    Numbers become multiples of what they were at first; positions, classes and whole numbers become others of the same
-    input. What the operator's rules tie together, sorted offsets or the number of marked elements, stays as it is.
+    Numbers become multiples of their first values; positions, classes and integers become other ones of the same input.
+    Inputs with constraints, such as sorted offsets or a stated number of true elements, do not change.
     """
 
     def __init__(self, case: Case, prepared: Prepared, inputs: tuple[Mapping[str, Any], ...]) -> None:
-        """Find what may change."""
+        """Select the inputs that may change."""
         self._refresh = prepared.refresh
-        if case.phase != "forward":  # what a gradient has kept of the forward pass does not follow its inputs
+        if case.phase != "forward":  # tensors saved in the forward pass do not follow its inputs
             inputs = prepared.upstream
         names = variable_inputs(case) if case.phase == "forward" else tuple(inputs[0]) if inputs else ()
         self._names = [name for name in names if inputs[0][name].size] if prepared.refresh is not None else []
@@ -39,11 +39,11 @@ class Varied:
         self._now: State = {}
         self._first: State = {}
         self._flat = [{name: arrays[name].reshape(-1) for name in self._names} for arrays in inputs]
-        self._random = random.Random()  # seeded by the system: what comes next is for nothing that runs to know
+        self._random = random.Random()  # seeded by the system, so that the timed code cannot predict it
 
     @property
     def changes(self) -> bool:
-        """Whether anything does."""
+        """Whether any input changes."""
         return bool(self._names)
 
     def change(self, number: int) -> None:
@@ -63,11 +63,11 @@ class Varied:
                 self._put(number, name, at, self._first.get((number, name, other), flat[other]))
 
     def state(self) -> State:
-        """Return what the changed elements hold now."""
+        """Return the current values of the changed elements."""
         return dict(self._now)
 
     def restore(self, state: State) -> None:
-        """Let the changed elements hold what they held then."""
+        """Set the changed elements to the values of `state`."""
         for key, first in self._first.items():
             self._put(*key, state.get(key, first))
 
@@ -79,7 +79,7 @@ class Varied:
 
 
 def variable_inputs(case: Case) -> tuple[str, ...]:
-    """Return the inputs of `case` whose elements may each change by themselves.
+    """Return the inputs of `case` whose elements may change independently.
 
     >>> from nearpeak.ops import case
     >>> variable_inputs(case("gemm", m=2, n=2, k=3, dtype="bf16"))
@@ -88,7 +88,7 @@ def variable_inputs(case: Case) -> tuple[str, ...]:
     operator, arguments = OPS[case.op], forward_arguments(case)
     if case.phase != "forward" or operator.draws or operator.valid is not None:
         return ()
-    counted = any(arguments.get(axis) for axis in operator.data_axes)  # how many differ, or are true, is stated
+    counted = any(arguments.get(axis) for axis in operator.data_axes)  # the case states how many differ, or are true
     return tuple(
         name
         for name, spec in operator.inputs(**arguments).items()
@@ -97,6 +97,6 @@ def variable_inputs(case: Case) -> tuple[str, ...]:
 
 
 def _is_whole(case: Case, name: str, dtype: str) -> bool:
-    """Say whether an input holds whole numbers: positions, classes, counts, marks."""
+    """Return whether an input holds integers: positions, classes, counts, masks."""
     kind = dtype_of(dtype).kind
     return kind not in ("float", "complex") or bool(OPS[case.op].tolerance.limit(name, forward_arguments(case)))

@@ -1,4 +1,4 @@
-"""State of PyTorch that is global: what a call leaves changed changes what others compute, the oracle too."""
+"""PyTorch's global state, restored after a call; a call that changes it is refused."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,15 +9,15 @@ from nearpeak.core.runs.measurement import Outcome
 
 
 class ChangedStateError(EndedError):
-    """A call that left global state other than it was."""
+    """A call that changed global state."""
 
 
 @contextmanager
 def unchanged_state(torch: Any) -> Iterator[None]:
-    """Put global state back after what is done inside, and refuse that it was changed.
+    """Restore global state after the block, and refuse changes of it.
 
     Raises:
-        ChangedStateError: it was; the state is named.
+        ChangedStateError: the block changed a state; the message names it.
 
     >>> import torch
     >>> with unchanged_state(torch):
@@ -42,7 +42,7 @@ def unchanged_state(torch: Any) -> Iterator[None]:
 
 
 def _states(torch: Any) -> Mapping[str, tuple[Callable[[], Any], Callable[[Any], Any]]]:
-    """Return how each state is read and written, by the name of what reads it."""
+    """Return the reader and writer of each state, by the reader's name."""
     return {
         "is_grad_enabled": (torch.is_grad_enabled, torch.set_grad_enabled),
         "get_default_dtype": (torch.get_default_dtype, torch.set_default_dtype),

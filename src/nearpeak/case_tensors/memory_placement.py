@@ -1,4 +1,4 @@
-"""Tensors that lie in memory as a case says: other strides than dense ones, an address that is aligned to less."""
+"""Tensors with the strides, gaps and alignment that a case states."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,13 +9,13 @@ from nearpeak.core.work.tensor import Tensor
 from nearpeak.ops import DENSE, OPS, span_of, strides_of
 
 GAP = 0xA5
-"""What bytes between elements hold: what reads them, taking a tensor for a dense one, computes something else."""
+"""Value of the bytes between elements: a kernel that takes a tensor for dense reads them and gives wrong results."""
 
 
 def placed(torch: Any, case: Case, tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `tensors`, those of which `case` says how they lie as copies that lie so.
+    """Return `tensors` with copies that have the strides and offsets that `case` states.
 
-    It says so by `NAME.layout` and `NAME.offset`, and by its operator's own choice: `layout=nt` of a product.
+    It states them by `NAME.layout` and `NAME.offset`, or by an attribute of the operator: `layout=nt` of a product.
 
     >>> import torch
     >>> from nearpeak.ops import case
@@ -27,24 +27,24 @@ def placed(torch: Any, case: Case, tensors: Mapping[str, Any]) -> dict[str, Any]
     (0, 1, 4)
     """
     how, described = dict(case.memory), OPS[case.op].inputs(**forward_arguments(case))
-    found = dict(tensors)
+    results = dict(tensors)
     for name, tensor in tensors.items():
         shape, offset = tuple(tensor.shape), int(how.get(f"{name}.offset", 0))
         strides = _strides(shape, how.get(f"{name}.layout"), described.get(name))
         if tensor.numel() and (offset or strides != strides_of(shape, DENSE)):
-            found[name] = _copied(torch, tensor, strides, offset // tensor.element_size(), tensor.device)
-    return found
+            results[name] = _copied(torch, tensor, strides, offset // tensor.element_size(), tensor.device)
+    return results
 
 
 def _strides(shape: tuple[int, ...], layout: int | str | None, described: Tensor | None) -> tuple[int, ...]:
-    """Return the strides by the layout that a case states of an input, else those that its operator describes."""
+    """Return the strides of the layout that a case states for an input, else those that its operator describes."""
     if layout is None and described is not None and described.strides is not None and described.shape == shape:
         return tuple(stride if extent > 1 else 0 for stride, extent in zip(described.strides, shape, strict=True))
     return strides_of(shape, str(layout or DENSE))
 
 
 def copy_of(torch: Any, tensor: Any, device: Any = None) -> Any:
-    """Return a copy that lies in its own memory as `tensor` does in its, strides, gaps and offset alike.
+    """Return a copy in new memory with the same strides, gaps and offset as `tensor`.
 
     Gradients flow through it, as through `clone` and `to`.
 
@@ -58,21 +58,17 @@ def copy_of(torch: Any, tensor: Any, device: Any = None) -> Any:
     where = tensor.device if device is None else device
     shared = [place for place, step in enumerate(tensor.stride()) if not step and tensor.shape[place] > 1]
     if shared:
-        return copy_of(torch, _first_of(tensor, shared), device).expand(tensor.shape)
+        first = tensor  # the slices whose memory all others share
+        for place in shared:
+            first = first.narrow(place, 0, 1)
+        return copy_of(torch, first, device).expand(tensor.shape)
     if dense(tensor):
         return tensor.to(where) if tensor.device != torch.device(where) else tensor.clone()
     return _copied(torch, tensor, tuple(tensor.stride()), tensor.storage_offset(), where)
 
 
-def _first_of(tensor: Any, dimensions: list[int]) -> Any:
-    """Return the first slices along dimensions: the memory that all of the others are too."""
-    for place in dimensions:
-        tensor = tensor.narrow(place, 0, 1)
-    return tensor
-
-
 def dense(tensor: Any) -> bool:
-    """Say whether `tensor` is dense and starts where its memory does."""
+    """Return whether `tensor` is dense and starts at the beginning of its memory."""
     return bool(not tensor.numel() or (tensor.is_contiguous() and not tensor.storage_offset()))
 
 

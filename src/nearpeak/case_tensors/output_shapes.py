@@ -1,4 +1,4 @@
-"""What the forward pass of a case gives: names, shapes and formats, computed only where the data decide them."""
+"""Names, shapes and dtypes of a case's outputs, from PyTorch's meta device where data do not decide them."""
 
 import functools
 import sys
@@ -12,29 +12,24 @@ from nearpeak.core.work.case import Case
 from nearpeak.ops import OPS
 
 _SMALL_COUNT = 1 << 16
-"""Elements of inputs up to which no reference takes as long as importing PyTorch."""
+"""Input elements up to which every reference is faster than importing PyTorch."""
 
 
 @functools.lru_cache(maxsize=64)
 def output_names(case: Case) -> tuple[str, ...]:
-    """Return the names of what the forward pass of `case` gives, whatever its size.
+    """Return the names of the outputs of the forward pass of `case`, whatever its size.
 
     >>> from nearpeak.ops import case
     >>> output_names(case("topk", rows=2, columns=3, dtype="fp32"))
     ('values', 'indices')
     """
-    if "torch" not in sys.modules and _is_small(case):
-        return _names_of_reference(case)
+    specs = OPS[case.op].inputs(**forward_arguments(OPS[case.op].forward_case(case)))
+    if "torch" not in sys.modules and sum(prod(spec.shape) for spec in specs.values()) <= _SMALL_COUNT:
+        return _names_of_reference(case)  # sooner than PyTorch is imported, which takes seconds in a new process
     try:
         return tuple(outputs_of(case))
-    except ImportError:  # functions on arrays are timed without PyTorch
+    except ImportError:  # functions on arrays need no PyTorch
         return _names_of_reference(case)
-
-
-def _is_small(case: Case) -> bool:
-    """Say whether outputs are computed sooner than PyTorch is imported, which takes seconds in every new process."""
-    specs = OPS[case.op].inputs(**forward_arguments(OPS[case.op].forward_case(case)))
-    return sum(prod(spec.shape) for spec in specs.values()) <= _SMALL_COUNT
 
 
 def _names_of_reference(case: Case) -> tuple[str, ...]:
@@ -43,7 +38,7 @@ def _names_of_reference(case: Case) -> tuple[str, ...]:
 
 
 def outputs_of(case: Case) -> dict[str, Any]:
-    """Return PyTorch's outputs of the forward pass by name: tensors without data where it can tell them without.
+    """Return PyTorch's outputs of the forward pass by name, as meta tensors without data where possible.
 
     >>> from nearpeak.ops import case
     >>> list(outputs_of(case("gemm", m=10**6, n=10**6, k=10**6, dtype="bf16"))["y"].shape)
@@ -55,12 +50,12 @@ def outputs_of(case: Case) -> dict[str, Any]:
 
     forward = OPS[case.op].forward_case(case)
     operator, arguments = OPS[case.op], forward_arguments(forward)
-    formats = {name: (one.shape, torch_format(one.dtype)) for name, one in operator.inputs(**arguments).items()}
+    formats = {name: (spec.shape, torch_format(spec.dtype)) for name, spec in operator.inputs(**arguments).items()}
     try:
         with torch.device("meta"), torch.no_grad():
             empty = {name: torch.empty(shape, dtype=dtype) for name, (shape, dtype) in formats.items()}
             return operator.torch_call(empty, **arguments)
-    except Exception:  # without data some routines raise whatever they raise; what is wrong with the case comes again
+    except Exception:  # some operators need data; an error of the case itself is raised again below
         arrays = drawn(forward)[0]
-        given = {name: torch.from_numpy(np.asarray(arrays[name])).to(dtype) for name, (_, dtype) in formats.items()}
-        return operator.torch_call(given, **arguments)
+        tensors = {name: torch.from_numpy(np.asarray(arrays[name])).to(dtype) for name, (_, dtype) in formats.items()}
+        return operator.torch_call(tensors, **arguments)

@@ -1,4 +1,4 @@
-"""Inputs of a case as NumPy arrays: seeded by the case, random where numbers are computed with, valid as positions."""
+"""Seeded random inputs of a case as NumPy arrays: normal values, and valid positions, classes and masks."""
 
 import math
 import random
@@ -16,7 +16,7 @@ from nearpeak.errors import NotModelledError
 from nearpeak.ops import OPS, work_of
 
 LARGEST_BYTES = 2 * 2**30
-"""Cases whose tensors take more are not run on a CPU."""
+"""Most bytes of a case's tensors on a CPU."""
 _FLOATS = {"fp64": np.float64, "complex64": np.complex64, "complex128": np.complex128}
 _INTEGERS = {"int64": np.int64, "int32": np.int32, "int16": np.int16, "uint64": np.uint64, "uint32": np.uint32,
              "uint16": np.uint16, "uint8": np.uint8}  # fmt: skip
@@ -26,9 +26,9 @@ def drawn(case: Case, set_count: int = 1) -> tuple[Mapping[str, Any], ...]:
     """Return independent sets of inputs of `case`, arrays by name: the same ones at every call.
 
     Formats that NumPy lacks are drawn in float32 and int8, for the runner to narrow. Positions, classes and other
-    integers lie evenly in the range that the operator's contract states; where the case says how many distinct ones
-    there are, so many are drawn: a single touched row is what is said where it is not known. What is positive by its
-    meaning is so. Masks are true, or as often as the case says.
+    integers are uniform in the range that the operator states, with as many distinct ones as the case states (one
+    touched row means an unknown number). Inputs that must be positive are. Masks are true everywhere, or as often as
+    the case states.
 
     >>> from nearpeak.ops import case
     >>> sets = drawn(case("gemm", m=2, n=2, k=3, dtype="bf16"), 2)
@@ -40,7 +40,7 @@ def drawn(case: Case, set_count: int = 1) -> tuple[Mapping[str, Any], ...]:
     (7, True)
 
     Raises:
-        NotModelledError: an extent is 0, and no inputs have the form that the operator asks for.
+        NotModelledError: an extent is 0, and there are no valid inputs.
     """
     arguments = forward_arguments(case)
     seed = random.Random(case.digest).getrandbits(64)
@@ -49,12 +49,12 @@ def drawn(case: Case, set_count: int = 1) -> tuple[Mapping[str, Any], ...]:
         return tuple(_set(case.op, specs, arguments, (seed, index)) for index in range(set_count))
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         if zeros := zeros_of(case):
-            raise NotModelledError(f"{case.op}: no inputs with {zeros}: {in_a_line(error)}") from None
+            raise NotModelledError(f"{case.op}: no inputs with {zeros}: {error_line(error)}") from None
         raise
 
 
 def zeros_of(case: Case) -> str:
-    """Return the extents of `case` that are 0 where the operator's own default is another one, in words.
+    """Return the extents of `case` that are 0 and whose default is not, as text.
 
     >>> from nearpeak.ops import case
     >>> zeros_of(case("gemm", m=0, n=2, k=3, dtype="bf16"))
@@ -64,61 +64,64 @@ def zeros_of(case: Case) -> str:
     """
     defaults = OPS[case.op].signatures[case.phase].defaults
     zeros = (name for name, extent in case.axes if extent == 0)
-    # What is padded at an end has no default of its own: it is what is padded before it, unless stated.
+    # Padding at an end defaults to the padding at the beginning.
     return " ".join(f"{name}=0" for name in zeros if defaults.get(name.removesuffix("_end")) != 0)
 
 
-def in_a_line(error: Exception) -> str:
-    """Return the first line of what an exception says, or its kind where it says nothing."""
+def error_line(error: Exception) -> str:
+    """Return the first line of an exception's message, or its type where the message is empty."""
     return next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def _set(op: str, specs: Mapping[str, Tensor], arguments: Mapping[str, Any], seed: tuple[int, int]) -> dict[str, Any]:
-    found = {
+    arrays = {
         name: _input(np.random.default_rng((*seed, number)), op, name, spec, arguments)
         for number, (name, spec) in enumerate(specs.items())
     }
     valid = OPS[op].valid
-    made = {} if valid is None else valid(found, **arguments)
-    return found | {name: np.asarray(array, dtype=found[name].dtype) for name, array in made.items()}
+    made = {} if valid is None else valid(arrays, **arguments)
+    return arrays | {name: np.asarray(array, dtype=arrays[name].dtype) for name, array in made.items()}
 
 
 def _input(generator: np.random.Generator, op: str, name: str, spec: Tensor, arguments: Mapping[str, Any]) -> Any:
-    """Return one input in the range that the operator's contract states."""
+    """Return one input in the range that the operator states."""
     numerics, kind = OPS[op].tolerance, dtype_of(spec.dtype).kind
     below = numerics.limit(name, arguments)
-    found = _stated(op, arguments)
+    true_count = _stated(op, arguments)
     if kind == "bool":
-        return _true(generator, spec.shape, found or _most(op, arguments))
-    repeats = bool(found) or any(map(arguments.get, numerics.repeats_if))
+        return _true(generator, spec.shape, true_count or _most(op, arguments))
+    repeats = bool(true_count) or any(map(arguments.get, numerics.repeats_if))
     if kind in ("int", "opaque") and name in numerics.distinct and below and not repeats:
         return _distinct(generator, spec, below)
     if kind in ("int", "opaque"):
-        return _whole(generator, spec, below or _BELOW.get(spec.dtype, 100), found if below else 0)
-    if below == 2 and found:  # of zeros and ones, the ones are what is found
-        return _true(generator, spec.shape, found).astype(_FLOATS.get(spec.dtype, np.float32))
+        return _whole(generator, spec, below or _BELOW.get(spec.dtype, 100), true_count if below else 0)
+    if below == 2 and true_count:  # zeros and ones with a stated number of ones
+        return _true(generator, spec.shape, true_count).astype(_FLOATS.get(spec.dtype, np.float32))
     if below and numerics.kind == "exact":
-        return _whole(generator, spec, below, found).astype(_FLOATS.get(spec.dtype, np.float32))
-    values = _values(generator, spec)
+        return _whole(generator, spec, below, true_count).astype(_FLOATS.get(spec.dtype, np.float32))
+    if kind == "complex":
+        real, imaginary = (generator.standard_normal(spec.shape) for _ in range(2))
+        values: Any = (real + 1j * imaginary).astype(_FLOATS.get(spec.dtype, np.complex64))
+    else:
+        values = _normal(generator, spec.shape, np.dtype(_FLOATS.get(spec.dtype, np.float32)))
     choices = {value for value in arguments.values() if isinstance(value, str)}
     positive = (entry.rpartition(":") for entry in numerics.positive)
-    if any(one == name and (not choice or choice in choices) for choice, _, one in positive):
+    if any(positive_name == name and (not choice or choice in choices) for choice, _, positive_name in positive):
         values = np.abs(values) + _LEAST
     return values
 
 
 def _stated(op: str, arguments: Mapping[str, Any]) -> int:
-    """Return how many distinct ones, or true ones, the case says there are; 0 where it says nothing.
+    """Return how many distinct or true elements the case states; 0 where it states none.
 
-    One row of a table that is touched is what a rule takes where nothing is known. Were all looked up in one row, it
-    would come from a cache.
+    One touched row of a table means an unknown number: if all lookups went to one row, it would come from a cache.
     """
-    found = ((axis, int(arguments[axis])) for axis in OPS[op].data_axes if arguments.get(axis))
-    return next((0 if axis == "touched_rows" and count == 1 else count for axis, count in found), 0)
+    counts = ((axis, int(arguments[axis])) for axis in OPS[op].data_axes if arguments.get(axis))
+    return next((0 if axis == "touched_rows" and count == 1 else count for axis, count in counts), 0)
 
 
 def _most(op: str, arguments: Mapping[str, Any]) -> int:
-    """Return how many elements of a mask can be true at most; 0 where nothing limits them."""
+    """Return the most elements of a mask that can be true; 0 where nothing limits them."""
     bounds = [bound for axis in OPS[op].data_axes.values() for bound in axis]
     return min((math.prod(int(arguments[name]) for name in bound.split("*")) for bound in bounds), default=0)
 
@@ -129,7 +132,7 @@ _LEAST = np.float32(0.1)
 
 
 def _true(generator: np.random.Generator, shape: tuple[int, ...], count: int) -> Any:
-    """Return a mask with so many true elements; 0 for all."""
+    """Return a mask with `count` true elements; 0 for all."""
     mask = np.ones(shape, np.bool_)
     if 0 < count < mask.size:
         mask.flat[generator.permutation(mask.size)[count:]] = False
@@ -137,7 +140,7 @@ def _true(generator: np.random.Generator, shape: tuple[int, ...], count: int) ->
 
 
 def _whole(generator: np.random.Generator, spec: Tensor, below: int, distinct_count: int) -> Any:
-    """Return integers from 0 to below `below`, of which so many differ; 0 for as it comes."""
+    """Return integers from 0 to below `below` with a number of distinct ones; 0 for any number."""
     shape, is_float = spec.shape, dtype_of(spec.dtype).kind == "float"
     kind = np.int64 if is_float else _INTEGERS.get(spec.dtype, np.int8)
     if not 0 < distinct_count <= min(below, spec.elements):
@@ -148,7 +151,7 @@ def _whole(generator: np.random.Generator, spec: Tensor, below: int, distinct_co
 
 
 def _distinct(generator: np.random.Generator, spec: Tensor, below: int) -> Any:
-    """Return positions no two of which are equal in a row, as far as there are so many: each is written once."""
+    """Return positions that are distinct within a row, if there are enough: each is written once."""
     wide = spec.shape[-1] if spec.shape else 1
     count = spec.elements // wide if wide else 0
     rows = [generator.choice(below, min(below, wide), replace=False) for _ in range(count)]
@@ -156,37 +159,30 @@ def _distinct(generator: np.random.Generator, spec: Tensor, below: int) -> Any:
     return whole.reshape(spec.shape)
 
 
-def _values(generator: np.random.Generator, spec: Tensor) -> Any:
-    if dtype_of(spec.dtype).kind == "complex":
-        parts = (generator.standard_normal(spec.shape) for _ in range(2))
-        return (next(parts) + 1j * next(parts)).astype(_FLOATS.get(spec.dtype, np.complex64))
-    return _normal(generator, spec.shape, np.dtype(_FLOATS.get(spec.dtype, np.float32)))
-
-
 _PIECE = 2**22
-"""Elements that are drawn by one generator; of more, each piece has its own, so that all cores draw at once."""
+"""Elements drawn by one generator; larger arrays are drawn in pieces with own generators, on all cores."""
 
 
 def _normal(generator: np.random.Generator, shape: tuple[int, ...], dtype: Any) -> Any:
-    """Return normal numbers, the same ones however many cores there are."""
+    """Return normal numbers, independent of the number of cores."""
     count = math.prod(shape)
     if count <= _PIECE:
         return generator.standard_normal(shape, dtype=dtype)
-    found = np.empty(count, dtype)
-    pieces = [found[first : first + _PIECE] for first in range(0, count, _PIECE)]
+    values = np.empty(count, dtype)
+    pieces = [values[first : first + _PIECE] for first in range(0, count, _PIECE)]
 
-    def fill(own: np.random.Generator, piece: Any) -> None:
-        own.standard_normal(out=piece, dtype=dtype)
+    def fill(piece_generator: np.random.Generator, piece: Any) -> None:
+        piece_generator.standard_normal(out=piece, dtype=dtype)
 
     with ThreadPoolExecutor(usable_core_count()) as pool:
         list(pool.map(fill, generator.spawn(len(pieces)), pieces))
-    return found.reshape(shape)
+    return values.reshape(shape)
 
 
 def forward_arguments(case: Case) -> dict[str, Any]:
-    """Return the arguments of the forward pass that `case` is, or whose gradient it is.
+    """Return the arguments of the forward pass of `case`.
 
-    What the gradient's case leaves open stands at its default; what has a gradient is present.
+    Attributes that a gradient's case does not state take their defaults; inputs that have a gradient are present.
 
     >>> from nearpeak.ops import case
     >>> gradient = case("conv", "backward", batch=1, in_channels=1, out_channels=1, w=3, kw=3, dtype="fp32",
@@ -198,7 +194,7 @@ def forward_arguments(case: Case) -> dict[str, Any]:
 
 
 def size_bytes(case: Case) -> int:
-    """Return the bytes of the inputs of `case` and of what it writes.
+    """Return the bytes of the inputs of `case` and of its writes.
 
     >>> from nearpeak.ops import case
     >>> size_bytes(case("gemm", m=2, n=2, k=3, dtype="fp32"))
@@ -219,7 +215,7 @@ def input_elements(case: Case) -> int:
 
 
 def too_large(case: Case, largest_bytes: int = LARGEST_BYTES) -> str:
-    """Return that the tensors of `case` take too much; empty when they do not."""
+    """Return that the tensors of `case` are too large; empty if they are not."""
     if size_bytes(case) <= largest_bytes:
         return ""
     return f"its tensors take more than {largest_bytes / 2**30:g} GiB"

@@ -1,4 +1,4 @@
-"""PyTorch tensors of the inputs of a case, and NumPy arrays of its results."""
+"""Conversion of a case's inputs to PyTorch tensors and of its results to NumPy arrays."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ from nearpeak.ops.shared.torch_names import torch_dtype
 
 
 def torch_or_refusal(what: str) -> Any:
-    """Return PyTorch, or say which extra installs it."""
+    """Return PyTorch, or raise an error that names the extra which installs it."""
     try:
         import torch
     except ImportError:
@@ -23,13 +23,13 @@ def torch_or_refusal(what: str) -> Any:
 
 
 def tensors_of(torch: Any, case: Case, arrays: Mapping[str, Any], device: str) -> dict[str, Any]:
-    """Return the inputs of `case` as tensors on `device`, narrowed to their formats, as they are to lie there."""
+    """Return the inputs of `case` as tensors on `device`, in their formats and with their strides and offsets."""
     specs = OPS[case.op].inputs(**forward_arguments(case))
-    found = {
+    tensors = {
         name: torch.from_numpy(np.asarray(arrays[name])).to(device).to(torch_dtype(torch, spec.dtype))
         for name, spec in specs.items()
     }
-    return placed(torch, case, found)
+    return placed(torch, case, tensors)
 
 
 def as_arrays(torch: Any, result: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Functions of users: found by `module:function` or `file.py:function`, their results given the names of outputs."""
+"""Import and call of users' functions, by `module:function` or `file.py:function`, with outputs by name."""
 
 import contextlib
 import difflib
@@ -25,22 +25,22 @@ from nearpeak.core.work.case import Case
 from nearpeak.errors import SpecError
 
 RAISED = logging.getLogger("nearpeak.raised")
-"""Where exceptions of what runs are told that become a line of a row; nobody listens unless asked to."""
+"""Logger of exceptions that become one line of a measurement; it has no handler by default."""
 
 
 class EndedError(RuntimeError):
-    """What a runner raises where it knows itself what becomes of the case; no exception of the user's is one."""
+    """An error with which a runner states the outcome of a case; no user's exception is one."""
 
     def __init__(self, message: str, outcome: Outcome = Outcome.FAILED) -> None:
-        """Keep what becomes of the case."""
+        """Keep the outcome of the case."""
         super().__init__(message)
         self.outcome = outcome
 
 
-def said_by(error: BaseException) -> str:
-    """Return what an exception says, and tell it to the log of those; one of the user's may fail at that too.
+def exception_text(error: BaseException) -> str:
+    """Return an exception's message and log it; empty where a user's exception fails in `__str__`.
 
-    >>> said_by(ValueError("no such kernel"))
+    >>> exception_text(ValueError("no such kernel"))
     'no such kernel'
     """
     RAISED.debug("raised", exc_info=error)
@@ -51,10 +51,10 @@ def said_by(error: BaseException) -> str:
 
 
 def function_of(text: str, where: str = "callable") -> Callable[..., Any]:
-    """Return the function that `module:function` or `path/file.py:function` names; the current folder is looked in.
+    """Return the function that `module:function` or `path/file.py:function` names; the current folder is on the path.
 
     Args:
-        where: what the text was given for, which errors begin with.
+        where: option or runner that the text belongs to, with which errors begin.
 
     Raises:
         SpecError: there is none, or its module cannot be imported.
@@ -62,19 +62,19 @@ def function_of(text: str, where: str = "callable") -> Callable[..., Any]:
     >>> function_of("math:sqrt")(4.0)
     2.0
     """
-    found = object_of(text, where)
-    if isinstance(found, type):
+    target = object_of(text, where)
+    if isinstance(target, type):
         raise SpecError(f"{where} {text!r}: is a class; name a function, or an object of the class")
-    if not callable(found):
-        raise SpecError(f"{where} {text!r}: is no function but {type(found).__name__}")
-    function: Callable[..., Any] = found
+    if not callable(target):
+        raise SpecError(f"{where} {text!r}: is no function but {type(target).__name__}")
+    function: Callable[..., Any] = target
     return function
 
 
 def place_of(function: Callable[..., Any]) -> str:
-    """Return how the module of a function at hand is found again from the current folder: by its name, or its file.
+    """Return the module name or file by which a function's module is imported from the current folder.
 
-    pytest imports a test file by its bare name, wherever below the folder that pytest was started in it lies.
+    pytest imports a test file by its bare name, wherever it lies below the current folder.
 
     >>> import json
     >>> place_of(json.dumps)
@@ -90,7 +90,7 @@ def place_of(function: Callable[..., Any]) -> str:
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Return `module:function` of a function at hand, by which it is found again from the current folder.
+    """Return `module:function` of a function, by which it is imported from the current folder.
 
     >>> import json
     >>> name_of(json.dumps)
@@ -100,7 +100,7 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 def object_of(text: str, where: str) -> Any:
-    """Return what `module:name` or `path/file.py:name` names, a function or an `Implementation`.
+    """Return the object that `module:name` or `path/file.py:name` names, a function or an `Implementation`.
 
     Raises:
         SpecError: there is none, or its module cannot be imported.
@@ -111,20 +111,20 @@ def object_of(text: str, where: str) -> Any:
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
     try:
-        found: Any = _of_file(Path(module)) if module.endswith(".py") else importlib.import_module(module)
+        target: Any = _of_file(Path(module)) if module.endswith(".py") else importlib.import_module(module)
     except SpecError as error:
         raise SpecError(f"{where} {text!r}: {error}") from None
-    except (Exception, SystemExit) as error:  # a module of the user's raises whatever it raises
+    except (Exception, SystemExit) as error:  # a user's module may raise anything
         raise SpecError(f"{where} {text!r}: {_not_imported(module, error)}") from None
     for part in name.split("."):
-        if not hasattr(found, part):
-            raise SpecError(f"{where} {text!r}: {_absent(found, part)}")
-        found = getattr(found, part)
-    return found
+        if not hasattr(target, part):
+            raise SpecError(f"{where} {text!r}: {_absent(target, part)}")
+        target = getattr(target, part)
+    return target
 
 
 def _of_file(path: Path) -> ModuleType:
-    """Return the module of a file, imported once; another module may have its name already."""
+    """Return the module of a file, imported once; another module may already have its name."""
     path = path.resolve()
     if not path.is_file():
         raise SpecError(f"{path}: no such file")
@@ -135,7 +135,7 @@ def _of_file(path: Path) -> ModuleType:
 
 
 def _executed(name: str, path: Path) -> ModuleType:
-    """Return the module of a file that has just been imported, with the modules beside it in reach."""
+    """Return the newly imported module of a file, with its folder on the path."""
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None  # a file that ends with .py has a loader
     assert spec.loader is not None
@@ -154,25 +154,27 @@ def _executed(name: str, path: Path) -> ModuleType:
 
 
 def _not_imported(module: str, error: BaseException) -> str:
-    """Return in one line why a module cannot be imported, with the line of it that raised."""
+    """Return in one line why a module cannot be imported, with its line that raised."""
     if isinstance(error, ModuleNotFoundError) and error.name and module.partition(".")[0] == error.name:
         return f"{error} in this folder or on PYTHONPATH; a file is named with its .py, as my_kernels.py:softmax"
-    said = (str(error).splitlines() or [""])[0]
+    message = (str(error).splitlines() or [""])[0]
     steps = traceback.extract_tb(error.__traceback__)
-    own = [step for step in steps if "importlib" not in step.filename and step.filename != __file__]
-    place = f" in {Path(own[-1].filename).name}, line {own[-1].lineno}" if own else ""
-    return f"importing {module} raised {type(error).__name__}: {said}{place}"
+    user_frames = [step for step in steps if "importlib" not in step.filename and step.filename != __file__]
+    place = f" in {Path(user_frames[-1].filename).name}, line {user_frames[-1].lineno}" if user_frames else ""
+    return f"importing {module} raised {type(error).__name__}: {message}{place}"
 
 
 def _absent(holder: Any, name: str) -> str:
-    close = difflib.get_close_matches(name, [one for one in vars(holder) if not one.startswith("__")], n=2)
+    close = difflib.get_close_matches(
+        name, [attribute for attribute in vars(holder) if not attribute.startswith("__")], n=2
+    )
     kind = "module" if isinstance(holder, ModuleType) else "object"
     near = f"; did you mean {', '.join(close)}?" if close else ""
     return f"{kind} {getattr(holder, '__name__', type(holder).__name__)!r} has no attribute {name!r}{near}"
 
 
 def takes_out(call: Callable[..., Any]) -> bool:
-    """Return whether a function writes into outputs that its caller gives as `out`.
+    """Return whether a function writes into outputs that its caller passes as `out`.
 
     >>> takes_out(lambda inputs, out, **_: None), takes_out(lambda inputs, **_: None)
     (True, False)
@@ -184,44 +186,43 @@ def takes_out(call: Callable[..., Any]) -> bool:
 
 
 def own_refusal(function: Callable[..., Any], case: Case) -> str:
-    """Return why a function says by its own `refusal(case)` that it cannot run the case; empty where it says nothing.
+    """Return why a function's own `refusal(case)` excludes the case; empty where it does not.
 
     >>> own_refusal(len, None)
     ''
     """
-    own = getattr(function, "refusal", None)
-    return str(own(case) or "") if callable(own) else ""
+    refusal = getattr(function, "refusal", None)
+    return str(refusal(case) or "") if callable(refusal) else ""
 
 
-def naming(case: Case, call: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
+def with_named_outputs(case: Case, call: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
     """Return `call` with results by name: a single array or tensor is the only output of the case.
 
-    A PyTorch module is called as models call it, by its own arguments.
-    A name that is neither input nor argument is answered with the names of those that there are.
+    A PyTorch module is called by its own arguments. A lookup of an unknown name raises an error with the known names.
     """
     function = on_inputs(call)
 
     @functools.wraps(call, updated=())
     def named(inputs: Mapping[str, Any], /, **arguments: Any) -> dict[str, Any]:
         try:
-            found = function(inputs, **arguments)
+            result = function(inputs, **arguments)
         except SystemExit as error:
             raise _leaving(error) from error
         except KeyError as error:
-            asked = error.args[0] if error.args else None
-            if not isinstance(asked, str) or asked in inputs or not _looked_up(error, inputs, arguments):
+            missing = error.args[0] if error.args else None
+            if not isinstance(missing, str) or missing in inputs or not _looked_up(error, inputs, arguments):
                 raise
-            there, given = (", ".join(names) or "none" for names in (inputs, arguments))
-            raise LookupError(f"nothing is called {asked!r}; inputs: {there}; arguments: {given}") from error
-        if isinstance(found, Mapping):
-            return dict(found)
-        if found is None and "out" in arguments:
+            there, argument_names = (", ".join(names) or "none" for names in (inputs, arguments))
+            raise LookupError(f"nothing is called {missing!r}; inputs: {there}; arguments: {argument_names}") from error
+        if isinstance(result, Mapping):
+            return dict(result)
+        if result is None and "out" in arguments:
             return {}
         names = output_names(case)
-        if len(names) == 1 and hasattr(found, "shape"):
-            return {names[0]: found}
+        if len(names) == 1 and hasattr(result, "shape"):
+            return {names[0]: result}
         wanted = ", ".join(f"{name!r}: …" for name in names)
-        raise TypeError(f"it returned {type(found).__name__}; outputs are returned by name: {{{wanted}}}")
+        raise TypeError(f"it returned {type(result).__name__}; outputs are returned by name: {{{wanted}}}")
 
     for carried in _CARRIED:
         if hasattr(call, carried):
@@ -230,9 +231,9 @@ def naming(case: Case, call: Callable[..., Any]) -> Callable[..., dict[str, Any]
 
 
 def _looked_up(error: KeyError, inputs: Mapping[str, Any], arguments: Mapping[str, Any]) -> bool:
-    """Say whether it was the inputs or the arguments that lack a name, not a table of the function's own.
+    """Return whether the key was missing in the inputs or arguments, not in a mapping of the function's own.
 
-    The expression that raised begins with a variable of its function that holds the one or the other.
+    The expression that raised then begins with a variable that holds one of the two.
     """
     step, (frame, _) = traceback.extract_tb(error.__traceback__)[-1], list(traceback.walk_tb(error.__traceback__))[-1]
     line = linecache.getline(frame.f_code.co_filename, step.lineno or 0).encode()
@@ -242,20 +243,20 @@ def _looked_up(error: KeyError, inputs: Mapping[str, Any], arguments: Mapping[st
     return not raised or any(re.match(rf"{re.escape(name)}\b", raised) for name in names)
 
 
-def staying(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `call` that does not end the process by `sys.exit`: an exception that callers look for says that it would.
+def sys_exit_refused(call: Callable[..., Any]) -> Callable[..., Any]:
+    """Return `call` with `sys.exit` turned into an exception, so that it does not end the process.
 
     >>> try:
-    ...     staying(sys.exit)(0)
+    ...     sys_exit_refused(sys.exit)(0)
     ... except EndedError as error:
     ...     print(error, error.outcome)
     it called sys.exit(0) crash
     """
 
     @functools.wraps(call, updated=())
-    def stayed(*given: Any, **named: Any) -> Any:
+    def stayed(*args: Any, **named: Any) -> Any:
         try:
-            return call(*given, **named)
+            return call(*args, **named)
         except SystemExit as error:
             raise _leaving(error) from error
 
@@ -267,22 +268,22 @@ def _leaving(error: SystemExit) -> EndedError:
 
 
 @contextlib.contextmanager
-def kept_running() -> Iterator[None]:
-    """Hold that `os._exit` in this process raises: callers that are no process of their own would be gone, code 0.
+def process_exit_refused() -> Iterator[None]:
+    """Make `os._exit` raise in this process, which would otherwise end with the caller in it.
 
-    Children forked meanwhile end as they ask to. What was imported by `from os import _exit` before is not seen.
+    Children forked inside the block exit normally. An earlier `from os import _exit` is not intercepted.
 
-    >>> with kept_running():
+    >>> with process_exit_refused():
     ...     try:
     ...         os._exit(0)
     ...     except EndedError as error:
     ...         print(error, error.outcome)
     it called os._exit(0) crash
     """
-    own, leave = os.getpid(), os._exit
+    pid, leave = os.getpid(), os._exit
 
     def stayed(status: int) -> NoReturn:
-        if os.getpid() != own:
+        if os.getpid() != pid:
             leave(status)
         raise EndedError(f"it called os._exit({status})", Outcome.CRASH)
 
@@ -294,4 +295,4 @@ def kept_running() -> Iterator[None]:
 
 
 _CARRIED = ("arrays", "backward", "captured", "concurrent", "ledger")
-"""Attributes by which a callable says more of itself."""
+"""Attributes of a callable that its wrapper keeps."""

@@ -1,4 +1,4 @@
-"""Modules of users: a `torch.nn.Module` called as models call it, inputs of the case as arguments and weights."""
+"""Adapter that calls a `torch.nn.Module` on the named inputs of a case."""
 
 import inspect
 import sys
@@ -7,10 +7,10 @@ from typing import Any
 
 
 def on_inputs(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a PyTorch module as a function of (inputs by name, **arguments); anything else is returned as it is.
+    """Return a PyTorch module as a function of (inputs by name, **arguments); other callables are returned unchanged.
 
-    Inputs that are called as a parameter or buffer of the module take its place. The others are given by name where
-    its `forward` has their names, in order otherwise. A `forward` that takes `**` is called like any function.
+    Inputs with the name of a parameter or buffer replace it. The others are passed by name if `forward` has all their
+    names, else in order. A `forward` that takes `**` is called like any function.
 
     >>> on_inputs(len) is len
     True
@@ -19,7 +19,9 @@ def on_inputs(call: Callable[..., Any]) -> Callable[..., Any]:
     if (
         torch is None
         or not isinstance(call, torch.nn.Module)
-        or any(one.kind is one.VAR_KEYWORD for one in inspect.signature(call.forward).parameters.values())
+        or any(
+            parameter.kind is parameter.VAR_KEYWORD for parameter in inspect.signature(call.forward).parameters.values()
+        )
     ):
         return call
     return _by_its_forward(call)
@@ -31,14 +33,14 @@ def _by_its_forward(module: Any) -> Callable[..., Any]:
     def run(inputs: Mapping[str, Any], **arguments: Any) -> Any:
         held = {name for name, _ in (*module.named_parameters(), *module.named_buffers())}
         weights = {name: tensor for name, tensor in inputs.items() if name in held}
-        given = {name: tensor for name, tensor in inputs.items() if name not in held}
-        named = given if given.keys() <= takes.keys() else {}
+        others = {name: tensor for name, tensor in inputs.items() if name not in held}
+        named = others if others.keys() <= takes.keys() else {}
         options = {name: value for name, value in arguments.items() if name in takes}
-        args, kwargs = () if named else tuple(given.values()), named | options
+        args, kwargs = () if named else tuple(others.values()), named | options
         try:
             inspect.signature(module.forward).bind(*args, **kwargs)
         except TypeError as error:
-            left = ", ".join(given) or "none"
+            left = ", ".join(others) or "none"
             raise TypeError(f"{type(module).__name__}.forward does not take the inputs {left}: {error}") from None
         import torch
 

@@ -1,1 +1,1 @@
-"""Conversion coverage: which parts of a model a backend takes, and what the rest costs."""
+"""Conversion coverage: which parts of a model a backend runs, and the cost of the rest."""

@@ -1,4 +1,4 @@
-"""What of a model a runner converts: which parts, what stays behind and why, and what the pieces cost."""
+"""Conversion coverage of one model on one runner: converted nodes, fallbacks, and times of the pieces."""
 
 from dataclasses import dataclass
 
@@ -7,41 +7,41 @@ from nearpeak.core.runs.measurement import Fallback
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversion:
-    """A model on a runner; everything that stays behind stands in the ledger."""
+    """Conversion coverage of a model on a runner, with a ledger of the nodes that are not converted."""
 
     model: str
     """File of the model."""
     runner: str
     """Runner that converts it."""
     node_count: int
-    """Nodes, or calls of operators, of the model."""
+    """Nodes, or operator calls, of the model."""
     converted_count: int
-    """Those that the runner takes."""
+    """Nodes that the runner converts."""
     fragment_count: int
-    """Pieces that the converted ones fall into; 1 when everything converts."""
+    """Pieces that the converted nodes form; 1 when everything converts."""
     boundary_count: int
-    """Tensors that cross from a piece to what stays behind, or back."""
+    """Tensors that cross between converted and unconverted nodes."""
     boundary_bytes: int | None
-    """Their bytes, each counted once; none where those of one are not known."""
+    """Their bytes, each counted once; none where a size is unknown."""
     boundary_s: float | None
     """Time of copying these bytes once on this machine; none where nothing was timed."""
     converted_s: float | None
-    """Time of one run as converted; none where it does not run by itself or nothing was timed."""
+    """Time of one converted run; none where it does not run as a whole or nothing was timed."""
     unconverted_s: float | None
     """Time of one run without conversion, for the same inputs; none likewise."""
     pieces_s: float | None = None
-    """Time of running the pieces one after the other, what stays behind between them where it can run; none where
-    nothing was timed."""
+    """Time of running the pieces in sequence, with the unconverted nodes where they can run; none where nothing was
+    timed."""
     pieces_error_ratio: float | None = None
-    """Largest difference of results in pieces to those of the whole, over the largest result; none where one of the
-    two does not run."""
+    """Largest difference between results of pieces and whole, over the largest result; none where one of them does not
+    run."""
     placed: tuple[tuple[str, int], ...] = ()
-    """Nodes by the provider that runs them, as the runtime partitioned the whole model; it may have fused some."""
+    """Nodes by execution provider, as the runtime partitioned the whole model; some may be fused."""
     ledger: tuple[Fallback, ...]
-    """What stays behind, with its share of arithmetic and time where they are known."""
+    """Unconverted nodes, with their share of FLOP and time where known."""
 
     @property
     def flop_ratio(self) -> float | None:
-        """Share of the arithmetic that is converted; none where the ledger does not say it."""
+        """Share of the FLOP that is converted; none where the ledger does not state it."""
         shares = [row.flop_ratio for row in self.ledger if not row.chosen]
         return None if None in shares else 1.0 - sum(share for share in shares if share is not None)

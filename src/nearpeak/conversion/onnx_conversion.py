@@ -1,4 +1,4 @@
-"""Which nodes of an ONNX model ONNX Runtime takes, in which pieces, and what the borders between them cost."""
+"""Conversion coverage of a model by ONNX Runtime or torch.compile, and the cost of crossing between pieces."""
 
 import json
 import math
@@ -16,11 +16,11 @@ from nearpeak.conversion.converted_parts import Conversion
 from nearpeak.conversion.onnx_pieces import feeds_of, in_pieces, inferred, pieces_of
 from nearpeak.core.runs.measurement import Fallback
 from nearpeak.errors import SpecError
-from nearpeak.measurement.machine.compile_breaks import Counted, breaks, library_kernels, of_products, taken
+from nearpeak.measurement.machine.compile_breaks import Counted, breaks, graph_coverage, library_kernels, of_products
 from nearpeak.measurement.machine.onnx_session import assignments, runtime_or_refusal, session_of
 
 REPEATS = 5
-"""Runs of which the shortest counts."""
+"""Timed runs, of which the shortest counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,18 +32,18 @@ class _Node:
     kind: str
     """Operator type, with its domain where that is not the standard's."""
     proto: Any
-    """What the file says."""
+    """Its ONNX node."""
 
 
 def onnx_conversion(
     path: Path, flop: Mapping[str, int], without: tuple[str, ...] = (), least_count: int = 1
 ) -> Conversion:
-    """Return what ONNX Runtime takes of the model at `path`; executed in this process.
+    """Return the conversion coverage of the model at `path` by ONNX Runtime; executed in this process.
 
     Args:
-        flop: arithmetic of each node by key, where a rule knows it.
-        without: operator types that are left out, as if they did not convert.
-        least_count: nodes that a piece must have to be converted; smaller ones are left out.
+        flop: FLOP of each node by key, where a rule knows it.
+        without: operator types that are treated as unconverted.
+        least_count: least nodes of a converted piece; smaller ones are treated as unconverted.
 
     Raises:
         MissingExtraError: ONNX Runtime is absent.
@@ -59,13 +59,19 @@ def onnx_conversion(
         raise SpecError(f"{path}: has no node of type {unknown[0]!r} to leave out; it has {', '.join(sorted(kinds))}")
     session, whole_reason = _tried(runtime, path)
     refused = {} if session is not None else _refused(runtime, onnx, model, nodes)
-    if session is None and not refused:  # every node runs alone, and together they do not
+    if session is None and not refused:  # each node runs alone, but not the whole
         refused = {node.key: whole_reason for node in nodes}
     else:
-        refused |= {} if session is None else _elsewhere(session, nodes)
+        placed = {name: provider for provider, _, name in assignments(session)} if session else {}
+        first = session.get_providers()[0] if session else ""
+        left = ((node.key, placed.get(node.key, first)) for node in nodes)
+        refused |= {key: f"left to {provider}" for key, provider in left if provider != first}
     unable = frozenset(refused)
     refused = {node.key: "left out on request" for node in nodes if node.kind in without} | refused
-    refused |= _too_small(nodes, refused, least_count)
+    for converted, group in _groups(nodes, refused):
+        if converted and len(group) < least_count:
+            reason = f"its piece has {len(group)} of at least {least_count} nodes"
+            refused |= {node.key: reason for node in group}
     crossing = list(_crossing(model, nodes, refused).values())
     known = [size for size in crossing if size is not None]
     sizes = known if len(known) == len(crossing) else None
@@ -92,41 +98,41 @@ def onnx_conversion(
 
 def _nodes(model: Any) -> tuple[_Node, ...]:
     counts: dict[str, int] = {}
-    found = []
+    nodes = []
     for proto in model.graph.node:
         position = counts[proto.op_type] = counts.get(proto.op_type, -1) + 1
         kind = proto.op_type if proto.domain in ("", "ai.onnx") else f"{proto.domain}.{proto.op_type}"
-        found.append(_Node(key=proto.name or f"{proto.op_type}[{position}]", kind=kind, proto=proto))
-    return tuple(found)
+        nodes.append(_Node(key=proto.name or f"{proto.op_type}[{position}]", kind=kind, proto=proto))
+    return tuple(nodes)
 
 
 def _tried(runtime: Any, model: bytes | Path) -> tuple[Any, str]:
     """Return a session of the model, or none and why."""
     try:
         return session_of(runtime, model, 1), ""
-    except Exception as error:  # the runtime's classes of errors are made while it is imported
+    except Exception as error:  # the runtime creates its error classes on import
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         text = lines[0] if lines else type(error).__name__
         return None, text.split("failed:", 1)[-1].strip()[:200]
 
 
 def _refused(runtime: Any, onnx: Any, model: Any, nodes: Sequence[_Node]) -> dict[str, str]:
-    """Return why each node has no kernel, by key: each is tried alone, once for nodes that are alike."""
+    """Return by key why a node has no kernel: each distinct node is tried alone."""
     known = {item.name: item for item in (*model.graph.value_info, *model.graph.input, *model.graph.output)}
     stored = {item.name: item for item in model.graph.initializer}
     tried: dict[bytes, str] = {}
-    found = {}
+    reasons = {}
     for node in nodes:
         alone = _alone(onnx, model, node.proto, (known, stored))
         if alone not in tried:
             tried[alone] = _tried(runtime, alone)[1]
         if tried[alone]:
-            found[node.key] = tried[alone]
-    return found
+            reasons[node.key] = tried[alone]
+    return reasons
 
 
 def _alone(onnx: Any, model: Any, proto: Any, context: tuple[Mapping[str, Any], Mapping[str, Any]]) -> bytes:
-    """Return a model of one node whose tensors are called by position, so that equal nodes give equal bytes."""
+    """Return a model of one node with tensors named by position, so that equal nodes give equal bytes."""
     known, stored = context
     node = onnx.NodeProto()
     node.CopyFrom(proto)
@@ -135,10 +141,10 @@ def _alone(onnx: Any, model: Any, proto: Any, context: tuple[Mapping[str, Any], 
     inputs, initializers, outputs = [], [], []
     for name in dict.fromkeys(name for name in proto.input if name):
         if name in stored:
-            one = onnx.TensorProto()
-            one.CopyFrom(stored[name])
-            one.name = names[name]
-            initializers.append(one)
+            initializer = onnx.TensorProto()
+            initializer.CopyFrom(stored[name])
+            initializer.name = names[name]
+            initializers.append(initializer)
         elif name in known:
             inputs.append(_renamed(onnx, known[name], names[name]))
     for name in (name for name in proto.output if name):
@@ -159,27 +165,10 @@ def _renamed(onnx: Any, item: Any, name: str) -> Any:
     return copy
 
 
-def _elsewhere(session: Any, nodes: Sequence[_Node]) -> dict[str, str]:
-    """Return the nodes that the first provider left to another one, with that one's name."""
-    first = session.get_providers()[0]
-    placed = {name: provider for provider, _, name in assignments(session)}
-    return {
-        node.key: f"left to {placed[node.key]}" for node in nodes if placed.get(node.key, first) != first
-    }  # fmt: skip
-
-
-def _too_small(nodes: Sequence[_Node], refused: Mapping[str, str], least_count: int) -> dict[str, str]:
-    """Return the converted nodes whose piece has fewer than `least_count`, with the reason."""
-    groups = [group for converted, group in _groups(nodes, refused) if converted and len(group) < least_count]
-    return {
-        node.key: f"its piece has {len(group)} of at least {least_count} nodes" for group in groups for node in group
-    }
-
-
 def _groups(nodes: Sequence[_Node], refused: Mapping[str, str]) -> list[tuple[bool, list[_Node]]]:
-    """Return the pieces into which the nodes fall, no piece waiting for one that waits for it.
+    """Return the pieces that the nodes form, without cyclic dependencies between pieces.
 
-    Nodes of one piece are connected and lie equally many borders below the inputs.
+    Nodes of one piece are connected and have the same number of boundaries between them and the inputs.
     """
     depth: dict[str, tuple[int, bool]] = {}
     piece: dict[str, int] = {}
@@ -191,37 +180,37 @@ def _groups(nodes: Sequence[_Node], refused: Mapping[str, str]) -> list[tuple[bo
         return number
 
     for node in nodes:
-        own = node.key not in refused
+        converted = node.key not in refused
         sources = [name for name in node.proto.input if name in depth]
-        level = max((depth[name][0] + (depth[name][1] != own) for name in sources), default=0)
+        level = max((depth[name][0] + (depth[name][1] != converted) for name in sources), default=0)
         number = len(parents)
         parents.append(number)
         for name in sources:
-            if depth[name] == (level, own):
+            if depth[name] == (level, converted):
                 parents[root(piece[name])] = root(number)
         for name in node.proto.output:
-            depth[name], piece[name] = (level, own), number
-    found: dict[int, tuple[bool, list[_Node]]] = {}
+            depth[name], piece[name] = (level, converted), number
+    groups: dict[int, tuple[bool, list[_Node]]] = {}
     for number, node in enumerate(nodes):
-        found.setdefault(root(number), (node.key not in refused, []))[1].append(node)
-    return list(found.values())
+        groups.setdefault(root(number), (node.key not in refused, []))[1].append(node)
+    return list(groups.values())
 
 
 def _pieces_s(
     runtime: Any, onnx: Any, model: Any, groups: Sequence[tuple[bool, Sequence[_Node]]], unable: frozenset[str],
     whole: Any,
 ) -> tuple[float | None, float | None]:  # fmt: skip
-    """Return the time of running all pieces one after the other, and the largest relative error against the whole.
+    """Return the time of running all pieces in sequence, and the largest relative error against the whole.
 
-    What has no kernel cannot run at all: then it is the time of the converted pieces, each on ones, and no error.
+    Where nodes have no kernel, it is the time of the converted pieces alone, each on ones, without an error.
     """
-    pieces = [one for one in pieces_of(onnx, model, groups) if not unable.intersection(one.keys)]
-    sessions = [(one, _tried(runtime, one.model)[0]) for one in pieces]
+    pieces = [piece for piece in pieces_of(onnx, model, groups) if not unable.intersection(piece.keys)]
+    sessions = [(piece, _tried(runtime, piece.model)[0]) for piece in pieces]
     if not sessions or any(session is None for _, session in sessions):
         return None, None
     try:
         if unable or whole is None:
-            fed = [(session, feeds_of(session)) for one, session in sessions if one.converted]
+            fed = [(session, feeds_of(session)) for piece, session in sessions if piece.converted]
             ready = [(session, feeds) for session, feeds in fed if feeds is not None]
             return (
                 (_best_s(lambda: [session.run(None, feeds) for session, feeds in ready]), None)
@@ -268,7 +257,7 @@ def _time_shares(runtime: Any, path: Path) -> dict[str, float]:
 
 
 def _crossing(model: Any, nodes: Sequence[_Node], refused: Mapping[str, str]) -> dict[str, int | None]:
-    """Return the bytes of each tensor that one side makes and the other reads; none where its shape is not known."""
+    """Return the bytes of each tensor that crosses between sides; none where its shape is unknown."""
     sizes = {item.name: _bytes(item) for item in (*model.graph.value_info, *model.graph.output)}
     makers = {name: node.key in refused for node in nodes for name in node.proto.output}
     return {
@@ -283,11 +272,11 @@ def _bytes(item: Any) -> int | None:
     import onnx
 
     kind = item.type.tensor_type
-    extents = [int(one.dim_value) if one.HasField("dim_value") else None for one in kind.shape.dim]
+    extents = [int(extent.dim_value) if extent.HasField("dim_value") else None for extent in kind.shape.dim]
     if not kind.elem_type or not kind.HasField("shape") or None in extents:
         return None
     element = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type)).itemsize
-    return math.prod(one for one in extents if one is not None) * int(element)
+    return math.prod(extent for extent in extents if extent is not None) * int(element)
 
 
 def _whole_s(session: Any) -> float | None:
@@ -322,13 +311,13 @@ def _best_s(run: Any) -> float:
 
 
 def torch_conversion(path: Path, counted: Counted = of_products) -> Conversion:
-    """Return which of a problem file's calls torch.compile takes into graphs; executed in this process.
+    """Return the conversion coverage of a problem file by torch.compile; executed in this process.
 
-    Arithmetic is counted in all graphs together and in a run without them; the rest ran outside of them. What compiled
-    graphs call in libraries stands in the ledger too.
+    FLOP are counted in all graphs and in an eager run; the difference is outside of graphs. Library kernels of compiled
+    graphs are in the ledger too.
 
     Args:
-        counted: how arithmetic is counted; PyTorch's own counter knows products alone.
+        counted: counter of FLOP; PyTorch's own counts products alone.
 
     Raises:
         SpecError: the file lacks a part of the convention.
@@ -336,18 +325,18 @@ def torch_conversion(path: Path, counted: Counted = of_products) -> Conversion:
     import torch
 
     model, inputs = problem_of(path)
-    found = taken(torch, model, inputs, {}, counted)
+    coverage = graph_coverage(torch, model, inputs, {}, counted)
     with torch.no_grad():
         unconverted_s = _best_s(lambda: model(*inputs))
         compiled = torch.compile(model, dynamic=False)
-        kernels = library_kernels(torch, compiled, inputs, {}, found, counted)
+        kernels = library_kernels(torch, compiled, inputs, {}, coverage, counted)
         converted_s = _best_s(lambda: compiled(*inputs))
-    node_count = found.op_count + len(found.breaks)
+    node_count = coverage.op_count + len(coverage.breaks)
     return Conversion(
-        model=path.name, runner="torch_compile", node_count=node_count, converted_count=found.op_count,
-        fragment_count=found.graph_count, boundary_count=max(0, found.graph_count - 1),
-        boundary_bytes=None if found.graph_count > 1 else 0, boundary_s=None, converted_s=converted_s,
-        unconverted_s=unconverted_s, ledger=(*breaks(found), *kernels),
+        model=path.name, runner="torch_compile", node_count=node_count, converted_count=coverage.op_count,
+        fragment_count=coverage.graph_count, boundary_count=max(0, coverage.graph_count - 1),
+        boundary_bytes=None if coverage.graph_count > 1 else 0, boundary_s=None, converted_s=converted_s,
+        unconverted_s=unconverted_s, ledger=(*breaks(coverage), *kernels),
     )  # fmt: skip
 
 

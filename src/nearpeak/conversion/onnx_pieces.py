@@ -1,4 +1,4 @@
-"""An ONNX model cut into pieces, each a model of its own: what it takes to run them one after the other."""
+"""Partition of an ONNX model into pieces that are models of their own and run in sequence."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ FEEDS: Mapping[str, Any] = {
     "tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16,
     "tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(bool)": np.bool_,
 }  # fmt: skip
-"""Formats of inputs with which a model can be run, as ONNX Runtime calls them."""
+"""Input formats with which a model can be run, by ONNX Runtime's names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,35 +18,38 @@ class Piece:
     """Nodes that run together."""
 
     keys: tuple[str, ...]
-    """Which nodes."""
+    """Keys of the nodes."""
     converted: bool
-    """Whether the runner takes them."""
+    """Whether the runner converts them."""
     model: bytes
-    """They alone, as a model."""
+    """Model of these nodes alone."""
     inputs: tuple[str, ...]
     """Tensors that come from other pieces or from outside."""
     outputs: tuple[str, ...]
-    """Tensors that others read, or that are results."""
+    """Tensors that other pieces read, or results of the model."""
 
 
 _MOST_ROUNDS = 32
-"""Nodes of unknown domains, one behind the other, whose results are given formats."""
+"""Longest chain of nodes of unknown domains whose results get formats."""
 
 
 def inferred(onnx: Any, model: Any) -> Any:
     """Return the model with the shapes and formats of its tensors.
 
-    What a node of a domain without rules makes is taken to have the format of what it reads first: without one, nothing
-    that reads it could be tried.
+    Results of a node of an unknown domain get the format of its first input: without one, no node that reads them could
+    be tried.
     """
     for _ in range(_MOST_ROUNDS):
         model = onnx.shape_inference.infer_shapes(model, data_prop=True)
         graph = model.graph
-        formats = {one.name: one.type.tensor_type.elem_type for one in (*graph.input, *graph.output, *graph.value_info)}
-        formats |= {one.name: one.data_type for one in graph.initializer}
+        formats = {
+            tensor.name: tensor.type.tensor_type.elem_type
+            for tensor in (*graph.input, *graph.output, *graph.value_info)
+        }
+        formats |= {tensor.name: tensor.data_type for tensor in graph.initializer}
         made = {
-            name: next((formats[given] for given in node.input if given), onnx.TensorProto.FLOAT)
-            for node in graph.node if all(formats.get(given) for given in node.input if given)
+            name: next((formats[source] for source in node.input if source), onnx.TensorProto.FLOAT)
+            for node in graph.node if all(formats.get(source) for source in node.input if source)
             for name in node.output if name and name not in formats
         }  # fmt: skip
         if not made:
@@ -65,12 +68,12 @@ def pieces_of(onnx: Any, model: Any, groups: Sequence[tuple[bool, Sequence[Any]]
     known = {item.name for item in (*model.graph.input, *model.graph.initializer)}
     ordered: list[Piece] = []
     while made:
-        ready = [one for one in made if known.issuperset(one.inputs)]
+        ready = [piece for piece in made if known.issuperset(piece.inputs)]
         if not ready:
             return ()
-        for one in ready:
-            made.remove(one)
-            known.update(one.outputs)
+        for piece in ready:
+            made.remove(piece)
+            known.update(piece.outputs)
         ordered += ready
     return tuple(ordered)
 
@@ -79,7 +82,7 @@ def _piece(onnx: Any, model: Any, converted: bool, nodes: Sequence[Any]) -> Piec
     graph = model.graph
     made = {name for node in nodes for name in node.proto.output if name}
     read = dict.fromkeys(name for node in nodes for name in node.proto.input if name and name not in made)
-    own = {node.key for node in nodes}
+    keys = {node.key for node in nodes}
     stored = {item.name: item for item in graph.initializer}
     inputs = tuple(name for name in read if name not in stored)
     ids = {id(node.proto) for node in nodes}
@@ -92,7 +95,7 @@ def _piece(onnx: Any, model: Any, converted: bool, nodes: Sequence[Any]) -> Piec
         [_info(onnx, known, name) for name in outputs], [stored[name] for name in read if name in stored],
     )  # fmt: skip
     whole = onnx.helper.make_model(part, opset_imports=model.opset_import, ir_version=model.ir_version)
-    return Piece(keys=tuple(own), converted=converted, model=whole.SerializeToString(), inputs=inputs, outputs=outputs)
+    return Piece(keys=tuple(keys), converted=converted, model=whole.SerializeToString(), inputs=inputs, outputs=outputs)
 
 
 def _info(onnx: Any, known: Mapping[str, Any], name: str) -> Any:
@@ -100,24 +103,24 @@ def _info(onnx: Any, known: Mapping[str, Any], name: str) -> Any:
 
 
 def feeds_of(session: Any) -> dict[str, Any] | None:
-    """Return ones for every input of a session; none where a format is not known."""
+    """Return ones for every input of a session; none where a format is unknown."""
     feeds: dict[str, Any] = {}
-    for one in session.get_inputs():
-        kind = FEEDS.get(one.type)
+    for tensor in session.get_inputs():
+        kind = FEEDS.get(tensor.type)
         if kind is None:
             return None
-        feeds[one.name] = np.ones([extent if isinstance(extent, int) else 1 for extent in one.shape], kind)
+        feeds[tensor.name] = np.ones([extent if isinstance(extent, int) else 1 for extent in tensor.shape], kind)
     return feeds
 
 
 def in_pieces(sessions: Sequence[tuple[Piece, Any]], feeds: Mapping[str, Any]) -> Callable[[], dict[str, Any]]:
-    """Return the call that runs all pieces one after the other and returns every tensor that crosses a border."""
+    """Return the call that runs all pieces in sequence and returns every tensor that crosses a boundary."""
 
     def run() -> dict[str, Any]:
         known = dict(feeds)
         for piece, session in sessions:
-            given = {name: known[name] for name in piece.inputs}
-            known |= dict(zip(piece.outputs, session.run(list(piece.outputs), given), strict=True))
+            inputs = {name: known[name] for name in piece.inputs}
+            known |= dict(zip(piece.outputs, session.run(list(piece.outputs), inputs), strict=True))
         return known
 
     return run

@@ -225,7 +225,7 @@ def _row(job: LeasedJob, ended: Watched, answer: Any) -> dict[str, Any]:
     from nearpeak.exchange.measurement_lines import measurement_record
     from nearpeak.farm.case_payload import case_in
     from nearpeak.farm.kinds.measure import timing_in
-    from nearpeak.measurement.isolated_measurement import told
+    from nearpeak.measurement.isolated_measurement import measurement_from
 
     if isinstance(answer, dict) and "error" in answer:
         ending = Ending(verdict="raised", value=(answer["error"], answer["message"]))
@@ -235,5 +235,5 @@ def _row(job: LeasedJob, ended: Watched, answer: Any) -> dict[str, Any]:
         verdict = "memory" if ended.verdict == "memory" else "died"
         ending = Ending(verdict=verdict, value=ended.code, output=ended.output)
     payload = job.payload
-    found = told(ending, case_in(payload, "measure"), payload["runner"], timing_in(payload))
+    found = measurement_from(ending, case_in(payload, "measure"), payload["runner"], timing_in(payload))
     return {"measurement": measurement_record(found, ""), "environment": None}

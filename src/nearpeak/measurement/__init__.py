@@ -1,1 +1,1 @@
-"""Cases and roofs on silicon."""
+"""Measurement of cases and machine roofs on real hardware."""

@@ -1,4 +1,4 @@
-"""Mutation scores of cases: what share of wrong implementations each tells from right ones, as a file that goes on."""
+"""Mutation scores of test cases, written row by row to a file that a later run resumes."""
 
 import json
 import os
@@ -18,7 +18,7 @@ Row = Mapping[str, Any]
 
 
 def qualified(cases: Iterable[Case], seed: int, timing: Timing, out: Path) -> Iterator[Row]:
-    """Yield a row for each case, written to `out` first; cases that `out` holds already are left out.
+    """Yield a row for each case after writing it to `out`; cases that `out` already holds are skipped.
 
     Rows are what `nearpeak suite show --scores` reads: digest, killed, survived. A case without a score has its reason.
     """
@@ -36,25 +36,25 @@ _HEAD = b'{"digest":'
 
 
 def _known(out: Path) -> set[str]:
-    """Return the cases of a file of scores; a last line that was cut off is removed, as its case will run again.
+    """Return the cases of a file of scores; an incomplete last line is removed, as its case will run again.
 
     Raises:
-        SpecError: it holds something else.
+        SpecError: it is no file of scores.
     """
     data = out.read_bytes()
-    kept = data.rfind(b"\n") + 1
-    lines = data[:kept].decode("utf-8", "replace").split("\n")[:-1]
+    end = data.rfind(b"\n") + 1
+    lines = data[:end].decode("utf-8", "replace").split("\n")[:-1]
     digests = [_digest(line) for line in lines]
-    if None in digests or not _HEAD.startswith(data[kept:][: len(_HEAD)]):
+    if None in digests or not _HEAD.startswith(data[end:][: len(_HEAD)]):
         number = [*digests, None].index(None) + 1
         raise SpecError(f"{out}:{number}: is no line of scores; name another file")
-    if kept < len(data):
-        os.truncate(out, kept)
+    if end < len(data):
+        os.truncate(out, end)
     return set(filter(None, digests))
 
 
 def _digest(line: str) -> str | None:
-    """Return the case of a line of scores; none where it is no such line."""
+    """Return the case digest of a line of scores; none of other lines."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):
@@ -75,18 +75,18 @@ def _row(case: Case, seed: int, timing: Timing) -> Row:
     )  # fmt: skip
     if ending.verdict == "result":
         return {**head, **ending.value}
-    said = {"timeout": f"it did not end within {timing.limit_s:g} s (--limit)", "died": "it ended its process"}
-    reason = said.get(ending.verdict) or ": ".join(map(str, ending.value)).splitlines()[0]
+    reasons = {"timeout": f"it did not end within {timing.limit_s:g} s (--limit)", "died": "it ended its process"}
+    reason = reasons.get(ending.verdict) or ": ".join(map(str, ending.value)).splitlines()[0]
     return {**head, **none, "reason": reason}
 
 
 def score_of(record: Mapping[str, Any], seed: int) -> Row:
-    """Return names of killed, survived and equivalent mutants of a case; executed in a process of its own.
+    """Return names of killed, survived and equivalent mutants of a case; executed in a child process.
 
-    The gradient's case is scored by the mutants of the gradient, that of the forward pass by all others.
+    A gradient's case is scored by mutants of the gradient, a forward pass by all others.
 
     Raises:
-        MeasureError: the case cannot tell anything: its results do not vary by more than their bound.
+        MeasureError: the case cannot expose wrong results: they do not vary by more than their bound.
     """
     from nearpeak.validation import forward_case, pytorch, validate
     from nearpeak.validation.mutants import mutation_score

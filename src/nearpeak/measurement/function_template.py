@@ -1,4 +1,4 @@
-"""A function to start from: what an implementation of a case is given and what it must return."""
+"""Template of a user function for a case: inputs, arguments and outputs as Python text."""
 
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -39,17 +39,17 @@ def skeleton(case: Case) -> str:
         declared_formats(forward)  # refuses what PyTorch does not compute
     inputs, outputs = operator.inputs(**arguments), outputs_of(forward)
     about = f"{label_of(forward)}: {operator.summary.removeprefix('Return the least work of ').rstrip('.')}"
-    given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+    stated = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
     fixed = ", ".join(f"{name} = {value}" for name, value in constants_of(operator).items())
     lines = [
         f"def {case.op}(tensors, **arguments):",
         *_wrapped(about),
-        *_wrapped(f"arguments: {given}"),
+        *_wrapped(f"arguments: {stated}"),
         *(_wrapped(_BACKWARD) if case.phase == "backward" else ()),
         *(_wrapped(f"constants: {fixed}") if fixed else ()),
         *(
-            f'    {name} = tensors["{name}"]  # {_form(torch_format(one.dtype), one.shape)}'
-            for name, one in inputs.items()
+            f'    {name} = tensors["{name}"]  # {_form(torch_format(spec.dtype), spec.shape)}'
+            for name, spec in inputs.items()
         ),
         "    ...",
         *_returned(outputs),
@@ -63,11 +63,11 @@ def _wrapped(text: str) -> list[str]:
 
 def _returned(outputs: Mapping[str, Any]) -> list[str]:
     if len(outputs) == 1:
-        ((name, one),) = outputs.items()
-        return [f'    return {{"{name}": {name}}}  # {_form(one.dtype, one.shape)}']
+        ((name, array),) = outputs.items()
+        return [f'    return {{"{name}": {name}}}  # {_form(array.dtype, array.shape)}']
     return [
         "    return {",
-        *(f'        "{name}": {name},  # {_form(one.dtype, one.shape)}' for name, one in outputs.items()),
+        *(f'        "{name}": {name},  # {_form(array.dtype, array.shape)}' for name, array in outputs.items()),
         "    }",
     ]
 

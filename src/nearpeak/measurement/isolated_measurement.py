@@ -1,4 +1,4 @@
-"""The measurement of one case in a process of its own: whatever the case does, a row comes back."""
+"""Measurement of one case in a child process; a crash, timeout or memory exhaustion becomes its outcome."""
 
 import contextlib
 import dataclasses
@@ -14,27 +14,27 @@ from typing import Any
 
 from nearpeak import errors
 from nearpeak.base.isolation import Ending, call_isolated
-from nearpeak.core.runs.measurement import Backend, Measurement, Outcome, RunnerAbilities, Timing
+from nearpeak.core.runs.measurement import Backend, Measurement, Outcome, Timing
 from nearpeak.core.work.case import Case
 from nearpeak.errors import MeasureError, NearpeakError
 from nearpeak.exchange.measurement_lines import environment_of, environment_record, measurement_of, measurement_record
-from nearpeak.measurement.exception_details import keeping, last_lines
+from nearpeak.measurement.exception_details import exception_log, last_lines
 from nearpeak.measurement.machine.device_lock import device_lock
 from nearpeak.ops import case_of
 from nearpeak.units import show
 
 _DEVICES_WITHOUT_LIMIT = ("cuda",)
-"""Kinds of device whose driver maps more addresses than there is memory."""
+"""Device types whose driver maps more address space than there is memory."""
 _GRACE_S = 5.0
-"""Seconds beyond the limit of a case for the process around it."""
+"""Seconds that the process gets beyond the limit of its case."""
 
 
 def measure_isolated(case: Case, runner: str, timing: Timing) -> Measurement:
-    """Return the measurement of `case` by a child forked from a warmed process that never ran a case."""
-    from nearpeak.measurement.runners import RUNNERS
+    """Return the measurement of `case` by a child forked from a warmed process that has never run a case."""
+    from nearpeak.measurement.runners import RUNNERS, abilities_of
 
     checks = ("torch",) if timing.validate and hasattr(RUNNERS[runner.partition(":")[0]], "prepare") else ()
-    preloads = tuple(dict.fromkeys((*_abilities(runner).preload, *checks)))
+    preloads = tuple(dict.fromkeys((*abilities_of(runner).preload, *checks)))
     ending = call_isolated(
         "nearpeak.measurement.isolated_measurement:answer_to",
         {"request": request_of(case, runner, timing), "process": "forked"},
@@ -43,37 +43,41 @@ def measure_isolated(case: Case, runner: str, timing: Timing) -> Measurement:
         preload=(*preloads, __name__, "nearpeak.measurement.timing.warm_up:warm_up"),
         variables=thread_variables(timing.thread_count),
     )
-    return told(ending, case, runner, timing)
+    return measurement_from(ending, case, runner, timing)
 
 
 def request_of(case: Case, runner: str, timing: Timing) -> dict[str, Any]:
-    """Return what a process is asked to measure, as plain data."""
+    """Return the request to a measuring process, as plain data."""
     return {"case": case.record(), "runner": runner, "timing": dataclasses.asdict(timing)}
 
 
 def answer_to(request: Mapping[str, Any], process: str) -> dict[str, Any]:
-    """Return the measurement that a request asks for, taken in this process, as plain data."""
-    found = take(case_of(request["case"]), request["runner"], Timing(**request["timing"]), process)
-    environment = environment_record(found.environment) if found.environment else None
-    return {"measurement": measurement_record(found, ""), "environment": environment}
+    """Return the measurement of a request, taken in this process, as plain data."""
+    measurement = take(case_of(request["case"]), request["runner"], Timing(**request["timing"]), process)
+    environment = environment_record(measurement.environment) if measurement.environment else None
+    return {"measurement": measurement_record(measurement, ""), "environment": environment}
 
 
 def measurement_in(answer: Mapping[str, Any]) -> Measurement:
-    """Return the measurement that a process answered with."""
+    """Return the measurement in a process's answer."""
     environment = environment_of(answer["environment"]) if answer["environment"] else None
     known = {environment.digest: environment} if environment else {}
     return measurement_of(answer["measurement"], known, "launch")
 
 
 def take(case: Case, runner: str, timing: Timing, process: str) -> Measurement:
-    """Return the measurement of `case` taken in this process, with the device locked while samples are taken."""
+    """Return the measurement of `case` in this process, with the device locked while samples are taken."""
     from nearpeak.measurement.runners import runner_of
     from nearpeak.measurement.timed_runner import TimedRunner
 
-    found = runner_of(runner, timing, process)
-    with keeping() as kept:
-        row = found.measure(case, lock_of) if isinstance(found, TimedRunner) else found.measure(case)
-    return row if row.samples_s else dataclasses.replace(row, details=kept.details(row.note))
+    runner_object = runner_of(runner, timing, process)
+    with exception_log() as log:
+        row = (
+            runner_object.measure(case, lock_of)
+            if isinstance(runner_object, TimedRunner)
+            else runner_object.measure(case)
+        )
+    return row if row.samples_s else dataclasses.replace(row, details=log.details(row.note))
 
 
 def lock_of(backend: Backend) -> AbstractContextManager[None]:
@@ -82,7 +86,7 @@ def lock_of(backend: Backend) -> AbstractContextManager[None]:
 
 
 def thread_variables(thread_count: int) -> Mapping[str, str]:
-    """Return the environment variables by which libraries are told how many threads to start.
+    """Return the environment variables that set the thread count of libraries.
 
     >>> thread_variables(1)["OMP_NUM_THREADS"]
     '1'
@@ -92,16 +96,16 @@ def thread_variables(thread_count: int) -> Mapping[str, str]:
 
 
 def process_variables(thread_count: int) -> Mapping[str, str]:
-    """Return the environment of a fresh process: this one's, its module path, and how many threads to start."""
+    """Return the environment of a fresh process: this one's, with its module path and thread count."""
     path = os.pathsep.join(filter(None, sys.path))
     return {**os.environ, **thread_variables(thread_count), "PYTHONPATH": path}
 
 
-def told(ending: Ending, case: Case, runner: str, timing: Timing) -> Measurement:
-    """Return the measurement that a process gave, or the row that says how it ended instead.
+def measurement_from(ending: Ending, case: Case, runner: str, timing: Timing) -> Measurement:
+    """Return the measurement of a process, or a row with the outcome of a process that failed.
 
     Raises:
-        NearpeakError: what the process raised on purpose: a missing package, an unknown runner.
+        NearpeakError: the process refused: a missing package, an unknown runner.
     """
     if ending.verdict == "result":
         return measurement_in(ending.value)
@@ -112,8 +116,8 @@ def told(ending: Ending, case: Case, runner: str, timing: Timing) -> Measurement
     from nearpeak.measurement.runners import RUNNERS
 
     target = getattr(RUNNERS[runner.partition(":")[0]], "target", "")
-    said = ending.value[1] if ending.verdict == "raised" else ""
-    details = last_lines("\n".join(filter(None, (said, ending.output))))
+    output = ending.value[1] if ending.verdict == "raised" else ""
+    details = last_lines("\n".join(filter(None, (output, ending.output))))
     return Measurement(
         case=case, target=target, runner=runner, samples_s=(), outcome=outcome, note=note, details=details
     )
@@ -121,26 +125,22 @@ def told(ending: Ending, case: Case, runner: str, timing: Timing) -> Measurement
 
 def _ending(ending: Ending, timing: Timing, limit_bytes: int | None) -> tuple[Outcome, str]:
     if ending.verdict == "timeout":
-        return Outcome.TIMEOUT, f"it did not end within {timing.limit_s:g} s (--limit){_grown(ending, limit_bytes)}"
+        note, added = f"it did not end within {timing.limit_s:g} s (--limit)", ending.value
+        if limit_bytes and isinstance(added, int) and added >= limit_bytes / 2:
+            note += f"; it had added {show(added, 'B')} of memory by then, of the {show(limit_bytes, 'B')} of --memory"
+        return Outcome.TIMEOUT, note
     if ending.verdict == "raised":
         kind, message = ending.value
         return Outcome.OOM if kind == "MemoryError" else Outcome.FAILED, f"{kind}: {message}".splitlines()[0][:300]
-    said = ending.output.strip().splitlines()
-    last = f"; it said last: {said[-1][:200]}" if said else ""
+    lines = ending.output.strip().splitlines()
+    last = f"; it said last: {lines[-1][:200]}" if lines else ""
     if not ending.signal_name and ending.verdict != "memory":
         return Outcome.CRASH, f"it ended its process with exit code {ending.value}{last}"
     return _killed(ending, last)
 
 
-def _grown(ending: Ending, limit_bytes: int | None) -> str:
-    """Say how much memory a process had added that was ended for its time, where that is most of what it may."""
-    if not limit_bytes or not isinstance(ending.value, int) or ending.value < limit_bytes / 2:
-        return ""
-    return f"; it had added {show(ending.value, 'B')} of memory by then, of the {show(limit_bytes, 'B')} of --memory"
-
-
 def _killed(ending: Ending, last: str) -> tuple[Outcome, str]:
-    """Return how a process ended that a signal did."""
+    """Return outcome and note of a process that a signal ended."""
     killed, name = ending.signal_name == "SIGKILL", ending.signal_name or "SIGKILL"
     by_system = killed and memory_kills() > _MEMORY_KILLS
     if ending.verdict == "memory" or by_system or "bad_alloc" in ending.output:
@@ -150,7 +150,7 @@ def _killed(ending: Ending, last: str) -> tuple[Outcome, str]:
 
 
 def memory_kills() -> int:
-    """Return how many processes Linux has killed for their memory since it started, 0 where it does not say."""
+    """Return how many processes Linux has killed for their memory since boot, 0 where it does not count them."""
     try:
         words = Path("/proc/vmstat").read_text(encoding="ascii").split()
     except OSError:
@@ -159,19 +159,14 @@ def memory_kills() -> int:
 
 
 _MEMORY_KILLS = memory_kills()
-"""As many as there were when this process began."""
+"""The count when this process started."""
 
 
 def memory_bytes(runner: str, timing: Timing) -> int | None:
-    """Return the memory that a process of `runner` may add; none where its driver maps more than there is."""
-    return None if set(_abilities(runner).devices) & set(_DEVICES_WITHOUT_LIMIT) else timing.memory_bytes
+    """Return the memory that a process of `runner` may allocate; none where its driver maps more than there is."""
+    from nearpeak.measurement.runners import abilities_of
 
-
-def _abilities(runner: str) -> RunnerAbilities:
-    from nearpeak.measurement.runners import RUNNERS
-
-    found: RunnerAbilities = getattr(RUNNERS[runner.partition(":")[0]], "abilities", RunnerAbilities(devices=()))
-    return found
+    return None if set(abilities_of(runner).devices) & set(_DEVICES_WITHOUT_LIMIT) else timing.memory_bytes
 
 
 def measure_fresh(case: Case, runner: str, timing: Timing, python: str = sys.executable) -> Measurement:
@@ -188,36 +183,30 @@ def measure_fresh(case: Case, runner: str, timing: Timing, python: str = sys.exe
         [python, "-P", "-m", "nearpeak.measurement.measurement_process"], json.dumps(request) + "\n", timing
     )
     if ended is None:
-        return told(Ending(verdict="timeout", value=None), case, runner, timing)
+        return measurement_from(Ending(verdict="timeout", value=None), case, runner, timing)
     code, output, errors_said = ended
-    answer: Any = _answer(output)
+    # The case may print as well: the answer is the last line that begins as one.
+    lines = reversed(output.splitlines())
+    answer: Any = next((json.loads(line) for line in lines if line.startswith('{"nearpeak_turn":')), None)
     if answer is None:
-        return told(Ending(verdict="died", value=code, output=errors_said), case, runner, timing)
+        return measurement_from(Ending(verdict="died", value=code, output=errors_said), case, runner, timing)
     if "error" in answer:
         raise getattr(errors, answer["error"], NearpeakError)(answer["message"])
     return measurement_in(answer)
 
 
 def _launched(words: list[str], request: str, timing: Timing) -> tuple[int, str, str] | None:
-    """Return exit code, output and errors of a process, none when it did not end in time; its children end with it."""
+    """Return exit code, output and errors of a process, none when it timed out; its children end with it."""
     process = subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
         env=process_variables(timing.thread_count), start_new_session=True,
     )  # fmt: skip
     try:
-        output, said = process.communicate(request, timeout=timing.limit_s + _GRACE_S)
+        output, errors_text = process.communicate(request, timeout=timing.limit_s + _GRACE_S)
     except subprocess.TimeoutExpired:
         return None
     finally:
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    return process.returncode, output, said
-
-
-def _answer(text: str) -> Any:
-    """Return the last line of what a launch printed, if that is its answer: the case may print as well."""
-    for line in reversed(text.splitlines()):
-        if line.startswith('{"nearpeak_turn":'):
-            return json.loads(line)
-    return None
+    return process.returncode, output, errors_text

@@ -1,4 +1,4 @@
-"""The contract on a function of the user's, in a process of its own: whatever it does, a record comes back."""
+"""Validation of a user's function in a child process; a crash or timeout becomes a failed check."""
 
 import math
 import os
@@ -19,29 +19,28 @@ if TYPE_CHECKING:
 
 
 def runs_foreign_code(runner: str) -> bool:
-    """Say whether what the runner runs is a function of the user's, which may end the process that calls it.
+    """Return whether the runner runs a user's function, which may end the calling process.
 
     >>> runs_foreign_code("callable:my_kernels.py:softmax"), runs_foreign_code("torch_cpu")
     (True, False)
     """
-    from nearpeak.measurement.runners import RUNNERS
+    from nearpeak.measurement.runners import abilities_of
 
-    abilities = getattr(RUNNERS[runner.partition(":")[0]], "abilities", None)
-    return getattr(abilities, "argument", "") == "module:function"
+    return abilities_of(runner).argument == "module:function"
 
 
 def validated_apart(
     case: Case, named: str, seed: int, *, is_runner: bool, limit_s: float = math.inf
 ) -> tuple[Validation, str]:
-    """Return what the contract says of a function, and the end of what the function has printed.
+    """Return the validation of a function in a child process, and the end of its output.
 
     Args:
-        named: the function as `module:function` or `file.py:function`, or the runner of one.
-        is_runner: which of the two.
-        limit_s: wall time after which the function is ended: the record says that it hung.
+        named: the function as `module:function` or `file.py:function`, or a runner with its argument.
+        is_runner: whether `named` is a runner.
+        limit_s: wall time after which the child is killed with status TIMEOUT.
 
     Raises:
-        NearpeakError: the function cannot be imported, or the case not be checked.
+        NearpeakError: the function cannot be imported, or the case cannot be validated.
     """
     arguments = {"record": case.record(), "named": named, "seed": seed, "is_runner": is_runner, "folder": os.getcwd()}
     ending = call_isolated(
@@ -61,7 +60,7 @@ def validated_apart(
 
 
 def validate_named(record: Mapping[str, Any], named: str, seed: int, is_runner: bool, folder: str) -> dict[str, Any]:
-    """Return what the contract says of a function that is looked for in `folder`, in this process, as plain data."""
+    """Return the validation, as plain data, of a function imported from `folder`; executed in the child process."""
     from nearpeak.validation import validate
 
     os.chdir(folder)
@@ -70,7 +69,7 @@ def validate_named(record: Mapping[str, Any], named: str, seed: int, is_runner: 
 
 
 def _ended(case: Case, named: str, seed: int, status: str, how: str, *, is_runner: bool) -> Validation:
-    """Return the record of a function whose process has ended, or was ended, before it was judged."""
+    """Return the record of a function whose process ended, or was killed, before it was validated."""
     from nearpeak.validation import Implementation, recorded
 
     def never(*_: object, **__: object) -> dict[str, object]:
@@ -82,28 +81,28 @@ def _ended(case: Case, named: str, seed: int, status: str, how: str, *, is_runne
 
 
 def imported(text: str) -> "Implementation":
-    """Return what `module:function` or `file.py:function` names: a function, or an implementation as it stands."""
+    """Return the implementation that `module:function` or `file.py:function` names."""
     import dataclasses
 
     from nearpeak.case_tensors.user_functions import function_of, object_of
     from nearpeak.validation import Implementation
     from nearpeak.validation.running.implementation_run import as_implementation
 
-    found = object_of(text, "--implementation")
-    given = found if isinstance(found, Implementation) else function_of(text, "--implementation")
-    return dataclasses.replace(as_implementation(given), name=text)
+    target = object_of(text, "--implementation")
+    implementation = target if isinstance(target, Implementation) else function_of(text, "--implementation")
+    return dataclasses.replace(as_implementation(implementation), name=text)
 
 
 def of_runner(name: str, case: Case) -> "Implementation":
-    """Return how the runner computes the case; a runner says so by a method `implementation`.
+    """Return the runner's implementation of the case.
 
     Raises:
         NotModelledError: it cannot run the case.
-        SpecError: it gives no outputs.
+        SpecError: it returns no outputs.
     """
     from nearpeak.case_tensors.random_inputs import drawn
     from nearpeak.core.runs.measurement import Timing
-    from nearpeak.measurement.outcomes import unable
+    from nearpeak.measurement.outcomes import unsupported_reason
     from nearpeak.measurement.runners import backend_of
     from nearpeak.measurement.validation_gate import named_implementation
     from nearpeak.validation import pytorch
@@ -111,15 +110,15 @@ def of_runner(name: str, case: Case) -> "Implementation":
     if name == "torch_cpu":
         return pytorch(case)
     backend = backend_of(name, Timing())
-    reason = (unable(backend, case) or backend.refusal(case)) if hasattr(backend, "prepare") else ""
+    reason = (unsupported_reason(backend, case) or backend.refusal(case)) if hasattr(backend, "prepare") else ""
     if reason:
         raise NotModelledError(f"validate: {reason}")
-    found: Implementation | None = None
+    implementation: Implementation | None = None
     if hasattr(backend, "prepare"):
         ledger = backend.prepare(case, drawn(case)).ledger if backend.abilities.converts else ()
-        found = named_implementation(case, backend, name, ledger)
-    if found is None:
+        implementation = named_implementation(case, backend, name, ledger)
+    if implementation is None:
         raise SpecError(
             f"validate: runner {name} gives no outputs of {case.phase} to check; give --implementation module:function"
         )
-    return found
+    return implementation

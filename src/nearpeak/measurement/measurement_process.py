@@ -1,4 +1,4 @@
-"""Child process that measures one case: a request in JSON on standard input, the answer in JSON on standard output."""
+"""Child process that measures one case: a JSON request on standard input, a JSON answer on standard output."""
 
 import json
 import os

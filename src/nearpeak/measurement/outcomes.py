@@ -1,8 +1,8 @@
-"""The outcome of a case: whether its results are wrong, whether a runner can run it at all, what an exception means."""
+"""Outcome of a case: wrong results, unsupported by the runner, or what an exception means."""
 
 from typing import Any
 
-from nearpeak.case_tensors.user_functions import EndedError, said_by
+from nearpeak.case_tensors.user_functions import EndedError, exception_text
 from nearpeak.core.runs.measurement import Backend, Outcome
 from nearpeak.core.work.case import Case
 from nearpeak.errors import MeasureError, NearpeakError
@@ -11,15 +11,15 @@ _NOT_WRONG = ("FALLBACK", "DEGENERATE_CASE", "INVALID_REFERENCE")
 _NO_MEMORY = ("can't allocate memory", "Cannot allocate memory", "not enough memory", "out of memory")
 
 
-def wrong(record: Any) -> bool:
-    """Say whether results are wrong.
+def is_wrong(record: Any) -> bool:
+    """Return whether a validation record shows wrong results.
 
-    A case that could not tell says nothing of them; what ran elsewhere than it was meant to stands in the ledger.
+    Degenerate cases, invalid references and fallbacks do not.
     """
     return record is not None and any(result.failed and result.status not in _NOT_WRONG for result in record.results)
 
 
-def unable(backend: Backend, case: Case) -> str:
+def unsupported_reason(backend: Backend, case: Case) -> str:
     """Return why the declared abilities of `backend` exclude `case`; empty when they do not."""
     able = backend.abilities
     if case.phase not in able.phases:
@@ -45,12 +45,12 @@ def outcome_of(error: Exception) -> Outcome:
         return Outcome.INFRA
     if refuses(error):
         return Outcome.UNSUPPORTED
-    return Outcome.OOM if any(sign in said_by(error) for sign in _NO_MEMORY) else Outcome.FAILED
+    return Outcome.OOM if any(sign in exception_text(error) for sign in _NO_MEMORY) else Outcome.FAILED
 
 
 def first_line(error: BaseException) -> str:
-    """Return what `error` says in its first line, after its kind where it is not one of nearpeak's own."""
-    lines = [line.strip() for line in said_by(error).splitlines() if line.strip()]
+    """Return the first line of `error`, after its type where it is not one of nearpeak's own."""
+    lines = [line.strip() for line in exception_text(error).splitlines() if line.strip()]
     text = lines[0][:300] if lines else ""
     if isinstance(error, (NearpeakError, EndedError)):
         return text

@@ -1,4 +1,4 @@
-"""Result files in the formats of other tools: Parquet with all samples, JSON as pytest-benchmark writes it."""
+"""Export of results to Parquet, and to JSON in the format of pytest-benchmark."""
 
 import json
 import statistics
@@ -31,7 +31,7 @@ def write_parquet(path: Path, measurements: Sequence[Measurement]) -> None:
     kinds = ", ".join(f'"{name}" {_KINDS.get(name, "VARCHAR")}' for name in names)
     with duckdb.connect(":memory:") as connection:
         connection.execute(f"CREATE TABLE results ({kinds})")
-        rows = [tuple(_flat(one).values()) for one in measurements]
+        rows = [tuple(_flat(measurement).values()) for measurement in measurements]
         connection.executemany(f"INSERT INTO results VALUES ({', '.join('?' * len(names))})", rows)
         with whole_file(path) as part:
             connection.execute(f"COPY results TO '{str(part).replace(chr(39), chr(39) * 2)}' (FORMAT PARQUET)")
@@ -53,13 +53,14 @@ _LISTS = ("samples_s", "cpu_samples_s", "host_samples_s", "warmup_s", "clock_pro
 _KINDS = {"call_count": "BIGINT", "timer_s": "DOUBLE", "median_s": "DOUBLE", **dict.fromkeys(_LISTS, "DOUBLE[]")}
 
 
-def _flat(one: Measurement) -> dict[str, Any]:
-    record = measurement_record(one, "")
+def _flat(measurement: Measurement) -> dict[str, Any]:
+    record = measurement_record(measurement, "")
     record.pop("key")
     record |= {
-        "op": one.case.op, "label": label_of(one.case), "median_s": one.estimate().centre_s if one.has_times else None,
-        "environment": one.environment.record() if one.environment else None,
-        "energy_j": energy_by_domain(one.telemetry),
+        "op": measurement.case.op, "label": label_of(measurement.case),
+        "median_s": measurement.estimate().centre_s if measurement.has_times else None,
+        "environment": measurement.environment.record() if measurement.environment else None,
+        "energy_j": energy_by_domain(measurement.telemetry),
     }  # fmt: skip
     return {
         name: json.dumps(value)
@@ -71,35 +72,36 @@ def _flat(one: Measurement) -> dict[str, Any]:
 
 def write_pytest_benchmark(path: Path, measurements: Iterable[Measurement]) -> None:
     """Write the JSON that pytest-benchmark writes with `--benchmark-json`; cases without samples are left out."""
-    found = [one for one in measurements if one.has_times]
-    environment = next((one.environment for one in found if one.environment), None)
+    timed = [measurement for measurement in measurements if measurement.has_times]
+    environment = next((measurement.environment for measurement in timed if measurement.environment), None)
     document = {
         "machine_info": {
             "node": "", "machine": environment.system if environment else "",
             "python_version": environment.python if environment else "",
             "cpu": {"brand_raw": environment.device if environment else ""},
         },
-        "commit_info": {}, "benchmarks": [_benchmark(one) for one in found],
+        "commit_info": {}, "benchmarks": [_benchmark(measurement) for measurement in timed],
         "datetime": datetime.now(tz=UTC).isoformat(), "version": "5.1.0",
     }  # fmt: skip
     with whole_file(path) as part:
         part.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
-def _benchmark(one: Measurement) -> dict[str, Any]:
+def _benchmark(measurement: Measurement) -> dict[str, Any]:
+    case, method = measurement.case, measurement.method
     return {
-        "group": one.case.op, "name": label_of(one.case), "fullname": f"{one.runner}::{label_of(one.case)}",
-        "params": {name: value for name, value in one.case.record().items() if name != "op"}, "param": None,
-        "extra_info": {"case_digest": one.case.digest, "runner": one.runner, "target": one.target,
-                       "outcome": one.outcome.value},
-        "options": {"disable_gc": True, "timer": one.method.timer if one.method else "", "warmup": True},
-        "stats": _stats(one),
+        "group": case.op, "name": label_of(case), "fullname": f"{measurement.runner}::{label_of(case)}",
+        "params": {name: value for name, value in case.record().items() if name != "op"}, "param": None,
+        "extra_info": {"case_digest": case.digest, "runner": measurement.runner, "target": measurement.target,
+                       "outcome": measurement.outcome.value},
+        "options": {"disable_gc": True, "timer": method.timer if method else "", "warmup": True},
+        "stats": _stats(measurement),
     }  # fmt: skip
 
 
-def _stats(one: Measurement) -> dict[str, Any]:
+def _stats(measurement: Measurement) -> dict[str, Any]:
     """Return the statistics under the names that pytest-benchmark's own tables look up."""
-    times, estimate = sorted(one.samples_s), one.estimate()
+    times, estimate = sorted(measurement.samples_s), measurement.estimate()
     low, high = estimate.quartiles_s
     mean, count = statistics.fmean(times), len(times)
     spread = statistics.stdev(times) if count > 1 else 0.0
@@ -108,8 +110,8 @@ def _stats(one: Measurement) -> dict[str, Any]:
     beyond = {"stddev": sum(abs(time_s - mean) > spread for time_s in times), "iqr": count - len(inside)}
     return {
         "min": times[0], "max": times[-1], "mean": mean, "median": estimate.centre_s, "stddev": spread,
-        "rounds": count, "iterations": one.call_count, "q1": low, "q3": high, "iqr": high - low,
+        "rounds": count, "iterations": measurement.call_count, "q1": low, "q3": high, "iqr": high - low,
         "ld15iqr": inside[0], "hd15iqr": inside[-1], "stddev_outliers": beyond["stddev"],
         "iqr_outliers": beyond["iqr"], "outliers": f"{beyond['stddev']};{beyond['iqr']}", "ops": 1 / mean,
-        "total": sum(times), "data": list(one.samples_s),
+        "total": sum(times), "data": list(measurement.samples_s),
     }  # fmt: skip

@@ -1,9 +1,10 @@
-"""Result files: one line per measurement, on disk before the next case starts, read again to go on after a stop."""
+"""Append-only result files: one synced line per measurement, from which an interrupted run resumes."""
 
 import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from nearpeak.base.canonical_json import canonical_json
@@ -12,31 +13,31 @@ from nearpeak.errors import SpecError
 from nearpeak.exchange.measurement_lines import environment_record, measurement_record, parse_results
 
 _HEADS = (b'{"algorithm":', b'{"device":')
-"""How lines begin: what was cut off begins so, and nothing else is removed from a file."""
+"""Beginnings of lines: only an incomplete last line with one of them is removed from a file."""
 
 
 class ResultFile:
     """A result file that this process alone writes."""
 
     def __init__(self, file: int, path: Path) -> None:
-        """Read what `file` holds; a last line that was cut off is removed, as its case will run again."""
+        """Read the stored results; an incomplete last line is removed, as its case will run again."""
         self.path, self._file = path, file
-        text = _whole(file)
-        kept = text.rfind(b"\n") + 1
-        self._environments, found = parse_results(text[:kept].decode("utf-8", "replace"), str(path))
-        cut_off = text[kept:]
+        text = b"".join(iter(partial(os.read, file, 1 << 20), b""))
+        end = text.rfind(b"\n") + 1
+        self._environments, stored = parse_results(text[:end].decode("utf-8", "replace"), str(path))
+        cut_off = text[end:]
         if not any(head.startswith(cut_off[: len(head)]) for head in _HEADS):
             raise SpecError(f"{path}: is no result file; it ends with {cut_off.decode('utf-8', 'replace')[:40]!r}")
         if cut_off:
-            os.ftruncate(file, kept)
+            os.ftruncate(file, end)
         os.lseek(file, 0, os.SEEK_END)
-        self.keys = set(found)
+        self.keys = set(stored)
 
     def append(self, measurement: Measurement, key: str) -> None:
-        """Write one measurement; when this returns, it is on disk.
+        """Write one measurement, which is on disk when this returns.
 
         Raises:
-            SpecError: the file already holds it, or cannot be written; what it held it still holds.
+            SpecError: the file already holds it, or cannot be written; its contents are then unchanged.
         """
         if key in self.keys:
             raise SpecError(f"{self.path}: already holds {measurement.case.label()} by {measurement.runner}")
@@ -62,14 +63,15 @@ def result_file(path: Path) -> Iterator[ResultFile]:
 
 
 def append_whole(file: int, data: bytes, path: Path) -> None:
-    """Add to the end of a file that is held, all of `data` or nothing; when this returns, it is on disk.
+    """Append all of `data` or nothing to a locked file; the data are on disk when this returns.
 
     Raises:
         SpecError: it cannot be written.
     """
     end = os.lseek(file, 0, os.SEEK_END)
     try:
-        _write_all(file, data)
+        while data:
+            data = data[os.write(file, data) :]
         os.fsync(file)
     except OSError as error:
         os.ftruncate(file, end)
@@ -81,7 +83,7 @@ def append_whole(file: int, data: bytes, path: Path) -> None:
 
 @contextmanager
 def held_file(path: Path) -> Iterator[int]:
-    """Hold a file that this process alone writes; a new one is gone again where the block fails with nothing in it.
+    """Lock a file for writing by this process alone; a new one is removed if the block fails and it is empty.
 
     Raises:
         SpecError: another process writes it, or it is no file.
@@ -93,7 +95,11 @@ def held_file(path: Path) -> Iterator[int]:
     try:
         _lock(file, path)
         if new:
-            _sync_folder(path.resolve().parent)
+            folder = os.open(path.resolve().parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)  # so that the file's name survives a crash too
+            finally:
+                os.close(folder)
         try:
             yield file
         except BaseException:
@@ -107,7 +113,7 @@ def held_file(path: Path) -> Iterator[int]:
 def _lock(file: int, path: Path) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        is_held = os.fstat(file).st_nlink > 0  # whoever made it may have removed it since it was opened here
+        is_held = os.fstat(file).st_nlink > 0  # its creator may have removed it since it was opened
     except BlockingIOError:
         is_held = False
     if not is_held:
@@ -122,24 +128,3 @@ def read_results(path: Path) -> tuple[Measurement, ...]:
     """
     text = path.read_text(encoding="utf-8", errors="replace")
     return tuple(parse_results(text[: text.rfind("\n") + 1], str(path))[1].values())
-
-
-def _whole(file: int) -> bytes:
-    parts = []
-    while part := os.read(file, 1 << 20):
-        parts.append(part)
-    return b"".join(parts)
-
-
-def _write_all(file: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(file, data) :]
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the file's name last as well as its content."""
-    file = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(file)
-    finally:
-        os.close(file)

@@ -1,4 +1,4 @@
-"""A run over many cases: each in a process of its own, each result kept before the next case starts."""
+"""A run over many cases: each in its own process, each result stored before the next case starts."""
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator
@@ -19,22 +19,22 @@ Judge = Callable[[Measurement], Measurement]
 
 def run_cases(
     cases: Iterable[Case], runner: str, timing: Timing, out: Path | None = None, *, fresh: bool = False,
-    judge: Judge = lambda found: found, launch_count: int = 1, telemetry_hz: float | None = None,
+    judge: Judge = lambda measurement: measurement, launch_count: int = 1, telemetry_hz: float | None = None,
 ) -> Iterator[Measurement]:  # fmt: skip
-    """Yield the measurement of each case, once it is stored in `out`; what `out` holds already does not run again.
+    """Yield the measurement of each case, once it is stored in `out`; cases that `out` already holds do not run again.
 
     Args:
         fresh: start a process per case instead of forking a warmed one.
-        judge: what is to be said of a measurement before it is stored.
-        launch_count: fresh processes that measure each case, in as many rounds over all cases: what repeats a
-            measurement is the process, as samples of one share its memory layout.
-        telemetry_hz: readings per second of a sampler beside the cases; none starts no sampler.
+        judge: function applied to a measurement before it is stored.
+        launch_count: fresh processes that measure each case, in as many rounds over all cases: the process is the unit
+            of repetition, as samples of one share its memory layout.
+        telemetry_hz: sensor readings per second during the cases; none starts no sampler.
     """
     anew = fresh or launch_count > 1
     each = tuple(dict.fromkeys(cases))
     wanted = [(case, launch) for launch in range(1, launch_count + 1) for case in each]
     with sampled_beside(telemetry_hz) as beside:
-        take = _take(runner, lambda found: judge(beside(found)), fresh=anew)
+        take = _take(runner, lambda measurement: judge(beside(measurement)), fresh=anew)
         if out is None:
             for case, launch in wanted:
                 yield _numbered(take(case, runner, timing), launch)
@@ -52,17 +52,17 @@ def _stored(
         key = key_of(case, runner, method if launch == 1 else {**method, "launch": launch})
         if key in file.keys:
             continue
-        found = _numbered(take(case, runner, timing), launch)
-        file.append(found, key)
-        yield found
+        measurement = _numbered(take(case, runner, timing), launch)
+        file.append(measurement, key)
+        yield measurement
 
 
-def _numbered(found: Measurement, launch: int) -> Measurement:
-    return found if launch == 1 else dataclasses.replace(found, launch=launch)
+def _numbered(measurement: Measurement, launch: int) -> Measurement:
+    return measurement if launch == 1 else dataclasses.replace(measurement, launch=launch)
 
 
 def _take(runner: str, judge: Judge, *, fresh: bool) -> Take:
-    """Return how to measure a case: in a process of its own where something runs, here where times are only said."""
+    """Return the function that measures a case: in a child process, or here for runners that only report times."""
     made = RUNNERS[runner.partition(":")[0]]
     isolated: Take = _spared(measure_fresh if fresh else measure_isolated)
 
@@ -76,21 +76,29 @@ def _take(runner: str, judge: Judge, *, fresh: bool) -> Take:
 
 
 def _spared(isolated: Take) -> Take:
-    """Return how to measure a case whose process may crash because the device's own records are asked for.
+    """Return `isolated` with a retry for crashes while the device's own records are read.
 
-    Such records come from a driver's library, after the samples. A case that crashed there is measured again without
-    them, and no later one is asked for them; one that crashes before is a crash.
+    A driver's library returns these records after the samples. A case that crashed there is measured again without
+    records, as are all later ones; a crash before that is an ordinary crash.
     """
     crashed = ""
 
     def take(case: Case, runner: str, timing: Timing) -> Measurement:
         nonlocal crashed
-        asked = dataclasses.replace(timing, recorded=timing.recorded and not crashed)
-        found = isolated(case, runner, asked)
-        if found.outcome == Outcome.CRASH and RECORDING in found.details:
+        case_timing = dataclasses.replace(timing, recorded=timing.recorded and not crashed)
+        measurement = isolated(case, runner, case_timing)
+        if measurement.outcome == Outcome.CRASH and RECORDING in measurement.details:
             again = isolated(case, runner, dataclasses.replace(timing, recorded=False))
-            crashed, found = (found.note, again) if again.samples_s else ("", found)
-        said = f"without the device's own records, which crash here ({crashed})" if crashed and found.samples_s else ""
-        return dataclasses.replace(found, note="; ".join(filter(None, (found.note, said)))) if said else found
+            crashed, measurement = (measurement.note, again) if again.samples_s else ("", measurement)
+        remark = (
+            f"without the device's own records, which crash here ({crashed})"
+            if crashed and measurement.samples_s
+            else ""
+        )
+        return (
+            dataclasses.replace(measurement, note="; ".join(filter(None, (measurement.note, remark))))
+            if remark
+            else measurement
+        )
 
     return take

@@ -1,4 +1,4 @@
-"""The measurement of one case by one runner in this process: checked, timed, and every ending said by name."""
+"""Measurement of one case in this process: prepare, validate, time, and classify the outcome."""
 
 import dataclasses
 import sys
@@ -13,39 +13,39 @@ from nearpeak.core.runs.measurement import Backend, Measurement, Method, Outcome
 from nearpeak.core.work.case import Case
 from nearpeak.errors import MissingExtraError, NotModelledError, SpecError
 from nearpeak.measurement.large_cases.sampled_check import judged_again
-from nearpeak.measurement.outcomes import first_line, outcome_of, unable, wrong
+from nearpeak.measurement.outcomes import first_line, is_wrong, outcome_of, unsupported_reason
 from nearpeak.measurement.timing.clocks import cpu_throttle_count, throttled
 from nearpeak.measurement.timing.sampler import Sampled, no_time, sample
-from nearpeak.measurement.validation_gate import checked, unchecked
+from nearpeak.measurement.validation_gate import reason_unchecked, validated
 
 LATE_RATIO, LATE_S = 0.05, 5e-5
-"""Share of a sample, and time, for which a device may go on after its end: synchronising takes some itself."""
+"""Share of a sample, and time, for which a device may run after its end: synchronising takes some itself."""
 HIDDEN_RATIO, HIDDEN_S = 1.25, 5e-6
-"""How much longer than its shortest sample a device may be busy in the call whose activity is recorded."""
+"""Factor and time by which the recorded busy time of a call may exceed the shortest sample."""
 SLOW_SAMPLES_RATIO = 0.3
-"""Share of samples with a low clock from which on they count as throttled; all of them are kept."""
+"""Share of samples with a low clock above which a measurement counts as throttled; all samples are kept."""
 Lock = Callable[[Backend], AbstractContextManager[object]]
 Inputs = tuple[Mapping[str, Any], ...]
 Use = Callable[[Case, Prepared, Timer, Any, Inputs], Measurement]
 RECORDING = "nearpeak: asking the device for its own records"
-"""What a process of a case says before a driver's library begins to record, after the samples."""
+"""Marker that a child process prints before a driver's library starts to record, after the samples."""
 
 
 class TimedRunner:
-    """A runner that can run cases, with nearpeak's clock beside it."""
+    """A runner that times a backend with nearpeak's timers."""
 
     def __init__(self, backend: Backend, timing: Timing, *, argument: str = "", process: str = "caller") -> None:
-        """Keep what runs and how it is timed.
+        """Keep the backend and how it is timed.
 
         Args:
-            process: how this process came to be, as `Method.process` says it.
+            process: how this process was started, as in `Method.process`.
         """
         self.name = f"{backend.name}:{argument}" if argument else backend.name
         self.target, self.abilities = backend.target, backend.abilities
         self.backend, self._timing, self._process = backend, timing, process
 
     def measure(self, case: Case, lock: Lock | None = None) -> Measurement:
-        """Return the measurement of `case`; whatever goes wrong becomes its outcome.
+        """Return the measurement of `case`; any failure becomes its outcome.
 
         Args:
             lock: held while samples are taken, so that nothing else runs on the device.
@@ -53,9 +53,9 @@ class TimedRunner:
         return self.with_ready(case, self._timed, lock)
 
     def with_ready(self, case: Case, use: Use, lock: Lock | None = None) -> Measurement:
-        """Return what `use` makes of `case` once it is ready and its results are right, or why it is not."""
+        """Return the measurement that `use` takes of the prepared and validated case, or the outcome of a failure."""
         try:
-            reason = unable(self.backend, case) or self.backend.refusal(case)
+            reason = unsupported_reason(self.backend, case) or self.backend.refusal(case)
         except SpecError as error:  # extents that contradict each other, which only the operator knows
             reason = first_line(error)
         if reason:
@@ -78,33 +78,33 @@ class TimedRunner:
         prepared = self.backend.prepare(case, inputs)
         ready_ns = time.monotonic_ns()
         try:
-            record = checked(case, self.backend, self.name, prepared.ledger) if self._timing.validate else None
-            if wrong(record):
+            record = validated(case, self.backend, self.name, prepared.ledger) if self._timing.validate else None
+            if is_wrong(record):
                 return self.incorrect(case, record)
             spans = ("prepare", begun_ns, ready_ns), ("check", ready_ns, time.monotonic_ns())
             with lock(self.backend):
-                found = use(case, prepared, timer, record, inputs)
-            return dataclasses.replace(found, spans_ns=(*spans, *found.spans_ns))
+                measurement = use(case, prepared, timer, record, inputs)
+            return dataclasses.replace(measurement, spans_ns=(*spans, *measurement.spans_ns))
         finally:
             if prepared.close is not None:
                 prepared.close()
 
     def incorrect(self, case: Case, record: Any) -> Measurement:
-        """Return the measurement of a case whose results are wrong, or that the software refuses: it has no time."""
+        """Return the measurement, without times, of a case whose results are wrong or that the software refuses."""
         why = f"{record.status} in {', '.join(record.failed)}: {record.reason}"
         outcome = {"UNSUPPORTED": Outcome.UNSUPPORTED, "OOM": Outcome.OOM}.get(record.status, Outcome.INCORRECT)
         return dataclasses.replace(self._without_samples(case, outcome, why), validation=record)
 
     def _timed(self, case: Case, prepared: Prepared, timer: Timer, record: Any, inputs: Inputs) -> Measurement:
         throttle_count, before_s = cpu_throttle_count(), timer.clock_probe_s()
-        why = unchecked(case, self.backend) if self._timing.validate and record is None else ""
+        why = reason_unchecked(case, self.backend) if self._timing.validate and record is None else ""
         varied = Varied(case, prepared, inputs)
         sampled = sample(prepared, timer, self._timing, keep=record is not None, last=bool(why), varied=varied)
-        after_s, said = timer.clock_probe_s(), ""
+        after_s, remark = timer.clock_probe_s(), ""
         if sampled.seen is not None:
-            taken, given = sampled.seen, inputs[sampled.seen[0]]
-            record, said = judged_again(record, case, prepared, taken, given, runner=self.name, why=why)
-            if wrong(record):
+            taken, timed_inputs = sampled.seen, inputs[sampled.seen[0]]
+            record, remark = judged_again(record, case, prepared, taken, timed_inputs, runner=self.name, why=why)
+            if is_wrong(record):
                 return self.incorrect(case, record)
         bare = self.row(case, prepared, timer, record)
         if why := no_time(sampled.samples_s, sampled.call_count, timer):
@@ -112,7 +112,7 @@ class TimedRunner:
         outcome, note = _judged(sampled, timer, before_s, after_s, cpu_throttle_count() - throttle_count)
         asks = self._timing.recorded and timer.records_activity
         if asks and self._process != "caller":
-            sys.stderr.write(f"{RECORDING}\n")  # what a process said last tells why it crashed
+            sys.stderr.write(f"{RECORDING}\n")  # the last line of a process tells why it crashed
             sys.stderr.flush()
         seen = timer.activity(prepared.runs[0]) if asks else None
         if seen is not None:
@@ -125,7 +125,7 @@ class TimedRunner:
         return dataclasses.replace(
             bare, samples_s=sampled.samples_s, cpu_samples_s=sampled.cpu_samples_s,
             host_samples_s=sampled.host_samples_s, warmup_s=sampled.warmup_s, call_count=sampled.call_count,
-            outcome=outcome, note="; ".join(filter(None, (note, said))), clock_probes_s=(before_s, after_s),
+            outcome=outcome, note="; ".join(filter(None, (note, remark))), clock_probes_s=(before_s, after_s),
             spans_ns=sampled.spans_ns,
         )  # fmt: skip
 
@@ -155,7 +155,7 @@ class TimedRunner:
 def _judged(
     sampled: Sampled, timer: Timer, before_s: float, after_s: float, throttle_count: int
 ) -> tuple[Outcome, str]:
-    """Return the outcome of samples that were taken, and what is to be known of them."""
+    """Return the outcome of samples, and a note."""
     if reason := _contradiction(sampled, timer):
         return Outcome.SUSPECT_FAST, reason
     if sampled.slow_ratio > SLOW_SAMPLES_RATIO:

@@ -1,4 +1,4 @@
-"""The one place where the contract on results is called, where this installation has it: before anything is timed."""
+"""Validation of a runner's results before it is timed, if the package has validation."""
 
 import dataclasses
 import functools
@@ -8,23 +8,23 @@ from collections.abc import Callable
 from typing import Any
 
 from nearpeak.case_tensors.size_limits import beyond_rounds
-from nearpeak.case_tensors.user_functions import EndedError, said_by
+from nearpeak.case_tensors.user_functions import EndedError, exception_text
 from nearpeak.core.runs.measurement import Backend, Fallback, Outcome
 from nearpeak.core.work.case import Case
 from nearpeak.measurement.outcomes import outcome_of
 
 
 @functools.cache
-def contract() -> Callable[..., Any] | None:
+def installed_validate() -> Callable[..., Any] | None:
     """Return `validate(case, implementation, seed=…)`, whose record has `status` and `failed`; none without it."""
     if importlib.util.find_spec("nearpeak.validation") is None:
         return None
-    found: Callable[..., Any] | None = getattr(importlib.import_module("nearpeak.validation"), "validate", None)
-    return found
+    validate: Callable[..., Any] | None = getattr(importlib.import_module("nearpeak.validation"), "validate", None)
+    return validate
 
 
-def unchecked(case: Case, backend: Backend) -> str:
-    """Return why the contract says nothing of what `backend` computes; empty where it does, or is what it computes."""
+def reason_unchecked(case: Case, backend: Backend) -> str:
+    """Return why results of `backend` are not validated; empty where they are, or where it is the reference itself."""
     if backend.is_reference:
         return ""
     if backend.implementation(case) is None:
@@ -32,72 +32,71 @@ def unchecked(case: Case, backend: Backend) -> str:
     return beyond_rounds(case)
 
 
-def checked(case: Case, backend: Backend, name: str, ledger: tuple[Fallback, ...] = ()) -> Any:
-    """Return the record of the contract on what `backend` computes; none where it was not checked.
+def validated(case: Case, backend: Backend, name: str, ledger: tuple[Fallback, ...] = ()) -> Any:
+    """Return the validation record of `backend`'s results; none where they are not validated.
 
     Args:
-        name: of the runner, with its argument: how the record's command calls it.
-        ledger: what did not run where it was meant to.
+        name: name of the runner with its argument, as in the record's command.
+        ledger: nodes that ran elsewhere than intended.
 
     Raises:
-        EndedError: the runner knows itself what becomes of the case: of a program that breaks its protocol no result
-            is wrong, there is none.
+        EndedError: the runner itself states the outcome: a program that breaks its protocol has no results.
     """
-    validate = contract()
+    validate = installed_validate()
     if validate is None or beyond_rounds(case):
         return None
     tested = named_implementation(case, backend, name, ledger)
     if tested is None:
         return None
     ended: list[EndedError] = []
-    record = validate(case, _asked_while_it_lasts(tested, ended), seed=0)
+    record = validate(case, _until_it_ends(tested, ended), seed=0)
     if ended:
         raise ended[0]
     return record
 
 
 def named_implementation(case: Case, backend: Backend, name: str, ledger: tuple[Fallback, ...] = ()) -> Any:
-    """Return how `backend` computes `case`, with the ledger of what it converts; none where it gives no outputs."""
+    """Return `backend`'s implementation of `case` with the ledger of its conversion; none where it has no outputs."""
     from nearpeak.validation.running.implementation_run import as_implementation
 
-    found = backend.implementation(case)
-    if found is None:
+    computed = backend.implementation(case)
+    if computed is None:
         return None
-    tested = dataclasses.replace(as_implementation(found), name=name, is_runner=True)
+    tested = dataclasses.replace(as_implementation(computed), name=name, is_runner=True)
     if not (ledger or backend.abilities.converts):
         return tested
     rows = tuple({**dataclasses.asdict(row), "target": row.ran_on} for row in ledger)
     return dataclasses.replace(tested, ledger=rows)
 
 
-def _asked_while_it_lasts(tested: Any, ended: list[EndedError]) -> Any:
-    """Return `tested` that answers no further round once it has ended, or memory has run out: that takes long again.
+def _until_it_ends(tested: Any, ended: list[EndedError]) -> Any:
+    """Return `tested`, which fails at once in further rounds after it has ended or memory has run out.
 
-    What a framework says of memory in words of its own, such as a RuntimeError of PyTorch, becomes a MemoryError.
+    Out-of-memory errors of frameworks, such as a RuntimeError of PyTorch, become a MemoryError.
 
     Args:
-        ended: where it is kept that it has ended.
+        ended: list that gets the error with which it ended.
     """
     gone: list[str] = []
 
     def guarded(call: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(call, updated=())
-        def asked(*given: Any, **named: Any) -> Any:
+        def guarded_call(*args: Any, **named: Any) -> Any:
             if ended:
                 raise ended[0]
             if not gone:
                 try:
-                    return call(*given, **named)
+                    return call(*args, **named)
                 except EndedError as error:
                     ended.append(error)
                     raise
                 except Exception as error:
                     if not isinstance(error, MemoryError) and outcome_of(error) is not Outcome.OOM:
                         raise
-                    gone.append(said_by(error))
+                    gone.append(exception_text(error))
             raise MemoryError(*filter(None, gone))
 
-        return asked
+        return guarded_call
 
     backward = None if tested.backward is None else guarded(tested.backward)
     return dataclasses.replace(tested, call=guarded(tested.call), backward=backward)

@@ -1,4 +1,4 @@
-"""The validation contract: is the answer of an implementation right, and would a wrong one have been seen?"""
+"""Validation of an implementation against a float64 oracle, and a gate on whether the case could expose a wrong one."""
 
 import contextlib
 import dataclasses
@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from nearpeak.base.machine import versions
-from nearpeak.case_tensors.empty_cases import refuse_nothing
+from nearpeak.case_tensors.empty_cases import refuse_empty
 from nearpeak.case_tensors.random_inputs import too_large
-from nearpeak.case_tensors.user_functions import naming, staying
+from nearpeak.case_tensors.user_functions import sys_exit_refused, with_named_outputs
 from nearpeak.core.runs.validation import CheckResult, Validation
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.dtype import dtype_of
@@ -19,7 +19,7 @@ from nearpeak.errors import MeasureError, NotModelledError, SpecError
 from nearpeak.ops import OPS, work_of
 from nearpeak.validation.checks import CHECKS
 from nearpeak.validation.checks.v04_special import follows_nan
-from nearpeak.validation.oracle.expected_results import arguments_of, contract_of
+from nearpeak.validation.oracle.expected_results import arguments_of, tolerance_of
 from nearpeak.validation.running.implementation_run import Implementation, as_implementation, imported_torch
 from nearpeak.validation.running.trial import Trial
 
@@ -27,9 +27,9 @@ __all__ = ["Implementation", "forward_case", "pytorch", "recorded", "validate"]
 
 
 def validate(case: Case, implementation: Implementation | Callable[..., Mapping[str, Any]], *, seed: int) -> Validation:
-    """Return what the checks V0 to V12 say about `implementation` on `case`.
+    """Return the results of the checks V0 to V12 for `implementation` on `case`.
 
-    A case of the gradient is judged by V9, together with the forward pass that it belongs to.
+    V9 judges a case of the gradient, together with its forward pass.
 
     Args:
         implementation: (tensors by input name, **arguments of the case) → outputs by name, as an operator's
@@ -39,8 +39,7 @@ def validate(case: Case, implementation: Implementation | Callable[..., Mapping[
     Raises:
         MissingExtraError: PyTorch is not installed.
         SpecError: its extents contradict each other, or its tensors take too much for a reference in float64.
-        NotModelledError: the operator has no numerics contract for a format of the case, or no answer with an extent
-            of 0.
+        NotModelledError: the operator has no tolerance for a format of the case, or no result with an extent of 0.
 
     >>> from nearpeak.ops import case
     >>> product = case("gemm", m=8, n=8, k=16, dtype="fp32")
@@ -55,10 +54,10 @@ def validate(case: Case, implementation: Implementation | Callable[..., Mapping[
         work_of(case)
         if large := too_large(case):
             raise SpecError(f"{case.op}: {large}; validate a smaller case of its kind")
-    refuse_nothing(case)
+    refuse_empty(case)
     tested = as_implementation(implementation)
-    backward = None if tested.backward is None else staying(tested.backward)
-    named = dataclasses.replace(tested, call=naming(case, tested.call), backward=backward)
+    backward = None if tested.backward is None else sys_exit_refused(tested.backward)
+    named = dataclasses.replace(tested, call=with_named_outputs(case, tested.call), backward=backward)
     gradient = None if case.phase == "forward" else case
     trial = Trial(case=forward_case(case), implementation=named, seed=seed, gradient=gradient)
     results = tuple(_result(check, trial) for check in CHECKS)
@@ -66,7 +65,7 @@ def validate(case: Case, implementation: Implementation | Callable[..., Mapping[
 
 
 def recorded(case: Case, tested: Implementation, seed: int, results: tuple[CheckResult, ...]) -> Validation:
-    """Return the record of what checks have said of an implementation."""
+    """Return the validation record of an implementation."""
     return Validation(
         case=case, implementation=tested.name, seed=seed, results=results, command=_command(case, tested, seed),
         policy=_policy(forward_case(case)), engine=_engine(),
@@ -74,7 +73,7 @@ def recorded(case: Case, tested: Implementation, seed: int, results: tuple[Check
 
 
 def recorded_as_timed(case: Case, runner: str, result: CheckResult) -> Validation:
-    """Return the record of a runner's result that only timing shows, and shows again."""
+    """Return the record of a failure that only a timed run shows, with the command that repeats it."""
     words = shlex.split(_command(case, pytorch(case), 0))
     again = shlex.join(["nearpeak", "measure", *words[2 : words.index("--runner")], "--runner", runner])
     return Validation(
@@ -84,12 +83,12 @@ def recorded_as_timed(case: Case, runner: str, result: CheckResult) -> Validatio
 
 
 CONTRACT_VERSION = 24
-# docs/guide/validation.md, "Versions of the contract", says what each version added.
+"""Version of checks, bounds and inputs; docs/guide/validation.md lists the changes."""
 
 
 def _policy(case: Case) -> dict[str, str]:
-    """Return what of the contract decides what is right for `case`, in words."""
-    numerics = contract_of(case)
+    """Return the parts of the operator's tolerance that decide how `case` is judged, as text."""
+    numerics = tolerance_of(case)
     return {
         "kind": numerics.kind, "oracle": "fp64", "special": numerics.special if follows_nan(case) else "unspecified",
         "sum": numerics.reduction or "none", "stored": str(numerics.steps_count), "rounds": ",".join(numerics.rounds),
@@ -97,13 +96,13 @@ def _policy(case: Case) -> dict[str, str]:
 
 
 def _engine() -> str:
-    found = dict(versions("nearpeak", "torch"))
-    known = [f"nearpeak {found.get('nearpeak', 'of a working tree')}", f"contract {CONTRACT_VERSION}"]
-    return ", ".join([*known, f"torch {found['torch']}"] if "torch" in found else known)
+    installed = dict(versions("nearpeak", "torch"))
+    known = [f"nearpeak {installed.get('nearpeak', 'of a working tree')}", f"contract {CONTRACT_VERSION}"]
+    return ", ".join([*known, f"torch {installed['torch']}"] if "torch" in installed else known)
 
 
 def refuse_narrow(case: Case) -> None:
-    """Refuse a case in a format for which the operator has no contract."""
+    """Refuse a case in a format for which the operator has no tolerance."""
     least = OPS[case.op].tolerance.least_format
     left = {str(value) for _, value in case.attributes}.intersection(OPS[case.op].tolerance.not_in_fp16)
     if left and "fp16" in dict(case.dtypes).values():
@@ -115,7 +114,7 @@ def refuse_narrow(case: Case) -> None:
 
 def _result(check: Callable[[Trial], CheckResult], trial: Trial) -> CheckResult:
     try:
-        with np.errstate(all="ignore"):  # infinities are results like others, and differ by nothing
+        with np.errstate(all="ignore"):  # infinities are ordinary results, and their difference is NaN
             return check(trial)
     except MeasureError as error:
         number = int(check.__module__.rsplit(".v", 1)[1][:2])
@@ -123,14 +122,14 @@ def _result(check: Callable[[Trial], CheckResult], trial: Trial) -> CheckResult:
 
 
 def pytorch(case: Case) -> Implementation:
-    """Return PyTorch's own way to compute `case`."""
+    """Return PyTorch's own implementation of `case`."""
     return Implementation(name="torch_cpu", call=OPS[case.op].torch_call)
 
 
 def forward_case(case: Case) -> Case:
-    """Return the forward pass that `case` is, or whose gradient it is.
+    """Return `case` if it is a forward pass, else the forward pass whose gradient it is.
 
-    What the gradient's case leaves open stands at its default; what has a gradient is present.
+    Attributes that a gradient's case does not state take their defaults; inputs that have a gradient are present.
 
     >>> from nearpeak.ops import case
     >>> gradient = case("softmax", "backward", rows=2, columns=3, dtype="fp32")
@@ -149,7 +148,7 @@ def _command(case: Case, implementation: Implementation, seed: int) -> str:
 
 
 def _words(case: Case) -> list[tuple[str, Any]]:
-    """Return what must be stated of a case: what cannot be left out without another one coming out."""
+    """Return the arguments that a command must state: without any of them it would mean another case."""
     stated: dict[str, Any] = {**arguments_of(case), **dict(case.memory)}
     for name in tuple(stated):
         fewer = {key: value for key, value in stated.items() if key != name}

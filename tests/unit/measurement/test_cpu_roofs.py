@@ -28,7 +28,7 @@ def test_without_pytorch_there_is_no_bf16_roof():
 
 def test_a_busy_machine_does_not_lower_a_known_roof():
     slower = {**MEASURED, "fp32": 5e10, "memory": 9e10, "launch": 5e-6}
-    kept = roofs.kept_roofs(slower, target(MEASURED))
+    kept = roofs.best_roofs(slower, target(MEASURED))
     assert kept["fp32"] == pytest.approx(1e11)
     assert kept["memory"] == 9e10
     assert kept["launch"] == pytest.approx(1e-6)
@@ -37,7 +37,7 @@ def test_a_busy_machine_does_not_lower_a_known_roof():
 def test_roofs_of_another_machine_are_not_kept(monkeypatch):
     other = target(MEASURED)
     monkeypatch.setattr(roofs, "cpu_name", lambda: "another one")
-    assert roofs.kept_roofs({**MEASURED, "fp32": 1.0}, other)["fp32"] == 1.0
+    assert roofs.best_roofs({**MEASURED, "fp32": 1.0}, other)["fp32"] == 1.0
 
 
 def test_measuring_gives_every_roof(monkeypatch):

@@ -13,7 +13,7 @@ from nearpeak.core.runs.measurement import Measurement, Outcome, Prepared, Readi
 from nearpeak.errors import SpecError
 from nearpeak.measurement.timing import sampler
 from nearpeak.measurement.timing.clocks import HostDefaults
-from nearpeak.measurement.timing.sampler import converged, sample, settled
+from nearpeak.measurement.timing.sampler import converged, is_steady, sample
 
 
 @pytest.mark.parametrize("draw", [
@@ -69,8 +69,8 @@ def test_a_few_equal_samples_do_not_count_as_converged():
     ([1.0, 1.0, 1.0, 1.0, 1.0], [1.0, 1.2, 1.2, 1.2, 1.2], False),
 ])  # fmt: skip
 def test_warm_up_ends_when_two_windows_agree(before, after, agree):
-    assert settled([9.0, *before, *after]) is agree
-    assert not settled(after)
+    assert is_steady([9.0, *before, *after]) is agree
+    assert not is_steady(after)
 
 
 class Scripted(HostDefaults):

@@ -7,10 +7,10 @@ import pytest
 from typer.testing import CliRunner
 
 import nearpeak
+from nearpeak.case_tensors import size_limits
 from nearpeak.case_tensors.random_inputs import drawn
 from nearpeak.cli import application
 from nearpeak.core.runs.measurement import Outcome, Timing
-from nearpeak.measurement import validation_gate
 from nearpeak.measurement.large_cases.independent_axes import free_axes
 from nearpeak.measurement.large_cases.sampled_check import spot_checked
 from nearpeak.measurement.runners.callable import UserCallable
@@ -43,7 +43,7 @@ def cut_short(tensors, **_):
 
 @pytest.fixture(autouse=True)
 def _large(monkeypatch):
-    monkeypatch.setattr(validation_gate, "LARGEST_FLOP", 1)
+    monkeypatch.setattr(size_limits, "LARGEST_FLOP", 1)
 
 
 def taken(function):
@@ -55,7 +55,7 @@ def test_a_right_result_is_timed_and_said_to_be_unchecked():
     found = taken(product)
     assert found.samples_s
     assert found.validation is None
-    assert "unchecked by the contract: too large for rounds in float64" in found.note
+    assert "not validated: too large for rounds in float64" in found.note
     assert "agrees with float64 (300 of 300 m, 200 of 200 n)" in found.note
 
 
@@ -72,9 +72,9 @@ def test_a_wrong_result_is_incorrect_and_names_the_place(function, said):
 def test_the_row_says_in_text_and_json_that_it_is_unchecked(monkeypatch):
     words = ["measure", "gemm", "m=1024", "n=1024", "k=1024", "dtype=fp32", "--budget", "10 ms", "--cache", "hot"]
     text = CliRunner().invoke(application(), [*words, "--text"]).output
-    assert "unchecked by the contract: too large" in " ".join(text.split())
+    assert "not validated: too large" in " ".join(text.split())
     row = json.loads(CliRunner().invoke(application(), [*words, "--json"]).output.splitlines()[-1])
-    assert (row["validation"], "unchecked by the contract" in row["note"]) == (None, True)
+    assert (row["validation"], "not validated" in row["note"]) == (None, True)
 
 
 @pytest.mark.parametrize(("case", "axes"), [

@@ -30,7 +30,9 @@ def pairs(monkeypatch):
     monkeypatch.setattr(recorded_calls, "LONG_S", 60.0)
     monkeypatch.setattr(recorded_calls, "FIRST_S", 60.0)
     monkeypatch.setattr(
-        torch_runner, "taped", lambda t, run: found.append((run, recorded_calls.taped(t, run))) or found[-1][1]
+        torch_runner,
+        "recorded_call",
+        lambda t, run: found.append((run, recorded_calls.recorded_call(t, run))) or found[-1][1],
     )
     return found
 
@@ -94,7 +96,7 @@ def with_a_gradient_inside():
 @pytest.mark.parametrize("run", [in_place, with_a_gradient_inside, lambda: {"y": torch.split(X, [1, 2], 1)[1] + 1}])
 def test_writes_lists_named_tuples_and_contexts_are_taken_down(run):
     with torch.no_grad():
-        replay = recorded_calls.taped(torch, run)
+        replay = recorded_calls.recorded_call(torch, run)
         assert replay is not run
         for name, wanted in run().items():
             assert torch.equal(replay()[name], wanted)
@@ -116,14 +118,14 @@ def counting():
     counting,
 ])  # fmt: skip
 def test_calls_that_look_at_data_or_count_stay_as_they_are(run):
-    assert recorded_calls.taped(torch, run) is run
+    assert recorded_calls.recorded_call(torch, run) is run
 
 
 def test_long_calls_stay_as_they_are(monkeypatch):
     run = lambda: {"y": X + 1}  # noqa: E731
-    assert recorded_calls.taped(torch, run) is not run
+    assert recorded_calls.recorded_call(torch, run) is not run
     monkeypatch.setattr(recorded_calls, "LONG_S", 0.0)
-    assert recorded_calls.taped(torch, run) is run
+    assert recorded_calls.recorded_call(torch, run) is run
 
 
 def test_the_compiler_is_not_imported_for_it():

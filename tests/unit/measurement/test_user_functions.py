@@ -8,7 +8,7 @@ import pytest
 
 import nearpeak
 from nearpeak.case_tensors.output_shapes import output_names, outputs_of
-from nearpeak.case_tensors.user_functions import function_of, naming, place_of
+from nearpeak.case_tensors.user_functions import function_of, place_of, with_named_outputs
 
 NONZERO = nearpeak.case("nonzero", elements=9, found=4, dtype="fp32")
 """Its outputs are as long as the data say."""
@@ -18,7 +18,7 @@ def test_the_name_of_a_bare_result_is_found_without_computing_the_case():
     pytest.importorskip("torch")
     case = nearpeak.case("gemm", m=10**6, n=10**6, k=10**6, dtype="bf16")
     result = np.zeros(3)
-    assert naming(case, lambda inputs, **_: result)({}) == {"y": result}
+    assert with_named_outputs(case, lambda inputs, **_: result)({}) == {"y": result}
 
 
 def test_without_pytorch_a_bare_array_has_its_name_too(monkeypatch):
@@ -52,7 +52,7 @@ def test_what_lies_beside_a_file_does_not_take_the_place_of_other_modules(tmp_pa
 
 
 def test_a_name_that_is_nowhere_is_said_with_inputs_and_arguments():
-    call = naming(NONZERO, lambda inputs, **arguments: inputs["x"] * inputs["factor"])
+    call = with_named_outputs(NONZERO, lambda inputs, **arguments: inputs["x"] * inputs["factor"])
     with pytest.raises(LookupError, match="nothing is called 'factor'; inputs: x; arguments: elements, found"):
         call({"x": 1.0}, elements=9, found=4)
 
@@ -61,13 +61,13 @@ TABLE = {"fp16": 1}
 
 
 def test_a_name_that_a_table_of_the_function_lacks_is_no_name_of_an_input():
-    call = naming(NONZERO, lambda tensors, **given: TABLE["fp32"] * tensors["x"])
+    call = with_named_outputs(NONZERO, lambda tensors, **given: TABLE["fp32"] * tensors["x"])
     with pytest.raises(KeyError, match="fp32"):
         call({"x": 1.0}, elements=9, found=4)
 
 
 def test_a_name_that_is_no_argument_is_said_with_those_that_there_are():
-    call = naming(NONZERO, lambda tensors, **given: given["eps"])
+    call = with_named_outputs(NONZERO, lambda tensors, **given: given["eps"])
     with pytest.raises(LookupError, match="nothing is called 'eps'"):
         call({"x": 1.0}, elements=9, found=4)
 

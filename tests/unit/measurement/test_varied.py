@@ -11,7 +11,7 @@ from nearpeak.measurement.large_cases.timed_output_check import timed_result
 from nearpeak.measurement.runners import backend_of
 from nearpeak.measurement.runners.callable import UserCallable
 from nearpeak.measurement.timed_runner import TimedRunner
-from nearpeak.measurement.timing.sampler import told_apart
+from nearpeak.measurement.timing.sampler import caching_suspicion
 
 pytest.importorskip("torch")
 CASE = nearpeak.case("softmax", rows=16, columns=32, dtype="fp32")
@@ -85,8 +85,8 @@ def test_calls_that_are_faster_on_inputs_seen_before_are_told_from_those_that_co
         def change(run, clock=clock):
             clock.anew = True
 
-        assert said in told_apart(clock, iter(lambda: run_nothing, 0), 100, change)
-        assert bool(told_apart(clock, iter(lambda: run_nothing, 0), 100, change)) == bool(said)
+        assert said in caching_suspicion(clock, iter(lambda: run_nothing, 0), 100, change)
+        assert bool(caching_suspicion(clock, iter(lambda: run_nothing, 0), 100, change)) == bool(said)
 
 
 def run_nothing():

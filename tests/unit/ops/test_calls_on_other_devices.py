@@ -5,7 +5,7 @@ from benchmarks.device.cases import operator_cases
 
 from nearpeak.case_tensors.random_inputs import drawn, forward_arguments
 from nearpeak.case_tensors.torch_tensors import tensors_of
-from nearpeak.measurement.machine.torch_runner import made_on
+from nearpeak.measurement.machine.torch_runner import on_device
 from nearpeak.ops import OPS
 
 torch = pytest.importorskip("torch")
@@ -36,7 +36,7 @@ def test_nothing_that_a_call_makes_stays_on_the_host(name):
     assert case is not None, why
     on_host = tensors_of(torch, case, drawn(case)[0], "cpu")
     elsewhere = {key: tensor.to(OTHER) for key, tensor in on_host.items()}
-    call = OPS[name].torch_call if elsewhere else made_on(torch, OTHER, OPS[name].torch_call)
+    call = OPS[name].torch_call if elsewhere else on_device(torch, OTHER, OPS[name].torch_call)
     with _OneDevice():
         found = call(elsewhere, **forward_arguments(case))
     assert {tensor.device.type for tensor in found.values()} == {OTHER}

@@ -9,7 +9,7 @@ from nearpeak.ops import OPS, case, work_of
 from nearpeak.ops.shared.reference.elementwise_functions import FUNCTIONS
 from nearpeak.ops.shared.reference.formula import formula, formulas
 from nearpeak.validation import Implementation, validate
-from nearpeak.validation.oracle.float64_oracle import question
+from nearpeak.validation.oracle.float64_oracle import draw_inputs
 from nearpeak.validation.oracle.gradient_oracle import differentiated, expected_gradients, upstream_of
 
 
@@ -112,7 +112,7 @@ def test_gradients_agree_with_those_of_pytorch_in_fp64(name):
     row = FUNCTIONS[name]
     sizes = {key: 257 for key in row.operand_names[1:] if row.takes.get(key) != "scalar"}
     formats = {f"{key}_dtype": kind for key, kind in row.takes.items() if kind == "bool"}
-    asked = question(case("elementwise", elements=257, dtype="fp64", function=name, **sizes, **formats), 3, "normal")
+    asked = draw_inputs(case("elementwise", elements=257, dtype="fp64", function=name, **sizes, **formats), 3, "normal")
     upstream = upstream_of(asked, 3)
     got, _ = differentiated(Implementation(name="PyTorch", call=OPS["elementwise"].torch_call), asked, upstream)
     for key, one in expected_gradients(asked, 3, tuple(got), (), of_sum=False).items():

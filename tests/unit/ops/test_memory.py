@@ -9,7 +9,7 @@ import torch
 from nearpeak.case_tensors.memory_placement import copy_of, placed
 from nearpeak.core.work.case import Case
 from nearpeak.errors import SpecError
-from nearpeak.measurement.outcomes import unable
+from nearpeak.measurement.outcomes import unsupported_reason
 from nearpeak.ops import LAYOUTS, OPS, case, strides_of
 from nearpeak.validation import pytorch, validate
 
@@ -108,6 +108,6 @@ def test_a_runner_of_dense_inputs_says_so() -> None:
     from nearpeak.core.runs.measurement import Timing
     from nearpeak.measurement.runners.numpy import RUNNER
 
-    assert "takes dense inputs only; the case has a.layout=transposed" in unable(
+    assert "takes dense inputs only; the case has a.layout=transposed" in unsupported_reason(
         RUNNER("", Timing()), product(a_layout="transposed")
     )

@@ -9,7 +9,7 @@ from nearpeak.validation.inputs.rounds import rounds_of
 from nearpeak.validation.mutants import killed_by, mutants_of, reason_for_equivalence
 from nearpeak.validation.mutants.equivalence import PROVED
 from nearpeak.validation.mutants.legitimate_variants import variants_of
-from nearpeak.validation.oracle.float64_oracle import question
+from nearpeak.validation.oracle.float64_oracle import draw_inputs
 from nearpeak.validation.running.implementation_run import run
 
 torch = pytest.importorskip("torch")
@@ -176,6 +176,6 @@ def test_slopes_are_positive_as_digits_of_biases_that_grow_with_distance_are_los
 
 def test_scores_far_below_0_may_be_stored_in_16_bits():
     case = nearpeak.case("paged_attention", batch=2, heads=64, tokens=31, pages=4, dim=512, page=8, dtype="bf16")
-    one = question(case, 4, "deep")
+    one = draw_inputs(case, 4, "deep")
     found = judged("V7", run(pytorch(case), one.tensors, one.arguments).outputs, one, "deep inputs")
     assert found.status == "PASS", found.reason

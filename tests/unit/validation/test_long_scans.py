@@ -7,7 +7,7 @@ import nearpeak
 from nearpeak.ops import OPS
 from nearpeak.ops.shared.gated_heads import _outputs
 from nearpeak.validation.comparison.output_comparison import values_of
-from nearpeak.validation.oracle.float64_oracle import question
+from nearpeak.validation.oracle.float64_oracle import draw_inputs
 
 torch = pytest.importorskip("torch")
 HEADS = {"heads": 2, "key_dim": 8, "dim": 8}
@@ -23,7 +23,7 @@ SCANS = [
 
 
 def asked(op, axes, **formats):
-    return question(nearpeak.case(op, batch=1, tokens=300, ended=True, **axes, **formats), 3, "normal")
+    return draw_inputs(nearpeak.case(op, batch=1, tokens=300, ended=True, **axes, **formats), 3, "normal")
 
 
 def bounds_off(outputs, expected):

@@ -7,7 +7,7 @@ import nearpeak
 from nearpeak.ops import OPS
 from nearpeak.validation import Implementation, pytorch, validate
 from nearpeak.validation.oracle.autograd_gradients import differentiable, gradients_in_fp64
-from nearpeak.validation.oracle.float64_oracle import question
+from nearpeak.validation.oracle.float64_oracle import draw_inputs
 
 torch = pytest.importorskip("torch")
 GEMM = nearpeak.case("gemm", m=24, n=40, k=96, dtype="fp32")
@@ -110,7 +110,7 @@ SMALL = {
 def test_the_oracle_of_gradients_agrees_with_differences_of_the_reference(op):
     case = nearpeak.case(op, **SMALL[op], dtype="fp64")
     assert differentiable(case)
-    asked, random = question(case, 3, "normal"), np.random.default_rng(5)
+    asked, random = draw_inputs(case, 3, "normal"), np.random.default_rng(5)
     arrays = {name: tensor.numpy() for name, tensor in asked.tensors.items()}
     upstream = {f"grad_{name}": random.standard_normal(one.values.shape) for name, one in asked.expected.items()}
     gradients = gradients_in_fp64(asked, {**arrays, **upstream})

@@ -10,7 +10,7 @@ from nearpeak.validation import pytorch, validate
 from nearpeak.validation.comparison.systematic_error import DOUBTFUL
 from nearpeak.validation.comparison.systematic_gradient_error import _apart, _draw, _errors, _narrow, _steps
 from nearpeak.validation.oracle import gradient_oracle, gradient_terms
-from nearpeak.validation.oracle.gradient_terms import step_said, terms_of
+from nearpeak.validation.oracle.gradient_terms import step_description, terms_of
 
 torch = pytest.importorskip("torch")
 WIDE = {"hidden": 96, "rows": 16}
@@ -85,7 +85,7 @@ def test_every_step_that_is_looked_at_has_a_name(op, name, axes):
     case = nearpeak.case(op, dtype="bf16", **axes)
     one = _draw(case, 1, 0)
     steps = _steps(case, 1)
-    said = [step_said(one.derived(()), step, case.label()) for step in steps]
+    said = [step_description(one.derived(()), step, case.label()) for step in steps]
     assert said
     assert all(re.fullmatch(r"[a-z_.]+ (in `.+` \(\w+\.py:\d+\)|on the way back, step \d+)", one) for one in said), said
 

@@ -8,15 +8,15 @@ import nearpeak
 from nearpeak.errors import SpecError
 from nearpeak.ops import OPS
 from nearpeak.validation import pytorch, validate
-from nearpeak.validation.checks.v09_gradients import _told, asked_of
+from nearpeak.validation.checks.v09_gradients import _exposed, gradient_rounds
 from nearpeak.validation.comparison.output_comparison import mask_fault
-from nearpeak.validation.comparison.ties import picked
+from nearpeak.validation.comparison.ties import matched_ties
 from nearpeak.validation.inputs.rounds import _shown, _wanted, rounds_of
 from nearpeak.validation.mutants import killed_by, mutants_of, reason_for_equivalence
 from nearpeak.validation.mutants.equivalence import PROVED
 from nearpeak.validation.mutants.legitimate_variants import variants_of
 from nearpeak.validation.mutants.torch_defects import defect
-from nearpeak.validation.oracle.float64_oracle import question
+from nearpeak.validation.oracle.float64_oracle import draw_inputs
 from nearpeak.validation.running.trial import Trial
 
 torch = pytest.importorskip("torch")
@@ -298,10 +298,12 @@ def test_positions_are_right_by_the_values_that_they_name():
     apart = torch.full((1, 4), 0.04)
     wanted = [[0, 1, 2]]
     for got, right in (([1, 0, 2], wanted[0]), ([0, 1, 3], [0, 1, 3]), ([1, 1, 2], [1, 1, 2]), ([0, 1, 4], [0, 1, 4])):
-        assert picked(torch.tensor([got]), values, wanted, apart).tolist() == [right]
-    assert picked(torch.tensor([[1, 0, 2]]), values, wanted).tolist() == [[1, 0, 2]]
+        assert matched_ties(torch.tensor([got]), values, wanted, apart).tolist() == [right]
+    assert matched_ties(torch.tensor([[1, 0, 2]]), values, wanted).tolist() == [[1, 0, 2]]
     nowhere = torch.tensor([[0, -1, -1]])
-    assert picked(nowhere, torch.tensor([[1.0, torch.inf, torch.inf]]), [[0, -1, -1]], apart[:, :3]).equal(nowhere)
+    assert matched_ties(nowhere, torch.tensor([[1.0, torch.inf, torch.inf]]), [[0, -1, -1]], apart[:, :3]).equal(
+        nowhere
+    )
 
 
 @pytest.mark.parametrize("change", ["scaled", "of another choice"])
@@ -348,7 +350,7 @@ def test_a_state_that_starts_from_zeros_is_not_a_product_with_an_infinity():
 
 def test_what_an_exact_result_is_at_the_end_of_its_format_is_not_infinite():
     case = nearpeak.case("quantise", rows=8, columns=12, block_rows=3, dtype="bf16", out_dtype="fp8_e5m2")
-    one = question(case, 1, "normal").expected["q"]
+    one = draw_inputs(case, 1, "normal").expected["q"]
     got = one.rounded.copy()
     assert mask_fault(got, one) == ""
     got.flat[abs(got).argmax()] *= torch.inf
@@ -377,8 +379,8 @@ def test_every_row_of_a_table_matters_where_most_rounds_overwrite_it():
 @pytest.mark.parametrize("cell", ["rnn_tanh", "gru"])
 def test_gradients_of_wide_recurrences_are_told_from_wrong_ones(cell):
     case = nearpeak.case("recurrent", batch=2, steps=5, features=3, hidden=80, cell=cell, dtype="bf16")
-    asked = asked_of(Trial(case=case, implementation=pytorch(case), seed=1))
-    told = [_told(one, 1) for one in asked]
+    asked = gradient_rounds(Trial(case=case, implementation=pytorch(case), seed=1))
+    told = [_exposed(one, 1) for one in asked]
     assert all(any(one[name] for one in told) for name in told[0])
 
 

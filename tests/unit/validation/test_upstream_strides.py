@@ -4,7 +4,7 @@ import pytest
 
 import nearpeak
 from nearpeak.validation import pytorch, validate
-from nearpeak.validation.oracle.float64_oracle import question
+from nearpeak.validation.oracle.float64_oracle import draw_inputs
 from nearpeak.validation.oracle.gradient_oracle import upstream_of
 
 torch = pytest.importorskip("torch")
@@ -36,7 +36,7 @@ def test_a_kernel_that_takes_the_upstream_gradient_of_a_sum_for_dense_is_refused
 @pytest.mark.parametrize("case", [SOFTMAX, SUM], ids=lambda case: case.op)
 def test_the_first_upstream_gradient_is_dense_and_the_second_is_not(case):
     forward = nearpeak.ops.OPS[case.op].forward_case(case)
-    dense, other = (upstream_of(question(forward, 0, kind), 0)["y"] for kind in ("normal", "positive"))
+    dense, other = (upstream_of(draw_inputs(forward, 0, kind), 0)["y"] for kind in ("normal", "positive"))
     assert dense.is_contiguous()
     assert not other.is_contiguous()
     assert other.reshape(-1)[0] == 0.0

@@ -9,9 +9,9 @@ import nearpeak
 from nearpeak.case_tensors.random_inputs import drawn as drawn_to_time
 from nearpeak.validation import validate
 from nearpeak.validation.inputs.distributions import drawn
-from nearpeak.validation.inputs.nonfinite_values import special_question
+from nearpeak.validation.inputs.nonfinite_values import special_draw
 from nearpeak.validation.oracle.expected_results import arguments_of
-from nearpeak.validation.oracle.float64_oracle import question
+from nearpeak.validation.oracle.float64_oracle import draw_inputs
 
 torch = pytest.importorskip("torch")
 ROUNDS = ("normal", "positive", "integer", "wide", "ends", "single")
@@ -195,13 +195,13 @@ def test_places_written_once_are_distinct_and_added_ones_may_be_equal(distributi
 
 def test_rows_that_have_no_place_of_their_own_have_no_answer():
     case = nearpeak.case("scatter", rows=9, width=2, table_rows=5, dtype="fp32")
-    assert question(case, 0, "normal") is None
+    assert draw_inputs(case, 0, "normal") is None
 
 
 def test_nan_is_put_where_the_operator_reads_it():
     case = nearpeak.case("nll_loss", rows=3, classes=50, dtype="fp32", reduction="none")
     for seed in range(6):
-        asked = special_question(case, seed, "x", float("nan"))
+        asked = special_draw(case, seed, "x", float("nan"))
         assert np.isnan(asked.expected["y"].values).any()
 
 

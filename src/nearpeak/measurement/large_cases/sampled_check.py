@@ -1,4 +1,4 @@
-"""What a case too large for the contract is judged by: a seeded sample of its results, which is a smaller case."""
+"""Check of a case too large for full validation: a seeded sample of its results, validated as a smaller case."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -18,32 +18,32 @@ from nearpeak.measurement.large_cases.timed_output_check import reverified, time
 from nearpeak.ops import OPS
 
 MOST_COUNT, LEAST_COUNT = 4096, 64
-"""Positions along an axis that a sample has at most, and to which axes are cut before any is cut further."""
+"""Most positions along an axis of a sample, and the count to which all axes are cut before any is cut further."""
 MOST_TIMES = 16
-"""Times as much as a sample should take that one of two positions may."""
+"""Factor by which a sample of two positions may exceed the limits."""
 
 
 def spot_checked(
     case: Case, inputs: Arrays, outputs: Arrays, upstream: Arrays | None = None
 ) -> tuple[CheckResult | None, str]:
-    """Return the comparison of a sample of `outputs` with float64, and what the sample is; none where there is none.
+    """Return the comparison of a sample of `outputs` with float64, and its description; none without a sample.
 
-    Along each axis that is cut, the first and the last position are in the sample. Each gradient has one of its own.
+    The first and last position along each cut axis are in the sample. Each gradient has its own sample.
 
     Args:
-        upstream: of gradients, what came from above.
+        upstream: the upstream gradients, for gradients.
     """
     if case.phase == "forward":
         return _sampled(case, inputs, outputs, "")
     if upstream is None:
         return None, ""
-    found = {name: _sampled(case, {**inputs, **upstream}, {name: one}, name) for name, one in outputs.items()}
-    left = [name for name, (result, _) in found.items() if result is None]
-    found |= {name: added_up(case, inputs, upstream, name, outputs[name]) for name in left}
-    seen = {name: (result, said) for name, (result, said) in found.items() if result is not None}
-    said = "; ".join(f"{name}: {said}" for name, (_, said) in seen.items())
-    results = sorted((result for result, _ in seen.values()), key=lambda one: not one.failed)
-    return (results[0] if results else None), said
+    checks = {name: _sampled(case, {**inputs, **upstream}, {name: array}, name) for name, array in outputs.items()}
+    left = [name for name, (result, _) in checks.items() if result is None]
+    checks |= {name: added_up(case, inputs, upstream, name, outputs[name]) for name in left}
+    seen = {name: (result, description) for name, (result, description) in checks.items() if result is not None}
+    description = "; ".join(f"{name}: {description}" for name, (_, description) in seen.items())
+    results = sorted((result for result, _ in seen.values()), key=lambda array: not array.failed)
+    return (results[0] if results else None), description
 
 
 def _sampled(case: Case, inputs: Arrays, outputs: Arrays, output: str) -> tuple[CheckResult | None, str]:
@@ -51,47 +51,52 @@ def _sampled(case: Case, inputs: Arrays, outputs: Arrays, output: str) -> tuple[
     positions = positions_of(open_, output)
     if not positions:
         return None, ""
-    extents, found, given = dict(case.axes), dict(outputs), dict(inputs)
+    extents, sampled_outputs, sampled_inputs = dict(case.axes), dict(outputs), dict(inputs)
     at = {
         axis: spread(chosen, times)
         for free, chosen in positions.items()
         for axis, times in zip(free.axes, free.each_count, strict=True)
     }
-    given |= {name: make(at.get(axis, np.arange(extents[axis]))) for name, (axis, make) in made.items()}
+    sampled_inputs |= {name: make(at.get(axis, np.arange(extents[axis]))) for name, (axis, make) in made.items()}
     for free, chosen in positions.items():
         extent = extents[free.axes[0]]
         for name, dimension, times in free.outputs:
-            shape, axis = np.shape(found[name]) if name in found else (), free.axes[free.each_count.index(times)]
+            shape, axis = (
+                np.shape(sampled_outputs[name]) if name in sampled_outputs else (),
+                free.axes[free.each_count.index(times)],
+            )
             if len(shape) <= dimension or shape[dimension] != extent * times:
                 reason = f"a timed call gives {name}{list(shape)}; dimension {dimension} is {axis}, {extent * times}"
                 return CheckResult(check="V11", status="SHAPE_FAIL", reason=reason), ""
-            found[name] = np.take(np.asarray(found[name]), spread(chosen, times), axis=dimension)
+            sampled_outputs[name] = np.take(np.asarray(sampled_outputs[name]), spread(chosen, times), axis=dimension)
         for name, dimension, times in free.inputs:
             if name not in made:
-                given[name] = np.take(np.asarray(given[name]), spread(chosen, times), axis=dimension)
-    above = {name: one for name, one in given.items() if name.startswith("grad_")} if output else None
+                sampled_inputs[name] = np.take(np.asarray(sampled_inputs[name]), spread(chosen, times), axis=dimension)
+    above = {name: array for name, array in sampled_inputs.items() if name.startswith("grad_")} if output else None
     try:
         cut = _cut(open_, {free: len(chosen) for free, chosen in positions.items()})
-        result = timed_result(cut, given, found, above)
-    except SpecError:  # how many inputs differ is stated, and more than the sample has
+        result = timed_result(cut, sampled_inputs, sampled_outputs, above)
+    except SpecError:  # the case states more distinct inputs than the sample has
         return None, ""
-    said = ", ".join(f"{len(at)} of {extents[free.axes[0]]} {free.axes[0]}" for free, at in positions.items())
-    return _in_place(result, positions), said
+    description = ", ".join(f"{len(at)} of {extents[free.axes[0]]} {free.axes[0]}" for free, at in positions.items())
+    return _in_place(result, positions), description
 
 
 def _explicit(case: Case) -> tuple[Case, Mapping[str, tuple[str, Callable[[Any], Any]]]]:
-    """Return the case with what positions decide as an input, so that they may be chosen, and what makes it."""
+    """Return the case with position-dependent values, such as masks, as inputs, and functions that make them."""
     explicit = OPS[case.op].explicit
-    found = None if explicit is None else explicit(**forward_arguments(case))
-    if found is None:
+    explicit_inputs = None if explicit is None else explicit(**forward_arguments(case))
+    if explicit_inputs is None:
         return case, {}
-    known = {**dict(case.attributes), **found[0]}
+    known = {**dict(case.attributes), **explicit_inputs[0]}
     names = OPS[case.op].signatures[case.phase].names()
-    return OPS[case.op].case(case.phase, **{name: value for name, value in known.items() if name in names}), found[1]
+    return OPS[case.op].case(
+        case.phase, **{name: value for name, value in known.items() if name in names}
+    ), explicit_inputs[1]
 
 
 def _in_place(result: CheckResult | None, positions: Mapping[Free, Any]) -> CheckResult | None:
-    """Return the result with the element that it names where it stands among all results."""
+    """Return the result with the offset of its worst element among all results."""
     worst = result.worst if result is not None else None
     if result is None or worst is None:
         return result
@@ -108,19 +113,19 @@ def judged_again(
     record: Validation | None, case: Case, prepared: Prepared, seen: tuple[int, Arrays], inputs: Arrays, *,
     runner: str, why: str,
 ) -> tuple[Validation | None, str]:  # fmt: skip
-    """Return the record with what a timed call's outputs say, and what is to be said where the contract did not run.
+    """Return the record updated with the check of a timed call's outputs, and a remark for cases without validation.
 
     Args:
-        record: of the contract, none where it did not run.
-        seen: which set of inputs was timed, and its outputs.
+        record: of the validation, none where it did not run.
+        seen: number of the timed set of inputs, and its outputs.
         inputs: that set.
-        why: the contract did not run.
+        why: reason why validation did not run.
     """
     if record is not None:
         return reverified(record, case, prepared, seen, inputs), ""
     if not why:
         return None, ""
-    note, (number, outputs) = f"unchecked by the contract: {why}", seen
+    note, (number, outputs) = f"not validated: {why}", seen
     if outputs.keys() & inputs.keys():
         inputs, outputs = _stepped(prepared, number, inputs, outputs)
     result, sample = spot_checked(case, inputs, outputs, prepared.upstream[number] if prepared.upstream else None)
@@ -134,19 +139,19 @@ def judged_again(
 
 
 def _stepped(prepared: Prepared, number: int, inputs: Arrays, outputs: Arrays) -> tuple[Arrays, Arrays]:
-    """Return inputs and outputs of one further call of what updates its inputs, which it finds as the last left them.
+    """Return inputs and outputs of one further call of an operator that updates its inputs in place.
 
-    What gives the same again has left them as they were.
+    Equal outputs show that the inputs have not changed.
     """
-    before = {name: np.array(one) for name, one in outputs.items()}
+    before = {name: np.array(array) for name, array in outputs.items()}
     after = prepared.outputs(prepared.runs[number]())
-    if all(np.array_equal(one, after[name], equal_nan=True) for name, one in before.items()):
+    if all(np.array_equal(array, after[name], equal_nan=True) for name, array in before.items()):
         return inputs, after
-    return {**inputs, **{name: one for name, one in before.items() if name in inputs}}, after
+    return {**inputs, **{name: array for name, array in before.items() if name in inputs}}, after
 
 
 def positions_of(case: Case, output: str = "") -> dict[Free, Any]:
-    """Return the positions of the sample along each axis; none where no sample is small enough.
+    """Return the sampled positions along each axis; empty where no sample is small enough.
 
     >>> from nearpeak.ops import case
     >>> large = positions_of(case("gemm", m=2048, n=2048, k=2048, dtype="fp32"))
@@ -164,14 +169,14 @@ def positions_of(case: Case, output: str = "") -> dict[Free, Any]:
     if not counts or is_large(_cut(case, counts), MOST_TIMES):
         return {}
     generator = np.random.default_rng(random.Random(case.digest + output).getrandbits(64))
-    return {free: _chosen(generator, extents[free.axes[0]], count) for free, count in counts.items()}
-
-
-def _chosen(generator: np.random.Generator, extent: int, count: int) -> Any:
-    """Return so many positions in order, the first and the last among them."""
-    if count >= extent:
-        return np.arange(extent)
-    return np.sort(np.concatenate([[0, extent - 1], 1 + generator.choice(extent - 2, count - 2, replace=False)]))
+    positions: dict[Free, Any] = {}
+    for free, count in counts.items():
+        extent = extents[free.axes[0]]
+        positions[free] = np.arange(extent)
+        if count < extent:
+            inner = 1 + generator.choice(extent - 2, count - 2, replace=False)
+            positions[free] = np.sort(np.concatenate([[0, extent - 1], inner]))
+    return positions
 
 
 def _cut(case: Case, counts: Mapping[Free, int]) -> Case:

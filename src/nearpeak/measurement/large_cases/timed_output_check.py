@@ -1,4 +1,4 @@
-"""The outputs of one timed call, compared with the oracle for the inputs that were timed."""
+"""Check of one timed call's outputs against the oracle for the inputs of that call."""
 
 import dataclasses
 import shlex
@@ -19,13 +19,13 @@ Arrays = Mapping[str, Any]
 def reverified(
     record: Validation, case: Case, prepared: Prepared, seen: tuple[int, Arrays], inputs: Arrays
 ) -> Validation:
-    """Return the record with what the oracle says of a timed call's outputs in the place of V11.
+    """Return the record with V11 replaced by the comparison of a timed call's outputs with the oracle.
 
-    What cannot be told, because inputs are updated in place from call to call or the runner does not say what gradient
-    came from above, leaves the check of the record as it was.
+    V11 stays where there is no comparison: inputs are updated in place, or the runner does not state its upstream
+    gradients.
 
     Args:
-        seen: which set of inputs was timed, and its outputs.
+        seen: number of the timed set of inputs, and its outputs.
         inputs: that set.
     """
     number, outputs = seen
@@ -34,25 +34,25 @@ def reverified(
     result = timed_result(case, inputs, outputs, prepared.upstream[number] if prepared.upstream else None)
     if result is None:
         return record
-    results = tuple(result if one.check == result.check else one for one in record.results)
-    # What is wrong only where it is timed, only timing shows again.
+    results = tuple(result if check.check == result.check else check for check in record.results)
+    # Only a timed run reproduces an error that shows only when timed.
     words = shlex.split(record.command)
     again = shlex.join(["nearpeak", "measure", *words[2 : words.index("--seed")]]) if result.failed else record.command
     return dataclasses.replace(record, results=results, command=again)
 
 
 def timed_result(case: Case, inputs: Arrays, outputs: Arrays, upstream: Arrays | None) -> CheckResult | None:
-    """Return the comparison of `outputs` with the oracle; none where that says nothing."""
+    """Return the comparison of `outputs` with the oracle; none where they cannot be compared."""
     import torch
 
     from nearpeak.errors import MeasureError, NotModelledError
     from nearpeak.ops.shared.torch_names import torch_format
     from nearpeak.validation import forward_case
     from nearpeak.validation.comparison.output_comparison import comparable, compared
-    from nearpeak.validation.comparison.ties import canonical, settled
+    from nearpeak.validation.comparison.ties import canonical, with_ties_broken
     from nearpeak.validation.comparison.torch_baseline import as_good, baseline_of
-    from nearpeak.validation.oracle.expected_results import contract_of
-    from nearpeak.validation.oracle.float64_oracle import asked, declared_formats
+    from nearpeak.validation.oracle.expected_results import tolerance_of
+    from nearpeak.validation.oracle.float64_oracle import bounded_draw, declared_formats
     from nearpeak.validation.oracle.gradient_oracle import gradients_expected
 
     operator, forward = OPS[case.op], forward_case(case)
@@ -63,35 +63,38 @@ def timed_result(case: Case, inputs: Arrays, outputs: Arrays, upstream: Arrays |
         name: torch.as_tensor(np.asarray(inputs[name])).to(torch_format(spec.dtype)) for name, spec in specs.items()
     }
     try:
-        question = asked(forward, tensors, "timed")
-        expected: Mapping[str, Any] = question.expected
+        draw = bounded_draw(forward, tensors, "timed")
+        expected: Mapping[str, Any] = draw.expected
         above: dict[str, Any] = {}
         if upstream is not None and case.phase != "forward":
             above = {
-                name: torch.as_tensor(np.asarray(one)).to(declared_formats(forward)[name.removeprefix("grad_")])
-                for name, one in upstream.items()
+                name: torch.as_tensor(np.asarray(output)).to(declared_formats(forward)[name.removeprefix("grad_")])
+                for name, output in upstream.items()
             }
-            expected = gradients_expected(question, above, tuple(name for name in outputs))
+            expected = gradients_expected(draw, above, tuple(name for name in outputs))
     except (MeasureError, NotModelledError):
         return None
-    got = {name: _wide(one) for name, one in outputs.items()}
+    arrays = {name: np.asarray(output) for name, output in outputs.items()}
+    got = {name: array.astype(np.float64) if array.dtype.kind == "f" else array for name, array in arrays.items()}
     if not comparable(got, expected):
-        names = ", ".join(f"{name}{list(np.shape(one))}" for name, one in outputs.items())
+        names = ", ".join(f"{name}{list(np.shape(output))}" for name, output in outputs.items())
         return CheckResult(check="V11", status="SHAPE_FAIL", reason=f"a timed call gives {names}")
     if case.phase == "forward":
-        wanted = {name: one.values for name, one in expected.items()}
+        wanted = {name: output.values for name, output in expected.items()}
         got = canonical(forward, got, wanted)
-        judged = got if operator.as_right is not None else contract_of(forward).picks
-        given = {name: torch.as_tensor(got[name]) for name in judged if name in got}
-        got |= {name: one.numpy() for name, one in settled(forward, tensors, given, wanted, question).items()}
+        judged = got if operator.as_right is not None else tolerance_of(forward).picks
+        ranked = {name: torch.as_tensor(got[name]) for name in judged if name in got}
+        got |= {
+            name: output.numpy() for name, output in with_ties_broken(forward, tensors, ranked, wanted, draw).items()
+        }
     result = compared("V11", got, expected, "a timed call")
     if not result.failed:
         return result
-    return as_good(result, baseline_of(question) if case.phase == "forward" else usual(question, above), expected)
+    return as_good(result, baseline_of(draw) if case.phase == "forward" else usual(draw, above), expected)
 
 
 def _written_twice(case: Case, inputs: Arrays) -> bool:
-    """Say whether one place is written more than once, so that what is there last turns on the order."""
+    """Return whether a position is written more than once, so that its value depends on the order."""
     numerics = OPS[case.op].tolerance
     if any(map(forward_arguments(case).get, numerics.repeats_if)):
         return False
@@ -99,20 +102,15 @@ def _written_twice(case: Case, inputs: Arrays) -> bool:
     return any(bool((row[..., 1:] == row[..., :-1]).any()) for row in rows)
 
 
-def usual(question: Any, above: Arrays) -> dict[str, Any]:
-    """Return PyTorch's own gradients: it adds up those of biases in bf16, and what is timed may do so too.
+def usual(draw: Any, above: Arrays) -> dict[str, Any]:
+    """Return PyTorch's own gradients: it sums those of biases in bf16, and the timed implementation may too.
 
     Args:
-        above: what comes from above, as `grad_<output>`.
+        above: upstream gradients, as `grad_<output>`.
     """
     from nearpeak.validation import pytorch
     from nearpeak.validation.comparison.output_comparison import values_of
     from nearpeak.validation.oracle.gradient_oracle import gradients_of
 
-    upstream = {name.removeprefix("grad_"): one for name, one in above.items()}
-    return values_of(gradients_of(pytorch(question.case), question, upstream))
-
-
-def _wide(array: Any) -> Any:
-    array = np.asarray(array)
-    return array.astype(np.float64) if array.dtype.kind == "f" else array
+    upstream = {name.removeprefix("grad_"): gradient for name, gradient in above.items()}
+    return values_of(gradients_of(pytorch(draw.case), draw, upstream))

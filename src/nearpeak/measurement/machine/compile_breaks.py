@@ -1,4 +1,4 @@
-"""What torch.compile leaves to others: graph breaks, and kernels of libraries, with their arithmetic and time."""
+"""Graph breaks and library kernels of torch.compile, with their share of arithmetic and time."""
 
 import re
 import time
@@ -10,16 +10,16 @@ from typing import Any
 from nearpeak.core.runs.measurement import Fallback
 
 CALLS = 5
-"""Calls over which times of kernels are taken."""
+"""Calls over which kernel times are taken."""
 Counted = Callable[[Callable[[], Any]], Mapping[str, int]]
-"""Runs a call and returns the arithmetic of each operator that PyTorch ran in it, by name."""
+"""A function that runs a call and returns the FLOP of each PyTorch operator in it, by name."""
 _EXTERN = re.compile(r"extern_kernels\.(\w+)\(")
 _FALLBACK = re.compile(r"torch\.ops\.aten\.(\w+)\.\w+\(")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
-    """What of a function is taken into graphs."""
+class GraphCoverage:
+    """The part of a function that torch.compile takes into graphs."""
 
     graph_count: int
     """Graphs."""
@@ -28,20 +28,20 @@ class Taken:
     breaks: tuple[Any, ...]
     """Reasons of graph breaks, as PyTorch gives them."""
     total_flop: int
-    """Arithmetic without any graph: of all operators that a rule covers, or of products alone."""
+    """FLOP of an uncompiled call: of all operators that a rule covers, or of products alone."""
     inside_flop: int
-    """That of all graphs together."""
+    """FLOP in all graphs together."""
     outside_time_ratio: float
-    """Share of the CPU time of a call that is spent outside of graphs."""
+    """Share of a call's CPU time outside of graphs."""
 
     @property
     def outside_flop_ratio(self) -> float | None:
-        """Share of the arithmetic outside of graphs; none where there is none to count."""
+        """Share of the FLOP outside of graphs; none where none is counted."""
         return max(0.0, 1 - self.inside_flop / self.total_flop) if self.total_flop else None
 
 
 def of_products(run: Callable[[], Any]) -> dict[str, int]:
-    """Return the arithmetic of products in a call, by PyTorch's own counter."""
+    """Return the FLOP of products in a call, by PyTorch's own counter."""
     from torch.utils.flop_counter import FlopCounterMode
 
     with FlopCounterMode(display=False) as counter:
@@ -50,24 +50,24 @@ def of_products(run: Callable[[], Any]) -> dict[str, int]:
     return {str(op).rpartition(".")[2]: int(count) for op, count in counts.items()}
 
 
-def taken(
+def graph_coverage(
     torch: Any, function: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any],
     counted: Counted = of_products,
-) -> Taken:  # fmt: skip
-    """Return what torch.compile takes of a call into graphs, which are run as they are to weigh them."""
+) -> GraphCoverage:  # fmt: skip
+    """Return the part of a call that torch.compile takes into graphs, which run eagerly to count FLOP and time."""
     import torch._dynamo as dynamo
 
     seen = {"flop": 0, "inside_s": 0.0}
     weighing = [True]
 
     def backend(graph: Any, _: Any) -> Any:
-        def run(*given: Any) -> Any:
+        def run(*arguments_of_graph: Any) -> Any:
             if weighing[0]:
                 results: list[Any] = []
-                seen["flop"] += sum(counted(lambda: results.append(graph(*given))).values())
+                seen["flop"] += sum(counted(lambda: results.append(graph(*arguments_of_graph))).values())
                 return results[0]
             start = time.thread_time()
-            result = graph(*given)
+            result = graph(*arguments_of_graph)
             seen["inside_s"] += time.thread_time() - start
             return result
 
@@ -86,41 +86,40 @@ def taken(
         compiled(*arguments, **options)
         all_s = time.thread_time() - start
         dynamo.reset()
-    return Taken(
+    return GraphCoverage(
         graph_count=int(explained.graph_count), op_count=int(explained.op_count),
         breaks=tuple(explained.break_reasons), total_flop=sum(whole.values()), inside_flop=int(seen["flop"]),
         outside_time_ratio=max(0.0, 1 - seen["inside_s"] / all_s) if all_s else 0.0,
     )  # fmt: skip
 
 
-def breaks(found: Taken) -> list[Fallback]:
-    """Return one row for each graph break, and first one for everything that ran between the graphs."""
-    if not found.breaks:
+def breaks(coverage: GraphCoverage) -> list[Fallback]:
+    """Return a row for everything between the graphs, then one row for each graph break."""
+    if not coverage.breaks:
         return []
     between = Fallback(
-        node="everything between the graphs", ran_on="python", reason=f"{len(found.breaks)} graph breaks",
-        flop=max(0, found.total_flop - found.inside_flop), flop_ratio=found.outside_flop_ratio,
-        time_ratio=found.outside_time_ratio,
+        node="everything between the graphs", ran_on="python", reason=f"{len(coverage.breaks)} graph breaks",
+        flop=max(0, coverage.total_flop - coverage.inside_flop), flop_ratio=coverage.outside_flop_ratio,
+        time_ratio=coverage.outside_time_ratio,
     )  # fmt: skip
     rows: dict[str, Fallback] = {}
-    for one in found.breaks:
-        frame = one.user_stack[-1] if one.user_stack else None
+    for reason_of_break in coverage.breaks:
+        frame = reason_of_break.user_stack[-1] if reason_of_break.user_stack else None
         place = f"{Path(frame.filename).name}:{frame.lineno}" if frame else "unknown line"
-        lines = [line.strip() for line in str(one.reason).splitlines() if line.strip()]
+        lines = [line.strip() for line in str(reason_of_break.reason).splitlines() if line.strip()]
         reason = lines[0][:200] if lines else "graph break"
         rows.setdefault(place, Fallback(node=place, ran_on="python", reason=reason, flop_ratio=0.0, time_ratio=0.0))
     return [between, *rows.values()]
 
 
 def library_kernels(
-    torch: Any, compiled: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any], found: Taken,
-    counted: Counted = of_products,
+    torch: Any, compiled: Callable[..., Any], arguments: tuple[Any, ...], options: Mapping[str, Any],
+    coverage: GraphCoverage, counted: Counted = of_products,
 ) -> list[Fallback]:  # fmt: skip
-    """Return one row for each kernel that compiled code calls in a library instead of generating one.
+    """Return one row for each library kernel that compiled code calls instead of a generated one.
 
-    Kernels of products are the compiler's choice; other operators of PyTorch it has no code for. Their time is that of
-    the profiler's rows of the same name over the whole call; shares of time are of what is inside of graphs, those of
-    arithmetic of all that is counted.
+    The compiler prefers library kernels for products; other operators it cannot generate. Their time is that of the
+    profiler's rows of the same name; time shares refer to the time inside of graphs, FLOP shares to all counted FLOP.
     """
     from torch._inductor.utils import run_and_get_code
 
@@ -132,7 +131,7 @@ def library_kernels(
             return []
         flop = counted(lambda: compiled(*arguments, **options))
         shares = _time_shares(torch, lambda: compiled(*arguments, **options), names)
-    total, inside = found.total_flop, 1 - (found.outside_time_ratio if found.breaks else 0.0)
+    total, inside = coverage.total_flop, 1 - (coverage.outside_time_ratio if coverage.breaks else 0.0)
     why = {True: "a library's kernel is preferred", False: "the compiler has no code for it"}
     return [
         Fallback(
@@ -145,7 +144,7 @@ def library_kernels(
 
 
 def _time_shares(torch: Any, run: Callable[[], Any], names: Mapping[str, bool]) -> dict[str, float]:
-    """Return the share of the CPU time of a call that each kernel takes."""
+    """Return the share of each kernel in the CPU time of a call."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiled:
         for _ in range(CALLS):
             run()

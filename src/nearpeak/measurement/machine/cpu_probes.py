@@ -1,4 +1,4 @@
-"""Probes of this CPU: a few sizes of many operators on one thread, from which times of other cases are predicted."""
+"""Single-thread CPU probes over a few sizes of many operators, from which a CPU model is fitted."""
 
 import time
 import tomllib
@@ -20,7 +20,7 @@ _ELEMENTS = (256, 65_536, 2_097_152)
 SAMPLE_COUNT = 3
 """Samples of a probe; the least counts, as other load only adds."""
 LONGEST_S = 0.2
-"""Cases that take longer are sampled once."""
+"""Time of a case above which it is sampled once."""
 
 
 def probe_cases() -> list[Case]:
@@ -30,16 +30,13 @@ def probe_cases() -> list[Case]:
     True
     """
     rows = tomllib.loads(_FILE.read_text(encoding="utf-8"))["probes"]
-    return list(dict.fromkeys([*(case for row in rows for case in _expanded(row)), *_functions()]))
-
-
-def _expanded(row: dict[str, Any]) -> Iterator[Case]:
-    """Yield the cases of a row of the data file; combinations that contradict one another are left out."""
-    lists = [value if isinstance(value, list) else [value] for value in row.values()]
-    for values in product(*lists):
-        words: dict[str, Any] = dict(zip(row, values, strict=True))
-        with suppress(NearpeakError):
-            yield case_of(words.pop("op"), words.pop("phase", "forward"), **words)
+    cases = []
+    for row in rows:
+        for values in product(*(value if isinstance(value, list) else [value] for value in row.values())):
+            words: dict[str, Any] = dict(zip(row, values, strict=True))
+            with suppress(NearpeakError):  # combinations that contradict one another are left out
+                cases.append(case_of(words.pop("op"), words.pop("phase", "forward"), **words))
+    return list(dict.fromkeys([*cases, *_functions()]))
 
 
 def _functions() -> Iterator[Case]:
@@ -57,10 +54,10 @@ def _functions() -> Iterator[Case]:
 
 
 def thread_times(cases: Sequence[Case], sample_count: int = SAMPLE_COUNT) -> Iterator[tuple[Case, float]]:
-    """Yield the CPU time of one call of each case on one thread, inputs from memory; what does not run is left out.
+    """Yield the CPU time of one call of each case on one thread with cold caches; cases that do not run are left out.
 
     Args:
-        sample_count: samples of which the least counts, as other load only adds to it.
+        sample_count: number of samples, of which the least counts, as other load only adds to it.
 
     Raises:
         MissingExtraError: PyTorch is not installed.
@@ -73,7 +70,7 @@ def thread_times(cases: Sequence[Case], sample_count: int = SAMPLE_COUNT) -> Ite
     try:
         for case in cases:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about numbers that a cast loses, which is what is timed
+                warnings.simplefilter("ignore")  # about lossy casts, which are timed on purpose
                 time_s = _time_of(torch, case, sample_count)
             if time_s is not None:
                 yield case, time_s
@@ -98,6 +95,6 @@ def _time_of(torch: Any, case: Case, sample_count: int) -> float | None:
         for _ in range(1 if first_s > LONGEST_S else sample_count):
             timer.flush()
             readings.append(timer.read(run, 1).cpu_s)
-    except Exception:  # an operator that PyTorch refuses for a format is no probe; what it raises is not ours to list
+    except Exception:  # an operator that PyTorch refuses for a format, by any exception, is no probe
         return None
     return min(readings)

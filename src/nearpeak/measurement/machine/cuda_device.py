@@ -1,4 +1,4 @@
-"""What the GPU runners share: the device, its clock by events, cold inputs, environment and clock policy."""
+"""Shared base of the GPU runners: event timer, cold caches, environment and clock policy of the first GPU."""
 
 import statistics
 import time
@@ -20,25 +20,25 @@ EVENT_RESOLUTION_S = 0.5e-6
 MEMORY_SHARE_RATIO = 0.8
 """Share of the free memory that a case's tensors may take."""
 MOST_SETS = 64
-"""Sets of inputs that are rotated at most; with more the flush takes over."""
+"""Most sets of inputs that are rotated; beyond them caches are flushed."""
 FLUSH_CACHES = 2
-"""Times the last cache that is read, or that the sets take together."""
+"""Multiple of the last cache that is read in a flush, or that the sets of inputs fill together."""
 PROBE_COUNT = 5
-"""Readings of the clock of which the shortest counts."""
+"""Readings of the clock, of which the shortest counts."""
 SPIN_CYCLES = 200_000
-"""Clock cycles for which the device spins at least before a batch, so that its launches queue up: about 0.1 ms."""
+"""Least clock cycles of spinning before a batch, so that its launches queue up: about 0.1 ms."""
 MOST_SPIN_CYCLES = 10_000_000
-"""Cycles for which it spins at most: about 5 ms, as a call that waits for the device would ask for more and more."""
+"""Most cycles of spinning: about 5 ms, as a call that waits for the device would need ever more."""
 CYCLES_PER_S = 2e9
-"""Clock by which the time of launches becomes cycles; one that is slower spins longer, which does no harm."""
+"""Clock that converts launch time to cycles; a slower device spins longer, which does no harm."""
 LAUNCH_S = 1e-5
-"""Time to launch one call as long as none was launched."""
+"""Initial estimate of the launch time of one call."""
 MOST_QUEUED = 1000
-"""Calls in a row at most: a stream takes 1024 launches before it makes the host wait."""
+"""Most calls in a batch: a stream queues 1024 launches before the host waits."""
 LAUNCH_MARGIN_RATIO = 1.5
-"""How much longer than the launches of a batch the device spins."""
+"""Spinning time over the launch time of a batch."""
 ACTIVITY_CALLS = 3
-"""Calls whose activity is recorded, of which the shortest counts: the first one finds a clock that has gone down."""
+"""Calls whose activity is recorded, of which the shortest counts: the first one starts at a low clock."""
 
 
 def cuda_or_refusal(name: str) -> Any:
@@ -57,24 +57,21 @@ def cuda_or_refusal(name: str) -> Any:
 
 
 def _keep_formats(torch: Any) -> None:
-    """Let products of fp32 be products of fp32: convolutions would take tf32 unless told otherwise.
-
-    The bound of an fp32 case is that of fp32 units, and the contract is that of fp32's rounding.
-    """
+    """Disable TF32 and reduced-precision reductions, as bound and tolerance of an fp32 case assume fp32."""
     for backend in (torch.backends.cuda.matmul, torch.backends.cudnn):
         backend.allow_tf32 = False
     for name in ("allow_bf16_reduced_precision_reduction", "allow_fp16_reduced_precision_reduction"):
-        setattr(torch.backends.cuda.matmul, name, False)  # parts of split sums would be rounded to 16 bits
+        setattr(torch.backends.cuda.matmul, name, False)  # partial sums would be rounded to 16 bits
 
 
 class OnFirstGpu(Backend):
-    """What is alike in runners of the first GPU: who they are, what fits, whose clock counts."""
+    """Base class of runners on the first GPU: target, abilities, memory limit and event timer."""
 
     name = ""
     target = "gpu"
     abilities = RunnerAbilities(devices=("cuda",), needs=("torch",), preload=("torch",), places=True)
     graph = False
-    """Whether what is timed is the replay of a graph."""
+    """Whether graph replays are timed."""
 
     def __init__(self, argument: str, timing: Timing) -> None:
         """Refuse without a GPU."""
@@ -96,14 +93,14 @@ class OnFirstGpu(Backend):
 
 
 class EventTimer(HostDefaults):
-    """Time between two events of the current stream, and beside it the host's until all streams are done."""
+    """Timer between two events of the current stream, with the host's time until all streams are done."""
 
     mode = "device"
     resolution_s = EVENT_RESOLUTION_S
     records_activity = True
 
     def __init__(self, torch: Any, *, cold: bool, graph: bool = False) -> None:
-        """Keep how caches are emptied: by inputs in turn, and by reading more than the last cache holds."""
+        """Prepare events and the cold-cache method: rotated inputs, and reads of more than the last cache holds."""
         self._torch, self._cold = torch, cold
         self.name = "hip_events" if torch.version.hip else "cuda_events"
         self.mode = "graph" if graph else "device"
@@ -116,20 +113,20 @@ class EventTimer(HostDefaults):
         self.late_floor_s = 0.0
 
     def set_count(self, case: Case) -> int:
-        """Return how many independent sets of inputs together exceed the last cache; one where that is not asked."""
+        """Return how many independent sets of inputs together exceed the last cache; 1 with warm caches."""
         if not self._cold:
             return 1
         return max(1, min(MOST_SETS, -(-self._swept_bytes // max(1, size_bytes(case)))))
 
     def clock_policy(self) -> str:
-        """Return the policy of the device's clock as its driver says it."""
+        """Return the clock policy that the driver reports."""
         return clock_policy(self._torch)
 
     def read(self, run: Callable[[], object], call_count: int) -> Reading:
         """Return the device's time of `call_count` calls in a row.
 
-        The device spins meanwhile the launches are queued, so that neither a gap before the first kernel nor the host
-        is timed; how long it spins for the same number of cycles says what its clock was.
+        The device spins while launches are queued, so that neither a gap before the first kernel nor the host is timed;
+        the time of a fixed number of spin cycles shows its clock.
         """
         torch = self._torch
         torch.cuda.synchronize()
@@ -146,7 +143,7 @@ class EventTimer(HostDefaults):
         self._end.record()
         self._end.synchronize()
         recorded = time.perf_counter_ns()
-        torch.cuda.synchronize()  # of every stream: work beside the recorded one must not go unseen
+        torch.cuda.synchronize()  # all streams: work on other streams must be seen
         end, cpu_end = time.perf_counter_ns(), time.thread_time_ns()
         if call_count:
             self._launch_s = (queued - begun) / 1e9 / call_count
@@ -158,22 +155,22 @@ class EventTimer(HostDefaults):
         )  # fmt: skip
 
     def most_calls(self) -> int:
-        """Return how many calls can be queued while the device spins for as long as it may."""
+        """Return how many calls can be queued within the longest spin."""
         return max(1, min(MOST_QUEUED, int(MOST_SPIN_CYCLES / (LAUNCH_MARGIN_RATIO * self._launch_s * CYCLES_PER_S))))
 
     def _spin_cycles(self, call_count: int) -> int:
-        """Return for how long to spin, so that a batch is queued before its first kernel begins."""
+        """Return the spin cycles during which a batch can be queued."""
         wanted = LAUNCH_MARGIN_RATIO * call_count * self._launch_s * CYCLES_PER_S
         return int(min(max(SPIN_CYCLES, wanted), MOST_SPIN_CYCLES))
 
     def clock_probe_s(self) -> float:
-        """Return the shortest time of some cycles of the device's clock: it is long when the clock is low."""
-        found = [self.read(lambda: None, 0) for _ in range(PROBE_COUNT)]
-        self.late_floor_s = max(self.late_floor_s, statistics.median(one.late_s for one in found))
-        return min(one.cycles_s for one in found) or clock_probe_s()
+        """Return the shortest time of a fixed number of device cycles: it is long when the clock is low."""
+        readings = [self.read(lambda: None, 0) for _ in range(PROBE_COUNT)]
+        self.late_floor_s = max(self.late_floor_s, statistics.median(reading.late_s for reading in readings))
+        return min(reading.cycles_s for reading in readings) or clock_probe_s()
 
     def activity(self, run: Callable[[], object]) -> Activity | None:
-        """Return what the device itself records of one call, through CUPTI or its like; none where it may not."""
+        """Return the device's own record of one call, through CUPTI or its like; none where it is not permitted."""
         torch = self._torch
         try:
             run()
@@ -183,23 +180,23 @@ class EventTimer(HostDefaults):
                     run()
                     torch.cuda.synchronize()
             seen = [
-                (one.time_range.start / 1e6, one.time_range.end / 1e6, one.name) for one in profile.events()
-                if "CUDA" in str(one.device_type) and not getattr(one, "is_user_annotation", False)
+                (event.time_range.start / 1e6, event.time_range.end / 1e6, event.name) for event in profile.events()
+                if "CUDA" in str(event.device_type) and not getattr(event, "is_user_annotation", False)
             ]  # fmt: skip
-        except Exception:  # no such library, no permission, another at work: the samples are there all the same
+        except Exception:  # no library, no permission, another profiler: the samples are valid without it
             return None
         return activity_of(seen, ACTIVITY_CALLS)
 
     def flush(self) -> None:
-        """Read more than the last cache holds; written lines would be written back while the case is timed."""
+        """Read more than the last cache holds; written lines would be written back during the timed call."""
         if self._swept is not None:
             self._torch.amax(self._swept, out=self._sink)
 
 
 def activity_of(seen: Sequence[tuple[float, float, str]], call_count: int) -> Activity | None:
-    """Return the shortest of some equal calls by the spans that the device recorded of all; none without a span.
+    """Return the shortest of several equal calls from the spans that the device recorded; none without a span.
 
-    Calls that did not all do the same are not told apart: each then counts for its share of the whole.
+    If the calls differ in their number of spans, the mean of all calls counts.
 
     >>> activity_of([(5.0, 6.0, "add"), (0.0, 2.0, "add")], 2)
     Activity(busy_s=1.0, kernels=('add',))
@@ -216,7 +213,7 @@ def activity_of(seen: Sequence[tuple[float, float, str]], call_count: int) -> Ac
 
 
 def busy_s(spans: Sequence[tuple[float, float]]) -> float:
-    """Return the time that at least one of the spans, in the order of their starts, covers.
+    """Return the time covered by at least one of the spans, which are sorted by start.
 
     >>> busy_s([(0.0, 2.0), (1.0, 3.0), (5.0, 6.0)])
     4.0
@@ -238,7 +235,7 @@ def refusal(torch: Any, case: Case) -> str:
 
 
 def target_name() -> str:
-    """Return the device file of the first GPU, or `gpu` where none is known by its name."""
+    """Return the target name of the first GPU, or `gpu` where no device file has its name."""
     from nearpeak.targets.device_names import known_target
 
     try:
@@ -255,16 +252,16 @@ def environment(torch: Any) -> Environment:
     host, name = cpu_environment("torch", "numpy"), torch.cuda.get_device_name(0)
     properties = torch.cuda.get_device_properties(0)
     runtime = f"ROCm {torch.version.hip}" if torch.version.hip else f"CUDA {torch.version.cuda}"
-    said = driver_facts(device_id(torch))
+    facts = driver_facts(device_id(torch))
     return Environment(
-        device=name, device_uuid=str(getattr(properties, "uuid", "")), driver=said.get("driver_version", ""),
+        device=name, device_uuid=str(getattr(properties, "uuid", "")), driver=facts.get("driver_version", ""),
         runtime=runtime, system=host.system, python=host.python, packages=host.packages + versions("triton"),
-        settings=(("host", host.device), *sorted(item for item in said.items() if item[0] != "driver_version")),
+        settings=(("host", host.device), *sorted(item for item in facts.items() if item[0] != "driver_version")),
     )  # fmt: skip
 
 
 def device_id(torch: Any) -> str:
-    """Return what the driver's program calls the first GPU of this process, which need not be its own first one."""
+    """Return nvidia-smi's identifier of this process's first GPU, which need not be the driver's first one."""
     uuid = str(getattr(torch.cuda.get_device_properties(0), "uuid", ""))
     return f"GPU-{uuid.removeprefix('GPU-')}" if uuid else "0"
 
@@ -275,19 +272,19 @@ _FACTS = ("driver_version", "power.limit", "persistence_mode", "mig.mode.current
 
 @cache
 def driver_facts(device: str = "0") -> Mapping[str, str]:
-    """Return what the driver says that does not change while a case runs; empty where it has no such program.
+    """Return constant facts of the device from nvidia-smi; empty where there is no such program.
 
-    A driver refuses the whole question for one field that it does not know: then each is asked for on its own.
+    A driver refuses the whole query for one field that it does not know: then each field is queried alone.
     """
-    whole = _asked(_FACTS, device)
-    found = whole if whole is not None else [(_asked((name,), device) or [""])[0] for name in _FACTS]
-    if not any(found) and device != "0":  # a part of a device, or a machine that hides identities
+    whole = _driver_answer(_FACTS, device)
+    answers = whole if whole is not None else [(_driver_answer((name,), device) or [""])[0] for name in _FACTS]
+    if not any(answers) and device != "0":  # a part of a device, or a machine that hides identities
         return driver_facts("0")
-    return {name: value for name, value in zip(_FACTS, found, strict=False) if value and value[0] != "["}
+    return {name: value for name, value in zip(_FACTS, answers, strict=False) if value and value[0] != "["}
 
 
-def _asked(fields: tuple[str, ...], device: str) -> list[str] | None:
-    """Return the driver's answers, of which `[N/A]` and the like stand for none; none where it refuses."""
+def _driver_answer(fields: tuple[str, ...], device: str) -> list[str] | None:
+    """Return the driver's answers, in which `[N/A]` means a missing value; none where it refuses the query."""
     import shutil
     import subprocess
 
@@ -304,8 +301,8 @@ def _asked(fields: tuple[str, ...], device: str) -> list[str] | None:
 
 def clock_policy(torch: Any) -> str:
     """Return `applications@… MHz` where that clock is set below the highest, `free` where it is the highest."""
-    said = driver_facts(device_id(torch))
-    chosen, highest = said.get("clocks.applications.graphics", ""), said.get("clocks.max.graphics", "")
+    facts = driver_facts(device_id(torch))
+    chosen, highest = facts.get("clocks.applications.graphics", ""), facts.get("clocks.max.graphics", "")
     if not chosen.isdigit() or not highest.isdigit():
         return "unknown"
     return "free" if chosen == highest else f"applications@{chosen} MHz"

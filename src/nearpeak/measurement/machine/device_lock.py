@@ -1,4 +1,4 @@
-"""One measurement at a time on a device: a lock file per device that dies with its holder."""
+"""Lock file per device that allows one measurement at a time and is released when its holder dies."""
 
 import fcntl
 import hashlib
@@ -47,10 +47,9 @@ def device_lock(environment: Environment, wait_s: float = WAIT_S) -> Iterator[No
 
 
 def opened(path: Path) -> int:
-    """Return the lock file, open and made if need be; a link that somebody else placed there is not followed.
+    """Return the opened lock file, created if absent; a symbolic link placed there is not followed.
 
-    Everybody may lock it, which takes no right to write: in a shared folder a file is its maker's alone, whatever its
-    mode says.
+    All users may lock it: locking needs no write permission, which only the creator has.
     """
     how = os.O_NOFOLLOW | os.O_CLOEXEC
     try:

@@ -1,4 +1,4 @@
-"""Operators and models through ONNX: export by PyTorch, sessions on pinned threads, where each node runs."""
+"""ONNX export by PyTorch, ONNX Runtime sessions with pinned threads, and node assignments to providers."""
 
 import io
 import warnings
@@ -13,7 +13,7 @@ OPSET = 20
 
 
 def runtime_or_refusal(what: str) -> Any:
-    """Return ONNX Runtime, or say how to install it."""
+    """Return ONNX Runtime, or raise an error that names its package."""
     try:
         import onnxruntime
     except ImportError:
@@ -29,9 +29,9 @@ def exported(torch: Any, call: Any, tensors: Mapping[str, Any], outputs: tuple[s
     """
     names = tuple(tensors)
 
-    class Named(torch.nn.Module):  # type: ignore[misc]  # torch comes in as a value
-        def forward(self, *given: Any) -> tuple[Any, ...]:
-            result = call(dict(zip(names, given, strict=True)))
+    class Named(torch.nn.Module):  # type: ignore[misc]  # torch is a parameter
+        def forward(self, *args: Any) -> tuple[Any, ...]:
+            result = call(dict(zip(names, args, strict=True)))
             return tuple(result[name] for name in outputs)
 
     file = io.BytesIO()
@@ -52,7 +52,7 @@ def session_of(runtime: Any, model: bytes | Path, thread_count: int, *, device: 
     """Return a session with pinned threads and a record of where each node runs.
 
     Args:
-        profile: what the file begins with that the time of each node is written to; empty for none.
+        profile: prefix of the file of node times; empty for none.
     """
     options = runtime.SessionOptions()
     options.intra_op_num_threads = thread_count
@@ -68,7 +68,7 @@ def session_of(runtime: Any, model: bytes | Path, thread_count: int, *, device: 
 
 def assignments(session: Any) -> tuple[tuple[str, str, str], ...]:
     """Return provider, operator type and name of every node of the session's graph, as the runtime partitioned it."""
-    found = []
+    rows = []
     for part in session.get_provider_graph_assignment_info():
-        found += [(str(part.ep_name), str(node.op_type), str(node.name)) for node in part.get_nodes()]
-    return tuple(found)
+        rows += [(str(part.ep_name), str(node.op_type), str(node.name)) for node in part.get_nodes()]
+    return tuple(rows)

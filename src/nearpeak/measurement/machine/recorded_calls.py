@@ -1,4 +1,4 @@
-"""A call of PyTorch's without the Python around it: the functions of PyTorch that it calls, one after another."""
+"""Recording of the PyTorch functions that an operator calls, replayed without the Python code around them."""
 
 import operator
 import time
@@ -8,50 +8,49 @@ from functools import partial, reduce
 from typing import Any
 
 LONG_S = 2e-3
-"""Time of a call from which on the Python around it does not show: it takes some 10 µs."""
+"""Time of a call above which the Python code around it, some 10 µs, does not matter."""
 FIRST_S = 0.1
-"""The same for the first call, which makes what later ones find in caches."""
+"""The limit for the first call, which fills caches."""
 _SHAPE_ONLY = frozenset({
     "dim", "size", "stride", "numel", "nelement", "element_size", "storage_offset", "is_contiguous",
     "is_floating_point", "is_complex", "is_signed", "__len__", "promote_types", "result_type", "can_cast",
 })  # fmt: skip
-"""Functions that say something of a tensor other than its data, beside attributes: the same at every call."""
+"""Functions that return metadata of a tensor, the same at every call."""
 Run = Callable[[], dict[str, Any]]
 
 
 @dataclass(slots=True, kw_only=True)
 class _Step:
-    """One call of a function of PyTorch's."""
+    """One recorded call of a PyTorch function."""
 
     function: Any
-    """What is called."""
+    """The function."""
     args: tuple[Any, ...]
-    """What it is given by position."""
+    """Its positional arguments."""
     kwargs: Mapping[str, Any]
-    """What it is given by name."""
+    """Its keyword arguments."""
     result: Any
-    """What it returned; nothing where it only writes."""
+    """Its result; none where it only writes."""
 
 
-def taped(torch: Any, run: Run) -> Run:
-    """Return what computes the same as `run` by the same functions of PyTorch, or `run` where that cannot be told.
+def recorded_call(torch: Any, run: Run) -> Run:
+    """Return a replay of the PyTorch functions that `run` calls, or `run` where a recording is not safe.
 
-    The Python of an operator, which knows every case of it, takes as long as a short kernel. Beside it a kernel of the
-    user's, called by itself, would be judged faster than the same kernel of PyTorch's.
+    The Python code of an operator, which handles every attribute, takes as long as a short kernel. Compared with it, a
+    user's kernel would be judged faster than the same kernel in PyTorch.
 
-    A call is taken down once, and what comes of it is kept only if it makes PyTorch's dispatcher run the same
-    operators on the same shapes and numbers as two calls. Those that look at data, and those that take longer than
-    LONG_S, stay as they are.
+    A recording is used only if PyTorch's dispatcher runs the same operators on the same shapes and numbers as in two
+    original calls. Calls that read data, and those that take longer than LONG_S, are not replayed.
 
     Args:
-        run: returns tensors by name; it is called up to five times, in its own form or the new one.
+        run: returns tensors by name; it is called up to five times, itself or as a recording.
 
     >>> import torch
     >>> x = torch.ones(2)
-    >>> taped(torch, lambda: {"y": torch.relu(-x)})()["y"]
+    >>> recorded_call(torch, lambda: {"y": torch.relu(-x)})()["y"]
     tensor([0., 0.])
     >>> looks = lambda: {"y": x * x.sum().item()}
-    >>> taped(torch, looks) is looks
+    >>> recorded_call(torch, looks) is looks
     True
     """
     if _took_s(run) > FIRST_S or _took_s(run) > LONG_S:
@@ -61,7 +60,7 @@ def taped(torch: Any, run: Run) -> Run:
         run()
     with _log(torch) as wanted, _tape(torch, steps) as tape:
         result = run()
-    if tape.refused or before.lines != wanted.lines or any(not _is_tensor(one) for one in result.values()):
+    if tape.refused or before.lines != wanted.lines or any(not _is_tensor(value) for value in result.values()):
         return run
     replay = _compiled(torch, steps, result)
     if replay is None:
@@ -88,12 +87,12 @@ def _holds_tensors(value: Any) -> bool:
 
 
 def _computes(result: Any) -> bool:
-    """Say whether what returned this makes tensors or writes into some: all else is not needed again."""
+    """Return whether a function with this result makes or writes tensors, and so must be replayed."""
     return result is None or _holds_tensors(list(result) if isinstance(result, (tuple, list)) else result)
 
 
 def _tape(torch: Any, steps: list[_Step]) -> Any:
-    """Return a context that takes down the functions of PyTorch that are called in it."""
+    """Return a context that records the PyTorch functions that are called in it."""
 
     class Tape(torch.overrides.TorchFunctionMode):  # type: ignore[misc]  # torch is untyped here
         refused = False
@@ -103,21 +102,21 @@ def _tape(torch: Any, steps: list[_Step]) -> Any:
             if _computes(result):
                 steps.append(_Step(function=function, args=args, kwargs=dict(kwargs or {}), result=result))
             elif getattr(function, "__name__", "") not in {*_SHAPE_ONLY, "__get__"}:
-                self.refused = True  # it may have looked at data, which differ from call to call
+                self.refused = True  # it may have read data, which differ between calls
             return result
 
     return Tape()
 
 
 def _log(torch: Any) -> Any:
-    """Return a context that takes down what the dispatcher runs in it: operators, shapes, formats, numbers."""
+    """Return a context that logs the dispatcher's operators with shapes, formats and numbers."""
 
     class Log(torch.utils._python_dispatch.TorchDispatchMode):  # type: ignore[misc]  # torch is untyped here
-        only_looks = True  # so that operators keep what they keep without it
+        only_looks = True  # so that operators save the same tensors as without it
 
         @classmethod
         def _should_skip_dynamo(cls) -> bool:
-            return False  # or the compiler, which is of no use here, is imported: more than a second in each process
+            return False  # else the compiler is imported, which takes more than a second in each process
 
         def __init__(self) -> None:
             super().__init__()
@@ -138,14 +137,14 @@ def _described(value: Any) -> str:
     if isinstance(value, (tuple, list)):
         return f"[{' '.join(map(_described, value))}]"
     if isinstance(value, dict):
-        return " ".join(f"{name}={_described(one)}" for name, one in value.items())
+        return " ".join(f"{name}={_described(entry)}" for name, entry in value.items())
     return repr(value)
 
 
 def _compiled(torch: Any, steps: list[_Step], result: Mapping[str, Any]) -> Run | None:
-    """Return the function that makes the calls of `steps`; nothing where an argument hides tensors.
+    """Return a function that replays `steps`; none where an argument hides tensors.
 
-    It is made by torch.fx: functions and constants are its arguments, and results are let go after their last use.
+    torch.fx generates it: functions and constants are its arguments, and results are freed after their last use.
     """
     if any(_hides(value) for step in steps for value in (*step.args, *step.kwargs.values())):
         return None
@@ -169,14 +168,14 @@ def _compiled(torch: Any, steps: list[_Step], result: Mapping[str, Any]) -> Run 
 
     for step in steps:
         args = (node(step.function), *map(node, step.args))
-        made = graph.call_method("__call__", args, {name: node(one) for name, one in step.kwargs.items()})
+        made = graph.call_method("__call__", args, {name: node(argument) for name, argument in step.kwargs.items()})
         nodes.update((id(leaf), (made, path)) for leaf, path in _leaves(step.result))
-    graph.output({name: node(one) for name, one in result.items()})
+    graph.output({name: node(argument) for name, argument in result.items()})
     return partial(torch.fx.GraphModule(torch.nn.Module(), graph).forward, *constants)
 
 
 def _hides(value: Any) -> bool:
-    """Say whether tensors lie in what is passed on as it is: a mapping, a named tuple, a slice."""
+    """Return whether tensors lie inside a mapping, a named tuple or a slice, which are passed on unchanged."""
     if isinstance(value, slice):
         return any(map(_is_tensor, (value.start, value.stop, value.step)))
     if isinstance(value, Mapping):
@@ -192,5 +191,5 @@ def _leaves(value: Any, path: tuple[int, ...] = ()) -> Iterator[tuple[Any, tuple
     if _is_tensor(value):
         yield value, path
     elif isinstance(value, (tuple, list)):
-        for index, one in enumerate(value):
-            yield from _leaves(one, (*path, index))
+        for index, entry in enumerate(value):
+            yield from _leaves(entry, (*path, index))

@@ -1,4 +1,4 @@
-"""The roofs of the machine at hand: best rates of products and of memory, as a device file."""
+"""Roofs of this CPU: best measured rates of matrix products and memory, written as a device file."""
 
 import os
 import platform
@@ -14,7 +14,7 @@ from nearpeak.base.machine import cpu_name, read_text
 from nearpeak.core.work.target import Target
 
 REPEAT_S = 1.0
-"""Time spent on each way to reach a roof; the best run of all counts."""
+"""Time spent on each method to reach a roof; the best run counts."""
 PRODUCT_EXTENTS = (512, 1024, 1536)
 """Extents of the square products: small ones run between the interruptions of a busy machine, large ones reach more."""
 STREAM_BYTES = 160 * 2**20
@@ -28,10 +28,10 @@ def cpu_roofs() -> Iterator[tuple[str, float]]:
         yield name, measure()
 
 
-def kept_roofs(roofs: dict[str, float], known: Target | None) -> dict[str, float]:
-    """Return the better of the measured `roofs` and those `known` of the same machine: a roof is the best ever reached.
+def best_roofs(roofs: dict[str, float], known: Target | None) -> dict[str, float]:
+    """Return the better of the measured `roofs` and the `known` ones of the same machine: the best ever reached.
 
-    Rates are taken at the value that the device file states.
+    Known rates have the values that the device file states.
     """
     if known is None or known.title != _title():
         return roofs
@@ -64,13 +64,16 @@ def cpu_target_text(roofs: dict[str, float]) -> str:
             parts.append(_peak(unit, roofs[key], cores, clock_hz, source))
     memory = f'bandwidth = "{roofs["memory"]!r} B/s"\ncapacity = "{memory_bytes} B"\nsource = "{source}"'
     parts.append(f"[dram]\n{memory}")
-    parts.append(_cache())
+    sizes = [read_text(path) for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
+    kib = [int(text[:-1]) * {"K": 1, "M": 1024}[text[-1]] for text in sizes if text and text[-1] in "KM"]
+    last = f'\ncapacity = "{max(kib)} KiB"\nsource = "last cache as the operating system reports it"' if kib else ""
+    parts.append(f"[l2]{last}")
     parts.append(f'[launch]\nfloor = "{roofs["launch"]!r} s"\nsource = "{source}"')
     return "\n\n".join(parts) + "\n"
 
 
 def _steps() -> list[Step]:
-    """Return what to measure; products through PyTorch too when it is installed, as it may be faster."""
+    """Return the measurements; products also through PyTorch when it is installed, as it may be faster."""
     torch = _torch()
     steps: list[Step] = [
         ("fp64", lambda: max(_numpy_product("float64"), _torch_product(torch, "float64"))),
@@ -140,8 +143,8 @@ def _launch(torch: Any) -> float:
     if torch is None:
         small = np.ones(1, dtype=np.float32)
         return _best_s(lambda: np.add(small, small, out=small))
-    one = torch.ones(1)
-    return _best_s(lambda: torch.add(one, one, out=one))
+    element = torch.ones(1)
+    return _best_s(lambda: torch.add(element, element, out=element))
 
 
 def _peak(unit: str, rate: float, cores: int, clock_hz: float, source: str) -> str:
@@ -155,21 +158,12 @@ def _peak(unit: str, rate: float, cores: int, clock_hz: float, source: str) -> s
     return "\n".join((*rows, f'source = "{source}"'))
 
 
-def _cache() -> str:
-    """Return the table of the last cache, empty where the operating system does not say."""
-    sizes = [read_text(path) for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
-    kib = [int(text[:-1]) * {"K": 1, "M": 1024}[text[-1]] for text in sizes if text and text[-1] in "KM"]
-    if not kib:
-        return "[l2]"
-    return f'[l2]\ncapacity = "{max(kib)} KiB"\nsource = "last cache as the operating system reports it"'
-
-
 def _title() -> str:
     return f"This CPU: {cpu_name()}, {os.cpu_count() or 1} cores"
 
 
 def _clock_hz() -> float:
-    """Return the clock that the operating system reports; it only splits a measured rate, no bound rests on it."""
+    """Return the clock that the operating system reports; it only splits a measured rate, and affects no bound."""
     clocks = [
         float(line.split(":")[1])
         for line in read_text(Path("/proc/cpuinfo")).splitlines()

@@ -1,4 +1,4 @@
-"""Folders for the files of one case, which are removed even if the process that made them was killed."""
+"""Temporary folders of one case, which a later run removes if their process was killed."""
 
 import contextlib
 import fcntl
@@ -11,14 +11,14 @@ from pathlib import Path
 
 _PREFIX, _HELD = "nearpeak-case-", ".held"
 _SETTLED_S = 60.0
-"""Age from which a folder that nobody holds is nobody's: its maker takes its lock as soon as it has made it."""
+"""Age above which an unlocked folder counts as abandoned: its creator locks it at once."""
 
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Give an empty folder that goes with the block; first remove those whose makers were killed.
+    """Yield an empty folder that is removed with the block; first remove those whose creators were killed.
 
-    The maker holds a lock in its folder, which dies with it.
+    The creator holds a lock in its folder, which is released when it dies.
 
     >>> with scratch_folder() as folder:
     ...     folder.is_dir()

@@ -1,5 +1,6 @@
-"""What the PyTorch runners share: the call of a case on a device, and its gradient alone."""
+"""Shared base of the PyTorch runners: a case's call on a device, and its gradient alone."""
 
+import operator
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -7,17 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.case_tensors.empty_cases import refuse_nothing
+from nearpeak.case_tensors.empty_cases import refuse_empty
 from nearpeak.case_tensors.global_state import unchanged_state
 from nearpeak.case_tensors.memory_placement import dense
 from nearpeak.case_tensors.output_shapes import output_names
 from nearpeak.case_tensors.random_inputs import forward_arguments
 from nearpeak.case_tensors.torch_tensors import as_arrays, tensors_of
-from nearpeak.case_tensors.user_functions import EndedError, naming, takes_out
+from nearpeak.case_tensors.user_functions import EndedError, takes_out, with_named_outputs
 from nearpeak.core.runs.measurement import Outcome, Prepared
 from nearpeak.core.work.case import Case
 from nearpeak.errors import NotModelledError
-from nearpeak.measurement.machine.recorded_calls import taped
+from nearpeak.measurement.machine.recorded_calls import recorded_call
 from nearpeak.ops import OPS
 
 Call = Callable[..., dict[str, Any]]
@@ -35,7 +36,7 @@ def prepared(
     Args:
         wrap: turns the call into the one that is timed, e.g. by compiling it; none leaves it as it is.
     """
-    refuse_nothing(case)
+    refuse_empty(case)
     arguments = forward_arguments(case)
     call: Call = OPS[case.op].torch_call if wrap is None else wrap(OPS[case.op].torch_call)
     start = time.perf_counter()
@@ -43,7 +44,7 @@ def prepared(
     build_s = time.perf_counter() - start
     phases_s = {"build": build_s}
     if not any(sets):
-        call = made_on(torch, device, call)
+        call = on_device(torch, device, call)
     if case.phase == "forward":
         lean = device == "cpu" and wrap is None
         runs = tuple(_forward(torch, call, tensors, arguments, lean=lean) for tensors in sets)
@@ -51,8 +52,8 @@ def prepared(
         outputs = partial(as_arrays, torch)
         return Prepared(runs=runs, outputs=outputs, phases_s=phases_s, refresh=refresh)
     both = [_backward(torch, case, call, tensors) for tensors in sets]
-    runs, upstream = tuple(run for run, _ in both), tuple(as_arrays(torch, given) for _, given in both)
-    above = [given for _, given in both]
+    runs, upstream = tuple(run for run, _ in both), tuple(as_arrays(torch, gradients) for _, gradients in both)
+    above = [gradients for _, gradients in both]
     return Prepared(
         runs=runs, outputs=partial(as_arrays, torch), upstream=upstream, phases_s=phases_s,
         refresh=_refresh(torch, above, upstream) if device == "cpu" else None,
@@ -62,9 +63,9 @@ def prepared(
 def _refresh(
     torch: Any, sets: list[dict[str, Any]], inputs: tuple[Mapping[str, Any], ...]
 ) -> Callable[[int, str, int], None]:
-    """Return how an element of an array, of inputs or of what comes from above, gets into its tensor.
+    """Return a function that copies a changed element of an input or upstream gradient into its tensor.
 
-    What shares the array's memory has it already.
+    Tensors that share the array's memory need no copy.
     """
     written = {
         (number, name): _written(torch, tensor, np.asarray(inputs[number][name]))
@@ -75,12 +76,13 @@ def _refresh(
 
 
 def _written(torch: Any, tensor: Any, array: Any) -> Callable[[int], None]:
-    """Return how an element of `array` gets into `tensor`, rounded to nearest; fast where it lies densely."""
+    """Return a function that copies an element of `array` into `tensor`, rounded to nearest; fast for dense tensors."""
     flat = array.reshape(-1)
     if tensor.data_ptr() == array.ctypes.data:
         return lambda _: None
     if tensor.dtype == torch.float16 and dense(tensor):
-        return partial(_copy_element, tensor.numpy().reshape(-1), flat)
+        numbers = tensor.numpy().reshape(-1)
+        return lambda at: operator.setitem(numbers, at, flat[at])
     if tensor.dtype == torch.bfloat16 and dense(tensor):
         bits = tensor.view(torch.int16).numpy().view(np.uint16).reshape(-1)
         return partial(_copy_as_bf16, bits, flat.view(np.uint32))
@@ -91,17 +93,13 @@ def _written(torch: Any, tensor: Any, array: Any) -> Callable[[int], None]:
     return write
 
 
-def _copy_element(to: Any, of: Any, at: int) -> None:
-    to[at] = of[at]
-
-
 def _copy_as_bf16(bits: Any, of: Any, at: int) -> None:
     wide = int(of[at])
     bits[at] = (wide + 0x7FFF + ((wide >> 16) & 1)) >> 16  # to nearest, ties to even; inputs are finite
 
 
-def made_on(torch: Any, device: str, call: Call) -> Call:
-    """Return the call of an operator without inputs, which are what tells others where they compute."""
+def on_device(torch: Any, device: str, call: Call) -> Call:
+    """Return the call of an operator without inputs, with `device` as the default device."""
 
     def run(tensors: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
         with torch.device(device):
@@ -110,32 +108,32 @@ def made_on(torch: Any, device: str, call: Call) -> Call:
     return call if device == "cpu" else run
 
 
-def users(torch: Any, case: Case, function: Callable[..., Any]) -> Callable[[Call], Call]:
-    """Return how a function of the user's takes the place of PyTorch's call: with outputs where it writes into them."""
-    call = naming(case, function)
+def user_call(torch: Any, case: Case, function: Callable[..., Any]) -> Callable[[Call], Call]:
+    """Return a wrapper that replaces PyTorch's call by a user's function, with preallocated outputs for `out`."""
+    call = with_named_outputs(case, function)
     if not takes_out(function):
         return lambda _: call
 
-    def wrapped(own: Call) -> Call:
-        run = _given_outputs(torch, own, call)
+    def wrapped(pytorch_call: Call) -> Call:
+        run = _given_outputs(torch, pytorch_call, call)
         if (rule := getattr(call, "backward", None)) is not None:
-            run.backward = rule  # type: ignore[attr-defined]  # as a function says more of itself
+            run.backward = rule  # type: ignore[attr-defined]  # a function attribute
         return run
 
     return wrapped
 
 
-def _given_outputs(torch: Any, own: Call, call: Call) -> Call:
-    """Return the call with outputs to write into, made once, of the forms of those of PyTorch's `own`.
+def _given_outputs(torch: Any, pytorch_call: Call, call: Call) -> Call:
+    """Return the call with outputs allocated once, in the shapes and formats of PyTorch's own.
 
-    Where gradients are taken they are made anew each time: what a graph has written nobody else may write.
+    With gradients enabled they are allocated in each call, as outputs of an autograd graph must not be overwritten.
     """
     held: dict[str, Any] = {}
 
     def run(tensors: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
         if not held:
             with torch.no_grad():
-                held.update({name: torch.empty_like(y) for name, y in own(dict(tensors), **arguments).items()})
+                held.update({name: torch.empty_like(y) for name, y in pytorch_call(dict(tensors), **arguments).items()})
         graph = torch.is_grad_enabled()
         out = {name: torch.empty_like(y) for name, y in held.items()} if graph else dict(held)
         return out | call(tensors, **arguments, out=out)
@@ -149,12 +147,12 @@ def _forward(
     """Return the call without arguments.
 
     Args:
-        lean: without the Python that chooses what is called, as it is timed with the call.
+        lean: replay PyTorch's functions without the operator's Python code, which would be timed too.
     """
     only: Callable[[], dict[str, Any]] = partial(call, tensors, **arguments)
     if lean:
         with torch.no_grad():
-            only = taped(torch, only)
+            only = recorded_call(torch, only)
 
     def run() -> object:
         with torch.no_grad():
@@ -166,13 +164,13 @@ def _forward(
 def _backward(
     torch: Any, case: Case, call: Call, tensors: dict[str, Any]
 ) -> tuple[Callable[[], object], dict[str, Any]]:
-    """Return a call of the gradient alone, and what comes from above: the forward pass runs once, outside the clock.
+    """Return a call of the gradient alone, and its upstream gradients: the forward pass runs once, untimed.
 
-    The gradient from above is random: one that is the same everywhere hides wrong scales and transpositions.
+    The upstream gradient is random: a uniform one would hide wrong scales and transpositions.
 
     Raises:
-        EndedError: of inputs that PyTorch's own call has a gradient of, and the case asks for, there is none.
-        NotModelledError: PyTorch's own call has none either.
+        EndedError: a gradient is missing that the case requires and PyTorch's own call has.
+        NotModelledError: PyTorch's own call has no gradient.
     """
     if (rule := getattr(call, "backward", None)) is not None:
         return _by_rule(torch, case, call, rule, tensors)
@@ -185,7 +183,7 @@ def _backward(
     generator = torch.Generator(device=outputs[0].device if outputs else "cpu").manual_seed(0)
     upstream = [_random_like(torch, output, generator) for output in outputs]
 
-    def found() -> dict[str, Any]:
+    def gradients() -> dict[str, Any]:
         grads = torch.autograd.grad(outputs, leaves, upstream, retain_graph=True, allow_unused=True)
         return {f"grad_{name}": grad for name, grad in zip(names, grads, strict=True) if grad is not None}
 
@@ -195,10 +193,10 @@ def _backward(
 
     def run() -> object:
         nonlocal whole_count
-        grads = found()
+        grads = gradients()
         if len(grads) < whole_count:
             _refuse_missing(torch, case, tensors, grads)
-            whole_count = len(grads)  # so many as PyTorch's own call gives
+            whole_count = len(grads)  # as many as PyTorch's own call gives
         return grads
 
     return run, {f"grad_{name}": grad for name, grad in zip(live, upstream, strict=True)}
@@ -207,7 +205,7 @@ def _backward(
 def _by_rule(
     torch: Any, case: Case, call: Call, rule: Call, tensors: dict[str, Any]
 ) -> tuple[Callable[[], object], dict[str, Any]]:
-    """Return a call of the function's own rule of its gradient, and what comes from above."""
+    """Return a call of the function's own gradient rule, and its upstream gradients."""
     arguments = forward_arguments(case)
     with torch.no_grad(), unchanged_state(torch):
         outputs = {name: y for name, y in call(tensors, **arguments).items() if y.is_floating_point()}
@@ -215,29 +213,29 @@ def _by_rule(
     generator = torch.Generator(device=device).manual_seed(0)
     upstream = {f"grad_{name}": _random_like(torch, y, generator) for name, y in outputs.items()}
 
-    def found() -> dict[str, Any]:
+    def gradients() -> dict[str, Any]:
         with torch.no_grad():
             return dict(rule({**tensors, **upstream}, **arguments))
 
     leaves = {name: tensors[name].detach().requires_grad_() for name in _leaves_of(case, tensors)}
-    _refuse_missing(torch, case, {**tensors, **leaves}, found())
-    return found, upstream
+    _refuse_missing(torch, case, {**tensors, **leaves}, gradients())
+    return gradients, upstream
 
 
 def _leaves_of(case: Case, tensors: Mapping[str, Any]) -> list[str]:
-    """Return the inputs that have a gradient: no whole numbers, and no state that is updated, as buffers are."""
+    """Return the inputs that have a gradient: no integers, and no state that is updated in place."""
     updated = output_names(case)
     return [name for name, tensor in tensors.items() if tensor.is_floating_point() and name not in updated]
 
 
 def _refuse_missing(torch: Any, case: Case, tensors: Mapping[str, Any], grads: Mapping[str, Any]) -> None:
-    """Refuse gradients that lack one which the case asks for and PyTorch's own call has."""
+    """Refuse gradients that lack one which the case requires and PyTorch's own call has."""
     stated = dict(case.attributes)
     names = [name for name in _leaves_of(case, tensors) if stated.get(f"grad_{name}", True)]
     left = [name for name in names if f"grad_{name}" not in grads]
     with torch.enable_grad():
-        own = OPS[case.op].torch_call({**tensors}, **forward_arguments(case))
-    outputs = [output for output in own.values() if output.requires_grad]
+        outputs_by_name = OPS[case.op].torch_call({**tensors}, **forward_arguments(case))
+    outputs = [output for output in outputs_by_name.values() if output.requires_grad]
     if not outputs:
         raise NotModelledError(f"{case.op}: PyTorch has no gradient of this case")
     above, leaves = [torch.ones_like(output) for output in outputs], [tensors[name] for name in left]

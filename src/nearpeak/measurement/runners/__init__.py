@@ -1,14 +1,14 @@
-"""What can time a case: one file per runner, and out-of-tree ones by the entry point `nearpeak.runners`."""
+"""Registry of runners: one file per runner, and plug-ins by the entry point `nearpeak.runners`."""
 
 from collections.abc import Callable
 from typing import Any
 
 from nearpeak.base.registry import Registry
-from nearpeak.core.runs.measurement import Runner, Timing
+from nearpeak.core.runs.measurement import Runner, RunnerAbilities, Timing
 from nearpeak.errors import SpecError
 from nearpeak.measurement.timed_runner import TimedRunner
 
-__all__ = ["RUNNERS", "backend_of", "runner_of"]
+__all__ = ["RUNNERS", "abilities_of", "backend_of", "runner_of"]
 
 
 RUNNERS: Registry[Callable[..., Any]] = Registry.of_modules(
@@ -17,11 +17,17 @@ RUNNERS: Registry[Callable[..., Any]] = Registry.of_modules(
 """All runners by name; each is called with its argument, the words after the colon, and a Timing."""
 
 
+def abilities_of(text: str) -> RunnerAbilities:
+    """Return the abilities that the runner `name` or `name:argument` declares; none of all where it declares none."""
+    abilities: RunnerAbilities = getattr(RUNNERS[text.partition(":")[0]], "abilities", RunnerAbilities(devices=()))
+    return abilities
+
+
 def runner_of(text: str, timing: Timing = Timing(), process: str = "caller") -> Runner:
     """Return the runner that `name` or `name:argument` states.
 
     Args:
-        process: how this process came to be, as `Method.process` says it.
+        process: how this process was started, as in `Method.process`.
 
     Raises:
         SpecError: it needs an argument, or takes none.
@@ -35,7 +41,7 @@ def runner_of(text: str, timing: Timing = Timing(), process: str = "caller") -> 
 
 
 def backend_of(text: str, timing: Timing = Timing()) -> Any:
-    """Return what `name` or `name:argument` runs cases by, without a clock where it has none of its own.
+    """Return the backend or runner that `name` or `name:argument` states.
 
     Raises:
         SpecError: it needs an argument, or takes none.

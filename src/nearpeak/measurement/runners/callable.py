@@ -1,22 +1,20 @@
-"""Runs a function of the user's, `callable:module:function`, on the case's tensors."""
+"""Runner of a user's function on CPU tensors, `callable:module:function`."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from nearpeak.case_tensors.random_inputs import forward_arguments, too_large
 from nearpeak.case_tensors.torch_tensors import torch_or_refusal
-from nearpeak.case_tensors.user_functions import function_of, name_of, naming, own_refusal
-from nearpeak.core.runs.measurement import Backend, Environment, Prepared, RunnerAbilities, Timer, Timing
+from nearpeak.case_tensors.user_functions import function_of, name_of, own_refusal, with_named_outputs
+from nearpeak.core.runs.measurement import Prepared, RunnerAbilities, Timing
 from nearpeak.core.work.case import Case
 from nearpeak.errors import SpecError
-from nearpeak.measurement.machine.environment import cpu_environment
-from nearpeak.measurement.machine.torch_runner import Call, prepared, users
+from nearpeak.measurement.machine.environment import OnCpu
+from nearpeak.measurement.machine.torch_runner import Call, prepared, user_call
 from nearpeak.measurement.runners.numpy import named_arrays
-from nearpeak.measurement.timing.clocks import HostTimer
-from nearpeak.targets import CPU
 
 
-class UserCallable(Backend):
+class UserCallable(OnCpu):
     """`function(inputs, **arguments)`: outputs by name, or one array or tensor for the only output.
 
     `inputs` are tensors by name as the operator declares them; where the function has an attribute
@@ -24,7 +22,7 @@ class UserCallable(Backend):
     """
 
     name = "callable"
-    target = CPU
+    packages = ("numpy", "torch")
     abilities = RunnerAbilities(devices=("cpu",), preload=("torch",), argument="module:function", places=True)
 
     def __init__(self, argument: str, timing: Timing) -> None:
@@ -34,11 +32,11 @@ class UserCallable(Backend):
 
     @staticmethod
     def of(function: Callable[..., Any], timing: Timing) -> "UserCallable":
-        """Return the runner of a function at hand."""
-        found = object.__new__(UserCallable)
-        found._function, found._timing = function, timing
-        found.argument = name_of(function)
-        return found
+        """Return the runner of a function object."""
+        runner = object.__new__(UserCallable)
+        runner._function, runner._timing = function, timing
+        runner.argument = name_of(function)
+        return runner
 
     def refusal(self, case: Case) -> str:
         """Return why the case cannot run: too large, or excluded by the function's own `refusal(case)`."""
@@ -53,27 +51,19 @@ class UserCallable(Backend):
             if case.phase != "forward":
                 raise SpecError(f"callable:{self.argument}: takes arrays, so that it has no gradient to run")
             arguments = forward_arguments(case)
-            call = naming(case, function)
+            call = with_named_outputs(case, function)
             runs = tuple(lambda arrays=arrays: call(arrays, **arguments) for arrays in inputs)
-            # The arrays of the inputs themselves are what is given, so that a change of them is seen.
+            # The function gets the input arrays themselves, so that in-place changes reach it.
             return Prepared(runs=runs, outputs=named_arrays, algorithm=self.argument, refresh=lambda *_: None)
         torch = torch_or_refusal("a callable on tensors")
         torch.set_num_threads(self._timing.thread_count)
-        return prepared(torch, case, inputs, "cpu", users(torch, case, function))
+        return prepared(torch, case, inputs, "cpu", user_call(torch, case, function))
 
     def implementation(self, case: Case) -> Call:
-        """Return the function, which has the attributes of the user's own."""
-        named = naming(case, self._function)
+        """Return the function with the attributes of the user's own."""
+        named = with_named_outputs(case, self._function)
         named.__module__, _, named.__qualname__ = self.argument.rpartition(":")
         return named
-
-    def timer(self) -> Timer:
-        """Return the clocks of the host."""
-        return HostTimer(thread_count=self._timing.thread_count, flush_bytes=self._timing.swept_bytes)
-
-    def environment(self) -> Environment:
-        """Return this machine, NumPy and PyTorch."""
-        return cpu_environment("numpy", "torch")
 
 
 RUNNER = UserCallable

@@ -1,14 +1,14 @@
-"""Runs a function of the user's, `callable_cuda:module:function`, on tensors on the first GPU."""
+"""Runner of a user's function on tensors of the first GPU, `callable_cuda:module:function`."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nearpeak.case_tensors.user_functions import function_of, name_of, naming, own_refusal
+from nearpeak.case_tensors.user_functions import function_of, name_of, own_refusal, with_named_outputs
 from nearpeak.core.runs.measurement import Prepared, RunnerAbilities, Timing
 from nearpeak.core.work.case import Case
 from nearpeak.measurement.machine import cuda_device
 from nearpeak.measurement.machine.host_calls import from_host
-from nearpeak.measurement.machine.torch_runner import Call, prepared, users
+from nearpeak.measurement.machine.torch_runner import Call, prepared, user_call
 
 
 class CallableOnGpu(cuda_device.OnFirstGpu):
@@ -26,25 +26,25 @@ class CallableOnGpu(cuda_device.OnFirstGpu):
 
     @classmethod
     def of(cls, function: Callable[..., Any], timing: Timing) -> "CallableOnGpu":
-        """Return the runner of a function at hand."""
-        found = object.__new__(cls)
-        cuda_device.OnFirstGpu.__init__(found, "", timing)
-        found._function, found.argument = function, name_of(function)
-        return found
+        """Return the runner of a function object."""
+        runner = object.__new__(cls)
+        cuda_device.OnFirstGpu.__init__(runner, "", timing)
+        runner._function, runner.argument = function, name_of(function)
+        return runner
 
     def refusal(self, case: Case) -> str:
-        """Return why the case cannot run: it does not fit, or the function's own `refusal(case)` says so."""
+        """Return why the case cannot run: it does not fit, or the function's own `refusal(case)` excludes it."""
         if getattr(self._function, "arrays", "torch") == "numpy":
             return f"callable_cuda:{self.argument}: takes NumPy arrays, which lie on the host; runner callable runs it"
         return super().refusal(case) or own_refusal(self._function, case)
 
     def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
         """Return `case` ready to run on the GPU."""
-        return prepared(self._torch, case, inputs, "cuda", users(self._torch, case, self._function))
+        return prepared(self._torch, case, inputs, "cuda", user_call(self._torch, case, self._function))
 
     def implementation(self, case: Case) -> Call:
-        """Return the function on tensors of the host, which go to the GPU and back."""
-        call = from_host(naming(case, self._function))
+        """Return the function on host tensors, which are copied to the GPU and back."""
+        call = from_host(with_named_outputs(case, self._function))
         call.__module__, _, call.__qualname__ = self.argument.rpartition(":")
         return call
 

@@ -1,4 +1,4 @@
-"""Runs cases on the first GPU as replays of a captured graph: launches cost nothing."""
+"""Runner of PyTorch on the first GPU by CUDA graph replays, free of launch overhead."""
 
 import dataclasses
 import time
@@ -25,7 +25,7 @@ class CudaGraph(cuda_device.OnFirstGpu):
     def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
         """Return `case` captured, one graph for each set of inputs.
 
-        A gradient runs on the stream of its forward pass, so that this runs where the graph is captured.
+        A gradient runs on the stream of its forward pass, so that the forward pass runs on the capturing stream.
         """
         torch, side = self._torch, self._torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
@@ -44,7 +44,7 @@ class CudaGraph(cuda_device.OnFirstGpu):
                 run()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        # A capture that fails leaves its stream the current one: the outer block puts back what was.
+        # A failed capture leaves its stream current: the outer block restores the previous one.
         with torch.cuda.stream(torch.cuda.current_stream()), torch.cuda.graph(graph, stream=side):
             result = run()
         torch.cuda.synchronize()
@@ -72,7 +72,7 @@ class CudaGraph(cuda_device.OnFirstGpu):
             return again
 
         eager = from_host(call)
-        eager.captured = captured  # type: ignore[attr-defined]  # how the contract is told what a function can do
+        eager.captured = captured  # type: ignore[attr-defined]  # read by validation
         return eager
 
 

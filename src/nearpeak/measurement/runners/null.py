@@ -1,10 +1,10 @@
-"""Runs nothing and says a fixed time: for documents, tests and dry runs."""
+"""Runner that executes nothing and reports a fixed time, for documents, tests and dry runs."""
 
 from nearpeak.core.runs.measurement import Measurement, Outcome, RunnerAbilities, Timing
 from nearpeak.core.work.case import Case
 
 FIXED_S = 1e-3
-"""What every sample says."""
+"""Time of every sample."""
 
 
 class Null:
@@ -15,7 +15,7 @@ class Null:
     abilities = RunnerAbilities(devices=("recorded",))
 
     def __init__(self, argument: str, timing: Timing) -> None:
-        """Keep how many samples to say."""
+        """Keep the number of samples."""
         del argument
         self._timing = timing
 

@@ -1,4 +1,4 @@
-"""Runs the float64 NumPy reference of every operator: slow, and right by definition."""
+"""Runner of the float64 NumPy references: slow, and correct by definition."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -6,31 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.case_tensors.random_inputs import forward_arguments, too_large
-from nearpeak.core.runs.measurement import Backend, Environment, Prepared, RunnerAbilities, Timer, Timing
+from nearpeak.case_tensors.random_inputs import forward_arguments
+from nearpeak.core.runs.measurement import Prepared, RunnerAbilities
 from nearpeak.core.work.case import Case
-from nearpeak.measurement.machine.environment import cpu_environment
-from nearpeak.measurement.timing.clocks import HostTimer
+from nearpeak.measurement.machine.environment import OnCpu
 from nearpeak.ops import OPS
-from nearpeak.targets import CPU
 
 
-class NumpyReference(Backend):
+class NumpyReference(OnCpu):
     """The operator's NumPy reference."""
 
     name = "numpy"
-    target = CPU
+    packages = ("numpy",)
     abilities = RunnerAbilities(devices=("cpu",), needs=("numpy",))
     is_reference = True
-
-    def __init__(self, argument: str, timing: Timing) -> None:
-        """Keep how to time."""
-        del argument
-        self._timing = timing
-
-    def refusal(self, case: Case) -> str:
-        """Return that the tensors are too large; empty when they are not."""
-        return too_large(case)
 
     def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
         """Return `case` ready to run on arrays widened to float64."""
@@ -45,16 +34,8 @@ class NumpyReference(Backend):
         return Prepared(runs=runs, outputs=named_arrays, algorithm="NumPy float64", phases_s={"build": build_s})
 
     def implementation(self, case: Case) -> None:
-        """Return nothing to be checked: this is what others are compared with, and its outputs are float64."""
+        """Return none: the reference itself is not validated."""
         del case
-
-    def timer(self) -> Timer:
-        """Return the clocks of the host."""
-        return HostTimer(thread_count=self._timing.thread_count, flush_bytes=self._timing.swept_bytes)
-
-    def environment(self) -> Environment:
-        """Return this machine and NumPy."""
-        return cpu_environment("numpy")
 
 
 def named_arrays(result: Any) -> dict[str, Any]:
@@ -72,15 +53,15 @@ def _forward(case: Case, arrays: Mapping[str, Any]) -> Callable[[], object]:
 
 
 def _backward(case: Case, arrays: Mapping[str, Any]) -> Callable[[], object]:
-    """Return the reference of the gradient, on outputs that the forward reference has made."""
+    """Return the gradient's reference, on outputs of the forward reference."""
     operator = OPS[case.op]
     assert operator.backward_reference is not None  # a case of the phase could not have been made without
     outputs = operator.reference(arrays, **forward_arguments(case))
     generator = np.random.default_rng(0)
-    upstream = {f"grad_{name}": generator.standard_normal(np.shape(one)) for name, one in outputs.items()}
-    given = {**dict(case.axes), **dict(case.dtypes), **dict(case.attributes)}
+    upstream = {f"grad_{name}": generator.standard_normal(np.shape(array)) for name, array in outputs.items()}
+    case_arguments = {**dict(case.axes), **dict(case.dtypes), **dict(case.attributes)}
     reference, known = operator.backward_reference, {**arrays, **outputs, **upstream}
-    return lambda: reference(known, **given)
+    return lambda: reference(known, **case_arguments)
 
 
 RUNNER = NumpyReference

@@ -1,30 +1,28 @@
-"""Runs cases through ONNX Runtime on the CPU: the operator's PyTorch call, exported to ONNX."""
+"""Runner of cases on the CPU through ONNX Runtime, from the operator's PyTorch call exported to ONNX."""
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from nearpeak.case_tensors.random_inputs import forward_arguments, too_large
+from nearpeak.case_tensors.random_inputs import forward_arguments
 from nearpeak.case_tensors.torch_tensors import tensors_of, torch_or_refusal
-from nearpeak.core.runs.measurement import Backend, Environment, Fallback, Prepared, RunnerAbilities, Timer, Timing
+from nearpeak.core.runs.measurement import Fallback, Prepared, RunnerAbilities, Timing
 from nearpeak.core.work.case import Case
 from nearpeak.errors import NotModelledError
-from nearpeak.measurement.machine.environment import cpu_environment
+from nearpeak.measurement.machine.environment import OnCpu
 from nearpeak.measurement.machine.onnx_session import assignments, exported, runtime_or_refusal, session_of
-from nearpeak.measurement.timing.clocks import HostTimer
 from nearpeak.ops import OPS
-from nearpeak.targets import CPU
 
 PROVIDER = "CPUExecutionProvider"
 _NO_KERNEL = ("NOT_IMPLEMENTED", "Could not find an implementation", "INVALID_GRAPH", "Type Error")
 
 
-class OnnxRuntime(Backend):
+class OnnxRuntime(OnCpu):
     """One session per case, inputs and outputs bound, so that a call copies nothing."""
 
     name = "onnxruntime"
-    target = CPU
+    packages = ("onnxruntime", "onnx", "torch", "numpy")
     abilities = RunnerAbilities(
         devices=("cpu",), phases=("forward",), needs=("onnxruntime", "onnx", "torch"),
         preload=("onnxruntime", "torch", "torch.onnx"), converts=True, places=True,
@@ -33,19 +31,15 @@ class OnnxRuntime(Backend):
 
     def __init__(self, argument: str, timing: Timing) -> None:
         """Refuse without ONNX Runtime."""
-        del argument
-        self._runtime, self._timing = runtime_or_refusal(f"runner {self.name}"), timing
+        super().__init__(argument, timing)
+        self._runtime = runtime_or_refusal(f"runner {self.name}")
         self._torch = torch_or_refusal(f"runner {self.name}, to export operators,")
         self._torch.set_num_threads(timing.thread_count)
 
-    def refusal(self, case: Case) -> str:
-        """Return that the tensors are too large; empty when they are not."""
-        return too_large(case)
-
     def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
-        """Return `case` as a session; nodes on another provider than the CPU's stand in the ledger.
+        """Return `case` as a session; the ledger lists nodes on other providers than the CPU's.
 
-        Inputs are bound as they lie in memory.
+        Inputs are bound with their memory order.
         """
         start = time.perf_counter()
         arguments, call = forward_arguments(case), OPS[case.op].torch_call
@@ -56,7 +50,11 @@ class OnnxRuntime(Backend):
         stored = [{name: tensor.permute(orders[name]) for name, tensor in tensors.items()} for tensors in sets]
 
         def of_stored(tensors: Mapping[str, Any]) -> Any:
-            return call({name: _turned_back(tensor, orders[name]) for name, tensor in tensors.items()}, **arguments)
+            turned = dict(tensors)
+            for name, order in orders.items():
+                if order != sorted(order):
+                    turned[name] = tensors[name].permute([order.index(place) for place in range(len(order))])
+            return call(turned, **arguments)
 
         session = self._session(exported(self._torch, of_stored, stored[0], names))
         runs = tuple(self._bound(session, tensors, names) for tensors in stored)
@@ -77,7 +75,7 @@ class OnnxRuntime(Backend):
             raise
 
     def _bound(self, session: Any, tensors: Mapping[str, Any], names: tuple[str, ...]) -> Callable[[], object]:
-        binding, known = session.io_binding(), {one.name for one in session.get_inputs()}
+        binding, known = session.io_binding(), {node.name for node in session.get_inputs()}
         for name, tensor in tensors.items():
             if name in known:  # the exporter drops inputs that no node reads
                 binding.bind_ortvalue_input(name, self._value(tensor))
@@ -97,19 +95,11 @@ class OnnxRuntime(Backend):
             return make.ortvalue_from_numpy_with_onnx_type(bits, 16)  # 16 is BFLOAT16 in onnx.proto
         return make.ortvalue_from_numpy(tensor.numpy())
 
-    def timer(self) -> Timer:
-        """Return the clocks of the host."""
-        return HostTimer(thread_count=self._timing.thread_count, flush_bytes=self._timing.swept_bytes)
-
-    def environment(self) -> Environment:
-        """Return this machine, ONNX Runtime and PyTorch."""
-        return cpu_environment("onnxruntime", "onnx", "torch", "numpy")
-
 
 def _order(name: str, tensor: Any) -> list[int]:
-    """Return the dimensions of a tensor as they lie in memory, the one of the largest step first.
+    """Return the dimensions of a tensor in memory order, the largest stride first.
 
-    Tensors of ONNX are dense: a graph takes one that lies in another order as it lies, and transposes it.
+    ONNX tensors are dense: the graph takes a permuted tensor in memory order and transposes it.
 
     Raises:
         NotModelledError: it has gaps.
@@ -117,17 +107,12 @@ def _order(name: str, tensor: Any) -> list[int]:
     dimensions = range(tensor.dim())
     if tensor.is_contiguous():
         return list(dimensions)
-    order = sorted(dimensions, key=lambda one: -tensor.stride(one) if tensor.shape[one] > 1 else -math.inf)
+    order = sorted(
+        dimensions, key=lambda dimension: -tensor.stride(dimension) if tensor.shape[dimension] > 1 else -math.inf
+    )
     if not tensor.permute(order).is_contiguous():
         raise NotModelledError(f"ONNX Runtime takes tensors without gaps; {name} has strides {tuple(tensor.stride())}")
     return order
-
-
-def _turned_back(tensor: Any, order: Sequence[int]) -> Any:
-    """Return a tensor whose dimensions lie in `order` with each in its own place."""
-    if list(order) == sorted(order):
-        return tensor
-    return tensor.permute([order.index(one) for one in range(len(order))])
 
 
 def _arrays(result: Any) -> dict[str, Any]:

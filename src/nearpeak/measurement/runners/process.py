@@ -1,4 +1,4 @@
-"""Runs cases in a program of the user's, `process:COMMAND`, which answers JSON lines: C++, CUTLASS, other languages."""
+"""Runner of an external program, `process:COMMAND`, that answers in JSON lines: C++, CUTLASS, other languages."""
 
 import contextlib
 import dataclasses
@@ -53,7 +53,7 @@ class ProgramError(EndedError):
 
 
 class ExternalProcess(Backend):
-    """One program for one case: it is told the case and where its inputs lie, and says its own times."""
+    """One external program per case, which gets the case and files of inputs, and reports its own times."""
 
     name = "process"
     target = CPU
@@ -75,7 +75,7 @@ class ExternalProcess(Backend):
         return too_large(case)
 
     def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
-        """Start the program, write the inputs and tell it the case."""
+        """Start the program, write the inputs and send it the case."""
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(scratch_folder())
             program = _Program(self._words)
@@ -101,7 +101,7 @@ class ExternalProcess(Backend):
         return _ProgramTimer()
 
     def environment(self) -> Environment:
-        """Return this machine; the program says the rest as its algorithm."""
+        """Return this machine; the program reports the rest as its algorithm."""
         return cpu_environment("numpy")
 
 
@@ -118,7 +118,7 @@ class _Program:
             raise SpecError(f"process: {words[0]}: {error.strerror}") from None
 
     def broke(self, how: str, outcome: Outcome = Outcome.FAILED) -> ProgramError:
-        """Return the error that says how the program broke the protocol."""
+        """Return the error for a program that broke the protocol."""
         return ProgramError(f"{self.name} {how}", outcome)
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,23 +129,23 @@ class _Program:
             line = self._process.stdout.readline(LONGEST_ANSWER)  # type: ignore[union-attr]
         except OSError:
             line = ""
-        asked = f"when asked to {request['do']}"
+        context = f"when asked to {request['do']}"
         if not line:
-            raise self.broke(f"{_ending(self._process)} {asked}", Outcome.CRASH)
+            raise self.broke(f"{_ending(self._process)} {context}", Outcome.CRASH)
         if len(line) == LONGEST_ANSWER:
-            raise self.broke(f"answered more than {LONGEST_ANSWER} characters in one line {asked}")
+            raise self.broke(f"answered more than {LONGEST_ANSWER} characters in one line {context}")
         try:
             answer = json.loads(line)
         except ValueError:
-            raise self.broke(f"answered {line.strip()[:100]!r} {asked}, which is not JSON") from None
+            raise self.broke(f"answered {line.strip()[:100]!r} {context}, which is not JSON") from None
         if not isinstance(answer, dict):
-            raise self.broke(f"answered {line.strip()[:100]!r} {asked}, which is no JSON object")
+            raise self.broke(f"answered {line.strip()[:100]!r} {context}, which is no JSON object")
         if "error" in answer:
-            raise self.broke(f"says {str(answer['error'])[:200]!r} {asked}")
+            raise self.broke(f"says {str(answer['error'])[:200]!r} {context}")
         return answer
 
     def close(self) -> None:
-        """Ask the program to end, and end it if it does not."""
+        """Ask the program to exit, and kill it if it does not."""
         try:
             self._process.stdin.write('{"do": "close"}\n')  # type: ignore[union-attr]
             self._process.stdin.close()  # type: ignore[union-attr]
@@ -166,7 +166,7 @@ def _understood(program: _Program, answer: dict[str, Any]) -> tuple[dict[str, An
 
 
 def _ending(process: "subprocess.Popen[str]") -> str:
-    """Return how a program ended that closed its output; one that still runs is ended."""
+    """Return how a program that closed its output ended; kill it if it still runs."""
     try:
         code = process.wait(timeout=2)
     except subprocess.TimeoutExpired:
@@ -187,7 +187,7 @@ class _Run:
 
 
 class _ProgramTimer(HostDefaults):
-    """The clock of the program: what it says that some calls took, and beside it how long it took to answer."""
+    """The program's own clock: the time that it reports for some calls, and the host's time of its answer."""
 
     name = "program"
     mode = "device"
@@ -213,20 +213,20 @@ class _ProgramTimer(HostDefaults):
 
 
 def _written(case: Case, arrays: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Write the inputs as raw files, little-endian, last dimension densest, and return where they lie."""
-    found = {}
+    """Write the inputs as raw little-endian files, last dimension densest, and return their paths."""
+    files = {}
     for name, spec in OPS[case.op].inputs(**forward_arguments(case)).items():
         path = folder / f"{name}.bin"
         _raw(arrays[name], spec.dtype).tofile(path)
-        found[name] = {"file": str(path), "dtype": spec.dtype, "shape": list(spec.shape)}
-    return found
+        files[name] = {"file": str(path), "dtype": spec.dtype, "shape": list(spec.shape)}
+    return files
 
 
 def _refreshed(
     program: _Program, files: Mapping[str, Any], arrays: Mapping[str, Any], number: int, name: str, at: int
 ) -> None:
-    """Write one element that has changed into its file, and tell the program where; there is one set of inputs."""
-    assert number == 0  # it was given no other
+    """Write a changed element into its file, and tell the program its position; there is one set of inputs."""
+    assert number == 0  # there is one set of inputs
     bits = _raw(np.asarray(arrays[name]).reshape(-1)[at : at + 1], files[name]["dtype"])
     with open(files[name]["file"], "r+b") as file:
         file.seek(at * bits.itemsize)
@@ -247,58 +247,58 @@ def _raw(array: Any, dtype: str) -> Any:
 
 
 def _time(program: _Program, answer: Mapping[str, Any], name: str, otherwise: float | None) -> float:
-    found = answer.get(name, otherwise)
-    if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 <= found < math.inf:
-        raise program.broke(f"gives {name} as {found!r} when asked to run; it is the time of all calls in seconds")
-    return float(found)
+    value = answer.get(name, otherwise)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+        raise program.broke(f"gives {name} as {value!r} when asked to run; it is the time of all calls in seconds")
+    return float(value)
 
 
 def _ledger(program: _Program, rows: Any) -> tuple[Fallback, ...]:
     try:
-        found = tuple(Fallback(**row) for row in rows)
+        ledger = tuple(Fallback(**row) for row in rows)
     except TypeError:
-        found = None
-    if found is None or not all(map(_is_well_typed, found)):
+        ledger = None
+    if ledger is None or not all(map(_is_well_typed, ledger)):
         form = '[{"node": "…", "ran_on": "…", "reason": "…"}]'
         raise program.broke(f"gives {json.dumps(rows)[:100]} as its ledger; wanted {form}")
-    return found
+    return ledger
 
 
 def _is_well_typed(row: Fallback) -> bool:
-    """Say whether each field of a row holds what it is for; a ratio lies between 0 and 1."""
-    said: dict[str, Any] = dataclasses.asdict(row)
-    ratios = [said[name] for name in ("flop_ratio", "time_ratio") if said[name] is not None]
+    """Return whether each field of a row has its type; a ratio lies between 0 and 1."""
+    fields: dict[str, Any] = dataclasses.asdict(row)
+    ratios = [fields[name] for name in ("flop_ratio", "time_ratio") if fields[name] is not None]
     return (
-        all(isinstance(said[name], str) for name in ("node", "ran_on", "reason"))
-        and all(type(one) in (int, float) and 0 <= one <= 1 for one in ratios)
-        and type(said["flop"]) is int
-        and said["flop"] >= 0
-        and isinstance(said["chosen"], bool)
+        all(isinstance(fields[name], str) for name in ("node", "ran_on", "reason"))
+        and all(type(ratio) in (int, float) and 0 <= ratio <= 1 for ratio in ratios)
+        and type(fields["flop"]) is int
+        and fields["flop"] >= 0
+        and isinstance(fields["chosen"], bool)
     )
 
 
 def _read(program: _Program, folder: Path) -> dict[str, Any]:
     """Return the outputs that the program has written."""
     outputs = program.ask({"do": "outputs", "folder": str(folder)}).get("outputs")
-    if not isinstance(outputs, dict) or not all(isinstance(one, dict) for one in outputs.values()):
+    if not isinstance(outputs, dict) or not all(isinstance(array, dict) for array in outputs.values()):
         form = '{"outputs": {"y": {"file", "dtype", "shape"}}}'
         raise program.broke(f"answered no outputs when asked for them; wanted {form}")
-    return {name: _array(program, name, said, folder) for name, said in outputs.items()}
+    return {name: _array(program, name, entry, folder) for name, entry in outputs.items()}
 
 
-def _array(program: _Program, name: str, said: Mapping[str, Any], folder: Path) -> Any:
-    """Return one output, whose file, below `folder` unless its name is whole, must hold what is said of it."""
-    file, dtype, shape = (said.get(key) for key in ("file", "dtype", "shape"))
+def _array(program: _Program, name: str, entry: Mapping[str, Any], folder: Path) -> Any:
+    """Return one output from its file, relative to `folder`, which must have the stated size."""
+    file, dtype, shape = (entry.get(key) for key in ("file", "dtype", "shape"))
     if not isinstance(dtype, str) or dtype not in FORMATS:
         raise program.broke(f"gives the dtype of {name} as {dtype!r}; known are {', '.join(FORMATS)}")
-    if not isinstance(shape, list) or not all(isinstance(one, int) and one >= 0 for one in shape):
+    if not isinstance(shape, list) or not all(isinstance(extent, int) and extent >= 0 for extent in shape):
         raise program.broke(f"gives the shape of {name} as {shape!r}; wanted a list of extents")
     path, kind = folder / str(file), np.dtype(FORMATS[dtype])
     if not path.is_file():
         raise program.broke(f"gives {file!r} as the file of {name}, but {path} is no file")
-    wanted, found = math.prod(shape) * kind.itemsize, path.stat().st_size
-    if found != wanted:
-        raise program.broke(f"wrote {found} bytes for {name}; {dtype} of shape {shape} takes {wanted}")
+    wanted, size = math.prod(shape) * kind.itemsize, path.stat().st_size
+    if size != wanted:
+        raise program.broke(f"wrote {size} bytes for {name}; {dtype} of shape {shape} takes {wanted}")
     raw = np.fromfile(path, kind)
     if dtype == "bf16":
         raw = (raw.astype(np.uint32) << 16).view(np.float32)

@@ -1,4 +1,4 @@
-"""Says recorded samples again, `replay:FILE`: for judging and reporting where nothing can run."""
+"""Runner that returns recorded measurements, `replay:FILE`, without executing anything."""
 
 from functools import cache
 from pathlib import Path
@@ -24,15 +24,21 @@ class Replay:
         self._file, self._cache, self._known = argument, timing.cache, _by_case(path.resolve())
 
     def measure(self, case: Case) -> Measurement:
-        """Return what was recorded last of `case` with caches as asked for; what was not recorded is unsupported.
+        """Return the last recorded measurement of `case` with the requested cache state; unsupported if there is none.
 
-        A record that does not say how caches were, as of a runner that only says times, stands for both.
+        A record without a cache state, of a runner that only reports times, counts for both.
         """
         known = self._known.get(case.digest, ())
-        found = [one for one in known if one.method is None or one.method.cache == self._cache]
-        if found:
-            return found[-1]
-        states = " and ".join(dict.fromkeys(one.method.cache for one in known if one.method is not None))
+        matching = [
+            measurement
+            for measurement in known
+            if measurement.method is None or measurement.method.cache == self._cache
+        ]
+        if matching:
+            return matching[-1]
+        states = " and ".join(
+            dict.fromkeys(measurement.method.cache for measurement in known if measurement.method is not None)
+        )
         other = f"it with --cache {states} alone, not {self._cache}"
         note = f"{self._file} holds {other if known else 'no result of it'}"
         return Measurement(
@@ -47,10 +53,10 @@ class Replay:
 
 @cache
 def _by_case(path: Path) -> dict[str, tuple[Measurement, ...]]:
-    found: dict[str, tuple[Measurement, ...]] = {}
-    for one in read_results(path):
-        found[one.case.digest] = (*found.get(one.case.digest, ()), one)
-    return found
+    measurements: dict[str, tuple[Measurement, ...]] = {}
+    for measurement in read_results(path):
+        measurements[measurement.case.digest] = (*measurements.get(measurement.case.digest, ()), measurement)
+    return measurements
 
 
 RUNNER = Replay

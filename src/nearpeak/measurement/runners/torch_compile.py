@@ -1,27 +1,24 @@
-"""Runs cases on this machine's CPU through torch.compile; graph breaks go to the ledger."""
+"""Runner of cases on the CPU through torch.compile; graph breaks go to the ledger."""
 
 import dataclasses
 import time
 from collections.abc import Mapping
 from typing import Any
 
-from nearpeak.case_tensors.random_inputs import drawn, forward_arguments, too_large
+from nearpeak.case_tensors.random_inputs import drawn, forward_arguments
 from nearpeak.case_tensors.torch_tensors import tensors_of, torch_or_refusal
-from nearpeak.core.runs.measurement import Backend, Environment, Fallback, Prepared, RunnerAbilities, Timer, Timing
+from nearpeak.core.runs.measurement import Fallback, Prepared, RunnerAbilities, Timing
 from nearpeak.core.work.case import Case
-from nearpeak.measurement.machine.compile_breaks import breaks, library_kernels, taken
-from nearpeak.measurement.machine.environment import cpu_environment
+from nearpeak.measurement.machine.compile_breaks import breaks, graph_coverage, library_kernels
+from nearpeak.measurement.machine.environment import OnCpu
 from nearpeak.measurement.machine.torch_runner import Call, prepared
-from nearpeak.measurement.timing.clocks import HostTimer
 from nearpeak.ops import OPS
-from nearpeak.targets import CPU
 
 
-class TorchCompile(Backend):
+class TorchCompile(OnCpu):
     """The operator's PyTorch call, compiled by TorchInductor; other runners set another device or compiler."""
 
     name = "torch_compile"
-    target = CPU
     abilities = RunnerAbilities(
         devices=("cpu",), needs=("torch",), preload=("torch._inductor.compile_fx",), converts=True, places=True
     )
@@ -29,16 +26,12 @@ class TorchCompile(Backend):
 
     def __init__(self, argument: str, timing: Timing) -> None:
         """Pin the threads; PyTorch must be installed."""
-        del argument
-        self._torch, self._timing = torch_or_refusal("compiling"), timing
+        super().__init__(argument, timing)
+        self._torch = torch_or_refusal("compiling")
         self._torch.set_num_threads(timing.thread_count)
 
-    def refusal(self, case: Case) -> str:
-        """Return that the tensors are too large; empty when they are not."""
-        return too_large(case)
-
     def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
-        """Return `case` compiled; what stays with Python or goes to libraries stands in the ledger."""
+        """Return `case` compiled; the ledger lists graph breaks and library kernels."""
         start = time.perf_counter()
         ledger = self._ledger(case)
         ready = prepared(self._torch, case, inputs, self.device, self._compiled)
@@ -48,29 +41,21 @@ class TorchCompile(Backend):
         return dataclasses.replace(ready, algorithm=self.compiler, ledger=ledger, phases_s={"build": build_s})
 
     def _compiled(self, call: Call) -> Call:
-        # Shapes are those of the case: dynamic ones would compile another kernel than the case is about.
+        # Static shapes: dynamic ones would compile another kernel.
         compiled: Call = self._torch.compile(call, dynamic=False, backend=self.compiler)
         return compiled
 
     def _ledger(self, case: Case) -> tuple[Fallback, ...]:
-        """Return where the call leaves the compiled graph, and which kernels the graph calls in libraries."""
+        """Return the graph breaks of the call, and the library kernels that the graph calls."""
         call, arguments = OPS[case.op].torch_call, forward_arguments(case)
         tensors = tensors_of(self._torch, case, drawn(case)[0], self.device)
-        found = taken(self._torch, call, (tensors,), arguments)
-        kernels = library_kernels(self._torch, self._compiled(call), (tensors,), arguments, found)
-        return (*breaks(found), *kernels)
+        coverage = graph_coverage(self._torch, call, (tensors,), arguments)
+        kernels = library_kernels(self._torch, self._compiled(call), (tensors,), arguments, coverage)
+        return (*breaks(coverage), *kernels)
 
     def implementation(self, case: Case) -> Call:
         """Return the compiled call on tensors, through which gradients flow."""
         return self._compiled(OPS[case.op].torch_call)
-
-    def timer(self) -> Timer:
-        """Return the clocks of the host."""
-        return HostTimer(thread_count=self._timing.thread_count, flush_bytes=self._timing.swept_bytes)
-
-    def environment(self) -> Environment:
-        """Return this machine and PyTorch."""
-        return cpu_environment("torch", "numpy")
 
 
 RUNNER = TorchCompile

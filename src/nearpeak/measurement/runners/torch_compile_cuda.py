@@ -1,4 +1,4 @@
-"""Runs cases on the first GPU through torch.compile; graph breaks go to the ledger."""
+"""Runner of cases on the first GPU through torch.compile; graph breaks go to the ledger."""
 
 from nearpeak.core.runs.measurement import RunnerAbilities
 from nearpeak.core.work.case import Case

@@ -1,4 +1,4 @@
-"""Runs cases on the first GPU through PyTorch, operator by operator; ROCm goes the same way."""
+"""Runner of cases on the first GPU (CUDA or ROCm) through eager PyTorch."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Runs cases on the first GPU through torch.compile with the backend of Torch-TensorRT, where that is installed."""
+"""Runner of cases on the first GPU through torch.compile with the Torch-TensorRT backend."""
 
 import importlib
 import importlib.util

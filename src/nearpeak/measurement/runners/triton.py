@@ -1,4 +1,4 @@
-"""Runs a Triton kernel of the user's, `triton:module:function`: compiled on a GPU, interpreted elsewhere."""
+"""Runner of a user's Triton kernel, `triton:module:function`: compiled on a GPU, interpreted elsewhere."""
 
 import dataclasses
 import importlib.util
@@ -8,19 +8,19 @@ from typing import Any
 
 from nearpeak.case_tensors.random_inputs import too_large
 from nearpeak.case_tensors.torch_tensors import torch_or_refusal
-from nearpeak.case_tensors.user_functions import function_of, naming, own_refusal
+from nearpeak.case_tensors.user_functions import function_of, own_refusal, with_named_outputs
 from nearpeak.core.runs.measurement import Backend, Environment, Prepared, RunnerAbilities, Timer, Timing
 from nearpeak.core.work.case import Case
 from nearpeak.errors import MissingExtraError
 from nearpeak.measurement.machine import cuda_device
 from nearpeak.measurement.machine.environment import cpu_environment
 from nearpeak.measurement.machine.host_calls import from_host
-from nearpeak.measurement.machine.torch_runner import Call, prepared, users
+from nearpeak.measurement.machine.torch_runner import Call, prepared, user_call
 from nearpeak.measurement.timing.clocks import HostTimer
 from nearpeak.targets import CPU
 
 INTERPRET = "TRITON_INTERPRET"
-"""Variable by which Triton runs kernels in Python; it is read when a kernel is decorated."""
+"""Environment variable that makes Triton interpret kernels; it is read when a kernel is decorated."""
 
 
 class TritonKernel(Backend):
@@ -53,13 +53,13 @@ class TritonKernel(Backend):
 
     def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
         """Return `case` ready to run."""
-        ready = prepared(self._torch, case, inputs, self._device, users(self._torch, case, self._function))
+        ready = prepared(self._torch, case, inputs, self._device, user_call(self._torch, case, self._function))
         how = "compiled" if self._device == "cuda" else "interpreted: its times say nothing of a GPU"
         return dataclasses.replace(ready, algorithm=how)
 
     def implementation(self, case: Case) -> Call:
         """Return the function on tensors of the host."""
-        named = naming(case, self._function)
+        named = with_named_outputs(case, self._function)
         return from_host(named) if self._device == "cuda" else named
 
     def timer(self) -> Timer:

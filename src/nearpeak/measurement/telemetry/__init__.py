@@ -1,1 +1,1 @@
-"""Sensors beside the work: a sampler in a process of its own, one file per source, and readers of power logs."""
+"""Telemetry of sensors during a run: a sampler process, one file per source, readers of power logs."""

@@ -1,4 +1,4 @@
-"""What the two NVML sources share: the library, devices, and answers that are refused by name."""
+"""Shared access to NVML: library, devices, and per-field errors reported as a channel's status."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -22,11 +22,11 @@ class Device:
     """One GPU."""
 
     handle: Any
-    """How NVML knows it."""
+    """Its NVML handle."""
     name: str
     """`gpu0`, `gpu1`, …, in NVML's order, which CUDA_VISIBLE_DEVICES does not change."""
     uuid: str
-    """Its identity."""
+    """Its UUID."""
     title: str
     """Its name."""
 
@@ -54,26 +54,26 @@ def devices(nvml: Any) -> list[Device]:
     Raises:
         Unavailable: there are none.
     """
-    found = []
+    gpus = []
     for index in range(nvml.nvmlDeviceGetCount()):
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
-        found.append(
+        gpus.append(
             Device(
                 handle=handle, name=f"gpu{index}", uuid=_text(nvml.nvmlDeviceGetUUID(handle)),
                 title=_text(nvml.nvmlDeviceGetName(handle)),
             )
         )  # fmt: skip
-    if not found:
+    if not gpus:
         raise Unavailable("NVML sees no GPU")
-    return found
+    return gpus
 
 
 def _text(value: str | bytes) -> str:
     return value.decode() if isinstance(value, bytes) else str(value)
 
 
-def asked(nvml: Any, channel: Channel, call: Call) -> tuple[Channel, Call]:
-    """Return `channel` with the library's own words where `call` is refused, and the call made safe."""
+def checked_channel(nvml: Any, channel: Channel, call: Call) -> tuple[Channel, Call]:
+    """Return `channel` with NVML's error as status where `call` fails, and the call with NaN for errors."""
 
     def safe() -> float:
         try:
@@ -91,7 +91,7 @@ def asked(nvml: Any, channel: Channel, call: Call) -> tuple[Channel, Call]:
 
 
 def clock(nvml: Any, gpu: Device, name: str, kind: int) -> tuple[Channel, Call]:
-    """Return the channel of one of the clocks of a GPU, with the call that reads it."""
+    """Return the channel of one GPU clock, with the call that reads it."""
     channel = Channel(
         name=f"{gpu.name}.{name}", unit="Hz", kind="instantaneous", resolution=1e6, device=gpu.uuid,
         meaning="clock now (NVML API reference, nvmlDeviceGetClockInfo)",
@@ -100,10 +100,10 @@ def clock(nvml: Any, gpu: Device, name: str, kind: int) -> tuple[Channel, Call]:
 
 
 class Fields:
-    """Several values of one GPU by one call of nvmlDeviceGetFieldValues, each with an answer code of its own."""
+    """Several values of one GPU by one call of nvmlDeviceGetFieldValues, each with its own return code."""
 
     def __init__(self, nvml: Any, device: Device, wanted: Sequence[tuple[Channel, str, int, float]]) -> None:
-        """Ask once, so that a value that the device does not have says so.
+        """Query each field once, so that an unsupported one gets its error as status.
 
         Args:
             wanted: channel, name of the field's constant, scope, and factor to the base unit.
@@ -129,21 +129,21 @@ class Fields:
         return "" if value.nvmlReturn == 0 else f"NVML: {self._nvml.NVMLError(value.nvmlReturn)}"
 
     def read(self) -> list[float]:
-        """Return one value per channel, NaN for those that the device refuses."""
+        """Return one value per channel, NaN for fields that the device refuses."""
         try:
             answers = self._nvml.nvmlDeviceGetFieldValues(self._handle, self._fields) if self._fields else ()
         except self._nvml.NVMLError:
             return [math.nan] * len(self.channels)
-        found = [math.nan] * len(self.channels)
+        values = [math.nan] * len(self.channels)
         members = self._members
         for place, factor, answer in zip(self._places, self._factors, answers, strict=True):
-            if answer.nvmlReturn == 0:  # the member of the union that its type names
-                found[place] = getattr(answer.value, members.get(answer.valueType, ""), math.nan) * factor
-        return found
+            if answer.nvmlReturn == 0:  # its type selects the member of the union
+                values[place] = getattr(answer.value, members.get(answer.valueType, ""), math.nan) * factor
+        return values
 
 
 class NvmlSource:
-    """A source of some fields and calls for each GPU."""
+    """A telemetry source of NVML fields and calls for each GPU."""
 
     def __init__(
         self, name: str, most_hz: float, nvml: Any, made: Sequence[tuple[Fields, Sequence[tuple[Channel, Call]]]]

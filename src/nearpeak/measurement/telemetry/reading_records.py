@@ -1,4 +1,4 @@
-"""How readings travel from the sampler to the process that asked: records in a file that both hold open."""
+"""Binary records by which the sampler process hands its readings to the measuring process."""
 
 import json
 import os
@@ -13,23 +13,23 @@ _READING = struct.Struct("<BBqq")
 _TICK = struct.Struct("<Bqqqq")
 HEADER, READING, TICK = range(3)
 Reading = tuple[int, int, int, Sequence[float]]
-"""Number of the source, time before and after in ns, values channel by channel."""
+"""Number of the source, time before and after the reading in ns, values by channel."""
 Tick = tuple[int, int, int, int]
-"""When a round was due and began, wall time, CPU time of the sampler so far (0 where not looked at), all in ns."""
+"""Due time and start of a round, wall time, CPU time of the sampler so far (0 where not measured), all in ns."""
 
 
 def header(content: dict[str, Any]) -> bytes:
-    """Return the record that says which channels each source has."""
+    """Return the record of the channels of each source."""
     return _framed(bytes([HEADER]) + json.dumps(content).encode())
 
 
 def records(readings: Sequence[Reading], ticks: Sequence[Tick]) -> bytes:
-    """Return the records of readings, then those of the rounds that took them."""
+    """Return the records of readings, then those of their rounds."""
     parts = [
         _READING.pack(READING, source, before_ns, after_ns) + struct.pack(f"<{len(values)}d", *values)
         for source, before_ns, after_ns, values in readings
     ]
-    parts += [_TICK.pack(TICK, *one) for one in ticks]
+    parts += [_TICK.pack(TICK, *tick) for tick in ticks]
     return b"".join(map(_framed, parts))
 
 
@@ -38,14 +38,14 @@ def _framed(data: bytes) -> bytes:
 
 
 class Records:
-    """Reads what the sampler has written since the last time; a record that is still being written waits."""
+    """Reader of the records that the sampler has written since the last call, without an incomplete last one."""
 
     def __init__(self, file: int) -> None:
-        """Keep the open file; reading begins at its start."""
+        """Keep the open file, which is read from its start."""
         self._file, self._offset, self._rest = file, 0, b""
 
     def new(self) -> Iterator[tuple[int, Any]]:
-        """Yield kind and content of each whole record: a mapping, (source, before, after, values), or a tick."""
+        """Yield kind and content of each complete record: a mapping, (source, before, after, values), or a tick."""
         while part := os.pread(self._file, 1 << 20, self._offset):
             self._offset += len(part)
             self._rest += part

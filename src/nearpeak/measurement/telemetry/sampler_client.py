@@ -1,4 +1,4 @@
-"""The sampler as the process that measures sees it: started once, asked for windows of time, stopped."""
+"""Client of the sampler process: starts it, asks for time windows of readings, stops it."""
 
 import bisect
 import contextlib
@@ -20,39 +20,39 @@ from nearpeak.measurement.telemetry import reading_records
 from nearpeak.measurement.telemetry.sampler_process import HANDED_S
 
 RATE_HZ = 100.0
-"""Readings per second where nothing else is asked; sources that are good for less are read less often."""
+"""Default readings per second; slower sources are read less often."""
 MOST_HZ = 1000.0
 MARGIN_S = 0.25
-"""Readings kept before and after a window, so that its ends lie between readings also of slow sources."""
+"""Time before and after a window whose readings are kept, so that its ends lie between readings of slow sources too."""
 POLL_S = 0.005
 _END_S = 2.0
 
 
 @dataclass(slots=True, kw_only=True)
 class _Read:
-    """What one source has said so far."""
+    """Readings of one source so far."""
 
     before_ns: list[int] = field(default_factory=list)
     """Time before each reading."""
     after_ns: list[int] = field(default_factory=list)
     """Time after it."""
     values: list[tuple[float, ...]] = field(default_factory=list)
-    """What it said, channel by channel."""
+    """Values by channel."""
 
 
 class Sampler:
-    """A process that reads sensors beside the work; it ends when this one closes it, or dies.
+    """A process that reads sensors during a measurement; it ends when this process closes it, or dies.
 
-    Both processes stamp with CLOCK_MONOTONIC, which all processes of a machine share, so that stamps need no
-    translation; that the sampler's lie between two of this process is checked when it starts.
+    Both processes use CLOCK_MONOTONIC, which all processes of a machine share, so that time stamps need no translation;
+    this is checked when the sampler starts.
     """
 
     def __init__(self, rate_hz: float = RATE_HZ, sources: Sequence[str] = (), root: str = "/") -> None:
         """Start the process and wait until it has opened its sources.
 
         Args:
-            sources: names of files of `measure/telemetry/sources`; all that this machine has where it is empty.
-            root: folder that stands for `/` where files of the operating system are read.
+            sources: names of telemetry sources; all that this machine has by default.
+            root: folder that replaces `/` for files of the operating system.
 
         Raises:
             SpecError: the rate is out of range, or a source is not known.
@@ -63,7 +63,12 @@ class Sampler:
         from nearpeak.measurement.telemetry.sources import known
 
         self.rate_hz, self._names = rate_hz, known(sources)
-        self._file = _memory_file()
+        # A file in memory, or else without a name.
+        if hasattr(os, "memfd_create"):
+            self._file = os.memfd_create("nearpeak-telemetry")
+        else:
+            with tempfile.TemporaryFile() as file:
+                self._file = os.dup(file.fileno())
         self._records, self._ticks, self._read = reading_records.Records(self._file), [], []  # type: ignore[var-annotated]
         self._header: dict[str, Any] = {}
         self._slowest_s = 1 / rate_hz
@@ -74,7 +79,7 @@ class Sampler:
             raise
 
     def _begun(self, root: str) -> "subprocess.Popen[str]":
-        """Return the process, which has said what it reads."""
+        """Return the started process after its header record has been read."""
         before_ns = time.monotonic_ns()
         process = self._started(root)
         self._pump()
@@ -85,22 +90,22 @@ class Sampler:
         raise MeasureError("telemetry: the sampler's monotonic clock is not this process's")
 
     def _started(self, root: str) -> "subprocess.Popen[str]":
-        with tempfile.TemporaryFile("w+", errors="replace") as said:  # a pipe that nobody reads would fill and block
+        with tempfile.TemporaryFile("w+", errors="replace") as errors_file:  # an unread pipe would fill and block
             process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "nearpeak.measurement.telemetry.sampler_process"], stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE, stderr=said, text=True, pass_fds=(self._file,), start_new_session=True,
+                stdout=subprocess.PIPE, stderr=errors_file, text=True, pass_fds=(self._file,), start_new_session=True,
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )  # fmt: skip
             if self._asked(process, root):
                 return process
             process.kill()
             process.communicate()
-            said.seek(0)
-            lines = said.read().strip().splitlines()
+            errors_file.seek(0)
+            lines = errors_file.read().strip().splitlines()
         raise MeasureError(f"telemetry: the sampler did not start: {lines[-1] if lines else 'it said nothing'}")
 
     def _asked(self, process: "subprocess.Popen[str]", root: str) -> bool:
-        """Tell the process what to read; say whether it is ready."""
+        """Send the process its request; return whether it is ready."""
         request = {
             "file": self._file, "rate_hz": self.rate_hz, "sources": self._names, "root": root, "parent": os.getpid(),
         }  # fmt: skip
@@ -113,25 +118,25 @@ class Sampler:
 
     @property
     def pid(self) -> int:
-        """Identity of the process."""
+        """Process identifier."""
         return self._process.pid
 
     @property
     def unavailable(self) -> tuple[tuple[str, str], ...]:
-        """Sources that were asked for and gave nothing, and why."""
+        """Requested sources that are unavailable, and why."""
         return tuple((name, why) for name, why in self._header["unavailable"])
 
     def window(self, begin_ns: int, end_ns: int, spans: Sequence[Span] = ()) -> Telemetry:
-        """Return what was read from `begin_ns` to `end_ns` of the monotonic clock, with the readings around it.
+        """Return the readings from `begin_ns` to `end_ns` of the monotonic clock, and those around them.
 
-        Returns once each source that meters power has been read after the end, or the sampler is gone.
+        Returns once each source of power or energy has been read after the end, or the sampler has ended.
         """
         note = self._wait_until(end_ns)
         streams = tuple(self._stream(index, begin_ns, end_ns) for index in range(len(self._read)))
-        ticks = [one for one in self._ticks if begin_ns <= one[1] <= end_ns]
+        ticks = [tick for tick in self._ticks if begin_ns <= tick[1] <= end_ns]
         delays_ns = [begun - due for due, begun, _, _ in ticks]
         period_ns = 1e9 / self.rate_hz
-        due = [one[0] for one in ticks]
+        due = [tick[0] for tick in ticks]
         missed = round((due[-1] - due[0]) / period_ns) + 1 - len(due) if due else 0
         now_ns = time.monotonic_ns()
         return Telemetry(
@@ -143,14 +148,14 @@ class Sampler:
         )  # fmt: skip
 
     def forget(self, before_ns: int) -> None:
-        """Drop readings from before `before_ns`, which no window will ask for."""
-        for one in self._read:
-            cut = bisect.bisect_left(one.after_ns, before_ns)
-            del one.before_ns[:cut], one.after_ns[:cut], one.values[:cut]
-        self._ticks = [one for one in self._ticks if one[1] >= before_ns]
+        """Drop readings before `before_ns`, which no later window needs."""
+        for readings in self._read:
+            cut = bisect.bisect_left(readings.after_ns, before_ns)
+            del readings.before_ns[:cut], readings.after_ns[:cut], readings.values[:cut]
+        self._ticks = [readings for readings in self._ticks if readings[1] >= before_ns]
 
     def stop(self) -> None:
-        """End the process; what it has read can still be asked for."""
+        """End the process; its readings stay available."""
         if self._process.stdin is not None:
             with contextlib.suppress(BrokenPipeError):
                 self._process.stdin.close()
@@ -175,35 +180,36 @@ class Sampler:
         os.close(self._file)
 
     def _pump(self) -> None:
-        """Take over what the sampler has written since the last time."""
+        """Read the records that the sampler has written since the last call."""
         for kind, content in self._records.new():
             if kind == reading_records.HEADER:
                 self._header = content
                 self._read = [_Read() for _ in content["sources"]]
                 self._channels = [
-                    TELEMETRY_CODEC.value(one["channels"], tuple[Channel, ...], "sampler") for one in content["sources"]
+                    TELEMETRY_CODEC.value(entry["channels"], tuple[Channel, ...], "sampler")
+                    for entry in content["sources"]
                 ]
                 meters = [any(channel.domain for channel in channels) for channels in self._channels]
-                self._metering = [one for one, metering in zip(self._read, meters, strict=True) if metering]
-                rates = [one["hz"] for one, metering in zip(content["sources"], meters, strict=True) if metering]
+                self._metering = [entry for entry, metering in zip(self._read, meters, strict=True) if metering]
+                rates = [entry["hz"] for entry, metering in zip(content["sources"], meters, strict=True) if metering]
                 self._slowest_s = 1 / min([self.rate_hz, *rates])
             elif kind == reading_records.TICK:
                 self._ticks.append(content)
             else:
                 source, before_ns, after_ns, values = content
-                one = self._read[source]
-                one.before_ns.append(before_ns)
-                one.after_ns.append(after_ns)
-                one.values.append(values)
+                entry = self._read[source]
+                entry.before_ns.append(before_ns)
+                entry.after_ns.append(after_ns)
+                entry.values.append(values)
 
     def _wait_until(self, end_ns: int) -> str:
-        """Wait until all sources of power have been read after `end_ns`; say why where that cannot be."""
+        """Wait until all power and energy sources have been read after `end_ns`; return why where that fails."""
         if self._slowest_s > MARGIN_S:
             self._ask()
         limit_s = time.monotonic() + MARGIN_S + HANDED_S + 2 * self._slowest_s
         while True:
             self._pump()
-            if all(one.before_ns and one.before_ns[-1] >= end_ns for one in self._metering):
+            if all(readings.before_ns and readings.before_ns[-1] >= end_ns for readings in self._metering):
                 return ""
             if self._process.poll() is not None:
                 self._pump()
@@ -216,43 +222,37 @@ class Sampler:
             time.sleep(POLL_S)
 
     def _ask(self) -> None:
-        """Ask for a reading of every source now: those that are read seldom would keep the caller waiting."""
-        with contextlib.suppress(OSError, ValueError):  # the process, or the way to it, is gone
+        """Request a reading of every source now, as the caller would have to wait for slow ones."""
+        with contextlib.suppress(OSError, ValueError):  # the process has ended
             if self._process.stdin is not None:
                 self._process.stdin.write("\n")
                 self._process.stdin.flush()
 
     def _stream(self, index: int, begin_ns: int, end_ns: int) -> Stream:
-        """Return the readings of one source in a window and around it: at least one on each side where there is."""
-        one, margin_ns = self._read[index], int(MARGIN_S * 1e9)
+        """Return the readings of one source in a window and around it: at least one on each side if there are any."""
+        readings, margin_ns = self._read[index], int(MARGIN_S * 1e9)
         low = min(
-            bisect.bisect_left(one.after_ns, begin_ns - margin_ns), bisect.bisect_left(one.after_ns, begin_ns) - 1
+            bisect.bisect_left(readings.after_ns, begin_ns - margin_ns),
+            bisect.bisect_left(readings.after_ns, begin_ns) - 1,
         )
         high = max(
-            bisect.bisect_right(one.before_ns, end_ns + margin_ns), bisect.bisect_right(one.before_ns, end_ns) + 1
+            bisect.bisect_right(readings.before_ns, end_ns + margin_ns),
+            bisect.bisect_right(readings.before_ns, end_ns) + 1,
         )
-        kept = slice(max(0, low), high)
+        window = slice(max(0, low), high)
         channels = self._channels[index]
-        columns = tuple(zip(*one.values[kept], strict=True)) or tuple(() for _ in channels)
+        columns = tuple(zip(*readings.values[window], strict=True)) or tuple(() for _ in channels)
         return Stream(
-            source=self._header["sources"][index]["name"], channels=channels, before_ns=tuple(one.before_ns[kept]),
-            after_ns=tuple(one.after_ns[kept]), values=columns,
+            source=self._header["sources"][index]["name"], channels=channels,
+            before_ns=tuple(readings.before_ns[window]), after_ns=tuple(readings.after_ns[window]), values=columns,
         )  # fmt: skip
 
 
 def _cpu_s(ticks: Sequence[tuple[int, int, int, int]], begin_ns: int, end_ns: int) -> float:
-    """Return the CPU time of the sampler in a window, its rate taken between the looks at it around the window."""
+    """Return the CPU time of the sampler in a window, from its rate between the measurements around the window."""
     looks = [(begun_ns, cpu_ns) for _, begun_ns, _, cpu_ns in ticks if cpu_ns]
-    before = [one for one in looks if one[0] <= begin_ns][-1:] or looks[:1]
-    after = [one for one in looks if one[0] >= end_ns][:1] or looks[-1:]
+    before = [look for look in looks if look[0] <= begin_ns][-1:] or looks[:1]
+    after = [look for look in looks if look[0] >= end_ns][:1] or looks[-1:]
     if not before or after[0][0] <= before[0][0]:
         return 0.0
     return (after[0][1] - before[0][1]) / (after[0][0] - before[0][0]) * (end_ns - begin_ns) / 1e9
-
-
-def _memory_file() -> int:
-    """Return an open file that lies in memory where the system has such, and has no name either way."""
-    if hasattr(os, "memfd_create"):
-        return os.memfd_create("nearpeak-telemetry")
-    with tempfile.TemporaryFile() as file:
-        return os.dup(file.fileno())

@@ -1,4 +1,4 @@
-"""`python -m nearpeak.measurement.telemetry.sampler_process`: the sampler, which reads all sources at a fixed rate."""
+"""The sampler process, which reads all sensor sources at a fixed rate."""
 
 import gc
 import json
@@ -15,21 +15,24 @@ from nearpeak.measurement.telemetry import reading_records
 from nearpeak.measurement.telemetry.sources import Source, opened
 
 HANDED_S = 0.05
-"""Time after which readings are handed over at the latest."""
+"""Longest time between two deliveries of readings."""
 
 
 def main() -> None:
-    """Open the sources that the request on standard input names, say what they have, and sample.
+    """Open the sources that the request on standard input names, write their channels, and sample.
 
-    The sampler ends when standard input ends, which it does when its parent closes it or dies.
+    The sampler ends with its standard input, which its parent closes or leaves by dying.
     """
     request = json.loads(sys.stdin.readline())
-    found, unavailable = opened(request["sources"], request["root"])
+    sources, unavailable = opened(request["sources"], request["root"])
     content = {
         "unavailable": unavailable,
         "sources": [
-            {"name": one.name, "channels": TELEMETRY_CODEC.plain(one.channels, tuple[Channel, ...]), "hz": one.most_hz}
-            for one in found
+            {
+                "name": source.name, "hz": source.most_hz,
+                "channels": TELEMETRY_CODEC.plain(source.channels, tuple[Channel, ...]),
+            }
+            for source in sources
         ],
         "pid": os.getpid(), "begun_ns": time.monotonic_ns(),
     }  # fmt: skip
@@ -40,23 +43,23 @@ def main() -> None:
     gc.freeze()
     gc.disable()
     try:
-        _sample(found, request["rate_hz"], request["file"], request["parent"])
+        _sample(sources, request["rate_hz"], request["file"], request["parent"])
     finally:
-        for one in found:
-            one.close()
+        for source in sources:
+            source.close()
 
 
 def _sample(sources: Sequence[Source], rate_hz: float, file: int, parent: int) -> None:
-    """Read each source at `rate_hz`, or at the highest rate that it is good for, until the parent is gone.
+    """Read each source at `rate_hz`, or at its own highest rate, until the parent has ended.
 
-    Whatever is said on standard input asks for a reading of every source at the next round; those that are read seldom
-    are due as long after it as after any other, and where rounds were left out at the first one that is not.
+    Any line on standard input requests a reading of every source in the next round; slow sources are then due one
+    period later, or after skipped rounds in the first one that is not skipped.
 
-    System calls are what sampling costs, and code that did not run for a while: readings are packed and handed over,
-    and CPU time and parent looked at, every HANDED_S.
+    Sampling costs system calls and cold code: readings are packed and delivered, and CPU time and parent checked, only
+    every HANDED_S.
     """
     period_ns = round(1e9 / rate_hz)
-    plan = [(index, one, max(1, math.ceil(rate_hz / one.most_hz))) for index, one in enumerate(sources)]
+    plan = [(index, source, max(1, math.ceil(rate_hz / source.most_hz))) for index, source in enumerate(sources)]
     rest = max(1, int(HANDED_S * rate_hz))
     clock_ns, number, start_ns, wanted = time.monotonic_ns, 0, time.monotonic_ns(), False
     due = [0] * len(plan)
@@ -80,10 +83,10 @@ def _sample(sources: Sequence[Source], rate_hz: float, file: int, parent: int) -
             if os.getppid() != parent:
                 return
         now_ns = clock_ns()
-        number += 1 + max(0, (now_ns - due_ns - 1) // period_ns)  # rounds that are past by now are left out
+        number += 1 + max(0, (now_ns - due_ns - 1) // period_ns)  # rounds that are already past are skipped
         wait_s = (start_ns + number * period_ns - now_ns) / 1e9
         if not handed:
-            time.sleep(wait_s)  # costs less than to listen as well
+            time.sleep(wait_s)  # cheaper than also polling standard input
             continue
         heard = _heard(wait_s)
         if heard is None:
@@ -97,7 +100,7 @@ def _write(file: int, data: bytes) -> None:
 
 
 def _heard(wait_s: float) -> bool | None:
-    """Wait for so long; say whether anything was said on standard input, none where it ended."""
+    """Wait for `wait_s`; return whether standard input had a line, none where it ended."""
     end_s, heard = time.monotonic() + wait_s, False
     while True:
         readable, _, _ = select.select([0], [], [], max(0.0, wait_s))

@@ -1,8 +1,10 @@
-"""Numbers that the operating system shows as small files: opened once, read again and again."""
+"""Numbers in small sysfs files, opened once and read repeatedly."""
 
 import math
 import os
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from nearpeak.core.runs.telemetry import Channel
@@ -13,7 +15,7 @@ class NumberFile:
     """A file that holds one number."""
 
     def __init__(self, path: Path, factor: float = 1.0) -> None:
-        """Open it; `factor` turns its number into the base unit. Why it cannot be read stands in `status`."""
+        """Open it; `factor` converts its number to the base unit. `status` holds the reason why it cannot be read."""
         self._file, self._factor, self.status = -1, factor, ""
         try:
             self._file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -46,7 +48,7 @@ class FileSource:
         """Keep channels and files.
 
         Args:
-            none: what is said where there are none.
+            none: reason given where there are no files.
 
         Raises:
             Unavailable: no file can be read.
@@ -56,7 +58,7 @@ class FileSource:
         if all(file.status for _, file in files):
             raise Unavailable(f"{files[0][0].name}: {files[0][1].status}")
         self.name, self.most_hz = name, most_hz
-        self.channels = tuple(_with_status(channel, file.status) for channel, file in files)
+        self.channels = tuple(replace(channel, status=file.status or channel.status) for channel, file in files)
         self._files = [file for _, file in files]
         self._places = [(-1, 1.0) if file.status else file.place for file in self._files]
 
@@ -66,32 +68,26 @@ class FileSource:
 
     def close(self) -> None:
         """Close all files."""
-        for one in self._files:
-            one.close()
+        for file in self._files:
+            file.close()
 
 
 def _numbers(places: Sequence[tuple[int, float]]) -> list[float]:
     """Return the numbers of open files in their base units, NaN where there is none.
 
-    All in one frame: after a sleep each further piece of code costs as much as a system call.
+    In one function: after a sleep each further piece of cold code costs as much as a system call.
     """
-    found = []
+    numbers = []
     for file, factor in places:
         try:
-            found.append(float(os.pread(file, 64, 0)) * factor)
+            numbers.append(float(os.pread(file, 64, 0)) * factor)
         except (OSError, ValueError):
-            found.append(math.nan)
-    return found
-
-
-def _with_status(channel: Channel, status: str) -> Channel:
-    from dataclasses import replace
-
-    return replace(channel, status=status) if status else channel
+            numbers.append(math.nan)
+    return numbers
 
 
 def text_of(path: Path) -> str:
-    """Return what a file says, empty where it cannot be read."""
+    """Return the text of a file, empty where it cannot be read."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip().strip("\0")
     except OSError:
@@ -104,8 +100,6 @@ def by_number(paths: Sequence[Path]) -> list[Path]:
     >>> [one.name for one in by_number([Path("cpu10"), Path("cpu2")])]
     ['cpu2', 'cpu10']
     """
-    import re
-
     return sorted(
         paths, key=lambda path: [int(part) if part.isdigit() else 0 for part in re.findall(r"\d+", str(path))]
     )

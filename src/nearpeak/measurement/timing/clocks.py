@@ -1,4 +1,4 @@
-"""Clocks: wall and CPU time of the host, and the state of the processor's own clock."""
+"""Host timers of wall and CPU time, and the state of the processor's clock."""
 
 import hashlib
 import time
@@ -13,7 +13,7 @@ from nearpeak.core.runs.measurement import Activity, Reading
 from nearpeak.core.work.case import Case
 
 _WALL_NS, _THREAD_NS, _PROCESS_NS = time.perf_counter_ns, time.thread_time_ns, time.process_time_ns
-"""As they are before any function of the user's can put others in their place."""
+"""Bound before a user's function can replace them."""
 _PROBE = bytes(range(256)) * 64
 _CPUS = Path("/sys/devices/system/cpu")
 SLOW_CLOCK_RATIO = 0.75
@@ -21,7 +21,7 @@ SLOW_CLOCK_RATIO = 0.75
 
 
 class HostDefaults:
-    """What a timer says of itself unless it says otherwise: one set of inputs, and the clock of the host."""
+    """Defaults of timers: one set of inputs, and the host's clock."""
 
     flush_policy = "read_sweep"
     late_floor_s = 0.0
@@ -33,7 +33,7 @@ class HostDefaults:
         return 1
 
     def most_calls(self) -> int:
-        """Return how many calls can be queued up: more than any batch has."""
+        """Return how many calls can be queued: more than any batch has."""
         return 1 << 20
 
     def clock_probe_s(self) -> float:
@@ -45,13 +45,13 @@ class HostDefaults:
         return cpu_clock_policy()
 
     def activity(self, run: Callable[[], object]) -> Activity | None:
-        """Return nothing: the host keeps no records of a call."""
+        """Return none: the host keeps no records of a call."""
         del run
         return None
 
 
 class HostTimer(HostDefaults):
-    """Wall time, and beside it the CPU time of the calling thread, or of the process when it has several threads."""
+    """Timer of wall time, and of the CPU time of the calling thread, or of the process if it has several threads."""
 
     name = "perf_counter"
     mode = "host"
@@ -60,7 +60,7 @@ class HostTimer(HostDefaults):
         """Keep which CPU clock to read and how much to read between cold calls."""
         self.resolution_s = time.get_clock_info("perf_counter").resolution
         self._cpu_ns = _THREAD_NS if thread_count == 1 else _PROCESS_NS
-        self._swept = swept(flush_bytes) if flush_bytes else None
+        self._swept = sweep_buffer(flush_bytes) if flush_bytes else None
 
     def read(self, run: Callable[[], object], call_count: int) -> Reading:
         """Return the times of `call_count` calls in a row."""
@@ -90,11 +90,11 @@ class HostTimer(HostDefaults):
 
 
 @cache
-def swept(flush_bytes: int) -> Any:
+def sweep_buffer(flush_bytes: int) -> Any:
     """Return the buffer that is read to empty the caches.
 
-    Its values are random, as zeros may be compressed; it is read, as written lines would be written back while a case
-    is timed.
+    Its values are random, as zeros may be compressed; it is only read, as written lines would be written back during
+    the timed call.
     """
     return np.random.default_rng(0).random(flush_bytes // 8)
 
@@ -110,7 +110,7 @@ def clock_probe_s(count: int = 5) -> float:
 
 
 def throttled(before_s: float, after_s: float) -> bool:
-    """Say whether the clock fell below the permitted share between two probes.
+    """Return whether the clock fell below the permitted share between two probes.
 
     >>> throttled(1e-5, 1.1e-5), throttled(1e-5, 1.4e-5)
     (False, True)
@@ -119,7 +119,7 @@ def throttled(before_s: float, after_s: float) -> bool:
 
 
 def cpu_clock_policy() -> str:
-    """Return the policy of the processor's clock as the operating system says it, or `unknown`."""
+    """Return the CPU's clock policy that the operating system reports, or `unknown`."""
     files = (_CPUS.glob(f"cpu[0-9]*/cpufreq/scaling_{end}_freq") for end in ("min", "max"))
     lows, highs = (set(map(_number, paths)) for paths in files)
     if not lows or not highs:

@@ -1,4 +1,4 @@
-"""Two processes that take turns on one device: each turn some calls, A B B A and B A A B, so that drift cancels."""
+"""Interleaved A/B runs: two processes take turns on one device in the order A B B A, so that drift cancels."""
 
 import contextlib
 import dataclasses
@@ -28,26 +28,26 @@ from nearpeak.errors import MeasureError, SpecError
 from nearpeak.exchange.measurement_lines import environment_of, environment_record
 from nearpeak.measurement.isolated_measurement import lock_of, memory_bytes, process_variables
 from nearpeak.measurement.large_cases.sampled_check import judged_again
-from nearpeak.measurement.outcomes import wrong
+from nearpeak.measurement.outcomes import is_wrong
 from nearpeak.measurement.runners import RUNNERS, runner_of
 from nearpeak.measurement.timed_runner import Inputs, TimedRunner
-from nearpeak.measurement.timing.sampler import Change, batch_of, changing, no_time, told_apart, without_result
-from nearpeak.measurement.validation_gate import unchecked
+from nearpeak.measurement.timing.sampler import Change, batch_of, caching_suspicion, changing, no_time, without_result
+from nearpeak.measurement.validation_gate import reason_unchecked
 
 TURN_S = 0.005
-"""Length of a turn: short beside the time for which a machine's load stays as it is, long beside a change of turns."""
+"""Length of a turn: shorter than the machine's load stays constant, longer than a change of turns takes."""
 ROUND_S = 0.35
 """Length of a round of short calls."""
 LEAST_FOURS = 6
-"""Fours of turns in a round, however long the calls are."""
+"""Least groups of four turns in a round, however long the calls are."""
 LEAST_COUNT = 3
-"""Samples of a turn."""
+"""Least samples of a turn."""
 JUDGED_TURNS = 6
-"""Turns of a process among which one at random has its outputs verified."""
+"""First turns of a process, of which a random one has its outputs validated."""
 END_S = 3.0
-"""Time after which a process that does not end is killed: programs of the user's have two seconds of it."""
+"""Time after which a process that does not end is killed; users' programs get two seconds of it."""
 MARK = '{"nearpeak_turn":1,'
-"""Begins each answer, so that it is found among what a case prints."""
+"""Beginning of each answer, which distinguishes it from other output of a case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +60,8 @@ class Arm:
     """Interpreter, which may be that of another software stack."""
 
 
-class Unready(Exception):  # noqa: N818  # no error but an answer: the comparison says it
-    """One of the two cannot run the case."""
+class Unready(Exception):  # noqa: N818  # an answer, not an error
+    """One of the two processes cannot run the case."""
 
     def __init__(self, outcome: str, note: str) -> None:
         """Keep how it ended and why."""
@@ -70,10 +70,10 @@ class Unready(Exception):  # noqa: N818  # no error but an answer: the compariso
 
 
 def rounds_of(case: Case, arms: tuple[Arm, Arm], timing: Timing) -> Iterator[tuple[Round, "Side", "Side"]]:
-    """Yield rounds without end, each by a new pair of processes; the first pair checks its results.
+    """Yield rounds without end, each by a new pair of processes; the first pair validates its results.
 
     Raises:
-        Unready: one of the two cannot run the case.
+        Unready: one of the two processes cannot run the case.
     """
     for arm in arms:
         made = RUNNERS[arm.runner.partition(":")[0]]
@@ -82,45 +82,47 @@ def rounds_of(case: Case, arms: tuple[Arm, Arm], timing: Timing) -> Iterator[tup
     number = 0
     while True:
         with contextlib.ExitStack() as both:
-            sides = [both.enter_context(_side(case, arm, timing, holds=not one)) for one, arm in enumerate(arms)]
+            sides = [both.enter_context(_side(case, arm, timing, holds=not index)) for index, arm in enumerate(arms)]
             for side in sides:
                 side.begin()
             if timing.thread_count == 1:
-                _share_core([side.pid for side in sides], number + os.getpid())  # comparisons side by side spread
+                _share_core(
+                    [side.pid for side in sides], number + os.getpid()
+                )  # concurrent comparisons use different cores
             yield _round(sides[0], sides[1], number), sides[0], sides[1]
         timing = dataclasses.replace(timing, validate=False)
         number += 1
 
 
 def _round(baseline: "Side", candidate: "Side", number: int) -> Round:
-    """Return one round; who begins alternates from four to four and from round to round."""
+    """Return one round; the first process alternates between groups of four turns and between rounds."""
     fours: list[float] = []
     sides, end_s = (baseline, candidate), time.monotonic() + ROUND_S
     while len(fours) < LEAST_FOURS or time.monotonic() < end_s:
         order = (0, 1, 1, 0) if (len(fours) + number) % 2 == 0 else (1, 0, 0, 1)
-        times = [sides[one].turn_s() for one in order]
+        times = [sides[side].turn_s() for side in order]
         fours.append(log_ratio(order, times))
     return Round(four_log_ratio=tuple(fours))
 
 
 def _share_core(pids: list[int], number: int) -> None:
-    """Put both processes, with what they have started, on one core, each round on another.
+    """Pin both processes and their children to one core, a different one in each round.
 
-    Left to the system, each stays on a core of its own, and what else runs there and in its caches makes one of the
-    two slower for the whole round: with ten runnable processes on two cores, rounds of the same work differed by 5 %
-    (standard deviation), on one core by 0.5 %. As only one of the two ever runs, neither has less of the core.
+    Without pinning, each stays on its own core, and other load there makes one of the two slower for the whole round:
+    with ten runnable processes on two cores, rounds of the same work differed by 5 % (standard deviation), on one core
+    by 0.5 %. Only one of the two runs at a time, so that they do not compete.
     """
     if not hasattr(os, "sched_setaffinity"):
         return
     cores = sorted(os.sched_getaffinity(0))
     for pid in pids:
-        for one in _family(pid):
+        for process in _family(pid):
             with contextlib.suppress(OSError):  # it may have ended meanwhile
-                os.sched_setaffinity(one, {cores[number % len(cores)]})
+                os.sched_setaffinity(process, {cores[number % len(cores)]})
 
 
 def _family(pid: int) -> Iterator[int]:
-    """Yield a process and what it has started, by the process file system of Linux."""
+    """Yield a process and its descendants, from Linux's /proc."""
     yield pid
     for file in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):
@@ -136,8 +138,10 @@ def log_ratio(order: tuple[int, ...], times_s: list[float]) -> float:
     >>> abs(log_ratio((0, 1, 1, 0), [1.0, 1.1, 1.21, 1.331])) < 1e-12
     True
     """
-    logs = [math.log(one) for one in times_s]
-    mean = {arm: statistics.fmean(x for one, x in zip(order, logs, strict=True) if one == arm) for arm in (0, 1)}
+    logs = [math.log(arm_index) for arm_index in times_s]
+    mean = {
+        arm: statistics.fmean(x for arm_index, x in zip(order, logs, strict=True) if arm_index == arm) for arm in (0, 1)
+    }
     return mean[1] - mean[0]
 
 
@@ -145,7 +149,7 @@ class Side:
     """One of the two processes."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", arm: Arm, timing: Timing) -> None:
-        """Keep the process; it has been told its case."""
+        """Keep the process, which has received its case."""
         self._process, self._arm, self._timing = process, arm, timing
         self._pipe, self._read = process.stdout.fileno() if process.stdout else -1, b""
         self.clock, self.environment, self.pid = "", Environment(device=""), process.pid
@@ -172,7 +176,7 @@ class Side:
         return float(answer["time_s"])
 
     def end(self) -> None:
-        """End the process: it may put away what it has made, and is killed when that takes too long."""
+        """End the process: it may clean up, and is killed when that takes too long."""
         assert self._process.stdin is not None  # both are pipes
         assert self._process.stdout is not None
         with contextlib.suppress(OSError):
@@ -185,7 +189,7 @@ class Side:
         self._process.stdout.close()
 
     def _write(self, line: str) -> None:
-        with contextlib.suppress(OSError):  # one that has ended has no answer either
+        with contextlib.suppress(OSError):  # a process that has ended gives no answer either
             self._process.stdin.write(line.encode() + b"\n")  # type: ignore[union-attr]  # it is a pipe
             self._process.stdin.flush()  # type: ignore[union-attr]
 
@@ -196,8 +200,8 @@ class Side:
             if mark:
                 self._read = rest
                 if line.startswith(MARK.encode()):
-                    found: Mapping[str, Any] = json.loads(line)
-                    return found
+                    answer: Mapping[str, Any] = json.loads(line)
+                    return answer
                 continue
             if not select.select([self._pipe], [], [], max(0.0, deadline_s - time.monotonic()))[0]:
                 raise Unready("timeout", f"{self._arm.runner}: it did not answer within {self._timing.limit_s:g} s")
@@ -209,10 +213,10 @@ class Side:
 
 @contextlib.contextmanager
 def _side(case: Case, arm: Arm, timing: Timing, *, holds: bool) -> Iterator[Side]:
-    """Start the process of one arm and tell it its case.
+    """Start the process of one arm and send it its case.
 
     Args:
-        holds: whether it holds the device while the two take turns.
+        holds: whether it locks the device while the two take turns.
     """
     request = {
         "case": case.record(), "runner": arm.runner, "timing": dataclasses.asdict(timing), "turns": True,
@@ -232,17 +236,17 @@ def _side(case: Case, arm: Arm, timing: Timing, *, holds: bool) -> Iterator[Side
 
 
 def serve_turns(case: Case, runner: str, timing: Timing, *, holds: bool) -> None:
-    """Get `case` ready, say so, and take a turn for each line that comes in, until they end."""
-    found = runner_of(runner, timing, "fresh")
-    assert isinstance(found, TimedRunner)  # refused before the process was started
+    """Prepare `case`, report that it is ready, and take a turn for each line on standard input."""
+    timed_runner = runner_of(runner, timing, "fresh")
+    assert isinstance(timed_runner, TimedRunner)  # other runners are refused before the process starts
 
     def use(case: Case, prepared: Prepared, timer: Timer, record: Any, inputs: Inputs) -> Measurement:
-        row = found.row(case, prepared, timer, record)
-        why = unchecked(case, found.backend) if timing.validate and record is None else ""
+        row = timed_runner.row(case, prepared, timer, record)
+        why = reason_unchecked(case, timed_runner.backend) if timing.validate and record is None else ""
 
         def verdict(seen: tuple[int, Mapping[str, Any]]) -> str:
             again, _ = judged_again(record, case, prepared, seen, inputs[seen[0]], runner=runner, why=why)
-            return f"{again.status}: {again.reason}" if again is not None and wrong(again) else ""
+            return f"{again.status}: {again.reason}" if again is not None and is_wrong(again) else ""
 
         judges = verdict if record is not None or why else None
         varied = Varied(case, prepared, inputs)
@@ -250,32 +254,32 @@ def serve_turns(case: Case, runner: str, timing: Timing, *, holds: bool) -> None
         _turns(prepared, timer, timing, row.environment or Environment(device=""), (judges, change))
         return row
 
-    row = found.with_ready(case, use, lock_of if holds else None)
+    row = timed_runner.with_ready(case, use, lock_of if holds else None)
     if row.method is None:
         say({"outcome": row.outcome.value, "note": row.note})
 
 
 Verdict = Callable[[tuple[int, Mapping[str, Any]]], str]
 How = tuple[Verdict | None, Change | None]
-"""What judges a turn's outputs, and what changes inputs before they are timed."""
+"""Function that validates a turn's outputs, and function that changes inputs before they are timed."""
 
 
 def _turns(prepared: Prepared, timer: Timer, timing: Timing, environment: Environment, how: How) -> None:
-    """Take turns; after one of the first, at random, its outputs are judged."""
+    """Take turns; the outputs of a random early one are validated."""
     verdict, change = how
     runs, judged_turn = cycle(prepared.runs), random.SystemRandom().randrange(JUDGED_TURNS)
     for _ in range(2 * len(prepared.runs)):
         timer.read(next(runs), 1)
     call_count = batch_of(timer, runs, timing)
-    repeated = told_apart(timer, runs, call_count, change) if change is not None else ""
+    repeated = caching_suspicion(timer, runs, call_count, change) if change is not None else ""
     clock = "cpu" if timer.mode == "host" and timing.thread_count == 1 else {"host": "wall"}.get(timer.mode, "device")
     say({"clock": clock, "environment": environment_record(environment)})
     for turn, _ in enumerate(sys.stdin):
-        timer.read(next(runs), call_count)  # what the other process has put out of the caches comes back
+        timer.read(next(runs), call_count)  # refills the caches that the other process has used
         readings, seen = _turn(runs, prepared, timer, timing, call_count, change)
         why = verdict(seen()) if verdict is not None and turn == judged_turn else ""
-        times_s = sorted((one.cpu_s if clock == "cpu" else one.time_s) / call_count for one in readings)
-        none = repeated or no_time([one.time_s / call_count for one in readings], call_count, timer)
+        times_s = sorted((reading.cpu_s if clock == "cpu" else reading.time_s) / call_count for reading in readings)
+        none = repeated or no_time([reading.time_s / call_count for reading in readings], call_count, timer)
         time_s = quantile(times_s, 0.25)
         if time_s <= 0:
             none = none or "a quarter of the samples took no time by the CPU's clock"
@@ -293,7 +297,7 @@ def _turn(
     call_count: int,
     change: Change | None,
 ) -> tuple[list[Reading], Callable[[], tuple[int, Mapping[str, Any]]]]:
-    """Return the readings of one turn, and how to get the inputs' number and the outputs of the last one."""
+    """Return the readings of one turn, and a function for number of inputs and outputs of the last one."""
     readings: list[Reading] = []
     end_s = time.monotonic() + TURN_S
     while True:

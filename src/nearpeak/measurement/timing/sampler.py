@@ -1,4 +1,4 @@
-"""Samples of a prepared case: warm-up until the times settle, then until the median is known well enough."""
+"""Sampling of a prepared case: warm-up until times are steady, then until the median's interval is narrow."""
 
 import dataclasses
 import gc
@@ -22,37 +22,37 @@ from nearpeak.measurement.timing.clocks import SLOW_CLOCK_RATIO
 WINDOW_COUNT = 5
 """Samples of each of the two windows whose agreement ends the warm-up."""
 WARM_UP_RATIO = 0.5
-"""Share of the budget that warm-up may take on top of it."""
+"""Most time of the warm-up as a share of the budget, in addition to it."""
 BATCH_RESOLUTIONS = 1000
-"""Resolutions of the timer that a batch of calls lasts at least."""
+"""Least length of a batch of calls, in resolutions of the timer."""
 BATCH_S = 1e-4
 """Least length of a batch of hot calls: that of some hundred reads of the CPU clock."""
 BEGIN_S = 3e-3
-"""Time for which a host runs a call that seems to need no batch: at first it takes much longer, and of two processes
-that time the same one would take its calls by tens and the other one by one."""
+"""Time for which a host repeats a call that seems to need no batch: first calls take much longer, so that of two
+processes with the same case one might batch its calls and the other not."""
 HOST_BATCHES = 100
-"""Lengths of a batch that the host may wait for one: a clock that says less of it than that is not mended by more."""
+"""Most host time of a batch, in batch lengths: a clock that shows less than that is wrong, and larger batches are no
+remedy."""
 FIRST_COUNT, MOST_TRIED = 9, 3
-"""Pairs of a call on inputs that have just changed and one on the same inputs again, and how often they are taken anew
-before a difference is believed."""
+"""Pairs of a call on changed inputs and a repeated call, and most repetitions before a difference counts."""
 ANEW_RATIO, ANEW_S = 1.5, 1e-5
-"""How much longer than the shortest of the latter the shortest of the former may take."""
+"""Factor and time by which the fastest call on changed inputs may exceed the fastest repeated call."""
 LEAST_RATIO = 0.5
-"""Share of the budget before which a host is not done: all samples of a shorter stretch may be slow, and agree.
+"""Least share of the budget that a host samples for: in a shorter time all samples may be slow, and agree.
 
-Of thirty launches of a product beside two busy loops, two had converged within 70 ms of CPU time, 15 and 33 % too long.
+Of thirty launches of a product next to two busy loops, two converged within 70 ms of CPU time, 15 and 33 % too slow.
 """
 CHECK_EVERY = 5
-"""Samples between two looks at the interval."""
+"""Samples between two evaluations of the interval."""
 MOST_COUNT = 5000
-"""Samples after which a budget is spent, whatever the clock says."""
+"""Samples after which the budget counts as spent."""
 _PROCESS_S, _WALL_S = time.process_time, time.monotonic
-"""As they are before any function of the user's can put others in their place."""
+"""Bound before a user's function can replace them."""
 Runs = Iterator[Callable[[], object]]
 Change = Callable[[Callable[[], object]], None]
-"""Called with what will run, before it is timed."""
+"""Called with the run that is timed next."""
 Seen = tuple[int, Mapping[str, Any]]
-"""Which set of inputs was timed, and the outputs."""
+"""Number of the timed set of inputs, and its outputs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,17 +70,17 @@ class Sampled:
     call_count: int
     """Calls per sample."""
     outcome: Outcome
-    """Whether the median is known as well as was asked."""
+    """Whether the median has the requested precision."""
     late_s: float = 0.0
     """Median time for which the device went on after the end of a sample was recorded."""
     slow_ratio: float = 0.0
     """Share of the samples before which the device's clock was below SLOW_CLOCK_RATIO of its highest."""
     spans_ns: tuple[Span, ...] = ()
-    """When it warmed up and when it was sampled."""
+    """Time spans of warm-up and samples."""
     seen: Seen | None = None
-    """Which set of inputs a sample at random timed, and the outputs of its last call; none where none are kept."""
+    """Set of inputs of a random sample, and the outputs of its last call; none where none are kept."""
     repeated: str = ""
-    """How much faster calls are on inputs that they have seen, where that is more than caches explain."""
+    """Description of how much faster calls are on repeated inputs, where caches do not explain it."""
 
 
 def sample(
@@ -90,13 +90,13 @@ def sample(
     """Return the samples of `prepared`.
 
     Warm-up ends when two windows of samples agree, sampling when the 95 % interval of the median is narrow enough; on
-    a host with one thread the CPU time decides both, as wall time beside other load never settles. The search for
-    reference cycles is off meanwhile.
+    a host with one thread the CPU time decides both, as wall time never settles under other load. Garbage collection
+    is off meanwhile.
 
     Args:
-        keep: keep the outputs of a sample at random, which nothing that runs can know beforehand.
-        last: keep those of the last one, which costs no copies on the way; nothing that runs knows that it is.
-        varied: the inputs, which change before each sample; they are left as they were for what is kept.
+        keep: keep the outputs of a random sample, which the timed code cannot predict.
+        last: keep those of the last sample instead, without copies in between; the timed code cannot predict it either.
+        varied: the inputs, which change before each sample; at the end they are those of the kept outputs.
     """
     runs = cycle(prepared.runs)
     enabled = gc.isenabled()
@@ -106,21 +106,21 @@ def sample(
             timer.read(next(runs), 1)
         call_count = batch_of(timer, runs, timing)
         change = changing(prepared, varied)
-        repeated = told_apart(timer, runs, call_count, change) if varied is not None and varied.changes else ""
+        repeated = caching_suspicion(timer, runs, call_count, change) if varied is not None and varied.changes else ""
         keeper = _Keeper(prepared, varied) if keep else _Last(prepared) if last else None
-        found = _sampled(timer, runs, timing, call_count, keeper, change)
+        sampled = _sampled(timer, runs, timing, call_count, keeper, change)
         if varied is not None and isinstance(keeper, _Keeper):
             varied.restore(keeper.state)
-        return dataclasses.replace(found, repeated=repeated)
+        return dataclasses.replace(sampled, repeated=repeated)
     finally:
         if enabled:
             gc.enable()
 
 
 def batch_of(timer: Timer, runs: Runs, timing: Timing) -> int:
-    """Return how many calls make a batch: one where caches are emptied before each, else as many as the timer needs.
+    """Return the calls per batch: one with cold caches, else as many as the timer needs.
 
-    A timer that queues calls up says how many it can: of more, the launches on the host would be timed.
+    A timer that queues calls limits the count: beyond it, launches on the host would be timed.
     """
     if timing.cache == "cold":
         return 1
@@ -128,11 +128,11 @@ def batch_of(timer: Timer, runs: Runs, timing: Timing) -> int:
     begun_s = _WALL_S()
     while True:
         readings = [without_result(timer.read(next(runs), count)) for _ in range(3)]
-        took_s = min(one.time_s for one in readings)
+        took_s = min(reading.time_s for reading in readings)
         while count == 1 and took_s >= wanted_s and timer.mode == "host" and _WALL_S() - begun_s < BEGIN_S:
             readings.append(without_result(timer.read(next(runs), 1)))
             took_s = min(took_s, readings[-1].time_s)
-        is_slow = min(one.host_s for one in readings) > HOST_BATCHES * wanted_s
+        is_slow = min(reading.host_s for reading in readings) > HOST_BATCHES * wanted_s
         if took_s >= wanted_s or is_slow or count >= timer.most_calls():
             return min(count, timer.most_calls())
         wanted_count = int(1.1 * count * wanted_s / max(took_s, timer.resolution_s)) + 1
@@ -140,28 +140,33 @@ def batch_of(timer: Timer, runs: Runs, timing: Timing) -> int:
 
 
 def without_result(reading: Reading) -> Reading:
-    """Return the times alone: what is kept of many calls fills the memory, and each call writes into pages of its own.
+    """Return the times alone: kept results would fill the memory, and each call would write to new pages.
 
-    The first touch of those takes a host longer than many a kernel.
+    The first touch of a page may take a host longer than a kernel.
     """
     return dataclasses.replace(reading, result=None)
 
 
 def changing(prepared: Prepared, varied: Varied | None) -> Change:
-    """Return what is called before a run is timed: its inputs change."""
+    """Return the function that changes the inputs of a run before it is timed."""
     if varied is None:
         return lambda _: None
     return lambda run: varied.change(prepared.runs.index(run))
 
 
-def told_apart(timer: Timer, runs: Runs, call_count: int, change: Change) -> str:
-    """Return that calls are much faster on inputs that they have seen: a batch would time what was kept; else empty."""
+def caching_suspicion(timer: Timer, runs: Runs, call_count: int, change: Change) -> str:
+    """Return that calls are much faster on repeated inputs, so that a batch would time cached results; else empty."""
     if call_count == 1:
         return ""
     least_s = 0.0, 0.0
     for _ in range(MOST_TRIED):
-        pairs = [_pair(timer, next(runs), change) for _ in range(FIRST_COUNT)]
-        least_s = min(anew_s for anew_s, _ in pairs), min(again_s for _, again_s in pairs)
+        changed_s, repeated_s = [], []
+        for _ in range(FIRST_COUNT):
+            run = next(runs)
+            change(run)
+            changed_s.append(timer.read(run, 1).time_s)
+            repeated_s.append(timer.read(run, 1).time_s)
+        least_s = min(changed_s), min(repeated_s)
         if least_s[0] <= ANEW_RATIO * least_s[1] + ANEW_S:
             return ""
     return (
@@ -169,14 +174,8 @@ def told_apart(timer: Timer, runs: Runs, call_count: int, change: Change) -> str
     )
 
 
-def _pair(timer: Timer, run: Callable[[], object], change: Change) -> tuple[float, float]:
-    """Return the times of one call where the inputs have just changed, and of the next, each read by itself."""
-    change(run)
-    return timer.read(run, 1).time_s, timer.read(run, 1).time_s
-
-
 class _Keeper:
-    """Keeps the outputs of one of the samples, each as likely as any other, though their number is not known."""
+    """Keeps the outputs of one sample, each with equal probability, without knowing their number in advance."""
 
     def __init__(self, prepared: Prepared, varied: Varied | None = None) -> None:
         self._prepared, self._random, self._count = prepared, random.SystemRandom(), 0
@@ -185,7 +184,7 @@ class _Keeper:
         self.seen: Seen | None = None
 
     def offer(self, run: Callable[[], object], result: Any) -> None:
-        """Take the result of a sample, or leave it; later calls may write over it, so that it is copied."""
+        """Copy the result of a sample, or skip it; later calls may overwrite the original."""
         self._count += 1
         if self._random.random() * self._count < 1:
             copies = {name: np.array(array) for name, array in self._prepared.outputs(result).items()}
@@ -194,18 +193,18 @@ class _Keeper:
 
 
 class _Last:
-    """Holds what the last sample returned."""
+    """Holds the result of the last sample."""
 
     def __init__(self, prepared: Prepared) -> None:
         self._prepared, self._held = prepared, None  # type: tuple[Prepared, tuple[Callable[[], object], Any] | None]
 
     def offer(self, run: Callable[[], object], result: Any) -> None:
-        """Hold the result instead of the one before."""
+        """Hold the result in place of the previous one."""
         self._held = run, result
 
     @property
     def seen(self) -> Seen | None:
-        """Which set of inputs was timed, and the outputs."""
+        """Number of the timed set of inputs, and its outputs."""
         if self._held is None:
             return None
         run, result = self._held
@@ -215,11 +214,11 @@ class _Last:
 def _sampled(
     timer: Timer, runs: Runs, timing: Timing, call_count: int, keeper: _Keeper | _Last | None, change: Change
 ) -> Sampled:
-    """Take samples until the times have settled, and from there until one of the reasons to stop."""
+    """Take samples until the times are steady, and from there until sampling ends."""
     readings: list[Reading] = []
     begun_ns: list[int] = []
     kept_from: int | None = None
-    # Beside other load a host's samples take their CPU time of the budget, so that there are as many as without.
+    # On a host the budget is CPU time, so that other load does not reduce the number of samples.
     clock = _PROCESS_S if timer.mode == "host" else _WALL_S
     begun_s, begun_wall_s = clock(), _WALL_S()
     while True:
@@ -232,7 +231,7 @@ def _sampled(
         readings.append(without_result(reading))
         spent_s, wall_s, count = clock() - begun_s, _WALL_S() - begun_wall_s, len(readings)
         if kept_from is None:
-            if count % WINDOW_COUNT == 0 and settled(_watched(readings, timer, timing)):
+            if count % WINDOW_COUNT == 0 and is_steady(_watched(readings, timer, timing)):
                 kept_from = count - 2 * WINDOW_COUNT
             elif count > 1 and (spent_s >= WARM_UP_RATIO * timing.budget_s or wall_s > timing.limit_s / 4):
                 kept_from = 1 if wall_s > timing.limit_s / 4 else count
@@ -250,13 +249,13 @@ def _sampled(
 
 
 def no_time(samples_s: Sequence[float], call_count: int, timer: Timer) -> str:
-    """Return why samples say no time, where one is none, or is shorter than what the timer can tell; else empty.
+    """Return why samples are invalid: a time is zero, not finite, or below the timer's resolution; else empty.
 
     >>> from nearpeak.measurement.timing.clocks import HostTimer
     >>> no_time([1e-12, 1e-6], 10, HostTimer(thread_count=1, flush_bytes=0))
     "the timer's clock gives 1e-11 s for a sample of 10 calls; it tells no less than 1e-09 s"
     """
-    least_s = next((one for one in samples_s if not math.isfinite(one)), min(samples_s)) * call_count
+    least_s = next((sample_s for sample_s in samples_s if not math.isfinite(sample_s)), min(samples_s)) * call_count
     if 0 < least_s < math.inf and least_s >= timer.resolution_s:
         return ""
     calls = f"a sample of {call_count} calls" if call_count > 1 else "a call"
@@ -265,61 +264,62 @@ def no_time(samples_s: Sequence[float], call_count: int, timer: Timer) -> str:
     return f"the timer's clock gives {least_s:.4g} s for {calls}; it tells no less than {timer.resolution_s:.4g} s"
 
 
-def _ended(kept: Sequence[Reading], timer: Timer, timing: Timing, spent: tuple[float, float]) -> Outcome | None:
-    """Return why sampling ends; none when it goes on."""
-    (spent_s, wall_s), count = spent, len(kept)
+def _ended(readings: Sequence[Reading], timer: Timer, timing: Timing, spent: tuple[float, float]) -> Outcome | None:
+    """Return the outcome with which sampling ends; none while it continues."""
+    (spent_s, wall_s), count = spent, len(readings)
     if count and wall_s >= timing.limit_s / 2:
         return Outcome.BUDGET
     if count < timing.least_count:
         return None
     early = timer.mode == "host" and spent_s < LEAST_RATIO * timing.budget_s and count < MOST_COUNT
-    if count % CHECK_EVERY == 0 and not early and converged(_watched(kept, timer, timing), timing.precision_ratio):
+    if count % CHECK_EVERY == 0 and not early and converged(_watched(readings, timer, timing), timing.precision_ratio):
         return Outcome.CONVERGED
     return Outcome.BUDGET if spent_s >= timing.budget_s or count >= MOST_COUNT else None
 
 
 def _summed(readings: Sequence[Reading], kept_from: int, timer: Timer, call_count: int, outcome: Outcome) -> Sampled:
-    kept = readings[kept_from:]
+    kept_readings = readings[kept_from:]
     return Sampled(
-        samples_s=tuple(one.time_s / call_count for one in kept),
-        cpu_samples_s=tuple(one.cpu_s / call_count for one in kept),
-        host_samples_s=() if timer.mode == "host" else tuple(one.host_s / call_count for one in kept),
-        warmup_s=tuple(one.time_s / call_count for one in readings[:kept_from]),
+        samples_s=tuple(reading.time_s / call_count for reading in kept_readings),
+        cpu_samples_s=tuple(reading.cpu_s / call_count for reading in kept_readings),
+        host_samples_s=() if timer.mode == "host" else tuple(reading.host_s / call_count for reading in kept_readings),
+        warmup_s=tuple(reading.time_s / call_count for reading in readings[:kept_from]),
         call_count=call_count, outcome=outcome,
-        late_s=statistics.median(one.late_s for one in kept), slow_ratio=_slow_ratio([one.cycles_s for one in kept]),
+        late_s=statistics.median(reading.late_s for reading in kept_readings),
+        slow_ratio=_slow_ratio([reading.cycles_s for reading in kept_readings]),
     )  # fmt: skip
 
 
 def _slow_ratio(cycles_s: Sequence[float]) -> float:
-    """Return in what share of the samples the same number of cycles took much longer than in the best one.
+    """Return the share of samples in which the same number of cycles took much longer than in the best one.
 
     >>> _slow_ratio([1.0, 1.0, 1.5, 1.1]), _slow_ratio([0.0, 0.0])
     (0.25, 0.0)
     """
-    least = min((one for one in cycles_s if one > 0), default=0.0)
-    return sum(least / one < SLOW_CLOCK_RATIO for one in cycles_s if one > 0) / len(cycles_s)
+    least = min((time_s for time_s in cycles_s if time_s > 0), default=0.0)
+    return sum(least / time_s < SLOW_CLOCK_RATIO for time_s in cycles_s if time_s > 0) / len(cycles_s)
 
 
 def _watched(readings: Sequence[Reading], timer: Timer, timing: Timing) -> Sequence[float]:
-    """Return the times that decide when to stop: CPU time where a single thread of the host does the work."""
-    if timer.mode == "host" and timing.thread_count == 1 and all(one.cpu_s > 0 for one in readings):
-        return [one.cpu_s for one in readings]
-    return [one.time_s for one in readings]
+    """Return the times that decide when to stop: CPU time for a single host thread."""
+    if timer.mode == "host" and timing.thread_count == 1 and all(reading.cpu_s > 0 for reading in readings):
+        return [reading.cpu_s for reading in readings]
+    return [reading.time_s for reading in readings]
 
 
-def settled(samples_s: Sequence[float]) -> bool:
-    """Say whether the last two windows agree, so that warm-up is over.
+def is_steady(samples_s: Sequence[float]) -> bool:
+    """Return whether the last two windows agree, so that warm-up is over.
 
     The second window's first sample is no outlier beyond the third quartile plus 1.5 interquartile ranges of the
     first, the mean moved by -50 % to +10 %, both quartiles by at most 5 %.
 
-    >>> settled([9.0, 5.0] + [1.0] * 10), settled([5.0, 4.0, 3.0, 2.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0])
+    >>> is_steady([9.0, 5.0] + [1.0] * 10), is_steady([5.0, 4.0, 3.0, 2.0, 2.0, 1.0, 1.0, 1.0, 1.0, 1.0])
     (True, False)
     """
     if len(samples_s) < 2 * WINDOW_COUNT:
         return False
     before, after = (sorted(samples_s[end - WINDOW_COUNT : end or None]) for end in (-WINDOW_COUNT, 0))
-    if before[0] <= 0 or after[0] <= 0:  # no time at all: a wrong timer, which waiting does not mend
+    if before[0] <= 0 or after[0] <= 0:  # a broken timer, for which waiting is no remedy
         return True
     low, high = quantile(before, 0.25), quantile(before, 0.75)
     if samples_s[-WINDOW_COUNT] > high + 1.5 * (high - low) + 1e-12 * high:
@@ -330,7 +330,7 @@ def settled(samples_s: Sequence[float]) -> bool:
 
 
 def converged(samples_s: Sequence[float], precision_ratio: float) -> bool:
-    """Say whether the median's interval is narrow enough; with so few samples that it ends at the extremes it is not.
+    """Return whether the median's interval is narrow enough; an interval that ends at the extremes never is.
 
     >>> converged([1.0] * 12, 0.005), converged([1.0] * 4, 0.005), converged([1.0, 1.1] * 10, 0.005)
     (True, False, False)

@@ -1,4 +1,4 @@
-"""What a warmed process does before it forks a child per case: imports and buffers, never a case."""
+"""Warm-up of the fork server: imports and buffers that every forked child inherits."""
 
 import sys
 import tempfile
@@ -9,15 +9,15 @@ from nearpeak.base.machine import versions
 from nearpeak.core.runs.measurement import Timing
 from nearpeak.measurement.machine.environment import cpu_environment
 from nearpeak.measurement.runners import RUNNERS
-from nearpeak.measurement.timing.clocks import clock_probe_s, cpu_throttle_count, swept
-from nearpeak.measurement.validation_gate import contract
+from nearpeak.measurement.timing.clocks import clock_probe_s, cpu_throttle_count, sweep_buffer
+from nearpeak.measurement.validation_gate import installed_validate
 from nearpeak.ops import OPS
 
 
 def warm_up() -> None:
     """Import runners and operators, fill the buffer that empties caches; PyTorch keeps to one thread.
 
-    A pool of threads would not survive the fork: the child starts its own where the case may use more.
+    A thread pool would not survive the fork: the child starts its own if the case uses several threads.
     """
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(1)
@@ -25,8 +25,8 @@ def warm_up() -> None:
         RUNNERS[name]
     for name in OPS:
         OPS[name]
-    contract()
-    swept(Timing().flush_bytes)
+    installed_validate()
+    sweep_buffer(Timing().flush_bytes)
     np.random.default_rng((0, 0)).standard_normal(1)
     tempfile.gettempdir()
     clock_probe_s()

@@ -1,4 +1,4 @@
-"""Packages of operators that can be asked for known defects; plug-ins add them by entry point."""
+"""Registry of adapters that probe an external operator package for known defects; plug-ins register by entry point."""
 
 import importlib
 from pathlib import Path

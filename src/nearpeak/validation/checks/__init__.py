@@ -1,4 +1,4 @@
-"""The ordered checks of the validation contract: one file per check, each ending in CHECK."""
+"""The validation checks V0 to V12 in order: one file per check, each of which defines CHECK."""
 
 import importlib
 from collections.abc import Callable
@@ -15,14 +15,8 @@ __all__ = ["CHECKS"]
 Check = Callable[["Trial"], CheckResult]
 
 
-def _load(stem: str) -> Check:
-    check: Check = importlib.import_module(f"nearpeak.validation.checks.{stem}").CHECK
-    return check
-
-
-def _stems() -> list[str]:
-    return sorted(path.stem for path in Path(__file__).parent.glob("v[0-9]*.py"))
-
-
-CHECKS: tuple[Check, ...] = tuple(_load(stem) for stem in _stems())
-"""All checks, in order of their numbers."""
+CHECKS: tuple[Check, ...] = tuple(
+    importlib.import_module(f"nearpeak.validation.checks.{path.stem}").CHECK
+    for path in sorted(Path(__file__).parent.glob("v[0-9]*.py"))
+)
+"""All checks, in the order of their numbers."""

@@ -1,4 +1,4 @@
-"""V1: outputs have the names, shapes and formats that are declared."""
+"""V1, form: outputs have the declared names, shapes and dtypes."""
 
 from nearpeak.core.runs.validation import PASS, CheckResult
 from nearpeak.validation.running.trial import Trial
@@ -6,10 +6,10 @@ from nearpeak.validation.running.trial import Trial
 
 def form(trial: Trial) -> CheckResult:
     """Return whether the outputs of every round have their declared form; a call that raised fails here."""
-    for asked, ran in zip(trial.questions, trial.runs, strict=True):
+    for draw, ran in zip(trial.draws, trial.runs, strict=True):
         if ran.error:
-            return CheckResult(check="V1", status=ran.status, reason=f"{asked.distribution} inputs: {ran.error}")
-        for name, wanted in trial.templates(asked).items():
+            return CheckResult(check="V1", status=ran.status, reason=f"{draw.distribution} inputs: {ran.error}")
+        for name, wanted in trial.templates(draw).items():
             if name not in ran.outputs:
                 reason = f"output {name} is missing; got {', '.join(ran.outputs) or 'none'}"
                 return CheckResult(check="V1", status="SHAPE_FAIL", reason=reason)

@@ -1,4 +1,4 @@
-"""V6: the error of each row has the norm of rounding errors and no bias, and that of all is as small as usual."""
+"""V6, error statistics: row norms, bias and pooled errors are no larger than those of rounding."""
 
 import math
 from functools import lru_cache
@@ -28,146 +28,141 @@ from nearpeak.validation.comparison.torch_baseline import (
     usual_of_few,
 )
 from nearpeak.validation.inputs.rounds import POOLED, SEED_STEP
-from nearpeak.validation.oracle.expected_results import Expected, contract_of
-from nearpeak.validation.oracle.float64_oracle import Question, question
+from nearpeak.validation.oracle.expected_results import Expected, tolerance_of
+from nearpeak.validation.oracle.float64_oracle import Draw, draw_inputs
 from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF
 from nearpeak.validation.running.trial import Trial
 
 BIAS_LIMIT = 8.0
-"""Standard errors that the mean error may have. Correct results pass 4 once in 16,000 cases; many thousands are run."""
+"""Standard errors that the mean error may have: correct results exceed 4 once in 16,000 cases."""
 
 
 STAGES = (128, 512)
-"""Further results that are asked for where few are further off than they should be and not yet too far for luck."""
+"""Further results that are drawn while a large error of few results may still be chance."""
 MOST_SEEN = 100
-"""Draws that no other check goes beyond."""
+"""Draws that other checks may take: seeds beyond them are free."""
 
 
 def groups(trial: Trial) -> CheckResult:
-    """Return whether broad small damage shows in a row's norm, truncation in the mean error, or lost bits in all.
+    """Return whether row norms, the mean error (truncation) and the error of all elements (lost bits) are normal.
 
-    Over fresh inputs, errors average out. Lost bits are judged as good as PyTorch's own: operators whose bound is
-    propagated are permitted to store intermediates in their own format, and few make use of all of it.
+    Errors average out over fresh inputs. The error of all elements is compared with PyTorch's own: operators with a
+    propagated bound may store intermediates in the output format, and few implementations use all of that.
     """
     largest = {"bias_z": 0.0, "row_norm": 0.0, "error_of_usual": 0.0}
-    for asked, ran in zip(trial.questions, trial.runs, strict=True):
-        if ran.error or not comparable(ran.outputs, asked.expected):
+    for draw, ran in zip(trial.draws, trial.runs, strict=True):
+        if ran.error or not comparable(ran.outputs, draw.expected):
             return CheckResult(check="V6", status=SKIPPED, reason="V1 failed")
         for name, got in values_of(ran.outputs).items():
-            if name not in asked.expected or asked.distribution == "integer":
-                continue  # the same few values again and again have the same errors
-            fault, figures = _judged(trial, asked, name, got)
+            if name not in draw.expected or draw.distribution == "integer":
+                continue  # few distinct values repeat the same errors
+            fault, figures = _judged(trial, draw, name, got)
             largest = {key: max(value, figures.get(key, 0.0)) for key, value in largest.items()}
             if fault:
-                reason = f"{asked.distribution} inputs: {name}: {fault}"
+                reason = f"{draw.distribution} inputs: {name}: {fault}"
                 return CheckResult(check="V6", status="NUMERIC_FAIL", reason=reason)
     shown = {name: f"{value:.2g}" for name, value in largest.items()}
-    fault = _pooled(trial) or _pooled_of_usual(trial) or _systematic(trial)
+    fault = _pooled(trial) or _pooled_of_usual(trial)
+    if not fault and any(narrow(output.dtype) for output in trial.draws[0].expected.values()):
+        setting = trial.case, trial.implementation, trial.seed
+        fault = systematic_fault(*setting) or shared_fault(*setting)
     return CheckResult(check="V6", status="NUMERIC_FAIL" if fault else PASS, reason=fault, figures=shown)
 
 
 def _pooled(trial: Trial) -> str:
-    """Return what is wrong with small results of all rounds together, of sums whose bound is proved."""
-    pairs = [(asked, ran) for asked, ran in zip(trial.questions, trial.runs, strict=True) if not _chained(asked)]
+    """Return the fault of few results pooled over all rounds, for sums with a proved bound; empty where none."""
+    pairs = [(draw, ran) for draw, ran in zip(trial.draws, trial.runs, strict=True) if not _chained(draw)]
     drawn = [pair for pair in pairs if pair[0].distribution in POOLED]
-    for name in trial.questions[0].expected if drawn else ():
-        found = [(values_of(ran.outputs)[name], asked.expected[name]) for asked, ran in drawn]
-        ratio, most = pooled_errors(found)
+    for name in trial.draws[0].expected if drawn else ():
+        pairs_of_errors = [(values_of(ran.outputs)[name], draw.expected[name]) for draw, ran in drawn]
+        ratio, most = pooled_errors(pairs_of_errors)
         for count in STAGES:
             if not 1 < ratio <= most:
                 break
-            asked = _more(trial.case, trial.seed, count // max(found[0][0].size, 1))
-            answered = [(one, trial.answer(one)) for one in asked]
-            found += [
-                (values_of(ran.outputs)[name], one.expected[name])
-                for one, ran in answered
-                if not ran.error and comparable(ran.outputs, one.expected)
+            draw = _more(trial.case, trial.seed, count // max(pairs_of_errors[0][0].size, 1))
+            answered = [(further_draw, trial.answer(further_draw)) for further_draw in draw]
+            pairs_of_errors += [
+                (values_of(ran.outputs)[name], further_draw.expected[name])
+                for further_draw, ran in answered
+                if not ran.error and comparable(ran.outputs, further_draw.expected)
             ]
-            ratio, most = pooled_errors(found)
+            ratio, most = pooled_errors(pairs_of_errors)
         if ratio > most:
             return f"{name}: over all rounds, errors are {ratio:.2g} times what they should be"
     return ""
 
 
 @lru_cache(maxsize=4)
-def _more(case: Case, seed: int, count: int) -> tuple[Question, ...]:
-    """Return further draws of inputs: others for each count."""
-    found = (question(case, seed + SEED_STEP * (MOST_SEEN + count + number), "normal") for number in range(count))
-    return tuple(one for one in found if one is not None)
+def _more(case: Case, seed: int, count: int) -> tuple[Draw, ...]:
+    """Return further draws, different ones for each count."""
+    further = (draw_inputs(case, seed + SEED_STEP * (MOST_SEEN + count + number), "normal") for number in range(count))
+    return tuple(draw for draw in further if draw is not None)
 
 
 def _pooled_of_usual(trial: Trial) -> str:
-    """Return the same of chains, whose errors are compared with those of PyTorch's own way."""
-    for name, first in trial.questions[0].expected.items():
-        if not _chained(trial.questions[0]) or first.dtype not in UNIT_ROUNDOFF:
+    """Return the same for chains of operations, whose errors are compared with PyTorch's own."""
+    for name, first in trial.draws[0].expected.items():
+        if not _chained(trial.draws[0]) or first.dtype not in UNIT_ROUNDOFF:
             continue
-        found = [
-            (values_of(ran.outputs)[name], baseline_of(asked)[name], asked.expected[name])
-            for asked, ran in zip(trial.questions, trial.runs, strict=True)
-            if asked.distribution in POOLED and name in baseline_of(asked)
+        answers = [
+            (values_of(ran.outputs)[name], baseline_of(draw)[name], draw.expected[name])
+            for draw, ran in zip(trial.draws, trial.runs, strict=True)
+            if draw.distribution in POOLED and name in baseline_of(draw)
         ]
-        ratio = pooled_ratio(found) if first.values.dtype.kind == "f" else 0.0
+        ratio = pooled_ratio(answers) if first.values.dtype.kind == "f" else 0.0
         if ratio > 1:
             return f"{name}: over all rounds, the error is {ratio:.2g} times what is as good as PyTorch's own"
     return ""
 
 
-def _systematic(trial: Trial) -> str:
-    """Return what is systematically off where outputs are narrow."""
-    if not any(narrow(one.dtype) for one in trial.questions[0].expected.values()):
-        return ""
-    at = trial.case, trial.implementation, trial.seed
-    return systematic_fault(*at) or shared_fault(*at)
-
-
-def _judged(trial: Trial, asked: Question, name: str, got: Any) -> tuple[str, dict[str, float]]:
-    """Return what is wrong with one output, empty where nothing is, and what was seen."""
-    one = asked.expected[name]
-    figures = {"row_norm": relative_norm(got, one), "error_of_usual": _error_of_usual(asked, name, got, one)}
-    fault = group_fault(got, one) if figures["error_of_usual"] > 1 or not _chained(asked) else ""
-    fault = "" if fault and _is_as_stored(asked, name, got, one) else fault
+def _judged(trial: Trial, draw: Draw, name: str, got: Any) -> tuple[str, dict[str, float]]:
+    """Return the fault of one output, empty where it has none, and its figures."""
+    expected = draw.expected[name]
+    figures = {"row_norm": relative_norm(got, expected), "error_of_usual": _error_of_usual(draw, name, got, expected)}
+    fault = group_fault(got, expected) if figures["error_of_usual"] > 1 or not _chained(draw) else ""
+    fault = "" if fault and _is_as_stored(draw, name, got, expected) else fault
     # Rounding a mean that is far from 0 moves whole groups, of which there may be few.
-    moved = asked.distribution == "offset" and OPS[asked.case.op].subtracted is not None
-    score = bias_z(got, one) if (narrow(one.dtype) and not contract_of(trial.case).steps_count) and not moved else 0.0
+    moved = draw.distribution == "offset" and OPS[draw.case.op].subtracted is not None
+    score = (
+        bias_z(got, expected)
+        if (narrow(expected.dtype) and not tolerance_of(trial.case).steps_count) and not moved
+        else 0.0
+    )
     figures["bias_z"] = abs(score)
-    if not fault and abs(score) > BIAS_LIMIT and not _usual_bias(asked, name, score):
-        fault = f"the mean error is {score:.1f} standard errors from 0"
-    if not fault and figures["error_of_usual"] > 1 and not _is_luck(trial, name, got, one):
+    if not fault and abs(score) > BIAS_LIMIT:
+        usual = baseline_of(draw).get(name)  # PyTorch too loses changes below half a last place
+        if usual is None or abs(score) > 2 * abs(bias_z(usual, expected)):
+            fault = f"the mean error is {score:.1f} standard errors from 0"
+    if not fault and figures["error_of_usual"] > 1 and not _is_luck(trial, name, got, expected):
         fault = f"the error is {figures['error_of_usual']:.2g} times what is as good as PyTorch's own"
     return fault, figures
 
 
-def _is_luck(trial: Trial, name: str, got: Any, one: Expected) -> bool:
-    """Say whether few results are no further off than twice what PyTorch's own are in some round: those of all count.
+def _is_luck(trial: Trial, name: str, got: Any, expected: Expected) -> bool:
+    """Return whether few results err by no more than twice PyTorch's largest error in any round.
 
-    Of one result of many roundings PyTorch's own is right by luck in some round, where it is no measure.
+    In a single round PyTorch's own result may be exact by chance.
     """
-    ratio = ratios(got, one)
-    return ratio.size < FEW and bool(ratio.max() <= AS_WIDE * usual_of_few(name, trial.questions))
+    ratio = ratios(got, expected)
+    return ratio.size < FEW and bool(ratio.max() <= AS_WIDE * usual_of_few(name, trial.draws))
 
 
-def _is_as_stored(asked: Question, name: str, got: Any, one: Expected) -> bool:
-    """Say whether PyTorch's own products have such errors too, where they may be stored on the way."""
-    usual = baseline_of(asked).get(name) if contract_of(asked.case).steps_count and not _chained(asked) else None
-    return usual is not None and bool(group_fault(usual, one)) and error_ratio(got, usual, one) <= 1
+def _is_as_stored(draw: Draw, name: str, got: Any, expected: Expected) -> bool:
+    """Return whether PyTorch's own products have such errors too, where intermediates may be stored."""
+    usual = baseline_of(draw).get(name) if tolerance_of(draw.case).steps_count and not _chained(draw) else None
+    return usual is not None and bool(group_fault(usual, expected)) and error_ratio(got, usual, expected) <= 1
 
 
-def _usual_bias(asked: Question, name: str, score: float) -> bool:
-    """Say whether PyTorch's own result has such a bias too: changes below half a last place are always lost."""
-    usual = baseline_of(asked).get(name)
-    return usual is not None and abs(score) <= 2 * abs(bias_z(usual, asked.expected[name]))
+def _chained(draw: Draw) -> bool:
+    return tolerance_of(draw.case).kind in CHAINS
 
 
-def _chained(asked: Question) -> bool:
-    return contract_of(asked.case).kind in CHAINS
-
-
-def _error_of_usual(asked: Question, name: str, got: Any, one: Expected) -> float:
-    """Return the error of all elements over what is as good as PyTorch's own; 0 where that is no measure."""
-    usual = baseline_of(asked).get(name) if _chained(asked) and one.dtype in UNIT_ROUNDOFF else None
-    if usual is None or got.dtype.kind != "f" or not one.values.size:
+def _error_of_usual(draw: Draw, name: str, got: Any, expected: Expected) -> float:
+    """Return the error of all elements over the margin around PyTorch's own; 0 where that does not apply."""
+    usual = baseline_of(draw).get(name) if _chained(draw) and expected.dtype in UNIT_ROUNDOFF else None
+    if usual is None or got.dtype.kind != "f" or not expected.values.size:
         return 0.0
-    ratio = error_ratio(got, usual, one)
+    ratio = error_ratio(got, usual, expected)
     return ratio if math.isfinite(ratio) else 0.0
 
 

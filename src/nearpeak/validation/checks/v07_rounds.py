@@ -1,27 +1,27 @@
-"""V7: the answers hold for other seeds and distributions, and sums of small whole numbers are exact."""
+"""V7, further rounds: results hold for other seeds and distributions, and sums of small integers are exact."""
 
 import numpy as np
 
 from nearpeak.core.runs.validation import PASS, SKIPPED, CheckResult
 from nearpeak.validation.comparison.output_comparison import comparable, values_of
 from nearpeak.validation.comparison.torch_baseline import judged
-from nearpeak.validation.oracle.expected_results import contract_of
-from nearpeak.validation.oracle.float64_oracle import Question
+from nearpeak.validation.oracle.expected_results import tolerance_of
+from nearpeak.validation.oracle.float64_oracle import Draw
 from nearpeak.validation.running.trial import Trial
 
 EXACT_BELOW = 2**24
-"""Whole numbers below it are exact in fp32, and so is every partial sum, in any order."""
+"""Integers below it are exact in fp32, and so is every partial sum, in any order."""
 
 
 def rounds(trial: Trial) -> CheckResult:
-    """Return the worst of the rounds after the first; whole numbers are compared bit by bit where they are exact."""
+    """Return the worst result of the rounds after the first; integers are compared bit by bit where they are exact."""
     results = []
-    for asked, ran in zip(trial.questions[1:], trial.runs[1:], strict=True):
-        if ran.error or not comparable(ran.outputs, asked.expected):
+    for draw, ran in zip(trial.draws[1:], trial.runs[1:], strict=True):
+        if ran.error or not comparable(ran.outputs, draw.expected):
             return CheckResult(check="V7", status=SKIPPED, reason="V1 failed")
-        got, where = values_of(ran.outputs), f"{asked.distribution} inputs"
-        results.append(judged("V7", ran.outputs, asked, where, trial.questions))
-        fault = _inexact(trial, asked, got) if asked.distribution == "integer" else ""
+        got, where = values_of(ran.outputs), f"{draw.distribution} inputs"
+        results.append(judged("V7", ran.outputs, draw, where, trial.draws))
+        fault = _inexact(trial, draw, got) if draw.distribution == "integer" else ""
         if fault:
             results.append(CheckResult(check="V7", status="NUMERIC_FAIL", reason=f"{where}: {fault}"))
     failed = [result for result in results if result.failed]
@@ -32,20 +32,20 @@ def _ratio(result: CheckResult) -> float:
     return 0.0 if result.worst is None else result.worst.bound_ratio
 
 
-def _inexact(trial: Trial, asked: Question, got: dict[str, np.ndarray]) -> str:
-    """Return the first whole result that is not the one rounding of the exact sum."""
-    if contract_of(trial.case).kind != "contraction":
+def _inexact(trial: Trial, draw: Draw, got: dict[str, np.ndarray]) -> str:
+    """Return the first integer result that is not the exact sum rounded once."""
+    if tolerance_of(trial.case).kind != "contraction":
         return ""
-    for name, one in asked.expected.items():
-        values = one.values
+    for name, expected in draw.expected.items():
+        values = expected.values
         if values.dtype.kind != "f" or not np.all(np.isfinite(values)):
             continue
         if np.any(values != np.rint(values)) or np.abs(values).max(initial=0.0) >= EXACT_BELOW:
             continue
-        wrong = got[name] != one.rounded
+        wrong = got[name] != expected.rounded
         if wrong.any():
             where = tuple(int(i) for i in np.argwhere(wrong)[0])
-            return f"{name}{list(where)} is {got[name][where]}, exactly {one.rounded[where]}"
+            return f"{name}{list(where)} is {got[name][where]}, exactly {expected.rounded[where]}"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""V9: gradients agree with the closed form, for an upstream gradient that is random and nowhere uniform."""
+"""V9, gradients: they agree with the oracle for random, non-uniform upstream gradients."""
 
 import traceback
 from collections.abc import Mapping
@@ -11,15 +11,14 @@ import numpy as np
 
 from nearpeak.core.runs.validation import PASS, SKIPPED, CheckResult
 from nearpeak.core.work.case import Case
-from nearpeak.ops import OPS
 from nearpeak.validation.comparison.output_comparison import comparable, compared, values_of
 from nearpeak.validation.comparison.systematic_gradient_error import systematic_gradient_fault
 from nearpeak.validation.comparison.torch_baseline import as_good
 from nearpeak.validation.inputs.rounds import SEED_STEP
 from nearpeak.validation.oracle.expected_results import Expected
-from nearpeak.validation.oracle.float64_oracle import Question, question
+from nearpeak.validation.oracle.float64_oracle import Draw, draw_inputs
 from nearpeak.validation.oracle.gradient_oracle import (
-    Named,
+    NamedPositions,
     as_a_sum_gives,
     differentiated,
     expected_gradients,
@@ -29,28 +28,28 @@ from nearpeak.validation.oracle.gradient_oracle import (
     upstream_of,
     without_gradient,
 )
-from nearpeak.validation.running.aliased_outputs import changed_by_a_later_call, staying_there
-from nearpeak.validation.running.implementation_run import Implementation, status_of, words_of
+from nearpeak.validation.running.aliased_outputs import changed_by_a_later_call, without_host_copies
+from nearpeak.validation.running.implementation_run import pytorch_of, status_of, words_of
 from nearpeak.validation.running.trial import Trial
 
 
 def gradients(trial: Trial) -> CheckResult:
-    """Return whether the gradients hold for two upstream gradients, the second with a zero first and a one last.
+    """Return whether the gradients are right for two upstream gradients, the second with a zero first and a one last.
 
-    A uniform upstream gradient, as a summed loss gives, hides transposed and wrongly scaled gradients; it is asked for
-    beside them, as it has no strides.
+    A uniform upstream gradient, as of a summed loss, hides transposed and wrongly scaled gradients; it is used as a
+    third one, because it has no strides.
     """
-    first = next((number for number, asked in enumerate(trial.questions) if _is_something(asked)), 0)
-    asked, ran = trial.questions[first], trial.runs[first]
-    missing = without_gradient(trial.case, asked)
+    first = next((number for number, draw in enumerate(trial.draws) if _is_something(draw)), 0)
+    draw, ran = trial.draws[first], trial.runs[first]
+    missing = without_gradient(trial.case, draw)
     if not missing and trial.implementation.arrays != "torch" and trial.implementation.backward is None:
         return CheckResult(check="V9", status=_without(trial), reason="the implementation has no gradient")
-    if not missing and (ran.error or not comparable(ran.outputs, asked.expected)):
+    if not missing and (ran.error or not comparable(ran.outputs, draw.expected)):
         missing = "V1 failed"
     if missing:
         return CheckResult(check="V9", status=SKIPPED, reason=missing)
-    results = [_of_round(trial, one) for one in asked_of(trial)]
-    results += [_of_round(trial, asked, of_sum=True)] if _of_pytorch(asked, trial.seed, of_sum=True) else []
+    results = [_of_round(trial, round_draw) for round_draw in gradient_rounds(trial)]
+    results += [_of_round(trial, draw, of_sum=True)] if _of_pytorch(draw, trial.seed, of_sum=True) else []
     failed = [result for result in results if result.failed]
     if failed or results[0].status != PASS:
         return failed[0] if failed else results[0]
@@ -61,147 +60,147 @@ def gradients(trial: Trial) -> CheckResult:
     return replace(results[0], status="NUMERIC_FAIL", reason=fault) if fault else results[0]
 
 
-def _is_something(asked: Question) -> bool:
-    """Say whether results have an element: what data selects may be nothing."""
-    return any(one.values.size for one in asked.expected.values())
+def _is_something(draw: Draw) -> bool:
+    """Return whether outputs have an element: operators that select may return none."""
+    return any(expected.values.size for expected in draw.expected.values())
 
 
 def _overwritten(trial: Trial) -> list[str]:
     """Return the gradients that a later call of the implementation changes."""
-    implementation = staying_there(trial.implementation)
+    implementation = without_host_copies(trial.implementation)
     device = None if implementation.there is None else "cuda"
 
-    def call(asked: Question) -> Mapping[str, Any]:
-        upstream = upstream_of(asked, trial.seed)
+    def call(draw: Draw) -> Mapping[str, Any]:
+        upstream = upstream_of(draw, trial.seed)
         assert upstream is not None  # gradients were compared
-        return gradients_of(implementation, asked, upstream, device)
+        return gradients_of(implementation, draw, upstream, device)
 
-    return changed_by_a_later_call(call, tuple(filter(_is_something, trial.questions)))
+    return changed_by_a_later_call(call, tuple(filter(_is_something, trial.draws)))
 
 
-def asked_of(trial: Trial) -> tuple[Question, ...]:
-    """Return the rounds whose gradients are looked at: the first two, one with gaps, and what few were asked again.
+def gradient_rounds(trial: Trial) -> tuple[Draw, ...]:
+    """Return the rounds whose gradients are checked: the first two, the one with gaps, and repeated normal rounds.
 
-    Where none of them tells a gradient from a wrong one, smaller inputs are asked too: of long recurrences with large
-    weights functions are saturated, or gradients grow beyond what any format follows; and the norm of one or two
-    numbers is -1 or 1 but for epsilon, which only numbers of its own size show.
+    Where none of them could expose a wrong gradient, rounds of smaller inputs are added: long recurrences with large
+    weights saturate, or their gradients overflow; and the norm of one or two numbers is -1 or 1 except for epsilon,
+    which shows only for inputs of its own size.
     """
-    held = tuple(filter(_is_something, trial.questions))
-    again = (asked for asked in held[2:] if asked.distribution in ("normal", "gaps"))
+    held = tuple(filter(_is_something, trial.draws))
+    again = (draw for draw in held[2:] if draw.distribution in ("normal", "gaps"))
     first = (*held[:2], *again)
     return (*first, *_gentler(trial.case, trial.seed, first))
 
 
 @lru_cache(maxsize=24)
-def _gentler(case: Case, seed: int, asked: tuple[Question, ...]) -> tuple[Question, ...]:
-    """Return the rounds of smaller inputs that tell gradients which no round in `asked` tells."""
-    known = [_told(one, seed) for one in asked]
-    missing = set().union(*(one.keys() for one in known)) - {
-        name for one in known for name, told in one.items() if told
+def _gentler(case: Case, seed: int, draws: tuple[Draw, ...]) -> tuple[Draw, ...]:
+    """Return rounds of smaller inputs that expose wrong gradients which no round of `draws` exposes."""
+    known = [_exposed(entry, seed) for entry in draws]
+    missing = set().union(*(entry.keys() for entry in known)) - {
+        name for entry in known for name, exposed in entry.items() if exposed
     }
-    found = []
+    further_draws = []
     for further, distribution in _GENTLER:
-        drawn = question(case, seed + further, distribution) if missing else None
-        told = set() if drawn is None else {name for name, is_told in _told(drawn, seed).items() if is_told}
-        if drawn is not None and told & missing:
-            found.append(drawn)
-            missing -= told
-    return tuple(found)
+        drawn = draw_inputs(case, seed + further, distribution) if missing else None
+        exposed = set() if drawn is None else {name for name, is_told in _exposed(drawn, seed).items() if is_told}
+        if drawn is not None and exposed & missing:
+            further_draws.append(drawn)
+            missing -= exposed
+    return tuple(further_draws)
 
 
 _GENTLER = ((0, "gentle"), *((SEED_STEP * number, "small") for number in range(3)), (0, "tiny"))
-"""Further seeds, and how they are drawn: of a few small numbers none may be as small as it must."""
-TOLD = 8.0
-"""Bounds that the largest element of a gradient is at least: one that is a quarter too small is then off by two."""
+"""Further seeds and distributions: among a few small numbers none may be small enough."""
+LEAST_EXPOSED = 8.0
+"""Least ratio of a gradient's largest element to its bound: an error of a quarter is then two bounds."""
 
 
-def _told(asked: Question, seed: int) -> dict[str, bool]:
-    """Return by gradient whether the round tells it from a wrong one."""
-    if upstream_of(asked, seed) is None:
+def _exposed(draw: Draw, seed: int) -> dict[str, bool]:
+    """Return by gradient whether the round would expose a wrong one."""
+    if upstream_of(draw, seed) is None:
         return {}
-    names = tuple(f"grad_{name}" for name in leaves_of(asked))
-    # As a round asks for them, so that they are kept for it.
-    found = expected_gradients(asked, seed, names, (), of_sum=False)
+    names = tuple(f"grad_{name}" for name in leaves_of(draw))
+    # The same arguments as in the check, so that the cached values are used there.
+    expected = expected_gradients(draw, seed, names, (), of_sum=False)
     with np.errstate(all="ignore"):
         return {
-            name: bool(np.nanmax(np.abs(one.values) / one.bound, initial=0.0) >= TOLD) for name, one in found.items()
+            name: bool(np.nanmax(np.abs(output.values) / output.bound, initial=0.0) >= LEAST_EXPOSED)
+            for name, output in expected.items()
         }
 
 
-def _of_round(trial: Trial, asked: Question, *, of_sum: bool = False) -> CheckResult:
-    """Return the comparison for the inputs of one round, with random upstream gradients or those of the sum."""
-    upstream = upstream_of(asked, trial.seed)
+def _of_round(trial: Trial, draw: Draw, *, of_sum: bool = False) -> CheckResult:
+    """Return the comparison for one round, with random upstream gradients or those of the sum."""
+    upstream = upstream_of(draw, trial.seed)
     if upstream is None:
         return CheckResult(check="V9", status=SKIPPED, reason="no output has a gradient")
     upstream = as_a_sum_gives(upstream) if of_sum else upstream
     try:
-        got, outputs = differentiated(trial.implementation, asked, upstream)
+        got, outputs = differentiated(trial.implementation, draw, upstream)
     except Exception as error:  # whatever an implementation raises is its result
         without = "derivative" in str(error) and "not implemented" in str(error)
         status = _without(trial) if without else status_of(error)
         return CheckResult(check="V9", status=status, reason=f"its gradient: {_into_numpy(error) or words_of(error)}")
     if not got and trial.gradient is None:
         return CheckResult(check="V9", status=SKIPPED, reason="results carry no gradient")
-    named = named_by(asked, outputs, got)
-    expected = expected_gradients(asked, trial.seed, tuple(got), named, of_sum=of_sum)
-    if misshapen := _misshapen(trial, asked, got, named, expected):
+    named = named_by(draw, outputs, got)
+    expected = expected_gradients(draw, trial.seed, tuple(got), named, of_sum=of_sum)
+    if misshapen := _misshapen(trial, draw, got, named, expected):
         return CheckResult(check="V9", status="SHAPE_FAIL", reason=misshapen)
     if not expected:
         return CheckResult(check="V9", status=SKIPPED, reason="the case asks for no gradient")
-    return _judged(values_of(got), expected, asked, upstream, "the sum" if of_sum else f"{asked.distribution} inputs")
+    return _judged(values_of(got), expected, draw, upstream, "the sum" if of_sum else f"{draw.distribution} inputs")
 
 
 def _without(trial: Trial) -> str:
-    """Return the status of an implementation without any gradient: only a case of the gradient asks for one."""
+    """Return the status of an implementation without any gradient: only a case of the gradient needs one."""
     return SKIPPED if trial.gradient is None else "UNSUPPORTED"
 
 
 def _misshapen(
-    trial: Trial, asked: Question, got: Mapping[str, Any], named: Named, expected: Mapping[str, Expected]
+    trial: Trial, draw: Draw, got: Mapping[str, Any], named: NamedPositions, expected: Mapping[str, Expected]
 ) -> str:
-    """Return which gradients are missing, or that some have other shapes than their inputs; empty where neither is."""
-    if lacking := _lacking(trial, asked, got, named):
+    """Return which gradients are missing, or that some have other shapes than their inputs; empty if neither."""
+    if lacking := _lacking(trial, draw, got, named):
         return f"{', '.join(lacking)} {'is' if len(lacking) == 1 else 'are'} missing"
     return "" if comparable(got, expected) else "gradients have other shapes than their inputs"
 
 
-def _lacking(trial: Trial, asked: Question, got: Mapping[str, Any], named: Named) -> list[str]:
-    """Return the gradients that are due and did not come out: those that the case names, and PyTorch's own call gives.
+def _lacking(trial: Trial, draw: Draw, got: Mapping[str, Any], named: NamedPositions) -> list[str]:
+    """Return the missing gradients: those that the case names and PyTorch's own call gives.
 
-    Of a forward pass none is named. There one that is left out is none of 0, as autograd adds it up, where the oracle's
-    is beyond its bound: kernels for inference have no gradient at all, but none has a part of them.
+    A forward pass names none. There, autograd takes a missing gradient as 0, which is wrong where the oracle's exceeds
+    its bound: kernels for inference have no gradient at all, but none has only some of them.
     """
-    left = [f"grad_{name}" for name in leaves_of(asked) if f"grad_{name}" not in got]
+    left = [f"grad_{name}" for name in leaves_of(draw) if f"grad_{name}" not in got]
     stated = {} if trial.gradient is None else dict(trial.gradient.attributes)
     left = [name for name in left if stated.get(name, True)]
-    usual = _of_pytorch(asked, trial.seed) if left else frozenset()
+    usual = _of_pytorch(draw, trial.seed) if left else frozenset()
     if trial.gradient is not None or not left:
         return [name for name in left if name in usual]
     wanted = expected_gradients(
-        asked, trial.seed, tuple(f"grad_{name}" for name in leaves_of(asked)), named, of_sum=False
+        draw, trial.seed, tuple(f"grad_{name}" for name in leaves_of(draw)), named, of_sum=False
     )
     return [k for k in left if k in usual and k in wanted and bool((abs(wanted[k].values) > wanted[k].bound).any())]
 
 
 @lru_cache(maxsize=24)
-def _of_pytorch(asked: Question, seed: int, *, of_sum: bool = False) -> frozenset[str]:
-    """Return the gradients that PyTorch's own call gives in the formats of the case, of the sum where it takes that."""
-    upstream = upstream_of(asked, seed)
+def _of_pytorch(draw: Draw, seed: int, *, of_sum: bool = False) -> frozenset[str]:
+    """Return the gradients that PyTorch's own call gives in the formats of the case, of the sum if `of_sum`."""
+    upstream = upstream_of(draw, seed)
     assert upstream is not None  # there are gradients to compare
     upstream = as_a_sum_gives(upstream) if of_sum else upstream
-    own = Implementation(name="PyTorch", call=OPS[asked.case.op].torch_call)
     try:
-        return frozenset(gradients_of(own, asked, upstream))
+        return frozenset(gradients_of(pytorch_of(draw.case), draw, upstream))
     except (NotImplementedError, RuntimeError, TypeError, ValueError):  # it has no derivative in this format
         return frozenset()
 
 
 def _into_numpy(error: Exception) -> str:
-    """Return what is to be said of a function that makes arrays of tensors which have a gradient; empty of others."""
+    """Return advice for a function that converts tensors with a gradient to NumPy; empty for other errors."""
     if "numpy()" not in str(error) or "requires grad" not in str(error):
         return ""
     step = next(
-        (one for one in reversed(traceback.extract_tb(error.__traceback__)) if "torch" not in one.filename), None
+        (frame for frame in reversed(traceback.extract_tb(error.__traceback__)) if "torch" not in frame.filename), None
     )
     where = "" if step is None else f" at {Path(step.filename).name}:{step.lineno} ({step.line})"
     return (
@@ -211,13 +210,13 @@ def _into_numpy(error: Exception) -> str:
 
 
 def _judged(
-    got: Mapping[str, Any], expected: Mapping[str, Expected], asked: Question, upstream: Mapping[str, Any], of: str
+    got: Mapping[str, Any], expected: Mapping[str, Expected], draw: Draw, upstream: Mapping[str, Any], of: str
 ) -> CheckResult:
-    """Return the comparison, passed where PyTorch's own gradients are about as far from the oracle."""
+    """Return the comparison, which passes where PyTorch's own gradients are about as far from the oracle."""
     result = compared("V9", got, expected, f"gradients of {of}")
     if not result.failed or result.worst is None:
         return result
-    usual = gradients_of(Implementation(name="PyTorch", call=OPS[asked.case.op].torch_call), asked, upstream)
+    usual = gradients_of(pytorch_of(draw.case), draw, upstream)
     return as_good(result, values_of(usual), expected) if comparable(usual, expected) else result
 
 

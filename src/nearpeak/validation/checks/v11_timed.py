@@ -1,4 +1,4 @@
-"""V11: a call in the middle of a timed loop, on fresh values at the same addresses, answers as a checked one does."""
+"""V11, timed loop: a call in the middle of a loop, with new values at the same addresses, is still correct."""
 
 import numpy as np
 
@@ -12,26 +12,29 @@ CALLS = 6
 
 
 def timed(trial: Trial) -> CheckResult:
-    """Return whether a randomly chosen call of a loop is right, whose inputs change in place from call to call.
+    """Return whether a random call of a loop is right, while inputs change in place from call to call.
 
-    What answers from a cache, by address or after the first calls, is wrong here.
+    Implementations that return cached results, by address or after the first calls, fail here.
     """
     if trial.runs[0].error:
         return CheckResult(check="V11", status=SKIPPED, reason="V1 failed")
     chosen = int(np.random.default_rng(trial.seed).integers(1, CALLS))
-    order = [trial.questions[number % len(trial.questions)] for number in range(CALLS)]
-    if len({tuple(t.shape for t in asked.tensors.values()) for asked in order}) > 1:
+    order = [trial.draws[number % len(trial.draws)] for number in range(CALLS)]
+    if len({tuple(t.shape for t in draw.tensors.values()) for draw in order}) > 1:
         return CheckResult(check="V11", status=SKIPPED, reason="rounds differ in shape")
-    asked = order[chosen]
+    draw = order[chosen]
     ran = run_repeatedly(
-        trial.implementation, [one.tensors for one in order[: chosen + 1]], asked.arguments, trial.templates(asked)
+        trial.implementation,
+        [expected.tensors for expected in order[: chosen + 1]],
+        draw.arguments,
+        trial.templates(draw),
     )
-    ran = trial.settled(ran, asked.tensors, {name: one.values for name, one in asked.expected.items()})
+    ran = trial.with_ties_broken(ran, draw.tensors, {name: expected.values for name, expected in draw.expected.items()})
     if ran.error:
         return CheckResult(check="V11", status=ran.status, reason=f"call {chosen + 1} of a loop: {ran.error}")
-    if not comparable(ran.outputs, asked.expected):
+    if not comparable(ran.outputs, draw.expected):
         return CheckResult(check="V11", status=SKIPPED, reason="V1 failed")
-    result = judged("V11", ran.outputs, asked, f"call {chosen + 1} of a loop", trial.questions)
+    result = judged("V11", ran.outputs, draw, f"call {chosen + 1} of a loop", trial.draws)
     return result if result.failed else CheckResult(check="V11", status=PASS, worst=result.worst)
 
 

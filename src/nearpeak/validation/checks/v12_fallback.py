@@ -1,17 +1,17 @@
-"""V12: what was converted to another backend says which nodes stayed behind, completely and consistently."""
+"""V12, fallback: the ledger of a converted implementation lists completely what did not run on its backend."""
 
 from nearpeak.core.runs.validation import PASS, SKIPPED, CheckResult
 from nearpeak.validation.running.trial import Trial
 
 FIELDS = ("node", "target", "reason")
 SLACK = 1e-6
-"""By which shares may add up to more than 1, as they are rounded."""
+"""Amount by which the sum of the rounded shares may exceed 1."""
 
 
 def fallback(trial: Trial) -> CheckResult:
-    """Return whether the ledger names node, target and reason once each, in shares that add up; what fell back fails.
+    """Return whether the ledger names node, target and reason once each and its shares add up; a fallback fails.
 
-    Parts for which the runner prefers a library's kernel are listed, and are none that fell back.
+    Nodes for which the runner prefers a library's kernel are listed, and are no fallback.
     """
     ledger = trial.implementation.ledger
     if ledger is None:

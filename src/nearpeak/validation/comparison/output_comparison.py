@@ -1,4 +1,4 @@
-"""Compares outputs with what is expected: masks of NaN and infinities, distance in units of the bound."""
+"""Element-wise and row-wise comparison of outputs with the oracle: masks of NaN and infinity, errors over bounds."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache, partial
@@ -9,44 +9,44 @@ import numpy as np
 from nearpeak.core.runs.validation import PASS, CheckResult, WorstElement
 from nearpeak.ops.shared.torch_names import torch_format
 from nearpeak.validation.oracle.expected_results import Expected
-from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF, widened
+from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF, rounded, widened
 
 LEAST_GROUP = 32
-"""Elements below which the norm of a row says no more than its elements."""
+"""Elements below which the norm of a row shows no more than its elements."""
 
 
 def values_of(outputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return torch tensors as float64 arrays and whole numbers."""
+    """Return torch tensors as float64 and integer arrays."""
     return {name: widened(tensor) for name, tensor in outputs.items()}
 
 
 def comparable(outputs: Mapping[str, Any], expected: Mapping[str, Expected]) -> bool:
-    """Say whether every expected output is there in the right shape."""
-    return all(name in outputs and outputs[name].shape == np.shape(one.values) for name, one in expected.items())
+    """Return whether every expected output exists with the right shape."""
+    return all(name in outputs and outputs[name].shape == np.shape(output.values) for name, output in expected.items())
 
 
-def mask_fault(got: Any, one: Expected, *, together: bool = False) -> str:
+def mask_fault(got: Any, expected: Expected, *, together: bool = False) -> str:
     """Return where NaN and infinities differ from the oracle's; empty where they agree.
 
-    A value next to the largest finite number of its format may have become infinite, or not.
+    A value next to the largest finite number of its format may have overflowed or not.
 
     Args:
-        together: NaN and infinities count as one: from an infinity on, sums in another order may give the other.
+        together: treat NaN and infinities alike, as summation order decides which of them an infinite input gives.
     """
     if got.dtype.kind not in "fc":
         return ""
-    together = together or bool(np.isinf(one.rounded).any() and np.isfinite(one.values).all())
-    free = np.isinf(one.bound) | _at_the_edge(one)
-    ends = partial(_not_finite, largest=_end(one.dtype))
+    together = together or bool(np.isinf(expected.rounded).any() and np.isfinite(expected.values).all())
+    free = np.isinf(expected.bound) | _at_the_edge(expected)
+    ends = partial(_not_finite, largest=_end(expected.dtype))
     tests = (("what is finite", ends),) if together else (("NaN", np.isnan), ("infinity", np.isinf))
     for name, test in tests:
-        wrong = (test(got) != test(one.rounded)) & ~free
+        wrong = (test(got) != test(expected.rounded)) & ~free
         if wrong.any():
             where = tuple(int(i) for i in np.argwhere(wrong)[0])
-            return f"{name} differs at {where}: got {got[where]}, expected {one.rounded[where]}"
+            return f"{name} differs at {where}: got {got[where]}, expected {expected.rounded[where]}"
     if together:
         return ""
-    signs = np.isinf(got) & np.isinf(one.rounded) & (got != one.rounded)
+    signs = np.isinf(got) & np.isinf(expected.rounded) & (got != expected.rounded)
     return f"{int(signs.sum())} infinities have the wrong sign" if signs.any() and got.dtype.kind == "f" else ""
 
 
@@ -56,7 +56,7 @@ def _not_finite(array: Any, largest: float) -> Any:
 
 @cache
 def _end(dtype: str) -> float:
-    """Return from where on numbers of a format stand for infinity: of formats without one, their largest does.
+    """Return the magnitude that stands for infinity in a format: the largest number of formats without infinity.
 
     >>> _end("fp8_e4m3"), _end("bf16")
     (448.0, inf)
@@ -69,97 +69,99 @@ def _end(dtype: str) -> float:
     return float(torch.finfo(torch_format(dtype)).max) if has_none else float("inf")
 
 
-def _at_the_edge(one: Expected) -> Any:
-    """Say for which elements the bound reaches from finite to infinite values; where it is 0, it does not."""
+def _at_the_edge(expected: Expected) -> Any:
+    """Return which elements have a bound that reaches from finite to infinite values; a bound of 0 never does."""
     import torch
 
-    if one.dtype not in UNIT_ROUNDOFF:
-        return np.zeros(one.values.shape, bool)
-    from nearpeak.ops.shared.torch_names import torch_format
-
-    largest = torch.finfo(torch_format(one.dtype)).max
+    if expected.dtype not in UNIT_ROUNDOFF:
+        return np.zeros(expected.values.shape, bool)
+    largest = torch.finfo(torch_format(expected.dtype)).max
     with np.errstate(all="ignore"):
-        return np.isfinite(one.values) & (one.bound > 0) & (np.abs(np.abs(one.values) - largest) <= one.bound)
+        return (
+            np.isfinite(expected.values)
+            & (expected.bound > 0)
+            & (np.abs(np.abs(expected.values) - largest) <= expected.bound)
+        )
 
 
-def ratios(got: Any, one: Expected) -> Any:
-    """Return |got - expected| over the bound, element by element; 0 where both are the same or both not finite."""
+def ratios(got: Any, expected: Expected) -> Any:
+    """Return |got - expected| over the bound, element by element; 0 where they are equal or neither is finite."""
     if got.dtype.kind not in "fc":
-        difference = np.abs(got.astype(np.float64) - one.values.astype(np.float64))
-        exact = got == one.values
+        difference = np.abs(got.astype(np.float64) - expected.values.astype(np.float64))
+        exact = got == expected.values
     else:
         with np.errstate(all="ignore"):
-            difference = np.abs(got - one.values)
-        exact = (got == one.rounded) | ~np.isfinite(got) | ~np.isfinite(one.rounded)
+            difference = np.abs(got - expected.values)
+        exact = (got == expected.rounded) | ~np.isfinite(got) | ~np.isfinite(expected.rounded)
     with np.errstate(all="ignore"):
-        ratio = np.where(difference == 0, 0.0, difference / one.bound)
+        ratio = np.where(difference == 0, 0.0, difference / expected.bound)
     ratio = np.where(exact, np.where(np.isfinite(ratio), np.minimum(ratio, 1.0), 0.0), ratio)
-    return np.where(~exact & _twice_rounded(got, one), np.fmax(ratio, TWICE), ratio) if one.once else ratio
+    return np.where(~exact & _twice_rounded(got, expected), np.fmax(ratio, TWICE), ratio) if expected.once else ratio
 
 
 TWICE = 1.5
-"""Ratio of what is within the bound, and yet no rounding of any value that the sum may have before it is rounded."""
+"""Ratio given to a result within the bound that is not the rounding of any value the exact sum may have."""
 
 
-def _twice_rounded(got: Any, one: Expected) -> Any:
-    """Say for which elements no value near the sum rounds to `got`: rounding is monotone, so ends are enough."""
-    from nearpeak.ops.shared.torch_names import torch_format
-    from nearpeak.validation.oracle.format_limits import rounded
-
-    dtype = torch_format(one.dtype)
-    ends = one.ends or (tuple(rounded(one.values + sign * one.inner, dtype) for sign in (-1.0, 1.0)),)
+def _twice_rounded(got: Any, expected: Expected) -> Any:
+    """Return for which elements no value near the sum rounds to `got`: rounding is monotone, so the ends suffice."""
+    dtype = torch_format(expected.dtype)
+    ends = expected.ends or (tuple(rounded(expected.values + sign * expected.inner, dtype) for sign in (-1.0, 1.0)),)
     return np.all([(got < low) | (got > high) for low, high in ends], axis=0)
 
 
 def worst_of(got: Mapping[str, Any], expected: Mapping[str, Expected]) -> WorstElement | None:
     """Return the element with the largest ratio over all outputs; none where nothing is compared."""
-    found = []
-    for name, one in expected.items():
-        ratio = ratios(got[name], one)
+    candidates = []
+    for name, output in expected.items():
+        ratio = ratios(got[name], output)
         if ratio.size:
             where = tuple(int(i) for i in np.unravel_index(int(np.argmax(ratio)), ratio.shape))
-            found.append((float(ratio[where]), name, where))
-    if not found:
+            candidates.append((float(ratio[where]), name, where))
+    if not candidates:
         return None
-    ratio_there, name, where = max(found, key=lambda entry: entry[0])
-    one = expected[name]
+    ratio_there, name, where = max(candidates, key=lambda entry: entry[0])
+    output = expected[name]
     return WorstElement(
         output=name,
         offset=where,
         got=repr(got[name][where].item()),
-        expected=repr(one.values[where].item()),
-        bound=repr(float(one.bound[where])),
+        expected=repr(output.values[where].item()),
+        bound=repr(float(output.bound[where])),
         bound_ratio=ratio_there,
     )
 
 
 def compared(check: str, got: Mapping[str, Any], expected: Mapping[str, Expected], where: str) -> CheckResult:
     """Return the result of an element-wise comparison, masks included."""
-    for name, one in expected.items():
-        fault = mask_fault(got[name], one)
+    for name, output in expected.items():
+        fault = mask_fault(got[name], output)
         if fault:
             return CheckResult(check=check, status="NUMERIC_FAIL", reason=f"{where}: {name}: {fault}")
     worst = worst_of(got, expected)
     if worst is not None and worst.bound_ratio > 1:
-        found = f"{where}: {worst.output}{list(worst.offset)} is {worst.got}, expected {worst.expected}"
-        reason = found + _said(worst, got[worst.output][worst.offset], expected[worst.output])
+        difference = f"{where}: {worst.output}{list(worst.offset)} is {worst.got}, expected {worst.expected}"
+        output, value = expected[worst.output], got[worst.output][worst.offset]
+        reason = f"{difference} within {float(worst.bound):.3g}"
+        if output.once and np.abs(value - output.values[worst.offset]) <= output.bound[worst.offset]:
+            reason = (
+                f"{difference}; no value within the errors of fp32 rounds to that in {output.dtype}: "
+                "one on the way had fewer bits"
+            )
         return CheckResult(check=check, status="NUMERIC_FAIL", reason=reason, worst=worst)
     return CheckResult(check=check, status=PASS, worst=worst)
 
 
-def _said(worst: WorstElement, got: Any, one: Expected) -> str:
-    """Return what the element misses: its bound, or, within that, every value that rounding once may give."""
-    if one.once and np.abs(got - one.values[worst.offset]) <= one.bound[worst.offset]:
-        return f"; no value within the errors of fp32 rounds to that in {one.dtype}: one on the way had fewer bits"
-    return f" within {float(worst.bound):.3g}"
-
-
 def pooled_errors(answers: Sequence[tuple[Any, Expected]]) -> tuple[float, float]:
-    """Return the error of all rounds together, in units of what it should be, and what correct results may reach.
+    """Return the pooled error of all rounds over its expected size, and the limit of correct results.
 
-    It is 0 where each round has enough elements by itself, or all have too few. Correct results are at 1 or below.
+    It is 0 where each round has enough elements by itself, or all together too few. Correct results give 1 or less.
     """
-    parts = [(got - one.values, one.spread) for got, one in answers if got.dtype.kind == "f" and np.any(one.bound)]
+    parts = [
+        (got - expected.values, expected.spread)
+        for got, expected in answers
+        if got.dtype.kind == "f" and np.any(expected.bound)
+    ]
     error, limit = (np.concatenate([np.ravel(part[place]) for part in parts] or [np.zeros(0)]) for place in (0, 1))
     finite = np.isfinite(error) & np.isfinite(limit) & (limit > 0)
     if finite.sum() < LEAST_GROUP or any(got.size >= LEAST_GROUP for got, _ in answers):
@@ -172,7 +174,7 @@ def _slack(count: Any) -> Any:
 
 
 def _effective(spread: Any) -> Any:
-    """Return as how many equal ones the elements of each row vary: where few are large, the others do not matter.
+    """Return the effective number of elements of each row: where few are large, the others do not matter.
 
     >>> _effective(np.array([[2.0, 2.0, 2.0, 2.0], [9.0, 0.0, 0.0, 0.0]])).tolist()
     [4.0, 1.0]
@@ -181,15 +183,15 @@ def _effective(spread: Any) -> Any:
     return np.maximum(square.sum(axis=1) ** 2 / np.maximum((square**2).sum(axis=1), 1e-300), 1.0)
 
 
-def group_fault(got: Any, one: Expected) -> str:
-    """Return which row's error has a norm above what correct results reach; empty where none.
+def group_fault(got: Any, expected: Expected) -> str:
+    """Return which row's error norm exceeds the limit of correct results; empty where none does.
 
     The mean square of n rounding errors lies within six standard deviations of its expectation; a row of few
-    elements is allowed what each of them is.
+    elements is judged by its elements alone.
     """
-    if got.dtype.kind != "f" or got.ndim == 0 or not got.size or not np.any(one.bound):
+    if got.dtype.kind != "f" or got.ndim == 0 or not got.size or not np.any(expected.bound):
         return ""
-    rows, limit = (array.reshape(-1, array.shape[-1]) for array in (got - reachable(one), one.spread))
+    rows, limit = (array.reshape(-1, array.shape[-1]) for array in (got - reachable(expected), expected.spread))
     finite = np.isfinite(rows) & np.isfinite(limit)
     if rows.shape[1] < LEAST_GROUP:
         rows, limit, finite = (array.reshape(1, -1) for array in (rows, limit, finite))
@@ -203,41 +205,45 @@ def group_fault(got: Any, one: Expected) -> str:
     return f"row {row}: norm of the error {error[row]:.3g}, correct results reach {most[row]:.3g}"
 
 
-def reachable(one: Expected) -> Any:
-    """Return what is expected, the largest number of the format where that is as far as it can come."""
-    largest = np.abs(one.rounded).max(initial=0.0, where=np.isfinite(one.rounded))
-    beyond = np.isfinite(one.rounded) & (np.abs(one.values) > np.abs(one.rounded)) & (np.abs(one.rounded) == largest)
-    return np.where(beyond, one.rounded, one.values)
+def reachable(expected: Expected) -> Any:
+    """Return the expected values, clipped to the largest number of the format where it saturates."""
+    largest = np.abs(expected.rounded).max(initial=0.0, where=np.isfinite(expected.rounded))
+    beyond = (
+        np.isfinite(expected.rounded)
+        & (np.abs(expected.values) > np.abs(expected.rounded))
+        & (np.abs(expected.rounded) == largest)
+    )
+    return np.where(beyond, expected.rounded, expected.values)
 
 
-def relative_norm(got: Any, one: Expected) -> float:
-    """Return the largest norm of a row's error over the norm of what is expected of it; 0 where there is none."""
+def relative_norm(got: Any, expected: Expected) -> float:
+    """Return the largest norm of a row's error over the norm of its expected values; 0 where there is none."""
     if got.dtype.kind != "f" or got.ndim == 0 or not got.size:
         return 0.0
-    error, size = (array.reshape(-1, array.shape[-1]) for array in (got - one.values, one.values * 1.0))
+    error, size = (array.reshape(-1, array.shape[-1]) for array in (got - expected.values, expected.values * 1.0))
     finite = np.isfinite(error) & np.isfinite(size)
     norms = [np.sqrt((np.where(finite, array, 0.0) ** 2).sum(axis=1)) for array in (error, size)]
     some = norms[1] > 0
     return float((norms[0][some] / norms[1][some]).max(initial=0.0))
 
 
-def bias_z(got: Any, one: Expected) -> float:
+def bias_z(got: Any, expected: Expected) -> float:
     """Return the mean error over its standard error, in units of the bound; 0 where there are few elements."""
-    if got.dtype.kind != "f" or got.size < LEAST_GROUP or not np.any(one.bound):
+    if got.dtype.kind != "f" or got.size < LEAST_GROUP or not np.any(expected.bound):
         return 0.0
     with np.errstate(all="ignore"):
-        share = ((got - one.values) / one.bound).ravel()
+        share = ((got - expected.values) / expected.bound).ravel()
     share = share[np.isfinite(share)]
     size = float(np.sqrt((share**2).mean())) if share.size else 0.0
     return float(share.mean() / size * np.sqrt(share.size)) if size else 0.0
 
 
-def last_places(got: Any, one: Expected) -> Any:
+def last_places(got: Any, expected: Expected) -> Any:
     """Return the distance of finite results to the oracle in units of the output's last place."""
-    unit = UNIT_ROUNDOFF.get(one.dtype)
+    unit = UNIT_ROUNDOFF.get(expected.dtype)
     if unit is None or got.dtype.kind != "f":
         return np.zeros(0)
     with np.errstate(all="ignore"):
-        exponent = np.floor(np.log2(np.abs(one.values)))
-        distance = np.abs(got - one.values) / (2 * unit * 2.0**exponent)
+        exponent = np.floor(np.log2(np.abs(expected.values)))
+        distance = np.abs(got - expected.values) / (2 * unit * 2.0**exponent)
     return distance[np.isfinite(distance)]

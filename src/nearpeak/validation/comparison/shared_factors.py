@@ -1,4 +1,4 @@
-"""Whether numbers that many results share keep their digits: rounding one moves all of these by the same share."""
+"""Detection of wide inputs (such as fp32 slopes) that an implementation rounds to a narrower format before use."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -13,41 +13,45 @@ from nearpeak.ops.shared.torch_names import torch_format
 from nearpeak.validation.comparison.output_comparison import comparable, reachable, values_of
 from nearpeak.validation.comparison.systematic_error import draws_of, narrow
 from nearpeak.validation.oracle.expected_results import Expected, arguments_of
-from nearpeak.validation.oracle.float64_oracle import Question, bare_question, declared_formats
+from nearpeak.validation.oracle.float64_oracle import Draw, declared_formats, unbounded_draw
 from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF, rounded, widened
 from nearpeak.validation.running.implementation_run import Implementation, columns_dense, run
 
 DRAWS = 12
-"""Fresh inputs of which each gives a share for each number that is looked at."""
+"""Fresh draws, each of which gives one relative error for each examined number."""
 MOST_LOOKED_AT = 4
-"""Numbers of one input that are moved one by one."""
+"""Numbers of one input that are perturbed one by one."""
 STEP = 2.0**-6
-"""Share by which they are moved; derivatives need no better."""
+"""Relative perturbation, small enough for finite differences."""
 MOST_OF_USUAL, LEAST_SHARE = 3.0, 0.5
-"""Root mean square of the shares over PyTorch's own, and in roundoffs of the results, above which they are a fault:
-over that of its kernels for rows and for columns, or of the former where they follow the rounding to bf16. PyTorch's
-batch norm of channels-last inputs in fp16 and bf16 stores scale and shift in 16 bits, 1.0 to 5.3 times what its other
-kernel does; numbers rounded to bf16 are 6.2 to 11 times that, and follow (batch norm, ALiBi; 14 shapes, 2026-11-28)."""
+"""Limits of the root mean square of the relative errors: over PyTorch's own, and in roundoffs of the results. A fault
+exceeds that of PyTorch's row-major and column-major kernels, or of the former if it follows the rounding to bf16.
+PyTorch's batch norm of channels-last fp16 and bf16 inputs stores scale and shift in 16 bits, with 1.0 to 5.3 times the
+error of its other kernel; numbers rounded to bf16 give 6.2 to 11 times (batch norm, ALiBi; 14 shapes, 2026-11-28)."""
 FOLLOWING_SLOPE, FOLLOWING_ERRORS = 0.5, 4.0
-"""Slope of the shares over what rounding the numbers to bf16 makes of them, and standard errors of it: that of rounded
-ones is 0.8 to 1.3 and at 5.5 to 280 errors, that of right results at most 3 errors from 0."""
+"""Least slope of the errors over the rounding errors of bf16, and its standard errors: numbers rounded to bf16 give
+slopes of 0.8 to 1.3 at 5.5 to 280 standard errors, right results at most 3 standard errors from 0."""
 LEAST_FOLLOWING = 4
-"""Numbers of which that can be said."""
+"""Numbers that such a slope needs."""
 MOST_NOISE_SHARE = 0.5
-"""Roundoffs by which the rounding of the results alone may blur a share that counts."""
+"""Most noise, in roundoffs, that rounding of the results may add to a usable relative error."""
 MOST_RESULTS = 2**15
-"""Results of a draw that are looked at."""
+"""Results of a draw that are examined."""
 MOST_GROUPED = 16
-"""Draws that give one share together, with the same numbers and everything else anew: few results tell little."""
+"""Draws pooled for one relative error, with the same numbers and other inputs redrawn, where results are few."""
 
 
 def shared_fault(case: Case, implementation: Implementation, seed: int) -> str:
-    """Return the input whose numbers were rounded to fewer digits than PyTorch's own way rounds them to, if any.
+    """Return the input that was rounded to fewer digits than PyTorch uses; empty where none was.
 
-    A slope in fp32 that is rounded to bf16 moves each score by less than what results in fp16 may be off. PyTorch's
-    own rounds what comes of it to fp16; over fresh inputs the two are far apart.
+    An fp32 slope rounded to bf16 moves each score by less than the bound of fp16 results. PyTorch rounds only the
+    products with it to fp16; over fresh inputs the two are far apart.
     """
-    for name in _wide_inputs(case):
+    specs = OPS[case.op].inputs(**arguments_of(case))
+    sizes = {name: UNIT_ROUNDOFF.get(spec.dtype, 0.0) for name, spec in specs.items()}
+    coarsest = max(sizes.values(), default=0.0)
+    # Inputs in fp32 or fp64 beside narrower ones: they have digits that narrow results hide.
+    for name in (name for name, unit in sizes.items() if 0 < unit <= UNIT_ROUNDOFF["fp32"] < coarsest):
         shares = _shares(case, implementation, seed, name)
         if not len(shares):
             continue
@@ -65,7 +69,7 @@ def _size(shares: Any) -> float:
 
 
 def _follows(shares: Any) -> bool:
-    """Say whether each number seems to be off as it is when rounded to bf16.
+    """Return whether the relative errors of the numbers are those of rounding to bf16.
 
     >>> numbers = 1 + np.arange(20) / 70
     >>> _follows(np.stack([rounded(numbers, torch_format("bf16")) / numbers - 1, numbers], 1))
@@ -91,101 +95,93 @@ def _usual(case: Case, seed: int, name: str, *, by_columns: bool) -> Any:
     return _shares(case, Implementation(name="PyTorch", call=call), seed, name)
 
 
-def _wide_inputs(case: Case) -> list[str]:
-    """Return the float inputs in fp32 or fp64 beside narrower ones: numbers with digits that narrow results hide."""
-    specs = OPS[case.op].inputs(**arguments_of(case))
-    sizes = {name: UNIT_ROUNDOFF.get(one.dtype, 0.0) for name, one in specs.items()}
-    most = max(sizes.values(), default=0.0)
-    return [name for name, unit in sizes.items() if 0 < unit <= UNIT_ROUNDOFF["fp32"] < most]
-
-
 def _shares(case: Case, implementation: Implementation, seed: int, name: str) -> Any:
-    """Return by what share each number seems to be off, and it, for each group of draws, as far as the results tell."""
-    found: list[Any] = []
+    """Return the apparent relative error of each number, and the number, for each group of draws with little noise."""
+    shares: list[Any] = []
     for group in _groups(case, seed, name):
         numbers = widened(group[0][0].tensors[name]).reshape(-1)[_places(group[0][0], name)]
         above, below, noise = (np.zeros(len(group[0][1])) for _ in range(3))
-        for asked, directions, units in group:
-            ran = run(implementation, asked.tensors, asked.arguments)
-            if ran.error or not comparable(ran.outputs, asked.expected):
+        for draw, directions, units in group:
+            ran = run(implementation, draw.tensors, draw.arguments)
+            if ran.error or not comparable(ran.outputs, draw.expected):
                 return np.zeros((0, 2))
-            errors = _joined(values_of(ran.outputs)[k] - reachable(one) for k, one in _narrow(asked))
+            errors = _joined(values_of(ran.outputs)[k] - reachable(expected) for k, expected in _narrow(draw))
             above, below = above + directions @ errors, below + (directions**2).sum(axis=1)
             noise = noise + ((directions * units) ** 2).sum(axis=1)
         with np.errstate(all="ignore"):
-            told = np.sqrt(noise) <= MOST_NOISE_SHARE * _unit(case, seed) * below
-            found.append(np.stack([above / below, numbers], 1)[told & (below > 0)])
-    return np.concatenate([np.zeros((0, 2)), *found])
+            clear = np.sqrt(noise) <= MOST_NOISE_SHARE * _unit(case, seed) * below
+            shares.append(np.stack([above / below, numbers], 1)[clear & (below > 0)])
+    return np.concatenate([np.zeros((0, 2)), *shares])
 
 
 def _unit(case: Case, seed: int) -> float:
     """Return the roundoff of the coarsest result."""
-    asked = next(iter(draws_of(case, seed, DRAWS)), None)
-    return max((UNIT_ROUNDOFF[one.dtype] for _, one in _narrow(asked)), default=0.0) if asked is not None else 0.0
+    draw = next(iter(draws_of(case, seed, DRAWS)), None)
+    return max((UNIT_ROUNDOFF[output.dtype] for _, output in _narrow(draw)), default=0.0) if draw is not None else 0.0
 
 
-def _narrow(asked: Question) -> list[tuple[str, Expected]]:
-    return [(name, one) for name, one in asked.expected.items() if narrow(one.dtype)]
+def _narrow(draw: Draw) -> list[tuple[str, Expected]]:
+    return [(name, expected) for name, expected in draw.expected.items() if narrow(expected.dtype)]
 
 
-Told = tuple[Question, Any, Any]
-"""Inputs, the derivatives of their results by each number that is looked at, and what rounding does to the results."""
+Response = tuple[Draw, Any, Any]
+"""A draw, the derivatives of its results by each examined number, and the rounding errors of the results."""
 
 
 @lru_cache(maxsize=16)
-def _groups(case: Case, seed: int, name: str) -> tuple[tuple[Told, ...], ...]:
-    """Return groups of draws with the same numbers in `name`: so many that they tell by how much it is off."""
+def _groups(case: Case, seed: int, name: str) -> tuple[tuple[Response, ...], ...]:
+    """Return groups of draws with the same numbers in `name`, large enough to show its relative error."""
     try:
-        first = [_told(asked, name) for asked in draws_of(case, seed, DRAWS)]
-    except MeasureError:  # the reference is not defined beside these inputs
+        first = [_response(draw, name) for draw in draws_of(case, seed, DRAWS)]
+    except MeasureError:  # the reference is not defined on perturbed inputs
         return ()
     if not first or not first[0][1].size:
         return ()
-    noises = [_noise(one) / _unit(case, seed) for one in first]
+    noises = [_noise(response) / _unit(case, seed) for response in first]
     count = int(max(1, min(MOST_GROUPED, np.ceil((np.median(noises) / MOST_NOISE_SHARE) ** 2 * 1.5))))
     others = draws_of(case, seed, DRAWS * count)
     return tuple(
         (
-            one,
+            response,
             *(
-                _told(bare_question(asked.case, {**asked.tensors, name: one[0].tensors[name]}, "normal"), name)
-                for asked in others[number + DRAWS :: DRAWS]
+                _response(unbounded_draw(draw.case, {**draw.tensors, name: response[0].tensors[name]}, "normal"), name)
+                for draw in others[number + DRAWS :: DRAWS]
             ),
         )
-        for number, one in enumerate(first)
+        for number, response in enumerate(first)
     )
 
 
-def _noise(told: Told) -> float:
-    """Return by how much rounding the results blurs the share of the number of which they tell most."""
-    _, directions, units = told
+def _noise(response: Response) -> float:
+    """Return the noise that rounding of the results adds to the best-determined relative error."""
+    _, directions, units = response
     with np.errstate(all="ignore"):
-        found = np.sqrt(((directions * units) ** 2).sum(axis=1)) / (directions**2).sum(axis=1)
-    return float(np.nanmin(np.where(np.isfinite(found), found, np.inf)))
+        blur = np.sqrt(((directions * units) ** 2).sum(axis=1)) / (directions**2).sum(axis=1)
+    return float(np.nanmin(np.where(np.isfinite(blur), blur, np.inf)))
 
 
-def _told(asked: Question, name: str) -> Told:
-    results, directions = _values(asked), []
-    for place in _places(asked, name):
-        changed = {key: tensor.clone() for key, tensor in asked.tensors.items()}
+def _response(draw: Draw, name: str) -> Response:
+    results, directions = _values(draw), []
+    for place in _places(draw, name):
+        changed = {key: tensor.clone() for key, tensor in draw.tensors.items()}
         changed[name].view(-1)[place] *= 1 + STEP
-        directions.append(np.nan_to_num((_values(bare_question(asked.case, changed, "normal")) - results) / STEP))
-    units = _joined(UNIT_ROUNDOFF[one.dtype] * np.abs(one.values) / 2 for _, one in _narrow(asked))
-    return asked, np.array(directions), units
+        directions.append(np.nan_to_num((_values(unbounded_draw(draw.case, changed, "normal")) - results) / STEP))
+    units = _joined(UNIT_ROUNDOFF[output.dtype] * np.abs(output.values) / 2 for _, output in _narrow(draw))
+    return draw, np.array(directions), units
 
 
-def _places(asked: Question, name: str) -> list[int]:
-    """Return which of the numbers are looked at."""
-    count = asked.tensors[name].numel()
+def _places(draw: Draw, name: str) -> list[int]:
+    """Return the positions of the examined numbers."""
+    count = draw.tensors[name].numel()
     return sorted({number * (count - 1) // (MOST_LOOKED_AT - 1) for number in range(MOST_LOOKED_AT)} if count else ())
 
 
-def _values(asked: Question) -> Any:
-    return _joined(one.values for _, one in _narrow(asked))
+def _values(draw: Draw) -> Any:
+    return _joined(output.values for _, output in _narrow(draw))
 
 
 def _joined(parts: Iterable[Any]) -> Any:
-    """Return all results in a row, of very many evenly some."""
-    found = np.concatenate([*(np.ravel(part) for part in parts), np.array([])])
-    step = -(-found.size // MOST_RESULTS) or 1
-    return np.nan_to_num(found[::step], nan=0.0, posinf=0.0, neginf=0.0)
+    """Return all results as one vector, thinned evenly where there are very many."""
+    values = np.concatenate([*(np.ravel(part) for part in parts), np.array([])])
+    step = -(-values.size // MOST_RESULTS) or 1
+    return np.nan_to_num(values[::step], nan=0.0, posinf=0.0, neginf=0.0)

@@ -1,4 +1,4 @@
-"""Whether errors in narrow formats average out over fresh inputs: those of a wrong count do not, however small."""
+"""Detection of systematic error in narrow results: a wrong factor does not average out over fresh inputs."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -10,38 +10,38 @@ from nearpeak.core.work.case import Case
 from nearpeak.ops import OPS
 from nearpeak.validation.comparison.output_comparison import comparable, reachable, values_of
 from nearpeak.validation.inputs.distributions import drawn
-from nearpeak.validation.oracle.expected_results import arguments_of, contract_of
-from nearpeak.validation.oracle.float64_oracle import Question, bare_question
+from nearpeak.validation.oracle.expected_results import arguments_of, tolerance_of
+from nearpeak.validation.oracle.float64_oracle import Draw, unbounded_draw
 from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF
-from nearpeak.validation.running.implementation_run import Implementation, run
+from nearpeak.validation.running.implementation_run import Implementation, pytorch_of, run
 
 STAGES = ((12, 10.0), (48, 7.0), (144, 6.0))
-"""Draws (groups of them for few results), each of which gives one slope, and standard errors that their mean may have:
-a correct result passes each of them less than once in 10⁶ (Student's t with 11 degrees of freedom, then nearly the
+"""Draws (groups of draws for few results), each of which gives one slope, and the limit of their mean in standard
+errors: a correct result exceeds it less than once in 10⁶ (Student's t with 11 degrees of freedom, then nearly the
 normal distribution)."""
 DOUBTFUL = 3.0
-"""Standard errors from which more are drawn."""
+"""Standard errors from which more draws are made."""
 ENOUGH, MOST_GROUPED, MOST_ELEMENTS = 64, 16, 2**15
-"""Results from which one draw gives a slope by itself; draws that give one together, and input elements of these."""
+"""Results that let one draw give a slope; most draws pooled for one slope, and most input elements of these."""
 LEAST_SHARE = 1 / 256
-"""Of the output's roundoff: what roundings of inputs of few bits may add up to, as they are not all different."""
+"""Slope, in roundoffs of the output, that roundings of inputs with few distinct values may add up to."""
 STORED_SHARE = 1 / 24
-"""The same where a row is stored in the output's format before it is multiplied with a weight: products of two numbers
-of 8 bits often lie in the middle between two others, so that the second rounding is no luck. Of RMS norms in bf16 that
-are computed so (vLLM, Hugging Face) results are 0.016 to 0.030 roundoffs too small: hidden sizes 64 to 4096, six seeds
-of 144 draws each, 2026-11-23; those that are rounded once, at most 0.006."""
+"""The same where a row is stored in the output's format before it is multiplied with a weight: products of two 8-bit
+significands are often midpoints, so that the second rounding is biased. bf16 RMS norms computed so (vLLM, Hugging
+Face) are 0.016 to 0.030 roundoffs too small (hidden sizes 64 to 4096, six seeds of 144 draws each, 2026-11-23), those
+that are rounded once at most 0.006."""
 
 
 def systematic_fault(case: Case, implementation: Implementation, seed: int) -> str:
-    """Return which output is by a factor too large or small in the mean over fresh inputs; empty where none is.
+    """Return which output is too large or too small by a factor, over fresh inputs; empty where none is.
 
-    Roundings have no sign, so that the slope of errors over results is 0 in the mean, whatever intermediates are
-    stored: element by element, a variance over n - 1 instead of n is below the roundoff of bf16 from n = 128 on.
+    Rounding errors have no bias, so that the mean slope of errors over results is 0. Element by element, a variance
+    over n - 1 instead of n would be hidden by the roundoff of bf16 from n = 128 on.
     """
     names: set[str] = set()
     for count, limit in STAGES:
         slopes = _slopes(case, implementation, seed, count)
-        apart = {name: _apart(found) for name, found in slopes.items() if not names or name in names}
+        apart = {name: _apart(output_slopes) for name, output_slopes in slopes.items() if not names or name in names}
         for name, errors in apart.items():
             mean = float(slopes[name].mean())
             if errors > limit and not _is_usual(mean, _usual(case, seed, count).get(name)):
@@ -53,7 +53,7 @@ def systematic_fault(case: Case, implementation: Implementation, seed: int) -> s
 
 
 def _is_usual(mean: float, slopes: Any) -> bool:
-    """Say whether PyTorch's own results are off to the same side, by half as much or more, and not by luck."""
+    """Return whether PyTorch's own results have at least half of this systematic error, with the same sign."""
     if slopes is None or _apart(slopes) <= DOUBTFUL:
         return False
     usual = float(slopes.mean())
@@ -68,37 +68,41 @@ def _apart(slopes: Any) -> float:
 
 @lru_cache(maxsize=64)
 def _usual(case: Case, seed: int, count: int) -> Mapping[str, Any]:
-    """Return the slopes of PyTorch's own way."""
-    return _slopes(case, Implementation(name="PyTorch", call=OPS[case.op].torch_call), seed, count)
+    """Return the slopes of PyTorch's own implementation."""
+    return _slopes(case, pytorch_of(case), seed, count)
 
 
 def _slopes(case: Case, implementation: Implementation, seed: int, count: int) -> dict[str, Any]:
-    """Return by output the slope of each draw: by what share results are too large."""
+    """Return by output the slope of each draw: the factor, minus one, by which results are too large."""
     group = _group(case, seed)
     taken: dict[str, list[tuple[float, float]]] = {}
-    for asked in draws_of(case, seed, count * group):
-        ran = run(implementation, asked.tensors, asked.arguments)
-        if ran.error or not comparable(ran.outputs, asked.expected):
+    for draw in draws_of(case, seed, count * group):
+        ran = run(implementation, draw.tensors, draw.arguments)
+        if ran.error or not comparable(ran.outputs, draw.expected):
             return {}
         for name, got in values_of(ran.outputs).items():
-            one = asked.expected.get(name)
-            if one is None or not narrow(one.dtype):
+            expected = draw.expected.get(name)
+            if expected is None or not narrow(expected.dtype):
                 continue
-            finite = np.isfinite(got) & np.isfinite(one.values)
-            wanted = reachable(one)
+            finite = np.isfinite(got) & np.isfinite(expected.values)
+            wanted = reachable(expected)
             value, error = wanted[finite], (got - wanted)[finite]
             taken.setdefault(name, []).append((float((error * value).sum()), float((value**2).sum())))
-    found = {name: _ratios(sums, group) for name, sums in taken.items()}
+    slopes = {name: _ratios(sums, group) for name, sums in taken.items()}
     least = {
         name: (STORED_SHARE if OPS[case.op].kept is not None else LEAST_SHARE)
-        * UNIT_ROUNDOFF[asked.expected[name].dtype]
+        * UNIT_ROUNDOFF[draw.expected[name].dtype]
         for name in taken
     }
-    return {name: one for name, one in found.items() if len(one) == count and abs(np.mean(one)) > least[name]}
+    return {
+        name: expected
+        for name, expected in slopes.items()
+        if len(expected) == count and abs(np.mean(expected)) > least[name]
+    }
 
 
 def _ratios(sums: list[tuple[float, float]], group: int) -> Any:
-    """Return the quotients of sums over groups, where there is anything to divide by.
+    """Return the quotients of sums over groups whose denominators are positive.
 
     >>> _ratios([(1.0, 2.0), (2.0, 2.0), (0.0, 0.0), (0.0, 0.0)], 2)
     array([0.75])
@@ -108,24 +112,28 @@ def _ratios(sums: list[tuple[float, float]], group: int) -> Any:
 
 
 def _group(case: Case, seed: int) -> int:
-    """Return how many draws give one slope: of few results, a wrong factor is lost in the roundings of one draw."""
-    asked = next(iter(draws_of(case, seed, 1)), None)
-    sizes = [one.values.size for one in asked.expected.values() if narrow(one.dtype)] if asked is not None else []
-    if asked is None or not sizes or not min(sizes):
+    """Return how many draws are pooled for one slope: with few results, rounding hides the factor in one draw."""
+    draw = next(iter(draws_of(case, seed, 1)), None)
+    sizes = (
+        [expected.values.size for expected in draw.expected.values() if narrow(expected.dtype)]
+        if draw is not None
+        else []
+    )
+    if draw is None or not sizes or not min(sizes):
         return 1
-    elements = sum(tensor.numel() for tensor in asked.tensors.values())
+    elements = sum(tensor.numel() for tensor in draw.tensors.values())
     return int(max(1, min(-(-ENOUGH // min(sizes)), MOST_GROUPED, MOST_ELEMENTS // max(elements, 1))))
 
 
 def narrow(dtype: str) -> bool:
-    """Say whether `dtype` has so few bits that its own rounding hides what is systematic."""
+    """Return whether `dtype` has so few bits that its rounding hides systematic errors."""
     return UNIT_ROUNDOFF.get(dtype, 0.0) > 2.0**-20
 
 
 @lru_cache(maxsize=8)
-def draws_of(case: Case, seed: int, count: int) -> tuple[Question, ...]:
-    """Return the draws: normal inputs; those of exact contracts have no errors, those that draw no expectation."""
-    if OPS[case.op].draws or contract_of(case).kind in ("exact", "decomposition"):
+def draws_of(case: Case, seed: int, count: int) -> tuple[Draw, ...]:
+    """Return draws of normal inputs; none for exact operators and for operators that draw random numbers."""
+    if OPS[case.op].draws or tolerance_of(case).kind in ("exact", "decomposition"):
         return ()
-    found = (drawn(case.op, arguments_of(case), (seed, "systematic", number), "normal") for number in range(count))
-    return tuple(bare_question(case, tensors, "normal") for tensors in found if tensors is not None)
+    input_sets = (drawn(case.op, arguments_of(case), (seed, "systematic", number), "normal") for number in range(count))
+    return tuple(unbounded_draw(case, tensors, "normal") for tensors in input_sets if tensors is not None)

@@ -1,4 +1,4 @@
-"""Whether errors of narrow gradients average out over fresh inputs, along each term that the gradient consists of."""
+"""Detection of systematic error in narrow gradients, along each term that a gradient consists of."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ from nearpeak.validation.comparison.systematic_error import (
 )
 from nearpeak.validation.inputs.distributions import drawn
 from nearpeak.validation.inputs.rounds import SEED_STEP
-from nearpeak.validation.oracle.expected_results import arguments_of, contract_of
-from nearpeak.validation.oracle.float64_oracle import Question, bare_question
+from nearpeak.validation.oracle.expected_results import arguments_of, tolerance_of
+from nearpeak.validation.oracle.float64_oracle import Draw, unbounded_draw
 from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF, rounded
 from nearpeak.validation.oracle.gradient_oracle import (
     Derivation,
-    Named,
+    NamedPositions,
     at_positions,
     derivation,
     differentiated,
@@ -40,57 +40,59 @@ from nearpeak.validation.oracle.gradient_terms import (
     WHOLE,
     Steps,
     Terms,
-    step_said,
+    step_description,
     stored,
     terms_of,
     unlike_steps,
 )
-from nearpeak.validation.running.implementation_run import Implementation
+from nearpeak.validation.running.implementation_run import Implementation, pytorch_of
 
 LEAST_SHARE = 1 / 24
-"""Of the gradient's roundoff: errors along a term, in units of the gradient's length, that are those of roundings."""
+"""Error along a term, in roundoffs and lengths of the gradient, that rounding may cause."""
 FIRST_SEED = 1000
-"""Seeds, in steps, from which draws are numbered: no round has one of them."""
+"""First seed of the draws, in steps, beyond the seeds of all rounds."""
 KEPT_ELEMENTS = 2**13
-"""Elements of inputs up to which draws are kept for the next implementation."""
+"""Elements of inputs up to which draws are cached for the next implementation."""
 MOST_AGAIN = 2**24
-"""Elements of inputs over all draws up to which more are drawn: of large gradients a dozen leave little doubt."""
+"""Input elements over all draws up to which more are drawn: a dozen draws suffice for large gradients."""
 Key = tuple[str, int]
-"""A gradient, and the step of the oracle along whose term it is looked at."""
+"""A gradient's name, and the step of the oracle along whose term its error is measured."""
 Errors = Mapping[Key, Any]
-"""By gradient and step of the oracle: for each group of draws the error along that term in units of its length, and the
-length of the gradient."""
+"""By gradient and step: for each group of draws, the error along that term in units of its length, and the length of
+the gradient."""
 
 
 def systematic_gradient_fault(case: Case, implementation: Implementation, seed: int) -> str:
-    """Return which gradient has a term that is by a factor too large or small over fresh inputs; empty where none has.
+    """Return which gradient has a term that is too large or too small by a factor; empty where none has.
 
-    Roundings have no sign, so that errors are along no direction in the mean, whatever intermediates are stored. What
-    is wrong by a factor on the way is along the derivative by that step; the gradient itself may have no part of it.
+    Rounding errors have no mean direction over fresh inputs. A wrong factor in one step gives an error along the
+    gradient's derivative by that step, which may be orthogonal to the gradient itself.
     """
     doubtful: set[Key] = set()
     for count, limit in STAGES:
         if count > STAGES[0][0] and count * _group_of(case) * _elements(case) > MOST_AGAIN:
             break
-        found = _errors(case, implementation, seed, count)
-        apart = {key: _apart(errors) for key, errors in found.items() if not doubtful or key in doubtful}
-        for key, errors in sorted(apart.items(), key=lambda one: -one[1]):
-            if errors > limit and not _is_usual(case, seed, count, key, found[key]):
-                said = _said(case, seed, key[1], _share(found[key]))
-                return f"{key[0]}: over {count} draws {said}, {errors:.0f} errors"
+        errors_by_term = _errors(case, implementation, seed, count)
+        apart = {key: _apart(errors) for key, errors in errors_by_term.items() if not doubtful or key in doubtful}
+        for key, errors in sorted(apart.items(), key=lambda item: -item[1]):
+            if errors > limit and not _is_usual(case, seed, count, key, errors_by_term[key]):
+                description = _description(case, seed, key[1], _share(errors_by_term[key]))
+                return f"{key[0]}: over {count} draws {description}, {errors:.0f} errors"
         doubtful = {key for key, errors in apart.items() if errors > DOUBTFUL}
         if not doubtful:
             break
     return ""
 
 
-def _said(case: Case, seed: int, step: int, share: float) -> str:
-    """Return what is wrong: with the gradient, or with what a step of the reference adds to it."""
+def _description(case: Case, seed: int, step: int, share: float) -> str:
+    """Return a description of the error: of the whole gradient, or of the term that one step adds to it."""
     if step == WHOLE:
         return f"it is off by {share:+.2e} of itself"
-    one = _draw(case, seed, 0)
-    assert one is not None  # its errors were found
-    return f"what {step_said(one.derived(()), step, case.label())} adds to it is off by {share:+.2e} of the whole"
+    draw = _draw(case, seed, 0)
+    assert draw is not None  # its errors have been computed
+    return (
+        f"what {step_description(draw.derived(()), step, case.label())} adds to it is off by {share:+.2e} of the whole"
+    )
 
 
 def _apart(errors: Any) -> float:
@@ -105,62 +107,62 @@ def _share(errors: Any) -> float:
 
 
 def _is_usual(case: Case, seed: int, count: int, key: Key, errors: Any) -> bool:
-    """Say whether PyTorch's own gradient, or one with intermediates stored in its format, is off to the same side too.
+    """Return whether PyTorch's gradient, or one with rounded intermediates, has at least half of the same error.
 
-    Half as much or more, and not by luck: a norm's factors are few different numbers, whose roundings need not cancel.
+    A norm has few distinct factors, whose rounding errors need not cancel.
     """
     usual = _usual(case, seed, count).get(key)
     others = [*([] if usual is None else [usual]), *_stored(case, seed, count, key)]
-    shares = [_share(one) for one in others if _apart(one) > DOUBTFUL]
-    return any(one * _share(errors) > 0 and abs(_share(errors)) <= 2 * abs(one) for one in shares)
+    shares = [_share(entry) for entry in others if _apart(entry) > DOUBTFUL]
+    return any(entry * _share(errors) > 0 and abs(_share(errors)) <= 2 * abs(entry) for entry in shares)
 
 
 @lru_cache(maxsize=64)
 def _usual(case: Case, seed: int, count: int) -> Errors:
-    """Return the errors of PyTorch's own way."""
-    return _errors(case, Implementation(name="PyTorch", call=OPS[case.op].torch_call), seed, count)
+    """Return the errors of PyTorch's own implementation."""
+    return _errors(case, pytorch_of(case), seed, count)
 
 
 @lru_cache(maxsize=64)
 def _stored(case: Case, seed: int, count: int, key: Key) -> tuple[Any, ...]:
-    """Return the errors along one term of the oracle with the result of one step, and of all, in the narrow format."""
+    """Return the errors along one term where the oracle rounds one step, or all, to the narrow format."""
     name, step = key
     sums: dict[int, Any] = {}
     for number in range(count * _group_of(case)):
-        one = _draw(case, seed, number)
-        assert one is not None  # its errors were asked for
-        terms, dtype = _terms(one, seed, ())[name], one.asked.tensors[name.removeprefix("grad_")].dtype
-        for kept, gradients in stored(one.derived(()), dtype, case.label()).items():
+        draw = _draw(case, seed, number)
+        assert draw is not None  # its errors have been computed
+        terms, dtype = _terms(draw, seed, ())[name], draw.inputs.tensors[name.removeprefix("grad_")].dtype
+        for stored_step, gradients in stored(draw.derived(()), dtype, case.label()).items():
             if name in gradients and gradients[name].shape == terms[WHOLE].shape:
                 three = _products(gradients[name], terms[WHOLE], terms[step])
-                sums.setdefault(kept, np.zeros((count, 3)))[number // _group_of(case)] += three
-    return tuple(_in_lengths(one) for one in sums.values() if _is_long(one))
+                sums.setdefault(stored_step, np.zeros((count, 3)))[number // _group_of(case)] += three
+    return tuple(_in_lengths(draw) for draw in sums.values() if _is_long(draw))
 
 
 def _errors(case: Case, implementation: Implementation, seed: int, count: int) -> Errors:
-    """Return the errors along the terms, where they are more than what roundings may add up to."""
+    """Return the errors along the terms that exceed what rounding may cause."""
     dtypes, group = _narrow(case), _group_of(case)
     sums: dict[Key, Any] = {}
     for number in range(count * group if dtypes else 0):
-        one = _draw(case, seed, number)
-        found = None if one is None else _projected(case, implementation, one, seed)
-        if found is None:
+        draw = _draw(case, seed, number)
+        products = None if draw is None else _projected(case, implementation, draw, seed)
+        if products is None:
             return {}
-        for key, three in found.items():
+        for key, three in products.items():
             sums.setdefault(key, np.zeros((count, 3)))[number // group] += three
-    errors = {key: _in_lengths(one) for key, one in sums.items() if _is_long(one)}
-    return {k: one for k, one in errors.items() if abs(_share(one)) > LEAST_SHARE * UNIT_ROUNDOFF[dtypes[k[0]]]}
+    errors = {key: _in_lengths(draw) for key, draw in sums.items() if _is_long(draw)}
+    return {k: draw for k, draw in errors.items() if abs(_share(draw)) > LEAST_SHARE * UNIT_ROUNDOFF[dtypes[k[0]]]}
 
 
 def _is_long(sums: Any) -> bool:
-    """Say whether a term is there in each group of draws, and large enough for a factor to show."""
+    """Return whether a term exists in each group of draws and is large enough to show a wrong factor."""
     return bool((sums[:, 1] > 0).all() and sums[:, 1].sum() > LEAST_SIZE**2 * sums[:, 2].sum())
 
 
 def _in_lengths(sums: Any) -> Any:
     """Return errors along a term in units of its length, and lengths of the gradient, from the sums of squares.
 
-    So their spread is that of roundings, however long the term is in this or that draw.
+    Their spread is then that of rounding, whatever the length of the term in each draw.
 
     >>> _in_lengths(np.array([[6.0, 4.0, 25.0]])).tolist()
     [[3.0, 5.0]]
@@ -170,45 +172,45 @@ def _in_lengths(sums: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Draw:
-    """Fresh inputs, and what comes from above."""
+class _GradientDraw:
+    """Fresh inputs with their upstream gradients."""
 
-    asked: Question
-    """The inputs with their results, which are not rounded."""
+    inputs: Draw
+    """The inputs with unrounded results."""
     upstream: Mapping[str, Any]
     """By output."""
 
-    def derived(self, named: Named) -> Derivation:
-        """Return how the oracle derives the gradients, at positions that the implementation chose."""
-        above = {f"grad_{name}": one for name, one in self.upstream.items()}
-        return derivation(self.asked, above, at_positions(self.asked, named))
+    def derived(self, named: NamedPositions) -> Derivation:
+        """Return the oracle's derivation of the gradients, at positions that the implementation chose."""
+        above = {f"grad_{name}": gradient for name, gradient in self.upstream.items()}
+        return derivation(self.inputs, above, at_positions(self.inputs, named))
 
 
 def _projected(
-    case: Case, implementation: Implementation, one: _Draw, seed: int
+    case: Case, implementation: Implementation, gradient_draw: _GradientDraw, seed: int
 ) -> dict[Key, tuple[float, float, float]] | None:
-    """Return the products by gradient and step; none where the implementation fails, or does not say what it chose."""
+    """Return the products by gradient and step; none where the implementation fails or its positions are unknown."""
     try:
-        given, outputs = differentiated(implementation, one.asked, one.upstream)
-    except Exception:  # whatever an implementation raises, the rounds have said it
+        gradients, outputs = differentiated(implementation, gradient_draw.inputs, gradient_draw.upstream)
+    except Exception:  # the rounds have reported an exception
         return None
-    named = named_by(one.asked, outputs, given)
-    picks = contract_of(case).picks.keys()
-    if picks and not (named or picks & outputs.keys()):  # the gradient is that of positions which are not known
+    named = named_by(gradient_draw.inputs, outputs, gradients)
+    picks = tolerance_of(case).picks.keys()
+    if picks and not (named or picks & outputs.keys()):  # the gradient's positions are unknown
         return None
-    found: dict[Key, tuple[float, float, float]] = {}
-    got = values_of(given)
-    for name, terms in _terms(one, seed, named).items():
+    products: dict[Key, tuple[float, float, float]] = {}
+    got = values_of(gradients)
+    for name, terms in _terms(gradient_draw, seed, named).items():
         if name not in got or got[name].shape != terms[WHOLE].shape:
             continue
-        # Rounded as a right answer is: what differs from it are errors on the way, and those have no sign.
-        wanted = rounded(terms[WHOLE], given[name].dtype)
-        found |= {(name, step): _products(got[name], wanted, term) for step, term in terms.items()}
-    return found
+        # Rounded like a right result, so that the difference is the error of intermediates alone.
+        wanted = rounded(terms[WHOLE], gradients[name].dtype)
+        products |= {(name, step): _products(got[name], wanted, term) for step, term in terms.items()}
+    return products
 
 
 def _products(got: Any, wanted: Any, term: Any) -> tuple[float, float, float]:
-    """Return the products of error and term, of term and term, and of what is wanted with itself, where all is finite.
+    """Return the products error · term, term · term and wanted · wanted over elements where all three are finite.
 
     >>> _products(np.array([3.0, np.inf]), np.array([2.0, np.inf]), np.array([5.0, 1.0]))
     (5.0, 25.0, 4.0)
@@ -220,20 +222,20 @@ def _products(got: Any, wanted: Any, term: Any) -> tuple[float, float, float]:
 
 def _narrow(case: Case) -> dict[str, str]:
     """Return the formats of the gradients that are narrow, by name."""
-    formats = {name: dtype_of(one.dtype).name for name, one in OPS[case.op].inputs(**arguments_of(case)).items()}
-    return {f"grad_{name}": one for name, one in formats.items() if narrow(one)}
+    formats = {name: dtype_of(spec.dtype).name for name, spec in OPS[case.op].inputs(**arguments_of(case)).items()}
+    return {f"grad_{name}": spec for name, spec in formats.items() if narrow(spec)}
 
 
 def _group_of(case: Case) -> int:
-    """Return how many draws give one error: few results say little by themselves."""
+    """Return how many draws are pooled for one error, where results are few."""
     inputs = OPS[case.op].inputs(**arguments_of(case))
     fewest = min((inputs[name.removeprefix("grad_")].elements for name in _narrow(case)), default=ENOUGH)
     elements = sum(tensor.elements for tensor in inputs.values())
     return int(max(1, min(-(-ENOUGH // max(fewest, 1)), MOST_GROUPED, MOST_ELEMENTS // max(elements, 1))))
 
 
-def _draw(case: Case, seed: int, number: int) -> _Draw | None:
-    """Return one draw; none of what draws by itself, or where the reference is not defined."""
+def _draw(case: Case, seed: int, number: int) -> _GradientDraw | None:
+    """Return one draw; none for operators that draw random numbers, or where the reference is not defined."""
     return _kept_draw(case, seed, number) if _is_small(case) else _fresh_draw(case, seed, number)
 
 
@@ -245,30 +247,32 @@ def _elements(case: Case) -> int:
     return sum(tensor.elements for tensor in OPS[case.op].inputs(**arguments_of(case)).values())
 
 
-def _fresh_draw(case: Case, seed: int, number: int) -> _Draw | None:
+def _fresh_draw(case: Case, seed: int, number: int) -> _GradientDraw | None:
     if OPS[case.op].draws:
         return None
     tensors = drawn(case.op, arguments_of(case), (seed, "systematic", number), "normal")
     if tensors is None:
         return None
     try:
-        asked = unrounded(bare_question(case, tensors, "normal"), seed + SEED_STEP * (FIRST_SEED + number))
-    except MeasureError:  # the reference is not defined on them
+        draw = unrounded(unbounded_draw(case, tensors, "normal"), seed + SEED_STEP * (FIRST_SEED + number))
+    except MeasureError:  # the reference is undefined on them
         return None
-    upstream = upstream_of(asked, seed)
-    return None if upstream is None else _Draw(asked=asked, upstream=upstream)
+    upstream = upstream_of(draw, seed)
+    return None if upstream is None else _GradientDraw(inputs=draw, upstream=upstream)
 
 
 _kept_draw = lru_cache(maxsize=128)(_fresh_draw)
 
 
-def _terms(one: _Draw, seed: int, named: Named) -> Terms:
+def _terms(draw: _GradientDraw, seed: int, named: NamedPositions) -> Terms:
     """Return the terms of each narrow gradient."""
-    return _kept_terms(one, seed, named) if _is_small(one.asked.case) else _fresh_terms(one, seed, named)
+    return _kept_terms(draw, seed, named) if _is_small(draw.inputs.case) else _fresh_terms(draw, seed, named)
 
 
-def _fresh_terms(one: _Draw, seed: int, named: Named) -> Terms:
-    return terms_of(one.derived(named), _narrow(one.asked.case), _steps(one.asked.case, seed), one.asked.case.label())
+def _fresh_terms(draw: _GradientDraw, seed: int, named: NamedPositions) -> Terms:
+    return terms_of(
+        draw.derived(named), _narrow(draw.inputs.case), _steps(draw.inputs.case, seed), draw.inputs.case.label()
+    )
 
 
 _kept_terms = lru_cache(maxsize=128)(_fresh_terms)
@@ -276,7 +280,7 @@ _kept_terms = lru_cache(maxsize=128)(_fresh_terms)
 
 @lru_cache(maxsize=64)
 def _steps(case: Case, seed: int) -> Steps:
-    """Return the steps of the oracle whose terms are looked at."""
-    one = _draw(case, seed, 0)
-    assert one is not None  # its errors are asked for
-    return unlike_steps(one.derived(()), _narrow(one.asked.case), case.label())
+    """Return the steps of the oracle whose terms are examined."""
+    draw = _draw(case, seed, 0)
+    assert draw is not None  # its errors are being computed
+    return unlike_steps(draw.derived(()), _narrow(draw.inputs.case), case.label())

@@ -1,4 +1,4 @@
-"""Results of which several are right, called as the oracle has them: positions of equal values, signs, order."""
+"""Tie-breaking: brings equally right positions, signs and orders to the oracle's choice before a comparison."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -8,37 +8,37 @@ import numpy as np
 
 from nearpeak.core.work.case import Case
 from nearpeak.ops import OPS
-from nearpeak.validation.oracle.expected_results import arguments_of, contract_of, sum_length
-from nearpeak.validation.oracle.float64_oracle import Question, answers, declared_formats
+from nearpeak.validation.oracle.expected_results import arguments_of, sum_length, tolerance_of
+from nearpeak.validation.oracle.float64_oracle import Draw, answers, declared_formats
 from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF, format_name, widened
 from nearpeak.validation.oracle.sensitivity import Arrays
 from nearpeak.validation.running.implementation_run import imported_torch
 
 
-def settled(
-    case: Case, tensors: Arrays, outputs: Mapping[str, Any], wanted: Mapping[str, Any], asked: Question | None = None
+def with_ties_broken(
+    case: Case, tensors: Arrays, outputs: Mapping[str, Any], wanted: Mapping[str, Any], draw: Draw | None = None
 ) -> dict[str, Any]:
-    """Return `outputs` with signs, order and positions as in `wanted` where they are as right.
+    """Return `outputs` with signs, order and positions as in `wanted` where they are equally right.
 
     Args:
         case: of the forward pass.
         tensors: inputs by name.
         outputs: torch tensors by name.
         wanted: arrays by name.
-        asked: the question that the inputs are, if they are one: what is known of it is kept.
+        draw: the draw of these inputs, if they are one, whose error bounds are cached.
     """
-    found, picks = canonical(case, outputs, wanted), contract_of(case).picks
-    for name in picks.keys() & found.keys() & wanted.keys():
+    results, picks = canonical(case, outputs, wanted), tolerance_of(case).picks
+    for name in picks.keys() & results.keys() & wanted.keys():
         values = ranked(case, tensors, picks[name])
-        apart = _apart(case, tensors, picks[name]) if asked is None else _apart_in(asked, picks[name])
-        found[name] = picked(found[name], values, wanted[name], apart)
+        apart = _apart(case, tensors, picks[name]) if draw is None else _apart_in(draw, picks[name])
+        results[name] = matched_ties(results[name], values, wanted[name], apart)
     as_right = OPS[case.op].as_right
-    fits = found.keys() >= wanted.keys()
-    return found if as_right is None or not fits else as_right(tensors, found, wanted, **arguments_of(case))
+    fits = results.keys() >= wanted.keys()
+    return results if as_right is None or not fits else as_right(tensors, results, wanted, **arguments_of(case))
 
 
 def canonical(case: Case, outputs: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `outputs` with the signs and the order that the oracle chooses; as they are where their shapes differ."""
+    """Return `outputs` with the oracle's signs and order; unchanged where their shapes differ."""
     chosen = OPS[case.op].canonical
     fits = outputs.keys() == wanted.keys() and all(outputs[k].shape == np.shape(wanted[k]) for k in wanted)
     if chosen is None or not fits:
@@ -48,40 +48,42 @@ def canonical(case: Case, outputs: Mapping[str, Any], wanted: Mapping[str, Any])
 
 
 @lru_cache(maxsize=24)
-def _apart_in(asked: Question, source: str) -> Any:
-    return _apart(asked.case, asked.tensors, source)
+def _apart_in(draw: Draw, source: str) -> Any:
+    return _apart(draw.case, draw.tensors, source)
 
 
 def _apart(case: Case, tensors: Arrays, source: str) -> Any:
-    """Return by how much each ranked value may be off where an implementation computes it; none where it is an input.
+    """Return the error bound of each ranked value that an implementation computes; none where it is an input.
 
-    They are judged as results of the operator's own contract would be, in the format of its results.
+    The bounds are those of the operator's tolerance, in the format of its results.
     """
-    make, numerics = OPS[case.op].ranked, contract_of(case)
+    make, numerics = OPS[case.op].ranked, tolerance_of(case)
     if source in tensors or make is None or numerics.kind == "exact":
         return None
-    given = arguments_of(case)
-    dtype = next(one for one in declared_formats(case).values() if format_name(one) in UNIT_ROUNDOFF)
-    length = sum_length(numerics, given)
-    found = answers(lambda arrays: make(arrays, **given), tensors, {source: dtype}, numerics, length, case.label())
-    return imported_torch().as_tensor(np.nan_to_num(found[source].bound, nan=np.inf))
+    arguments = arguments_of(case)
+    dtype = next(spec for spec in declared_formats(case).values() if format_name(spec) in UNIT_ROUNDOFF)
+    length = sum_length(numerics, arguments)
+    expected = answers(
+        lambda arrays: make(arrays, **arguments), tensors, {source: dtype}, numerics, length, case.label()
+    )
+    return imported_torch().as_tensor(np.nan_to_num(expected[source].bound, nan=np.inf))
 
 
-def picked(positions: Any, values: Any, wanted: Any, apart: Any = None) -> Any:
-    """Return `positions` in the last dimension of `values`, those of values equal to that of the wanted one as wanted.
+def matched_ties(positions: Any, values: Any, wanted: Any, apart: Any = None) -> Any:
+    """Return `positions` in the last dimension of `values`, replaced by the wanted ones where the values are equal.
 
-    Of values that are computed with errors of at most `apart`, the one at a place of the ranking is off by at most the
-    largest error of the row: sorting is 1-Lipschitz in the largest difference. The value that is named there is within
-    its own error of it. Where a value may be anything, so may its row be, as long as positions exist.
+    If values have errors of at most `apart`, the value at a rank is off by at most the row's largest error, because
+    sorting is 1-Lipschitz in the maximum norm, and the named value by its own error. Where a value is unbounded, any
+    existing positions of its row are accepted.
 
-    A row that names a position twice stays as it is: one of the two is missing.
+    A row that names a position twice stays unchanged: another position is missing.
 
     >>> import torch
     >>> values = torch.tensor([[3.0, 5.0, 5.0]])
-    >>> picked(torch.tensor([[2, 0]]), values, [[1, 0]]), picked(torch.tensor([[2, 2]]), values, [[1, 2]])
+    >>> matched_ties(torch.tensor([[2, 0]]), values, [[1, 0]]), matched_ties(torch.tensor([[2, 2]]), values, [[1, 2]])
     (tensor([[1, 0]]), tensor([[2, 2]]))
     >>> near, apart = torch.tensor([[3.0, 3.1, 9.0]] * 2), torch.full((2, 3), 0.1)
-    >>> picked(torch.tensor([[0, 1], [0, 3]]), near, [[1, 0]] * 2, apart)
+    >>> matched_ties(torch.tensor([[0, 1], [0, 3]]), near, [[1, 0]] * 2, apart)
     tensor([[1, 0],
             [1, 3]])
     """
@@ -90,8 +92,8 @@ def picked(positions: Any, values: Any, wanted: Any, apart: Any = None) -> Any:
     if positions.shape != wanted.shape:
         return positions
     flat = positions.dim() < values.dim()
-    got, want = (one[..., None] if flat else one for one in (positions, wanted))
-    inside, right = (one.clamp(0, values.shape[-1] - 1).long() for one in (got, want))
+    got, want = (array[..., None] if flat else array for array in (positions, wanted))
+    inside, right = (array.clamp(0, values.shape[-1] - 1).long() for array in (got, want))
     exists = inside == got
     ordered = got.sort(-1).values
     twice = ((ordered[..., 1:] == ordered[..., :-1]) & (ordered[..., 1:] >= 0)).any(-1, keepdim=True)
@@ -107,15 +109,15 @@ def picked(positions: Any, values: Any, wanted: Any, apart: Any = None) -> Any:
 
 
 NOWHERE = -1
-"""What is named where there is no further value."""
+"""The position that stands for no further value."""
 
 
 def ranked(case: Case, tensors: Arrays, source: str) -> Any:
-    """Return the values in which positions are named: the input `source`, or what the operator computes under it."""
+    """Return the values that positions refer to: the input `source`, or values that the operator computes."""
     if source in tensors:
         return tensors[source]
     make = OPS[case.op].ranked
-    assert make is not None  # a contract names inputs, or what `ranked` gives
+    assert make is not None  # a tolerance names inputs, or results of `ranked`
     with np.errstate(all="ignore"):
-        found = make({name: widened(tensor) for name, tensor in tensors.items()}, **arguments_of(case))
-    return imported_torch().as_tensor(found[source])
+        values = make({name: widened(tensor) for name, tensor in tensors.items()}, **arguments_of(case))
+    return imported_torch().as_tensor(values[source])

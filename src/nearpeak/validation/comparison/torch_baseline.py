@@ -1,4 +1,4 @@
-"""What PyTorch's own way to compute a case answers: as good as it, an implementation of a chain may be in any case."""
+"""PyTorch's own error as a baseline: results about as accurate as PyTorch's pass where bounds are not proved."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -8,26 +8,25 @@ from typing import Any
 import numpy as np
 
 from nearpeak.core.runs.validation import PASS, CheckResult
-from nearpeak.ops import OPS
 from nearpeak.validation.comparison.output_comparison import comparable, compared, values_of, worst_of
 from nearpeak.validation.comparison.ties import canonical
-from nearpeak.validation.oracle.expected_results import Expected, contract_of
-from nearpeak.validation.oracle.float64_oracle import Question
+from nearpeak.validation.oracle.expected_results import Expected, tolerance_of
+from nearpeak.validation.oracle.float64_oracle import Draw
 from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF
-from nearpeak.validation.running.implementation_run import Implementation, run
+from nearpeak.validation.running.implementation_run import pytorch_of, run
 
 CHAINS = ("normalisation", "reduction", "pointwise", "sampling", "decomposition")
-"""Kinds of contracts whose bound is propagated by probes, not proved."""
+"""Kinds of tolerance whose bound is propagated by probes, not proved."""
 MOST_RATIO = 8.0
-"""Bounds beyond which PyTorch itself is no baseline any more: a way to compute it that is simply wrong."""
+"""Bounds beyond which PyTorch's own result is wrong, and no baseline."""
 FEW = 32
-"""Elements below which the error of one says most about the error of all."""
+"""Elements below which single errors dominate the pooled error."""
 AS_WIDE = 2.0
-"""Times the worst error of PyTorch's own over all rounds, up to the bound, up to which that of few results is luck."""
+"""Factor over PyTorch's worst error in any round, at most the bound, within which an error of few results is chance."""
 
 
 def margin(dtype: str, count: int) -> float:
-    """Return by how much an error may exceed that of the baseline: twice, thrice in narrow formats, more for few.
+    """Return the factor by which an error may exceed the baseline's: two, three in narrow formats, more for few.
 
     >>> margin("fp32", 1000), margin("bf16", 1000), margin("fp32", 4)
     (2.0, 3.0, 10.0)
@@ -38,42 +37,39 @@ def margin(dtype: str, count: int) -> float:
 
 
 @lru_cache(maxsize=24)
-def baseline_of(asked: Question) -> Mapping[str, Any]:
-    """Return what PyTorch's own way answers to `asked`, as arrays by name; empty where it fails.
+def baseline_of(draw: Draw) -> Mapping[str, Any]:
+    """Return PyTorch's own results for `draw`, as arrays by name; empty where it fails.
 
-    It is kept, as many implementations are asked the same.
+    They are cached, as many implementations get the same inputs.
     """
-    right = Implementation(name="PyTorch", call=OPS[asked.case.op].torch_call)
-    ran = run(right, asked.tensors, asked.arguments)
-    usable = not ran.error and comparable(ran.outputs, asked.expected)
-    wanted = {name: one.values for name, one in asked.expected.items()}
-    return values_of(canonical(asked.case, ran.outputs, wanted)) if usable else {}
+    ran = run(pytorch_of(draw.case), draw.tensors, draw.arguments)
+    usable = not ran.error and comparable(ran.outputs, draw.expected)
+    wanted = {name: expected.values for name, expected in draw.expected.items()}
+    return values_of(canonical(draw.case, ran.outputs, wanted)) if usable else {}
 
 
-def judged(
-    check: str, outputs: Mapping[str, Any], asked: Question, where: str, rounds: Sequence[Question] = ()
-) -> CheckResult:
-    """Return the element-wise comparison of tensors with what is expected of `asked`.
+def judged(check: str, outputs: Mapping[str, Any], draw: Draw, where: str, rounds: Sequence[Draw] = ()) -> CheckResult:
+    """Return the element-wise comparison of tensors with the expected results of `draw`.
 
-    Where PyTorch's own result is beyond the bound of a chain too, one that is about as near is right as well. So it is
-    of products that may be stored on the way: how often, as for each tap of a transposed convolution, is not said.
+    Where PyTorch's own result exceeds a propagated bound too, an implementation with about the same error passes. So do
+    products whose intermediates may be stored, because the number of roundings is open, as of transposed convolutions.
 
     Args:
-        rounds: all questions of the trial. A single result of many roundings is beyond the bound of one in some round
-            by luck: it is right where that is less than twice what PyTorch's own shows in another.
+        rounds: all draws of the trial. A single result may exceed its bound by chance in some round: it passes if the
+            error is less than twice PyTorch's own in another round.
     """
-    result = compared(check, values_of(outputs), asked.expected, where)
-    numerics = contract_of(asked.case)
+    result = compared(check, values_of(outputs), draw.expected, where)
+    numerics = tolerance_of(draw.case)
     if not result.failed or result.worst is None or not (numerics.kind in CHAINS or numerics.steps_count):
         return result
-    found = as_good(result, baseline_of(asked), asked.expected)
-    return as_wide(found, rounds) if found.failed and numerics.kind in CHAINS else found
+    verdict = as_good(result, baseline_of(draw), draw.expected)
+    return as_wide(verdict, rounds) if verdict.failed and numerics.kind in CHAINS else verdict
 
 
-def as_wide(result: CheckResult, rounds: Sequence[Question]) -> CheckResult:
-    """Return the failed comparison `result` of few results, or that it passes as PyTorch's own are about as far off.
+def as_wide(result: CheckResult, rounds: Sequence[Draw]) -> CheckResult:
+    """Return the failed comparison `result`, or a pass where results are few and PyTorch's error is about as large.
 
-    What may be rounded once only, and was rounded twice, is no matter of luck.
+    A result that may be rounded only once and was rounded twice never passes.
     """
     worst = result.worst
     if worst is None or not 1 < worst.bound_ratio <= AS_WIDE:
@@ -84,40 +80,43 @@ def as_wide(result: CheckResult, rounds: Sequence[Question]) -> CheckResult:
     return replace(result, status=PASS, reason=f"PyTorch's own is {usual:.2g} bounds away in another round")
 
 
-def usual_of_few(name: str, rounds: Sequence[Question]) -> float:
-    """Return the largest error of PyTorch's own in any round, in bounds up to 1, where results of `name` are few."""
-    if any(asked.expected[name].once for asked in rounds):
+def usual_of_few(name: str, rounds: Sequence[Draw]) -> float:
+    """Return PyTorch's largest error in any round, in bounds and at most 1, where results of `name` are few."""
+    if any(draw.expected[name].once for draw in rounds):
         return 0.0
-    few = [asked for asked in rounds if asked.expected[name].values.size < FEW]
-    found = (worst_of(baseline_of(asked), asked.expected) for asked in few)
-    return max((min(one.bound_ratio, 1.0) for one in found if one is not None), default=0.0)
+    few = [draw for draw in rounds if draw.expected[name].values.size < FEW]
+    worst_elements = (worst_of(baseline_of(draw), draw.expected) for draw in few)
+    return max((min(worst.bound_ratio, 1.0) for worst in worst_elements if worst is not None), default=0.0)
 
 
 def as_good(result: CheckResult, baseline: Mapping[str, Any], expected: Mapping[str, Expected]) -> CheckResult:
-    """Return the failed comparison `result`, or that it passes because the baseline is as far from the oracle."""
+    """Return the failed comparison `result`, or a pass where the baseline is about as far from the oracle."""
     if result.worst is None or not baseline or not expected.keys() <= baseline.keys():
         return result
     worst = worst_of(baseline, expected)
     if worst is None or not 1 < worst.bound_ratio <= MOST_RATIO:
         return result
-    one = expected[result.worst.output]
-    if result.worst.bound_ratio > margin(one.dtype, one.values.size) * worst.bound_ratio:
+    output = expected[result.worst.output]
+    if result.worst.bound_ratio > margin(output.dtype, output.values.size) * worst.bound_ratio:
         return result
     return replace(result, status=PASS, reason=f"PyTorch's own is {worst.bound_ratio:.2g} bounds away, too")
 
 
 def pooled_ratio(answers: Sequence[tuple[Any, Any, Expected]]) -> float:
-    """Return the root mean square error of few results over all rounds, over what is as good as PyTorch's own.
+    """Return the pooled root mean square error of few results over the margin around PyTorch's own.
 
-    Results, PyTorch's, and what is expected; each in units of what a correct result differs by on average. 0 where
-    there are too few even so, or enough in each round by itself.
+    Errors are in units of the average error of a correct result. 0 where there are still too few results, or enough in
+    each round by itself.
     """
     if not answers or any(got.size >= FEW for got, _, _ in answers):
         return 0.0
     with np.errstate(all="ignore"):
         columns = [
-            [np.ravel(part / one.spread) for part in (got - one.values, usual - one.values, one.floor)]
-            for got, usual, one in answers
+            [
+                np.ravel(part / expected.spread)
+                for part in (got - expected.values, usual - expected.values, expected.floor)
+            ]
+            for got, usual, expected in answers
         ]
     error, usual, floor = (np.concatenate(part) for part in zip(*columns, strict=True))
     finite = np.isfinite(error) & np.isfinite(usual) & np.isfinite(floor)
@@ -127,18 +126,19 @@ def pooled_ratio(answers: Sequence[tuple[Any, Any, Expected]]) -> float:
     return size / (margin(answers[0][2].dtype, FEW) * baseline + least)
 
 
-def error_ratio(got: Any, baseline: Any, one: Expected) -> float:
-    """Return the root mean square error over what is permitted: a multiple of the baseline's, and rounding.
+def error_ratio(got: Any, baseline: Any, expected: Expected) -> float:
+    """Return the root mean square error over the permitted one: a multiple of the baseline's, plus rounding.
 
-    Of few elements the baseline may be right by luck: they are permitted what is stored on the way, too.
+    With few elements the baseline may be exact by chance, so that errors of stored intermediates are permitted too.
     """
-    finite = np.isfinite(got) & np.isfinite(baseline) & np.isfinite(one.values) & np.isfinite(one.floor)
+    finite = np.isfinite(got) & np.isfinite(baseline) & np.isfinite(expected.values) & np.isfinite(expected.floor)
     if not finite.any():
         return 0.0
     count = int(finite.sum())
-    least = one.spread if count < FEW else one.floor
+    least = expected.spread if count < FEW else expected.floor
     error, usual, floor = (
-        float(np.sqrt((array[finite] ** 2).mean())) for array in (got - one.values, baseline - one.values, least)
+        float(np.sqrt((array[finite] ** 2).mean()))
+        for array in (got - expected.values, baseline - expected.values, least)
     )
-    permitted = margin(one.dtype, count) * usual + floor
+    permitted = margin(expected.dtype, count) * usual + floor
     return error / permitted if permitted else float(error > 0)

@@ -1,4 +1,4 @@
-"""Numbers beside those at which something begins: the next number of a format, a bin, a step of a narrower format."""
+"""Input values next to thresholds: neighbouring floats, bin edges, midpoints between values of a narrower format."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF, rounded
 
 
 def close(random: Any, tensor: Tensor) -> Any:
-    """Return numbers between 1 and 2, next to each other in the tensor's own format: all distinct, if there are enough.
+    """Return neighbouring numbers between 1 and 2 of the tensor's format: all distinct, if there are enough.
 
-    Where there are more elements than such numbers, the following ones of twice and four times the size are used too.
+    Where there are more elements than such numbers, those of the following binades are used too.
     """
     steps = round(1 / (2 * UNIT_ROUNDOFF[dtype_of(tensor.dtype).name]))
     places = random.permutation(max(tensor.elements, _CLOSE))[: tensor.elements]
@@ -22,18 +22,18 @@ def close(random: Any, tensor: Tensor) -> Any:
 
 
 _CLOSE = 8
-"""Numbers next to each other, at least, of which few elements are drawn, so that they lie among those of more."""
+"""Least count of neighbouring numbers from which few elements are drawn."""
 
 
 def next_to(random: Any, edges: Any, tensor: Tensor) -> Any:
-    """Return numbers on both sides of edges, further than an implementation's own rounding errors."""
+    """Return numbers on both sides of edges, further apart than an implementation's rounding errors."""
     kind = dtype_of(tensor.dtype)
     apart = _BESIDE * UNIT_ROUNDOFF[kind.name] * random.choice((-1.0, 1.0), tensor.shape)
     inner = edges[1:-1] if np.any(edges[1:-1]) else edges  # next to 0 there is no other number
     places = random.choice(inner, tensor.shape)
-    if places.size:  # few numbers seldom meet the first and the last of many edges by themselves
+    if places.size:  # few numbers seldom reach the first and last of many edges
         places.flat[-1], places.flat[0] = random.permutation((inner[-1], inner[0] or inner[-1]))
-        # The first lies where fewer bits move it to the other side; the last edge of all belongs to what is below.
+        # The first lies where fewer bits move it across its edge; the last edge belongs to the bin below.
         first, name = places.flat[0], _FEWER.get(kind.name, kind.name)
         inwards = rounded(first, torch_format(name)) >= first != edges[-1]
         apart.flat[0] = abs(apart.flat[0]) * np.sign(first) * (-1.0 if inwards else 1.0)
@@ -43,24 +43,24 @@ def next_to(random: Any, edges: Any, tensor: Tensor) -> Any:
 _FEWER = {"fp64": "fp32", "fp32": "bf16"}
 """The format that a kernel might compute in without permission."""
 _BESIDE = 32.0
-"""Roundoffs of a number's own format by which it is next to an edge: finding its bin takes a few operations."""
+"""Distance from an edge in roundoffs of the number's format: finding its bin takes a few operations."""
 
 
 def midway(random: Any, tensor: Tensor) -> Any:
-    """Return numbers a few last places of the tensor's own format above or below a middle between narrower ones.
+    """Return numbers a few last places of the tensor's format above or below midpoints of a narrower format.
 
-    Middles are those between numbers of 8, 11 or 24 significant bits: bf16, fp16 and fp32.
+    The midpoints lie between numbers of 8, 11 or 24 significant bits: bf16, fp16 and fp32.
     """
     last = 2.0 * UNIT_ROUNDOFF[dtype_of(tensor.dtype).name]
-    bits = random.choice([one for one in (8, 11, 24) if 2.0**-one > 4 * last] or [1], tensor.shape)
+    bits = random.choice([width for width in (8, 11, 24) if 2.0**-width > 4 * last] or [1], tensor.shape)
     middle = 1 + (random.integers(0, 2 ** (bits - 1)) + 0.5) * 2.0 ** (1.0 - bits)
     return random.choice((-1.0, 1.0), tensor.shape) * (middle + random.choice((-2.0, 2.0), tensor.shape) * last)
 
 
 def midway_byte(random: Any, tensor: Tensor) -> Any:
-    """Return numbers beside middles between those of 3 or 4 significant bits: fp8 in either form.
+    """Return numbers next to midpoints of 3 or 4 significant bits: both forms of fp8.
 
-    They are nearer than bf16 tells apart, and further than a correct result may be moved on the way.
+    They are nearer to the midpoint than bf16 resolves, and further than a correct computation may err.
     """
     last = 2.0 * UNIT_ROUNDOFF[dtype_of(tensor.dtype).name]
     bits = random.choice((3, 4), tensor.shape)

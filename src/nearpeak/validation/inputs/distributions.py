@@ -1,7 +1,8 @@
-"""Seeded inputs of a case, one distribution for each kind of defect; the same digest and seed give the same values."""
+"""Seeded input distributions for validation, one for each kind of defect."""
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -13,38 +14,36 @@ from nearpeak.ops.shared.definition.operator import IGNORED
 from nearpeak.ops.shared.torch_names import torch_format
 from nearpeak.validation.inputs.adversarial_rows import HARD_ROWS, one_in_a_row, way_of, with_gaps, with_zeros
 from nearpeak.validation.inputs.boundary_values import close, midway, midway_byte, next_to
+from nearpeak.validation.oracle.expected_results import tolerance
 from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF, format_name, widened
-from nearpeak.validation.oracle.operator_tolerance import contract
 
 DISTRIBUTIONS = (
     "normal", "positive", "integer", "wide", "large", "small", "tiny", "ties", "close", "ascending", "descending",
     "ends", "single", "last", "whole", "midway", "midway_byte", "edges", "saturated", "far", "small_first",
     "small_last", "gentle", "jumps", "jumps_first", "nonfinite", "gaps", "sparse", "first_step", *HARD_ROWS,
 )  # fmt: skip
-"""Normal; positive only, which shows bias that cancellation hides; small whole numbers, whose sums are exact;
-magnitudes of many sizes; where the contract asks for them, large and small ones, many equal ones, and ones that differ
-in their last places only; sorted ones, where selection would hide the ends; whole numbers at the ends of their range,
-so that the first and the last row are named; all whole numbers the same, so that hardly any row is, or the last of
-their range; whole numbers of half the bits of their format, and numbers next to the middle between two of a narrower
-format, or of one of a byte, which rounding twice moves to the wrong side; next to where results jump; numbers large
-beside their scales, which end at the largest of a quantised format; numbers so far from 1 that whole ones have all the
-digits of their format; and one input, the first or the last, so far below the others that whole quotients have them;
-and normal ones over the root of the length of a row, as weights are initialised: products with a vector stay of its
-size, so that chains of many neither grow nor saturate; some of them exactly where results jump, of all inputs or of the
-first alone; some that are no finite numbers; even whole numbers with zeros among them, so that groups are empty and
-rows not named; one number in a row that is not zero, so that some rows are all zeros; states of 0, with one in three of
-what is left a 0 too; and HARD_ROWS."""
+"""Normal; positive, which shows bias that cancellation hides; small integers, whose sums are exact; magnitudes over
+many binades; where a tolerance requires them, large and small numbers, many equal ones, neighbouring floats;
+sorted numbers, as selection would hide the ends; integers at the ends of their range, which select the first and last
+row; one repeated integer, which leaves most rows unselected, or the last of the range; integers of half the bits of
+their format; numbers next to midpoints of a narrower format or of fp8, which double rounding moves to the wrong side;
+numbers next to jumps of the results; numbers beyond the range of a quantised format; numbers so far from 1 that
+integers have all digits of their format; the first or last input so far below the others that integer quotients do;
+normal numbers over the root of the row length, as initial weights, with which long recurrences neither grow nor
+saturate; numbers exactly at jumps, in all inputs or the first; non-finite numbers; even integers and zeros, which leave
+groups empty and rows unselected; one non-zero number per row on average; states of 0 as before a first step, with zeros
+among the other inputs; and HARD_ROWS."""
 ALWAYS = DISTRIBUTIONS[:4]
 
 
 ATTEMPTS = 6
-"""Draws of which the first inside the operator's domain is taken."""
+"""Attempts to draw inputs inside the operator's domain."""
 _WITH_IGNORED = ("positive", "wide", "large")
-"""Rounds in which something is marked as what does not count; the others see losses of everything."""
+"""Rounds in which some targets are ignored; the others have losses of all targets."""
 DISTINCT = 128
-"""Elements up to which the inputs of exact operators are drawn without ties: steps that bf16 still tells apart."""
+"""Elements up to which the inputs of exact operators have no ties: steps that bf16 resolves."""
 _UNEVEN = {"normal": 1.2345678901234567, "wide": 0.8765432109876543}
-"""What few distinct floats are multiples of: equal ones stay equal, and none keeps its value with fewer bits."""
+"""Factors of few distinct floats: equal ones stay equal, and none keeps its value with fewer bits."""
 _STEPS = {"normal": 8.0, "positive": 16.0, "wide": 4.0}
 
 
@@ -53,29 +52,37 @@ def drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], distr
 
     An input on which the reference is undefined (roots and logarithms of negative numbers) is drawn positive.
     """
-    found = (
+    attempts = (
         _drawn(op, arguments, (*seed, *((attempt,) if attempt else ())), distribution) for attempt in range(ATTEMPTS)
     )
-    return next((tensors for tensors in found if tensors is not None), None)
+    return next((tensors for tensors in attempts if tensors is not None), None)
 
 
 def _drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], distribution: str) -> dict[str, Any] | None:
+    import torch
+
     declared = OPS[op].inputs(**arguments)
     random = np.random.default_rng(zlib.crc32(repr((op, sorted(arguments.items()), *seed, distribution)).encode()))
-    kind = contract(op, arguments).kind
+    kind = tolerance(op, arguments).kind
     limits = {name: OPS[op].tolerance.limit(name, arguments) for name in OPS[op].tolerance.below}
     ways = {name: _of_input(name, distribution, declared) for name in declared}
     if arguments.get("softcap") and "sink" in ways:
-        ways["sink"] = "normal"  # a large sink beside scores that are capped takes all the weight, and hides the rest
-    values = {name: _values(random, one, limits.get(name), ways[name], kind) for name, one in declared.items()}
+        ways["sink"] = "normal"  # a large sink would take all the weight from capped scores
+    values = {name: _values(random, spec, limits.get(name), ways[name], kind) for name, spec in declared.items()}
     if arguments.get("softcap") and distribution == "large":
         values |= _beyond_the_cap(declared, values)
     if distribution == "edges" and (edges := OPS[op].edges) is not None:
-        values |= {name: _beside_edges(random, edges(**arguments), one) for name, one in declared.items()}
+        ends = edges(**arguments)
+        values |= {
+            name: next_to(random, ends, spec)
+            if dtype_of(spec.dtype).kind == "float"
+            else _whole(random, spec, len(ends) - 1, "normal")
+            for name, spec in declared.items()
+        }
     if "jumps" in ways.values() and (edges := OPS[op].edges) is not None:
         among = {True: edges(**arguments), False: (*edges(**arguments), *_NO_JUMPS)}
-        floats = {k: one for k, one in declared.items() if values[k].dtype.kind == "f" and ways[k] == "jumps"}
-        values |= {key: random.choice(among[one.elements == 1], one.shape) for key, one in floats.items()}
+        floats = {k: spec for k, spec in declared.items() if values[k].dtype.kind == "f" and ways[k] == "jumps"}
+        values |= {key: random.choice(among[spec.elements == 1], spec.shape) for key, spec in floats.items()}
     if not any(arguments.get(flag) for flag in OPS[op].tolerance.repeats_if):
         for name in OPS[op].tolerance.distinct:
             if declared[name].shape[-1] > limits[name]:
@@ -87,47 +94,46 @@ def _drawn(op: str, arguments: dict[str, Any], seed: tuple[int | str, ...], dist
         choice, _, name = entry.rpartition(":")
         if name in values and (not choice or choice in arguments.values()):
             values[name] = np.abs(values[name]) + _LEAST.get(ways[name], 0.1)
-    changed = (
-        _at_first(values, OPS[op].tolerance.states)
-        if distribution == "first_step"
-        else (_saturated(op, declared, values, random) if distribution == "saturated" else {})
-    )
-    values |= changed
+    changed = _at_first(values, OPS[op].tolerance.states) if distribution == "first_step" else {}
+    values |= _saturated(op, declared, values, random) if distribution == "saturated" else changed
     for name in OPS[op].tolerance.ignored:
         if distribution in _WITH_IGNORED and values[name].size > 1:
             values[name].flat[1:] = np.where(
                 random.random(values[name].size - 1) < 0.25, IGNORED, values[name].flat[1:]
             )
             values[name].flat[-1] = IGNORED
-    tensors = {name: _stored(value, declared[name]) for name, value in values.items()}
+    arrays = {name: torch.as_tensor(np.asarray(array)) for name, array in values.items()}
+    tensors = {name: array.to(torch_format(declared[name].dtype)) for name, array in arrays.items()}
     return _inside_domain(op, arguments, tensors, distribution)
 
 
 def _at_first(values: Mapping[str, Any], states: Sequence[str]) -> dict[str, Any]:
-    """Return states of 0, and zeros among the others: a parameter that nothing has reached divides 0 by epsilon.
+    """Return states of 0, and zeros among the other inputs: a parameter without gradient divides 0 by epsilon.
 
-    One or two numbers are none of them, so that something is left to see.
+    The first two numbers stay, so that results are not all 0.
     """
-    others = {name: with_zeros(one) for name, one in values.items() if name not in states and one.dtype.kind == "f"}
+    others = {
+        name: with_zeros(array) for name, array in values.items() if name not in states and array.dtype.kind == "f"
+    }
     return others | {name: np.zeros_like(values[name]) for name in states if name in values}
 
 
 def _saturated(op: str, declared: Mapping[str, Tensor], values: Mapping[str, Any], random: Any) -> dict[str, Any]:
-    """Return what changes so that quotients leave their range: small scales, or larger numbers where none are given.
+    """Return inputs whose quotients leave the quantised range: smaller scales, or larger numbers if there are none.
 
-    These are of sizes up to large ones: some of them leave it, however narrow it is, and some do not.
+    The larger numbers have many magnitudes: some leave the range, however narrow it is, and some do not.
     """
     scales = {entry.rpartition(":")[2] for entry in OPS[op].tolerance.positive} & values.keys()
     if scales:
         return {name: values[name] * _SATURATED for name in scales}
-    floats = [name for name, one in declared.items() if dtype_of(one.dtype).kind == "float"]
+    floats = [name for name, spec in declared.items() if dtype_of(spec.dtype).kind == "float"]
     return {name: values[name] * _SATURATED ** -random.random(values[name].shape) for name in floats}
 
 
 def _of_input(name: str, distribution: str, declared: Mapping[str, Tensor]) -> str:
-    """Return how an input is drawn: what a small result is multiplied with must not hide it."""
+    """Return the distribution of one input: factors of a small result must not hide it."""
     if distribution in HARD_ROWS:
-        return way_of(name, distribution, [k for k, one in declared.items() if dtype_of(one.dtype).kind == "float"])
+        return way_of(name, distribution, [k for k, spec in declared.items() if dtype_of(spec.dtype).kind == "float"])
     if distribution == "large" and name in _PARAMETERS and declared[name].dtype == "fp16":
         return "normal"  # products of large numbers leave the range of fp16, in which intermediates may be stored
     if distribution == "tiny" and declared[name].dtype == "fp16":
@@ -146,18 +152,18 @@ _SMALL_ONE = {
     "small_first": (0, "normal"), "small_last": (-1, "normal"),
     "small_first_sorted": (0, "ascending"), "small_last_sorted": (-1, "ascending"),
 }  # fmt: skip
-"""By round: which of the float inputs is far below the others, and how those are drawn."""
+"""By round: which float input is far below the others, and the distribution of the others."""
 
 
 _SATURATED = 2.0**-7
-"""What scales are multiplied with, so that half of what they divide is beyond 8 bits."""
+"""Factor of scales with which half of the quotients exceed 8 bits."""
 _LEAST = {
     "integer": 1.0,
     "small": 2.0**-24,
     "tiny": 2.0**-60,
     **dict.fromkeys(("below", *_SMALL_ONE), 2.0**-24),
 }
-"""What magnitudes are raised by, so that they are positive."""
+"""Added to magnitudes, so that they are positive."""
 
 
 def _values(random: Any, tensor: Tensor, limit: int | None, distribution: str, contract: str) -> Any:
@@ -171,7 +177,7 @@ def _values(random: Any, tensor: Tensor, limit: int | None, distribution: str, c
     if distribution in _OF_FORMAT:
         return _OF_FORMAT[distribution](random, tensor)
     if contract == "exact" and distribution in ALWAYS and 1 < tensor.elements <= DISTINCT:
-        # Which of two equal values an index names is not what these rounds are about.
+        # Ties are not checked in these rounds.
         places = random.permutation(tensor.elements).reshape(tensor.shape) - tensor.elements // 2
         return places * (1.0 if distribution == "integer" else random.uniform(1, 2) / _STEPS[distribution])
     size = _WIDER_LARGE if distribution == "large" and tensor.dtype == "fp64" else 1.0
@@ -179,77 +185,72 @@ def _values(random: Any, tensor: Tensor, limit: int | None, distribution: str, c
 
 
 def _whole(random: Any, tensor: Tensor, limit: int | None, distribution: str) -> Any:
-    """Return whole numbers below `limit`, or below what every integer format holds; truth values all true in one."""
+    """Return integers below `limit`, or within every integer format; booleans are all true in one round."""
     if tensor.dtype == "bool" and limit is None and distribution in _TRUE:
         row = max(tensor.shape[-1] if tensor.shape else 1, 2)
         return random.random(tensor.shape) < _TRUE[distribution](row)
     if limit is None and distribution == "whole" and tensor.dtype != "bool":
         return random.integers(0, 2 ** (dtype_of(tensor.dtype).bits_count // 2), tensor.shape)
     least = {"bool": 2, "int4": 8, "uint4": 16}.get(tensor.dtype, 100) if limit is None else limit
-    found = random.integers(0, least, tensor.shape)
+    numbers = random.integers(0, least, tensor.shape)
     if distribution in ("single", "last"):
         return np.full(tensor.shape, least - 1 if distribution == "last" else int(random.integers(0, least)))
     if distribution == "gaps" and tensor.dtype != "bool":
-        return with_gaps(found)
+        return with_gaps(numbers)
     if distribution != "ends":
-        return found * one_in_a_row(random, tensor.shape) if distribution == "sparse" else found
-    side, place = np.divmod(found % (2 * ENDS), ENDS)
-    found = np.where(side, least - 1 - place, place) % least
-    if found.size:  # of few numbers none may be the very last by itself
-        found.flat[-1], found.flat[0] = 0, least - 1
-    return found
+        return numbers * one_in_a_row(random, tensor.shape) if distribution == "sparse" else numbers
+    side, place = np.divmod(numbers % (2 * ENDS), ENDS)
+    numbers = np.where(side, least - 1 - place, place) % least
+    if numbers.size:  # few numbers may miss the ends
+        numbers.flat[-1], numbers.flat[0] = 0, least - 1
+    return numbers
 
 
 _TRUE: dict[str, Callable[[int], float]] = {
     "positive": lambda _: 1.0, "integer": lambda row: 1 / row, "wide": lambda row: 1 - 1 / row,
     "sparse": lambda row: 1 / row,
 }  # fmt: skip
-"""Share of truth values that are true: all; and one in a row, or all but one, so that some rows are none or all."""
+"""Probability of true: always; one in a row; all but one in a row, so that some rows are all false or all true."""
 
 
 def _all_different(random: Any, shape: tuple[int, ...], limit: int, distribution: str) -> Any:
-    """Return whole numbers below `limit`, no two of a row the same: with both ends, or `single`, without if may be."""
+    """Return integers below `limit`, distinct within a row: with both ends of the range, or for `single` without."""
     rows = []
     for _ in range(int(np.prod(shape[:-1]))):
-        found = random.permutation(limit)
-        inner = found[(found > 0) & (found < limit - 1)]
+        numbers = random.permutation(limit)
+        inner = numbers[(numbers > 0) & (numbers < limit - 1)]
         if distribution == "ends":
-            found = np.concatenate(([limit - 1, 0], inner))
+            numbers = np.concatenate(([limit - 1, 0], inner))
         if distribution == "single" and limit > 1:
-            found = np.concatenate((inner, random.permutation([0, limit - 1])))
-        rows.append(random.permutation(found[: shape[-1]]))
+            numbers = np.concatenate((inner, random.permutation([0, limit - 1])))
+        rows.append(random.permutation(numbers[: shape[-1]]))
     return np.asarray(rows, dtype=np.int64).reshape(shape)
 
 
 def _beyond_the_cap(declared: Mapping[str, Tensor], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return vectors whose scores are all beyond a cap, above it in every other head and below it in the rest.
+    """Return vectors whose scores all exceed the cap, above it in every other head and below it in the rest.
 
-    Keys that a query sees are equal to it where the cap is heeded, and far apart where it is not. Of random signs and
-    masks few rows may have no two keys above it.
+    Capped scores are equal, uncapped ones far apart. With random signs and masks, a small case might have no row with
+    two keys above the cap.
     """
     signs = np.where(np.arange(values["query"].shape[-3]) % 2, -1.0, 1.0)[:, None, None]
-    masks = {name: np.ones_like(values[name]) for name, one in declared.items() if one.dtype == "bool"}
+    masks = {name: np.ones_like(values[name]) for name, spec in declared.items() if spec.dtype == "bool"}
     return {"query": np.abs(values["query"]) * signs, "key": np.abs(values["key"]), **masks}
 
 
-def _beside_edges(random: Any, edges: Any, tensor: Tensor) -> Any:
-    if dtype_of(tensor.dtype).kind != "float":
-        return _whole(random, tensor, len(edges) - 1, "normal")
-    return next_to(random, edges, tensor)
-
-
 def _below(random: Any, tensor: Tensor) -> Any:
-    """Return numbers that are below normal ones by the digits of their format, if results stay finite."""
+    """Return numbers smaller than normal ones by about the roundoff of their format, if results stay finite."""
     size = 4 * UNIT_ROUNDOFF[dtype_of(tensor.dtype).name]
     return min(max(size, _LEAST_BELOW), _MOST_BELOW) * random.standard_normal(tensor.shape)
 
 
 _LEAST_BELOW, _MOST_BELOW = 2.0**-36, 2.0**-9
-"""Quotients of 36 bits tell fp64 from half its digits, and stay below FAR; what is added in few bits needs 9."""
+"""Limits of the factor: quotients of 36 bits expose fp64 with half its digits and stay below FAR; sums in few bits
+need 9."""
 
 
 def _far(random: Any, tensor: Tensor) -> Any:
-    """Return numbers that are above normal ones by the digits of their format, below FAR and FAR_IN_FP16."""
+    """Return numbers larger than normal ones by about the inverse roundoff, below FAR and FAR_IN_FP16."""
     size = 1 / (8 * UNIT_ROUNDOFF[dtype_of(tensor.dtype).name])
     return min(max(size, 2.0**8), 1 / _LEAST_BELOW) * random.standard_normal(tensor.shape)
 
@@ -258,9 +259,9 @@ _OF_FORMAT: dict[str, Callable[[Any, Tensor], Any]] = {
     "close": close, "midway": midway, "midway_byte": midway_byte, "below": _below, "far": _far, **HARD_ROWS,
 }  # fmt: skip
 _WIDER_LARGE = 16.0
-"""By how much large numbers are larger in fp64, whose exponentials overflow later."""
+"""Factor of large numbers in fp64, whose exponentials overflow later."""
 ENDS = 2
-"""Whole numbers at each end of their range."""
+"""Integers at each end of the range."""
 _OF_DISTRIBUTION: dict[str, Callable[[Any, tuple[int, ...]], Any]] = {
     **dict.fromkeys(
         ("normal", "single", "last", "ends", "whole", "edges", "saturated", "jumps", "gaps", "first_step"),
@@ -282,15 +283,15 @@ _OF_DISTRIBUTION: dict[str, Callable[[Any, tuple[int, ...]], Any]] = {
 
 
 _NO_JUMPS = (1.0, -2.0)
-"""Numbers beside those at which results jump."""
+"""Numbers drawn in addition to those at which results jump."""
 LARGE = 128.0
-"""What the largest of large numbers of the first row is at least: its exponential is beyond fp32, e^88.7."""
+"""Least maximum of the first row of large numbers: its exponential overflows fp32, e^88.7."""
 
 
 def _large(values: Any) -> Any:
-    """Return the values, the largest of the first row raised to LARGE where it is less: of few, all may be small.
+    """Return the values with the first row's maximum raised to LARGE, as a few numbers may all be small.
 
-    The first row is the one whose target is never ignored.
+    The first row's target is never ignored.
     """
     first = values.reshape(-1)[: values.shape[-1] if values.ndim else 1]
     if first.size and first.max() < LARGE:
@@ -298,14 +299,8 @@ def _large(values: Any) -> Any:
     return values
 
 
-def _stored(values: Any, tensor: Tensor) -> Any:
-    import torch
-
-    return torch.as_tensor(np.asarray(values)).to(torch_format(tensor.dtype))
-
-
 def _tries(op: str, tensors: dict[str, Any], distribution: str) -> Iterator[dict[str, Any]]:
-    """Give the inputs as drawn, then with magnitudes of one float input, of all, and without any whole numbers."""
+    """Yield the inputs as drawn, with magnitudes of one float input, of all, with small states, with zero integers."""
     floats = [name for name, tensor in tensors.items() if tensor.is_floating_point()]
     for chosen in ((), *((name,) for name in floats), tuple(floats)):
         yield tensors | {name: _positive(tensors[name], distribution) for name in chosen}
@@ -314,20 +309,12 @@ def _tries(op: str, tensors: dict[str, Any], distribution: str) -> Iterator[dict
     yield tensors | {name: tensor * 0 for name, tensor in tensors.items() if not tensor.is_floating_point()}
 
 
-def _narrower(tensors: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Give inputs above 1, and between 0 and 1: some functions are defined there alone."""
-    floats = [name for name, tensor in tensors.items() if tensor.is_floating_point()]
-    for moved in (_above_one, _between):
-        for chosen in (*((name,) for name in floats), tuple(floats)):
-            yield tensors | {name: moved(tensors[name]) for name in chosen}
-
-
 def _above_one(tensor: Any) -> Any:
     return (1 + _positive(tensor, "normal").double()).to(tensor.dtype)
 
 
 def _between(tensor: Any) -> Any:
-    """Return the numbers on a line through 0 and 1 that is bent: none reaches either end, in any format."""
+    """Return the numbers mapped into (0, 1) by a sigmoid that reaches neither end, in any format."""
     return (0.5 + 0.48 * (tensor.double() / (1 + tensor.double().abs()))).to(tensor.dtype)
 
 
@@ -338,7 +325,7 @@ def _positive(tensor: Any, distribution: str) -> Any:
 def _inside_domain(
     op: str, arguments: dict[str, Any], tensors: dict[str, Any], distribution: str
 ) -> dict[str, Any] | None:
-    """Return the first inputs whose results are finite and not huge, or else defined; none where there are none."""
+    """Return the first candidate inputs whose results are finite and not huge, else the first defined ones, or none."""
     defined = None
     for tried in _tries(op, tensors, distribution):
         seen = _seen(op, arguments, tried, FAR_BEYOND if distribution == "beyond" else FAR_IN_FP16)
@@ -346,30 +333,35 @@ def _inside_domain(
             return tried
         defined = tried if seen == "defined" and defined is None else defined
     if defined is None:
-        return next((tried for tried in _narrower(tensors) if _seen(op, arguments, tried, FAR_IN_FP16)), None)
+        # Inputs above 1, and between 0 and 1: some functions are defined there alone.
+        floats = [name for name, tensor in tensors.items() if tensor.is_floating_point()]
+        for moved, chosen in product((_above_one, _between), (*((name,) for name in floats), tuple(floats))):
+            tried = tensors | {name: moved(tensors[name]) for name in chosen}
+            if _seen(op, arguments, tried, FAR_IN_FP16):
+                return tried
     return defined
 
 
 FAR = 2.0**40
-"""Results beyond it come from recurrences that grow: on the way, or back, fp32 overflows where float64 does not."""
+"""Limit of results: beyond it, growing recurrences overflow fp32 in intermediates or gradients."""
 FAR_IN_FP16 = 2.0**11
-"""The same where an input is fp16, whose largest number is 65,504 (IEEE 754-2019)."""
+"""The limit where an input is fp16, whose largest number is 65,504 (IEEE 754-2019)."""
 FAR_BEYOND = 2.0**15
-"""The same where it is the range of fp16 that is asked about."""
+"""The limit in the round that exceeds the range of fp16 on purpose."""
 
 
 def _seen(op: str, arguments: dict[str, Any], tensors: dict[str, Any], far_in_fp16: float) -> str:
     """Return whether the reference's results are `finite`, at least `defined`, or neither."""
     try:
         with np.errstate(all="ignore"):
-            found = OPS[op].reference({name: widened(tensor) for name, tensor in tensors.items()}, **arguments)
+            results = OPS[op].reference({name: widened(tensor) for name, tensor in tensors.items()}, **arguments)
     except (ArithmeticError, LookupError, ValueError):
         return ""
-    floats = [array for array in map(np.asarray, found.values()) if array.dtype.kind in "fc"]
+    floats = [array for array in map(np.asarray, results.values()) if array.dtype.kind in "fc"]
     if any(np.isnan(array).any() for array in floats):
         return ""
     far = far_in_fp16 if any(format_name(tensor.dtype) == "fp16" for tensor in tensors.values()) else FAR
-    searches = bool(OPS[op].tolerance.picks)  # what is not found is infinitely far, by definition
-    with np.errstate(all="ignore"):  # fp16 does not hold the others' limit, and is below it
+    searches = bool(OPS[op].tolerance.picks)  # a missing neighbour is infinitely far by definition
+    with np.errstate(all="ignore"):  # fp16 cannot hold the other limit
         is_near = all(((np.abs(array) < far) | (np.isinf(array) & searches)).all() for array in floats)
     return "finite" if is_near else "defined"

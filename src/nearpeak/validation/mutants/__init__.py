@@ -1,4 +1,4 @@
-"""Wrong implementations made from right ones, and the share of them that a case tells from right ones."""
+"""Mutation testing: wrong implementations made from PyTorch's, and the share of them that a case detects."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -21,14 +21,14 @@ __all__ = ["Mutant", "MutationScore", "killed_by", "mutants_of", "mutation_score
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MutationScore:
-    """How well a case tells wrong from right."""
+    """The mutants of an operator that a case kills, does not kill, or cannot kill."""
 
     killed: tuple[str, ...]
-    """Mutants that a check refused."""
+    """Mutants that a check rejected."""
     survived: tuple[str, ...]
-    """Mutants that passed although they answer differently, or may: nothing proves that they do not."""
+    """Mutants that passed without a proof that they are equivalent."""
     equivalent: tuple[tuple[str, str], ...]
-    """Mutants that answer the same whatever they are asked, with the proof."""
+    """Mutants that give the same results for all inputs, with the proof."""
 
     @property
     def score_ratio(self) -> float:
@@ -38,7 +38,7 @@ class MutationScore:
 
 
 def mutants_of(case: Case) -> Iterator[Mutant]:
-    """Give every mutant that applies to the operator of `case`, a case of a forward pass."""
+    """Yield every mutant that applies to the operator of `case`, a case of a forward pass."""
     yield from of_outputs(case)
     yield from of_inputs(case)
     yield from of_families(case)
@@ -48,9 +48,9 @@ def mutants_of(case: Case) -> Iterator[Mutant]:
 
 
 def killed_by(case: Case, implementation: Implementation, *, seed: int) -> str:
-    """Return the first check that refuses `implementation`; empty where it passes them all.
+    """Return the first check that rejects `implementation`; empty where it passes them all.
 
-    The gate V0 judges the case, not the implementation, and kills nothing.
+    V0 judges the case, not the implementation, and is left out.
     """
     trial = Trial(case=case, implementation=implementation, seed=seed)
     results = (check(trial) for check in CHECKS[1:])
@@ -58,10 +58,10 @@ def killed_by(case: Case, implementation: Implementation, *, seed: int) -> str:
 
 
 def mutation_score(case: Case, *, seed: int, of_gradient: bool | None = None) -> MutationScore:
-    """Return which mutants of the operator the case tells from PyTorch's own answer.
+    """Return which mutants of the operator the case kills.
 
     Args:
-        of_gradient: only those of the gradient, or only the others; all unless given.
+        of_gradient: score only mutants of the gradient, or only the others; all by default.
 
     >>> from nearpeak.ops import case
     >>> mutation_score(case("softmax", rows=4, columns=16, dtype="fp32"), seed=0).score_ratio

@@ -1,4 +1,4 @@
-"""Arguments from an operator's definition: the few values that a result can have, and changes that leave it alone."""
+"""Proofs from an operator's definition that a mutant is equivalent: few possible values, invariances."""
 
 import dis
 import inspect
@@ -16,7 +16,7 @@ from nearpeak.validation.mutants.function_mutants import epsilons_added
 from nearpeak.validation.mutants.input_mutants import BLOCK
 from nearpeak.validation.mutants.mutant import Mutant
 from nearpeak.validation.oracle.expected_results import arguments_of
-from nearpeak.validation.oracle.float64_oracle import declared_formats, question
+from nearpeak.validation.oracle.float64_oracle import declared_formats, draw_inputs
 from nearpeak.validation.oracle.format_limits import widened
 from nearpeak.validation.running.implementation_run import imported_torch
 
@@ -24,27 +24,27 @@ Arguments = Mapping[str, Any]
 
 
 def of_values(case: Case, mutant: Mutant) -> str:
-    """What leaves every value that a result can have as it is, tried on all of them, changes nothing.
+    """A change that leaves every possible value of a result unchanged, tried on all of them, changes nothing.
 
-    What only moves elements changes nothing where there is one value.
+    A permutation of elements changes nothing where there is one possible value.
     """
     name = mutant.where.partition("[")[0]
     make = _VALUES.get(case.op)
     possible = {} if make is None else make(arguments_of(case))
     wanted = [name] if name else list(declared_formats(case))
     if mutant.inputs is not None and not mutant.of_gradient:
-        single = all(one in possible and np.size(possible[one]) == 1 for one in declared_formats(case))
+        single = all(spec in possible and np.size(possible[spec]) == 1 for spec in declared_formats(case))
         return "whatever the inputs, the definition allows one value" if single and declared_formats(case) else ""
-    if mutant.of_gradient or any(one not in possible for one in wanted):
+    if mutant.of_gradient or any(spec not in possible for spec in wanted):
         return ""
-    if mutant.row in _OF_RESULTS and all(np.size(possible[one]) == 1 for one in wanted):
-        same = mutant.row not in _WITH_ZEROS or not any(np.any(possible[one]) for one in wanted)
+    if mutant.row in _OF_RESULTS and all(np.size(possible[spec]) == 1 for spec in wanted):
+        same = mutant.row not in _WITH_ZEROS or not any(np.any(possible[spec]) for spec in wanted)
         return "the definition allows one value, of which it makes the same" if same else ""
-    for one in wanted:
-        values = imported_torch().as_tensor(possible[one]).to(declared_formats(case)[one])
-        asked = question(case, 0, "normal")
-        drawn_within = asked is not None and bool(
-            np.isin(asked.expected[one].rounded * 1.0, widened(values) * 1.0).all()
+    for spec in wanted:
+        values = imported_torch().as_tensor(possible[spec]).to(declared_formats(case)[spec])
+        draw = draw_inputs(case, 0, "normal")
+        drawn_within = draw is not None and bool(
+            np.isin(draw.expected[spec].rounded * 1.0, widened(values) * 1.0).all()
         )
         if not drawn_within:
             return ""
@@ -52,24 +52,24 @@ def of_values(case: Case, mutant: Mutant) -> str:
             continue
         if mutant.changes is None or not bool((mutant.changes(values.clone()) == values).all()):
             return ""
-    counted = " and ".join(f"{len(possible[one]):,} values of {one}" for one in wanted)
+    counted = " and ".join(f"{len(possible[spec]):,} values of {spec}" for spec in wanted)
     return f"tried on all {counted} that the definition allows, it changes none"
 
 
 _WITH_ZEROS = ("zero kernel", "tile zeroed")
 _OF_RESULTS = (*_WITH_ZEROS, "stale output", "columns swapped")
-"""Mistakes that make their answer of right ones, or of zeros."""
+"""Mistakes that compose their results of right elements, or of zeros."""
 
 
 def _products(arguments: Arguments) -> dict[str, Any]:
-    """Return every product of a quantised number and a scale, both of few bits."""
+    """Return every product of a quantised number and a scale, where both formats have one byte."""
     formats = [torch_format(str(arguments[name])) for name in ("dtype", "scale_dtype")]
-    if any(not one.is_floating_point or one.itemsize > 1 for one in formats):
+    if any(not dtype.is_floating_point or dtype.itemsize > 1 for dtype in formats):
         return {}
     torch = imported_torch()
     codes = torch.arange(256, dtype=torch.uint8)
-    number, scale = (widened(codes.view(one)) for one in formats)
-    number, scale = (one[np.isfinite(one)] for one in (number, scale))
+    number, scale = (widened(codes.view(dtype)) for dtype in formats)
+    number, scale = (dtype[np.isfinite(dtype)] for dtype in (number, scale))
     return {"y": np.unique(np.outer(number, scale[scale > 0]))}
 
 
@@ -97,12 +97,12 @@ _POSITIONS = {"argmax": "y", "argmin": "y", "max_index": "second", "min_index": 
 
 
 def _targets(arguments: Arguments) -> dict[str, Any]:
-    """Return the marks of classes that are targets."""
+    """Return the values of the mask of target classes."""
     return {"is_target": np.arange(2)} if arguments["function"] == "multilabel_margin" else {}
 
 
 def _of_one_key(arguments: Arguments) -> dict[str, Any]:
-    """Return every value of a narrow format: where each sequence has one key, its value is the result."""
+    """Return every value of a one-byte format: where each sequence has one key, its value is the result."""
     stored = torch_format(str(arguments["kv_dtype"]))
     if arguments["tokens"] > arguments["batch"] or stored.itemsize > 1:
         return {}
@@ -110,7 +110,7 @@ def _of_one_key(arguments: Arguments) -> dict[str, Any]:
 
 
 def _of_one_pair(arguments: Arguments) -> dict[str, Any]:
-    """Return every value of a narrow format: where each query sees one key, whose value is the result."""
+    """Return every value of a one-byte format: where each query sees one key, the result is that key's value."""
     stored = torch_format(str(arguments["kv_dtype"]))
     band = Band(*(arguments[name] for name in ("left", "right", "chunk", "causal", "align")))
     live = band_live(int(arguments["q"]), int(arguments["kv"]), band)
@@ -126,7 +126,7 @@ def _finite(stored: Any) -> Any:
 
 
 def _written(arguments: Arguments) -> dict[str, Any]:
-    """Return the one that is written to a table's only row, over whatever was there."""
+    """Return the 1 that overwrites a table's only row."""
     replaces = arguments["scalar"] and not arguments["accumulate"]
     return {"table": np.ones(1)} if replaces and arguments["table_rows"] == 1 <= arguments["rows"] else {}
 
@@ -148,12 +148,12 @@ _VALUES: dict[str, Callable[[Arguments], dict[str, Any]]] = {
     "attention": _of_one_pair,
     "scatter": _written,
 }
-"""By operator: outputs that hold counts, permutations, constants, or products of formats of few bits. Of what draws,
-the contract asks for distributions that are certain: ones, and masks that keep everything."""
+"""By operator: possible values of outputs with counts, permutations, constants, or products of narrow formats. Random
+operators are validated with degenerate distributions: ones, and masks that keep everything."""
 
 
 def of_invariance(case: Case, mutant: Mutant) -> str:
-    """A change under which the operator's definition is invariant: a theorem, for the kind of change that it names."""
+    """Return the theorem by which the operator's definition is invariant under the mutant's change; empty if none."""
     for choice in ("", *(str(value) for _, value in case.attributes)):
         for where in (mutant.where, mutant.where.partition("[")[0]):
             if reason := _INVARIANT.get((case.op, choice, mutant.row, where), ""):
@@ -197,13 +197,13 @@ _INVARIANT: dict[tuple[str, str, str, str], str] = {
     **elementwise_equivalence.INVARIANT,
     ("optimizer", "rprop", _TWICE, "o[0]"): "of the gradient before, the rule reads the sign alone",
 }  # fmt: skip
-"""By operator, choice, mistake and place: why the result is the same. Doubled rows are whole ones in each entry."""
+"""By operator, attribute, mistake and place: why the result is the same. In each entry, whole rows are doubled."""
 
 
 def of_place(case: Case, mutant: Mutant) -> str:
-    """A choice that the definition never reads says where results lie, not what they are.
+    """An attribute that the definition never reads decides the memory of results, not their values.
 
-    What ignores it is PyTorch's way of the other case, whose definition, inputs and outputs are the same.
+    A mutant that ignores it computes another case with the same definition, inputs and outputs.
     """
     operator, arguments = OPS[case.op], arguments_of(case)
     if not mutant.ignores or not never_reads(operator.reference, mutant.ignores):
@@ -214,82 +214,82 @@ def of_place(case: Case, mutant: Mutant) -> str:
 
 
 def never_reads(call: Callable[..., Any], name: str) -> bool:
-    """Say whether neither a function nor what it calls can see its argument `name`.
+    """Return whether neither a function nor its callees can read its argument `name`.
 
     >>> never_reads(lambda x, **_: x, "y"), never_reads(lambda x, **rest: str(rest), "y")
     (True, False)
     """
     parameters = inspect.signature(call).parameters
-    rest = next((one.name for one in parameters.values() if one.kind is one.VAR_KEYWORD), None)
+    rest = next((parameter.name for parameter in parameters.values() if parameter.kind is parameter.VAR_KEYWORD), None)
     read = {instruction.argval for instruction in dis.get_instructions(call) if instruction.opname.startswith("LOAD")}
     return name not in parameters and rest is not None and rest not in read
 
 
 def of_one(case: Case, mutant: Mutant) -> str:
     """Mean and sum of a single element are that element."""
-    asked = question(case, 0, "normal")
-    if mutant.row not in ("sum for mean", "mean for sum") or asked is None:
+    draw = draw_inputs(case, 0, "normal")
+    if mutant.row not in ("sum for mean", "mean for sum") or draw is None:
         return ""
-    if all(tensor.numel() == 1 for tensor in asked.tensors.values()):
+    if all(tensor.numel() == 1 for tensor in draw.tensors.values()):
         return "mean and sum of one element are the element"
-    if "reduction" not in asked.arguments:
+    if "reduction" not in draw.arguments:
         return ""
-    arrays = {name: widened(tensor) for name, tensor in asked.tensors.items()}
+    arrays = {name: widened(tensor) for name, tensor in draw.tensors.items()}
     single, *others = (
-        np.asarray(OPS[case.op].reference(arrays, **{**asked.arguments, "reduction": one})["y"])
-        for one in ("none", "mean", "sum")
+        np.asarray(OPS[case.op].reference(arrays, **{**draw.arguments, "reduction": reduction})["y"])
+        for reduction in ("none", "mean", "sum")
     )
-    if single.size == 1 and all(single.item() == one.item() for one in others):  # a mean with weights is another one
+    if single.size == 1 and all(single.item() == reduction.item() for reduction in others):  # a weighted mean differs
         return "mean and sum of the loss of one row are that loss"
     return ""
 
 
 def of_shared(case: Case, mutant: Mutant) -> str:
-    """Elements that are all made of one number are all the same; its gradient adds up what comes from above."""
-    asked = question(case, 0, "normal")
-    if case.op != "elementwise" or mutant.moves is None or asked is None:
+    """Elements computed from one number are all equal; its gradient sums the upstream gradient in any order."""
+    draw = draw_inputs(case, 0, "normal")
+    if case.op != "elementwise" or mutant.moves is None or draw is None:
         return ""
     if mutant.of_gradient and mutant.row != "upstream reversed":
         return ""
-    is_shared = all(tensor.numel() == 1 for tensor in asked.tensors.values())
-    return "all elements are made of one number, and are the same" if is_shared and asked.tensors else ""
+    is_shared = all(tensor.numel() == 1 for tensor in draw.tensors.values())
+    return "all elements are made of one number, and are the same" if is_shared and draw.tensors else ""
 
 
 def of_epsilon(case: Case, mutant: Mutant) -> str:
-    """In a format whose least numbers are far larger, adding epsilon changes nothing, inside the root or outside."""
+    """In fp16, whose smallest numbers are far larger than epsilon, adding it inside or outside the root is the same."""
     if mutant.row != "epsilon inside the root" or set(dict(case.dtypes).values()) != {"fp16"}:
         return ""
     torch = imported_torch()
     numbers = torch.arange(0x7C00, dtype=torch.int16).view(torch.float16)
     added = epsilons_added(case) or _EPSILONS.get(case.op, frozenset())
-    if added and all(bool(((numbers + one).sqrt() == numbers.sqrt() + one).all()) for one in added):
+    if added and all(bool(((numbers + epsilon).sqrt() == numbers.sqrt() + epsilon).all()) for epsilon in added):
         return f"of all {len(numbers):,} numbers of fp16 the root is the same, epsilon added before or after it"
     return ""
 
 
 _EPSILONS = {"adamw": frozenset({1e-8})}
-"""By operator whose kernel adds it unseen: what the PyTorch call gives it."""
+"""Epsilons that the PyTorch call passes to kernels that add them internally, by operator."""
 
 
 def of_reflectors(case: Case, mutant: Mutant) -> str:
-    """Reflectors are stored below the diagonal of as many columns as there are: each begins with 1 by definition."""
+    """Householder reflectors are stored below the diagonal: other elements of the input are never read."""
     arguments, name = arguments_of(case), mutant.where.partition("[")[0]
-    given = str(arguments.get("function", "")).startswith("reflectors_")
-    if case.op != "decomposition" or not given or mutant.inputs is None or name != "a":
+    takes_reflectors = str(arguments.get("function", "")).startswith("reflectors_")
+    if case.op != "decomposition" or not takes_reflectors or mutant.inputs is None or name != "a":
         return ""
-    if (asked := question(case, 0, "normal")) is None:
+    if (draw := draw_inputs(case, 0, "normal")) is None:
         return ""
-    before, count = asked.tensors["a"], min(arguments["m"], arguments["n"])
-    after = mutant.inputs({key: tensor.clone() for key, tensor in asked.tensors.items()})["a"]
+    before, count = draw.tensors["a"], min(arguments["m"], arguments["n"])
+    after = mutant.inputs({key: tensor.clone() for key, tensor in draw.tensors.items()})["a"]
     if before.shape == after.shape and not bool((before != after)[..., :count].tril(-1).any()):
         return "it changes nothing below the diagonal of the reflectors' columns, where alone they are stored"
     return ""
 
 
 def of_conversion(case: Case, mutant: Mutant) -> str:
-    """PyTorch rounds fp64 to 16 bits and to a byte by way of fp32: seen on both sides of every middle of a binade.
+    """PyTorch rounds fp64 to 16 and 8 bits through fp32: checked on both sides of every midpoint of a binade.
 
-    Rounding is monotone, so that it can only change between two numbers where one of them is tried beside a middle.
+    Rounding is monotone, so that results can only change next to a midpoint.
     """
     formats = dict(case.dtypes)
     narrow = {"fp16": 10, "bf16": 7, "fp8_e4m3": 3, "fp8_e5m2": 2}.get(formats.get("out_dtype", ""))
@@ -305,10 +305,10 @@ def of_conversion(case: Case, mutant: Mutant) -> str:
 
 
 def of_counted(case: Case, mutant: Mutant) -> str:
-    """What counts numbers that are not zero asks of each one that alone; bf16 has the exponents of fp32.
+    """Counts of non-zero numbers depend on nothing else, and bf16 has the exponents of fp32.
 
-    From 2^-134 on, half its smallest number, bf16 rounds nothing to zero; what is below that is subnormal in fp32,
-    which hardware may take for zero. fp64 has normal numbers there, so that nothing is said of it.
+    bf16 rounds nothing above 2^-134, half its smallest number, to zero; smaller numbers are subnormal in fp32, and may
+    be flushed to zero. fp64 has normal numbers there, so that there is no proof.
     """
     chosen = {str(value) for _, value in case.attributes} & {"norm_0", "count_nonzero"}
     if case.op != "reduce" or mutant.row != "computed in fewer bits" or dict(case.dtypes).get("dtype") != "fp32":
@@ -317,7 +317,7 @@ def of_counted(case: Case, mutant: Mutant) -> str:
 
 
 def of_flat(case: Case, mutant: Mutant) -> str:
-    """The gradient of a function that is constant wherever it is continuous is zero, whatever comes from above."""
+    """The gradient of a piecewise constant function is zero for every upstream gradient."""
     chosen = {str(value) for _, value in case.attributes} & _FLAT.get(case.op, frozenset())
     if mutant.of_gradient and case.op == "vector_search" and extent_equivalence.are_numbers(arguments_of(case)):
         return "the cosine of two numbers is a sign, constant wherever it has a derivative, which is 0"
@@ -332,26 +332,26 @@ _FLAT = {
     ),
     "cdist": frozenset({"0"}),
 }
-"""Functions by operator that are constant wherever they are continuous."""
+"""Piecewise constant functions by operator."""
 
 
 def of_apart(case: Case, mutant: Mutant) -> str:
-    """Results of a product that lie in one block of summands each are not added to anything, and keep their bits.
+    """Results of a product with summands in one block only are never rounded by the accumulator.
 
-    Products of numbers are polynomials: a share that is 0 for drawn numbers is 0 for all.
+    Products are polynomials: a partial sum that is 0 for drawn numbers is 0 for all.
     """
-    asked = question(case, 0, "normal")
-    if mutant.row != "sums in fewer bits" or asked is None or set(map(str, declared_formats(case).values())) != _BF16:
+    draw = draw_inputs(case, 0, "normal")
+    if mutant.row != "sums in fewer bits" or draw is None or set(map(str, declared_formats(case).values())) != _BF16:
         return ""
     name, _, dimension = mutant.where.removesuffix("]").partition("[")
-    arrays = {key: widened(tensor) for key, tensor in asked.tensors.items()}
+    arrays = {key: widened(tensor) for key, tensor in draw.tensors.items()}
     along = np.moveaxis(arrays[name], int(dimension), 0)
     met: dict[str, Any] = {}
     for start in range(0, len(along), BLOCK):
         share = np.zeros_like(along)
         share[start : start + BLOCK] = along[start : start + BLOCK]
-        found = OPS[case.op].reference({**arrays, name: np.moveaxis(share, 0, int(dimension))}, **asked.arguments)
-        for key, value in found.items():
+        results = OPS[case.op].reference({**arrays, name: np.moveaxis(share, 0, int(dimension))}, **draw.arguments)
+        for key, value in results.items():
             met[key] = met.get(key, 0) + (np.asarray(value) != 0)
     apart = all(np.all(count <= 1) for count in met.values())
     return f"no result has summands in two blocks of {BLOCK}, so that nothing is added" if apart else ""

@@ -1,4 +1,4 @@
-"""Arguments about element-wise functions that tell numbers apart: their few results, and what they do not see."""
+"""Proofs that mutants of element-wise comparisons, signs and tests are equivalent."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from nearpeak.ops.shared.reference.elementwise_functions import COMPARISONS, LOG
 
 
 def values(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the possible results by output: truth values, in any format, of what compares; signs; angles."""
+    """Return the possible results by output: booleans, in any format, of comparisons; signs; angles."""
     name = arguments["function"]
     if name == "logical_or" and not arguments["b"]:  # with a scalar that is not 0
         return {"y": np.ones(1)}

@@ -1,6 +1,5 @@
-"""Arguments by which a mutant is the right implementation, from its definition and the axes of the case alone."""
+"""Proofs that a mutant is equivalent, from the operator's definition and the axes of the case alone."""
 
-from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -15,7 +14,7 @@ from nearpeak.validation.mutants import definition_identities, program_equivalen
 from nearpeak.validation.mutants.mutant import Mutant
 from nearpeak.validation.oracle.autograd_gradients import live_outputs
 from nearpeak.validation.oracle.expected_results import arguments_of
-from nearpeak.validation.oracle.float64_oracle import declared_formats, question
+from nearpeak.validation.oracle.float64_oracle import declared_formats, draw_inputs
 from nearpeak.validation.oracle.format_limits import widened
 from nearpeak.validation.oracle.gradient_oracle import upstream_of
 from nearpeak.validation.running.implementation_run import imported_torch
@@ -24,7 +23,7 @@ _WITHOUT_INPUTS = ("writes beside its output", "changes an input")
 
 
 def argument_for(case: Case, mutant: Mutant) -> str:
-    """Return why `mutant` cannot answer differently, whatever it is asked; empty where no argument is known."""
+    """Return why `mutant` gives the same results for all inputs; empty where no proof is known."""
     simple = (
         _of_moves,
         _of_empty,
@@ -44,35 +43,32 @@ def argument_for(case: Case, mutant: Mutant) -> str:
         *definition_identities.ARGUMENTS,
         *program_equivalence.ARGUMENTS,
     )
-    return next((said for argument in arguments if (said := argument(case, mutant))), "")
+    return next((reason for argument in arguments if (reason := argument(case, mutant))), "")
 
 
 def _of_moves(case: Case, mutant: Mutant) -> str:
-    """What only moves elements is the identity if it leaves every place of a tensor of the same shape as it is."""
-    asked = question(case, 0, "normal")
-    if mutant.moves is None or asked is None:
+    """A permutation is the identity if it leaves every position of a tensor of the same shape in place."""
+    draw = draw_inputs(case, 0, "normal")
+    if mutant.moves is None or draw is None:
         return ""
     name = mutant.where.partition("[")[0]
-    shapes = {key: one.values.shape for key, one in asked.expected.items()}
-    shapes |= {key: tuple(tensor.shape) for key, tensor in asked.tensors.items()}
+    shapes = {key: expected.values.shape for key, expected in draw.expected.items()}
+    shapes |= {key: tuple(tensor.shape) for key, tensor in draw.tensors.items()}
     if not mutant.of_gradient:
         shapes = {name: shapes[name]} if name in shapes else {}
     else:
-        live, upstream = live_outputs(asked), upstream_of(asked, asked.seed) or {}
-        shapes = {key: tuple(one.shape) for key, one in upstream.items() if key in live}
-    if shapes and all(_stays(mutant.moves, shape) for shape in shapes.values()):
-        return f"it leaves every element of {' and '.join(str(list(one)) for one in shapes.values())} in its place"
+        live, upstream = live_outputs(draw), upstream_of(draw, draw.seed) or {}
+        shapes = {key: tuple(expected.shape) for key, expected in upstream.items() if key in live}
+    torch = imported_torch()
+    places = [torch.arange(int(np.prod(shape))).reshape(shape) for shape in shapes.values()]
+    if places and all(bool((mutant.moves(array.clone()) == array).all()) for array in places):
+        described = " and ".join(str(list(shape)) for shape in shapes.values())
+        return f"it leaves every element of {described} in its place"
     return ""
 
 
-def _stays(moves: Callable[[Any], Any], shape: tuple[int, ...]) -> bool:
-    torch = imported_torch()
-    places = torch.arange(int(np.prod(shape))).reshape(shape)
-    return bool((moves(places.clone()) == places).all())
-
-
 def _of_empty(case: Case, mutant: Mutant) -> str:
-    """What is done to inputs is done to none where all inputs are outputs too, or there are none."""
+    """A mistake in inputs changes nothing where there are none, or where all are outputs too."""
     names = set(OPS[case.op].inputs(**arguments_of(case)))
     if mutant.row == _WITHOUT_INPUTS[0] and not names:
         return "there is no input beside which it could write"
@@ -82,7 +78,7 @@ def _of_empty(case: Case, mutant: Mutant) -> str:
 
 
 def _of_formats(case: Case, mutant: Mutant) -> str:
-    """What rounds to fewer bits leaves formats alone of which it knows none; a format without a sign keeps it."""
+    """Bit truncation leaves formats alone that it does not know; a format without a sign has none to flip."""
     dtype = declared_formats(case).get(mutant.where)
     if mutant.row == "sign of one row" and dtype is imported_torch().float8_e8m0fnu:
         return f"{dtype} has no sign"
@@ -93,7 +89,7 @@ def _of_formats(case: Case, mutant: Mutant) -> str:
 
 
 def _of_unread(case: Case, mutant: Mutant) -> str:
-    """An argument that neither the call nor what it calls can see cannot change the answer."""
+    """An argument that neither the call nor its callees read cannot change the result."""
     if mutant.ignores and definition_identities.never_reads(OPS[case.op].torch_call, mutant.ignores):
         return f"the call never reads {mutant.ignores}: the tensors that it is given say the same"
     return ""
@@ -118,41 +114,43 @@ _LARGEST = ("max_pool", "adaptive_max_pool")
 
 
 def _of_extremes(case: Case, mutant: Mutant) -> str:
-    """A maximum that is the same with the changed elements infinite as with them lowest does not look at them."""
-    asked = question(case, 0, "normal")
-    if case.op not in _LARGEST or mutant.inputs is None or mutant.moves is not None or asked is None:
+    """A maximum that is the same with the changed elements set very high and very low does not depend on them."""
+    draw = draw_inputs(case, 0, "normal")
+    if case.op not in _LARGEST or mutant.inputs is None or mutant.moves is not None or draw is None:
         return ""
     reference, name = OPS[case.op].reference, mutant.where.partition("[")[0]
-    before = asked.tensors[name].double()
-    changed = (mutant.inputs({key: tensor.clone() for key, tensor in asked.tensors.items()})[name] != before).numpy()
-    found = []
+    before = draw.tensors[name].double()
+    changed = (mutant.inputs({key: tensor.clone() for key, tensor in draw.tensors.items()})[name] != before).numpy()
+    results = []
     for end in (-1e30, 1e30):
         array = np.where(changed, end, before.numpy())
-        found.append(reference({name: array}, **asked.arguments))
-    if all(np.array_equal(found[0][key], found[1][key]) for key in found[0]):
+        results.append(reference({name: array}, **draw.arguments))
+    if all(np.array_equal(results[0][key], results[1][key]) for key in results[0]):
         return "no window reaches what it changes: made largest of all, it is no maximum"
     return ""
 
 
 def _of_windows(case: Case, mutant: Mutant) -> str:
-    """Maxima of windows stay as they are if each element is moved to where the same windows hold it.
+    """Maxima of windows stay the same if each element moves to a position in the same windows.
 
-    Which windows hold an element is seen by making it the largest of all.
+    The windows of an element are those whose maximum it is when it is the largest of all.
     """
-    asked, name = question(case, 0, "normal"), mutant.where.partition("[")[0]
-    if case.op not in _LARGEST or mutant.moves is None or mutant.inputs is None or mutant.of_gradient or asked is None:
+    draw, name = draw_inputs(case, 0, "normal"), mutant.where.partition("[")[0]
+    if case.op not in _LARGEST or mutant.moves is None or mutant.inputs is None or mutant.of_gradient or draw is None:
         return ""
-    shape = tuple(asked.tensors[name].shape)
+    shape = tuple(draw.tensors[name].shape)
     places = imported_torch().arange(int(np.prod(shape))).reshape(shape)
     pairs = [(at, of) for at, of in enumerate(mutant.moves(places).reshape(-1).tolist()) if at != of]
-    if any(one.values.dtype.kind != "f" for one in asked.expected.values()) or len(pairs) > _MOST_MOVED:
+    if any(expected.values.dtype.kind != "f" for expected in draw.expected.values()) or len(pairs) > _MOST_MOVED:
         return ""
 
     @cache
     def reached(at: int) -> tuple[bytes, ...]:
         array = np.zeros(shape)
         array.flat[at] = 1.0
-        return tuple(one.tobytes() for one in OPS[case.op].reference({name: array}, **asked.arguments).values())
+        return tuple(
+            expected.tobytes() for expected in OPS[case.op].reference({name: array}, **draw.arguments).values()
+        )
 
     if all(reached(at) == reached(of) for at, of in pairs):
         return "the same windows hold each element and the one that takes its place"
@@ -160,21 +158,21 @@ def _of_windows(case: Case, mutant: Mutant) -> str:
 
 
 _MOST_MOVED = 20_000
-"""Elements that are each tried by themselves."""
+"""Most elements that are tried one by one."""
 
 
 def _of_single(case: Case, mutant: Mutant) -> str:
-    """Positions along a dimension of one element are all 0, whatever moves or zeroes them."""
-    source, asked = OPS[case.op].tolerance.picks.get(mutant.where), question(case, 0, "normal")
-    if source is None or asked is None or mutant.row not in _AT_ZERO:
+    """Positions along a dimension of one element are all 0, also when permuted or zeroed."""
+    source, draw = OPS[case.op].tolerance.picks.get(mutant.where), draw_inputs(case, 0, "normal")
+    if source is None or draw is None or mutant.row not in _AT_ZERO:
         return ""
-    if ranked(case, asked.tensors, source).shape[-1] != 1:
+    if ranked(case, draw.tensors, source).shape[-1] != 1:
         return ""
     return f"{mutant.where} are positions in a dimension of one element, all 0"
 
 
 def _of_nothing_below(case: Case, mutant: Mutant) -> str:
-    """Whole numbers below 1 are all 0, in any order."""
+    """Non-negative integers below 1 are all 0, in any order."""
     name = mutant.where.partition("[")[0]
     numerics, arguments = OPS[case.op].tolerance, arguments_of(case)
     if mutant.inputs is None or mutant.of_gradient or name not in numerics.below or OPS[case.op].valid is not None:
@@ -187,10 +185,10 @@ _AT_ZERO = ("tile zeroed", "columns swapped")
 
 
 def argument_for_all(case: Case, mutant: Mutant) -> str:
-    """Return why agreement at drawn points is agreement everywhere; empty where it is not.
+    """Return why agreement at drawn points implies agreement everywhere; empty where it does not.
 
-    Both sides are analytic functions of the drawn numbers: if they differ at all, they agree only on a set of measure
-    zero, which numbers drawn from a density meet with probability 0 (for polynomials, Schwartz 1980, J. ACM 27).
+    Both sides are analytic functions of the drawn numbers: if they differ anywhere, they agree only on a set of measure
+    zero, which random numbers hit with probability 0 (for polynomials, Schwartz 1980, J. ACM 27).
     """
     if known := definition_identities.of_invariance(case, mutant):
         return known
@@ -207,16 +205,18 @@ def argument_for_all(case: Case, mutant: Mutant) -> str:
 
 
 def _of_independence(case: Case, mutant: Mutant) -> str:
-    """Analytic results that are the same for other inputs drawn do not depend on these, nor on how they are rounded."""
-    one, other = (question(case, seed, "normal") for seed in (0, 1))
-    if mutant.inputs is None or mutant.of_gradient or one is None or other is None:
+    """Analytic results that are the same for other drawn inputs do not depend on these, nor on their rounding."""
+    first, other = (draw_inputs(case, seed, "normal") for seed in (0, 1))
+    if mutant.inputs is None or mutant.of_gradient or first is None or other is None:
         return ""
-    names = mutant.inputs({key: tensor.clone() for key, tensor in one.tensors.items()}).keys()
-    arrays = {key: widened(tensor) for key, tensor in one.tensors.items()}
+    names = mutant.inputs({key: tensor.clone() for key, tensor in first.tensors.items()}).keys()
+    arrays = {key: widened(tensor) for key, tensor in first.tensors.items()}
     redrawn = {name: widened(other.tensors[name]) for name in names}
     if not names or any(np.any(redrawn[name] == arrays[name]) for name in names):
         return ""
-    left, right = (OPS[case.op].reference(dict(given), **one.arguments) for given in (arrays, {**arrays, **redrawn}))
+    left, right = (
+        OPS[case.op].reference(dict(inputs), **first.arguments) for inputs in (arrays, {**arrays, **redrawn})
+    )
     same = all(np.allclose(left[key], right[key], rtol=_SUM_RATIO, atol=0.0) for key in left)
     return f"analytic in what is drawn, and the same whatever {' and '.join(names)} are" if same else ""
 
@@ -226,7 +226,7 @@ def _inputs(case: Case) -> dict[str, Any]:
 
 
 def analytic(case: Case) -> bool:
-    """Say whether the results are analytic functions of the float inputs: no comparison, magnitude or rounding.
+    """Return whether the results are analytic functions of the float inputs: no comparison, magnitude or rounding.
 
     >>> from nearpeak.ops import case
     >>> summed, largest = (case("reduce", outputs=2, reduced=3, dtype="fp32", function=one) for one in ("sum", "max"))
@@ -234,7 +234,7 @@ def analytic(case: Case) -> bool:
     (True, False)
     """
     chosen = {str(value) for _, value in case.attributes}
-    # The nearest position is chosen by the extents, not by what is interpolated.
+    # The nearest position depends on the extents, not on the interpolated values.
     compares = _COMPARES - {"nearest"} if case.op == "interpolate" else _COMPARES
     return case.op in _ANALYTIC and not chosen & compares
 
@@ -243,7 +243,7 @@ _UNORDERED = {
     "isin": ("t",), "histogram": ("x",), "reduce": ("x",), "kthvalue": ("x",), "unique": ("x",), "mode": ("x",),
     "pdist": ("x",),
 }  # fmt: skip
-"""Inputs that are sets, or sorted before they are read, or reduced by what does not look at their order."""
+"""Inputs that are sets, sorted before use, or reduced independently of order."""
 _NOT_ANALYTIC = ("bits lost", "NaN swallowed", "computed in fewer bits", "inputs in TF32", "sums in fewer bits")
 _COMPARES = frozenset({
     "max", "min", "max_index", "min_index", "argmax", "argmin", "min_max", "any", "all", "count", "median", "norm",
@@ -258,23 +258,26 @@ _ANALYTIC = frozenset({
     "recurrent", "reduce", "rms_norm", "rotary_embedding", "scaled_gemm", "scan", "segment_reduce", "selective_scan",
     "sgd", "softmax", "ssd_scan", "transfer", "trilinear", "varlen_attention", "weight_norm", "wkv",
 })  # fmt: skip
-"""Operators made of sums, products, quotients, roots and exponentials alone, unless a choice compares."""
+"""Operators made of sums, products, quotients, roots and exponentials alone, unless an attribute compares."""
 
 
 def _of_choice(case: Case, mutant: Mutant) -> str:
-    """A sign or an order that any implementation may choose is what the canonical form takes away.
+    """The canonical form removes signs and orders that every implementation may choose.
 
     Only sums over columns in another order may round differently.
     """
-    asked = question(case, 0, "normal")
-    if OPS[case.op].canonical is None or mutant.of_gradient or mutant.row not in _CHOICES or asked is None:
+    draw = draw_inputs(case, 0, "normal")
+    if OPS[case.op].canonical is None or mutant.of_gradient or mutant.row not in _CHOICES or draw is None:
         return ""
-    wanted = {name: one.values for name, one in asked.expected.items()}
+    wanted = {name: expected.values for name, expected in draw.expected.items()}
     calls = (OPS[case.op].torch_call, mutant.make())
-    copies = ({name: tensor.clone() for name, tensor in asked.tensors.items()} for _ in calls)
-    answers = (call(tensors, **asked.arguments) for call, tensors in zip(calls, copies, strict=True))
-    wide = ({name: one.double() if one.is_floating_point() else one for name, one in ans.items()} for ans in answers)
-    right, other = (canonical(case, one, wanted) for one in wide)
+    copies = ({name: tensor.clone() for name, tensor in draw.tensors.items()} for _ in calls)
+    answers = (call(tensors, **draw.arguments) for call, tensors in zip(calls, copies, strict=True))
+    wide = (
+        {name: expected.double() if expected.is_floating_point() else expected for name, expected in ans.items()}
+        for ans in answers
+    )
+    right, other = (canonical(case, expected, wanted) for expected in wide)
     near = imported_torch().allclose
     same = all(near(right[name], other[name], rtol=0.0, atol=_SUM_RATIO) for name in wanted)
     return f"it changes the {_CHOICES[mutant.row]} of {mutant.where} alone, which is open" if same else ""
@@ -282,17 +285,17 @@ def _of_choice(case: Case, mutant: Mutant) -> str:
 
 _CHOICES = {"sign of one row": "sign", "columns swapped": "order"}
 _SUM_RATIO = 1e-12
-"""What the order of a sum of products of unit columns may change in fp64; another column changes it by far more."""
+"""Effect of summation order on products of unit columns in fp64; another column changes them by far more."""
 
 
 def _of_units(case: Case, mutant: Mutant) -> str:
-    """A column of length 1 that has one element is 1 or -1, which every format holds."""
-    asked = question(case, 0, "normal")
-    if mutant.row != "bits lost" or mutant.of_gradient or asked is None or case.op != "decomposition":
+    """A unit column of one element is 1 or -1, which every format holds."""
+    draw = draw_inputs(case, 0, "normal")
+    if mutant.row != "bits lost" or mutant.of_gradient or draw is None or case.op != "decomposition":
         return ""
     if mutant.where not in _BASES.get(str(dict(case.attributes)["function"]), ()):
         return ""
-    is_single = asked.expected[mutant.where].values.shape[-2:] == (1, 1)
+    is_single = draw.expected[mutant.where].values.shape[-2:] == (1, 1)
     return f"{mutant.where} is a basis of one element, 1 or -1" if is_single else ""
 
 
@@ -301,13 +304,13 @@ _BASES = {"qr": ("y0",), "qr_complete": ("y0",), "svd": ("y0", "y2"), "svd_full"
 
 
 def _of_form(case: Case, mutant: Mutant) -> str:
-    """Inputs that must have a form may have one value only: what leaves that as it is changes nothing."""
-    one, other = (question(case, seed, "normal") for seed in (0, 1))
-    if OPS[case.op].valid is None or mutant.inputs is None or mutant.of_gradient or one is None or other is None:
+    """A structured input may have only one valid value: a change that keeps it changes nothing."""
+    draw, other = (draw_inputs(case, seed, "normal") for seed in (0, 1))
+    if OPS[case.op].valid is None or mutant.inputs is None or mutant.of_gradient or draw is None or other is None:
         return ""
     name, same = mutant.where.partition("[")[0], imported_torch().equal
-    first, second = one.tensors.get(name), other.tensors.get(name)
+    first, second = draw.tensors.get(name), other.tensors.get(name)
     if first is None or second is None or first.is_floating_point() or not same(first, second):
         return ""
-    changed = mutant.inputs({key: tensor.clone() for key, tensor in one.tensors.items()})[name]
+    changed = mutant.inputs({key: tensor.clone() for key, tensor in draw.tensors.items()})[name]
     return f"{name} has one valid value, which it leaves" if same(changed, first) else ""

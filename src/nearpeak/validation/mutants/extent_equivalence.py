@@ -1,4 +1,4 @@
-"""Changes that leave the result alone because of what extents and choices of a case are."""
+"""Proofs that a mutant is equivalent because of the case's extents and attributes."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -12,7 +12,7 @@ Arguments = Mapping[str, Any]
 
 
 def of_extents(case: Case, mutant: Mutant) -> str:
-    """A change that leaves the result alone because of what extents and choices of this case are."""
+    """Return why the change has no effect for the extents and attributes of this case; empty if it may have one."""
     if mutant.of_gradient:
         holds, reason = _OF_GRADIENTS.get((case.op, mutant.row), (None, ""))
         return reason if holds is not None and holds(arguments_of(case)) else ""
@@ -24,31 +24,26 @@ def of_extents(case: Case, mutant: Mutant) -> str:
 
 
 def _of_ones(arguments: Arguments) -> bool:
-    """Say whether ones are written, and every index is used equally often."""
+    """Return whether ones are written and every index is used equally often."""
     rows, indices = arguments["rows"], arguments["indices"]
     equally = rows % indices == 0 if arguments["accumulate"] else rows >= indices
     return bool(arguments["scalar"] and equally)
 
 
 def _writes_all(arguments: Arguments) -> bool:
-    """Say whether rows, of which no two have the same place, fill the table."""
+    """Return whether rows with distinct positions fill the table."""
     chosen = any(arguments[flag] for flag in ("accumulate", "scalar"))
     return bool(not chosen and arguments["rows"] == arguments["table_rows"])
 
 
 def are_numbers(arguments: Arguments) -> bool:
-    """Say whether cosines of vectors of one number are asked for."""
+    """Return whether the case computes cosines of one-element vectors."""
     return bool(arguments["metric"] == "cosine" and arguments["dim"] == 1)
 
 
 def _is_spanned(arguments: Arguments, axis: str) -> bool:
-    """Say whether windows of planes reach from end to end, and no positions are returned."""
+    """Return whether windows span the whole axis and no positions are returned."""
     return bool(arguments["d"] == 1 and arguments[f"k{axis}"] == arguments[axis] and not arguments["indices"])
-
-
-def _sees_itself(arguments: Arguments) -> bool:
-    """Say whether a query sees no key before its own position, and none after it."""
-    return bool(arguments["left"] == 1 and (arguments["causal"] or arguments["right"] == 1))
 
 
 _OF_GRADIENTS: dict[tuple[str, str], tuple[Callable[[Arguments], bool], str]] = {
@@ -109,7 +104,10 @@ _OF_EXTENTS: dict[tuple[str, str, str], tuple[Callable[[Arguments], bool], str]]
         "one query sees all keys of full pages, in any order",
     ),
     ("varlen_attention", _ROTATED, "offsets"): (
-        lambda given: bool(not given["cross"] and (given["tokens"] == 1 or _sees_itself(given))),
+        lambda given: bool(
+            not given["cross"]
+            and (given["tokens"] == 1 or (given["left"] == 1 and (given["causal"] or given["right"] == 1)))
+        ),
         "each token sees itself alone, whichever sequence it is in",
     ),
     **{

@@ -1,4 +1,4 @@
-"""Mistakes of families: unstable exponentials, wrong counts and variances, misplaced epsilons, ties to the last."""
+"""Mutants of particular operators: missing loss terms, misplaced epsilons, other attributes, last of ties."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,7 +15,7 @@ Rule = Callable[..., Tensors]
 
 
 def of_families(case: Case) -> Iterator[Mutant]:
-    """Give the mutants that the operator's family is known for."""
+    """Yield the mutants of typical mistakes in the operator's family."""
     for row, rule in _RULES.get(case.op, {}).items():
         yield Mutant(row=row, where="", make=_always(rule))
     for name, value in case.attributes:
@@ -28,7 +28,7 @@ def of_families(case: Case) -> Iterator[Mutant]:
 
 
 _OTHER: dict[object, str] = {"mean": "sum", "sum": "mean", "var": "sum_square", "max_index": "min_index"}
-"""Choices that are easily taken for one another: the wrong count under a mean, the other end."""
+"""Attributes that are easily confused: mean and sum, maximum and minimum."""
 
 
 def _always(call: Call) -> Callable[[], Call]:
@@ -41,7 +41,7 @@ def _with(case: Case, other: dict[str, Any]) -> Callable[[], Call]:
 
 
 def _accepts(case: Case, other: dict[str, Any]) -> bool:
-    """Say whether the operator has such a case, with the same outputs and inputs it could be mistaken for."""
+    """Return whether the operator has a case with these attributes, the same outputs and no further inputs."""
     arguments = {**arguments_of(case), **other}
     try:
         changed = OPS[case.op].case("forward", **arguments)
@@ -52,7 +52,7 @@ def _accepts(case: Case, other: dict[str, Any]) -> bool:
 
 
 def _without_softmax_term(tensors: Tensors, reduction: str, **arguments: Any) -> Tensors:
-    """Return the right loss, whose gradient lacks the probabilities: it is non-zero at the target alone."""
+    """Return the right loss with a gradient without probabilities: it is non-zero at the target alone."""
     right = OPS["cross_entropy"].torch_call(tensors, reduction=reduction, **arguments)["y"].detach()
     rows = -tensors["x"].gather(1, tensors["target"][:, None])[:, 0]
     share = rows if reduction == "none" else getattr(rows, reduction)()
@@ -62,28 +62,28 @@ def _without_softmax_term(tensors: Tensors, reduction: str, **arguments: Any) ->
 def _adamw_inside(tensors: Tensors, decay: str, amsgrad: bool, **arguments: Any) -> Tensors:
     """Return the step with epsilon inside the root."""
     before = tensors["parameter"].clone()
-    found = dict(OPS["adamw"].torch_call(tensors, decay=decay, amsgrad=amsgrad, **arguments))
+    outputs = dict(OPS["adamw"].torch_call(tensors, decay=decay, amsgrad=amsgrad, **arguments))
     shrunk = before * (1 - 1e-5) if decay == "decoupled" else before
-    square = found["largest" if amsgrad else "square"]
-    step = found["moment"].to(before.dtype) / 0.1 / ((square.to(before.dtype) / 0.001 + 1e-8).sqrt())
-    found["parameter"] = shrunk - 1e-3 * step
-    return found | ({"copy": found["parameter"].to(found["copy"].dtype)} if "copy" in found else {})
+    square = outputs["largest" if amsgrad else "square"]
+    step = outputs["moment"].to(before.dtype) / 0.1 / ((square.to(before.dtype) / 0.001 + 1e-8).sqrt())
+    outputs["parameter"] = shrunk - 1e-3 * step
+    return outputs | ({"copy": outputs["parameter"].to(outputs["copy"].dtype)} if "copy" in outputs else {})
 
 
 def _last_of_pool(case: Case) -> Call:
-    """Return max pooling from the other end, whose first of equal values is the last; none where sides differ."""
+    """Return max pooling with indices of the last of equal values."""
     right, side = right_call(case), -1
 
     def call(tensors: Tensors, **arguments: Any) -> Tensors:
         x = tensors["input"]
-        found = dict(right(tensors, **arguments))
-        if "indices" in found:
+        outputs = dict(right(tensors, **arguments))
+        if "indices" in outputs:
             values = x.reshape(*x.shape[:2], -1)
-            flat = found["output"].reshape(*x.shape[:2], -1)
+            flat = outputs["output"].reshape(*x.shape[:2], -1)
             same = values[..., None, :] == flat[..., :, None]
             last = values.shape[-1] - 1 - same.flip(side).int().argmax(side)
-            found["indices"] = last.view(found["indices"].shape).to(found["indices"].dtype)
-        return found
+            outputs["indices"] = last.view(outputs["indices"].shape).to(outputs["indices"].dtype)
+        return outputs
 
     return call
 
@@ -93,9 +93,9 @@ def _last_of_reduce(case: Case) -> Call:
 
     def call(tensors: Tensors, **arguments: Any) -> Tensors:
         x = tensors["x"]
-        found = dict(right({**tensors, "x": x.flip(-1)}, **arguments))
-        whole = {name: y for name, y in found.items() if not y.is_floating_point() and str(y.dtype) == "torch.int64"}
-        return found | {name: x.shape[-1] - 1 - y for name, y in whole.items()}
+        outputs = dict(right({**tensors, "x": x.flip(-1)}, **arguments))
+        whole = {name: y for name, y in outputs.items() if not y.is_floating_point() and str(y.dtype) == "torch.int64"}
+        return outputs | {name: x.shape[-1] - 1 - y for name, y in whole.items()}
 
     return call
 

@@ -1,37 +1,37 @@
-"""Mistakes inside functions that an operator calls: exponentials that overflow, misplaced epsilons, wrong counts."""
+"""Mutants that replace PyTorch functions an operator calls: unstable exponentials, misplaced epsilons, wrong counts."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from nearpeak.core.work.case import Case
 from nearpeak.validation.mutants.mutant import Mutant, Tensors, right_call
-from nearpeak.validation.oracle.float64_oracle import question
+from nearpeak.validation.oracle.float64_oracle import draw_inputs
 from nearpeak.validation.running.implementation_run import Call, imported_torch
 
 Replacement = Callable[..., Any]
 EPSILONS = (0.0, 1e-4)
-"""Between them lie numbers that are added so that nothing is divided by zero."""
+"""Range of the small numbers that are added to avoid division by zero."""
 
 
 def of_functions(case: Case) -> Iterator[Mutant]:
-    """Give one mutant for each kind of mistake in a function that PyTorch's way calls for this case."""
+    """Yield one mutant for each kind of mistake in a function that PyTorch calls for this case."""
     for row, faults in FAULTS.items():
         if _calls(case, faults):
             yield Mutant(row=row, where="", make=_maker(case, faults), algebraic=row not in _OF_RANGE)
 
 
 _OF_RANGE = ("no maximum subtracted",)
-"""Mistakes that only show where numbers leave the range of a format."""
+"""Mistakes that show only where numbers leave the range of a format."""
 
 
 def _calls(case: Case, faults: Mapping[str, Replacement]) -> bool:
-    asked = question(case, 0, "normal")
-    if asked is None:
+    draw = draw_inputs(case, 0, "normal")
+    if draw is None:
         return False
     mode = _mode(faults)
     try:
         with mode:
-            right_call(case)({name: tensor.clone() for name, tensor in asked.tensors.items()}, **asked.arguments)
+            right_call(case)({name: tensor.clone() for name, tensor in draw.tensors.items()}, **draw.arguments)
     except (RuntimeError, TypeError, ValueError):
         return bool(mode.replaced)
     return bool(mode.replaced)
@@ -48,7 +48,7 @@ def _maker(case: Case, faults: Mapping[str, Replacement]) -> Callable[[], Call]:
 
 
 def _mode(faults: Mapping[str, Replacement]) -> Any:
-    """Return the mode in which functions of these names are replaced, where the replacement takes the call."""
+    """Return the mode that replaces functions of these names, unless the replacement returns None."""
     from torch._C import DisableTorchFunction as torch_function_disabled  # noqa: N813
     from torch.overrides import TorchFunctionMode
 
@@ -56,12 +56,12 @@ def _mode(faults: Mapping[str, Replacement]) -> Any:
         replaced = 0
 
         def __torch_function__(self, call: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            found = None
+            replaced_result = None
             if (name := getattr(call, "__name__", "")) in faults:
                 with torch_function_disabled():
-                    found = faults[name](*args, **(kwargs or {}))
-            self.replaced += found is not None
-            return call(*args, **(kwargs or {})) if found is None else found
+                    replaced_result = faults[name](*args, **(kwargs or {}))
+            self.replaced += replaced_result is not None
+            return call(*args, **(kwargs or {})) if replaced_result is None else replaced_result
 
     return Faulty()
 
@@ -81,7 +81,7 @@ def _unstable(x: Any, _: int) -> Any:
 
 
 def _partial(x: Any, dim: int) -> Any:
-    """Return the exponentials of two halves, each below its own maximum: they are not brought to one."""
+    """Return the exponentials of two halves, each relative to its own maximum, without rescaling to a common one."""
     torch = imported_torch()
     halves = [half for half in torch.tensor_split(x, 2, dim) if half.shape[dim]]
     return torch.cat([(half - half.amax(dim, keepdim=True).nan_to_num(neginf=0.0)).exp() for half in halves], dim)
@@ -125,7 +125,7 @@ def _attention(exponentials: Callable[[Any, int], Any], *, scaled: bool = True) 
 
 
 def _counted(lost: Callable[[Any, Any], Any]) -> Replacement:
-    """Return the loss of all rows by `lost(log likelihoods, target)`, ignored ones among them, over their number."""
+    """Return the loss of all rows by `lost(log likelihoods, target)`, ignored rows included in the mean."""
 
     def of(likely: Any, target: Any, reduction: str = "mean") -> Any:
         if reduction != "mean" and lost is _ignored_as_zero:
@@ -146,7 +146,7 @@ def _mask_dropped(likely: Any, target: Any) -> Any:
 
 
 def _over_likely(run: Replacement) -> dict[str, Replacement]:
-    """Return the replacements of the losses that start from logits and from likelihoods."""
+    """Return the replacements of the losses of logits and of log likelihoods."""
 
     def from_logits(x: Any, target: Any, *_: Any, reduction: str = "mean", **__: Any) -> Any:
         return run(x.log_softmax(-1), target, reduction)
@@ -169,9 +169,9 @@ def _wide(x: Any) -> Any:
 
 
 def _norms(missing: int, *, inside: bool) -> dict[str, Replacement]:
-    """Return the norms with a fault in the count under the variance, or epsilon outside the root.
+    """Return norms with a wrong count in the variance, or epsilon outside the root.
 
-    Kernels compute norms of 16-bit numbers in fp32 and round once; more roundings would hide the fault.
+    Norms of 16-bit numbers are computed in fp32 and rounded once, as kernels do; more roundings would hide the fault.
     """
 
     def affine(x: Any, y: Any, weight: Any, bias: Any, *, channels: bool) -> Any:
@@ -197,7 +197,7 @@ def _norms(missing: int, *, inside: bool) -> dict[str, Replacement]:
         momentum: float = 0.1, eps: float = 1e-5,
     ) -> Any:  # fmt: skip
         if not training and inside:
-            return None  # the count of given variances is not its own
+            return None  # running variances have no count
         whole = [dimension for dimension in range(x.dim()) if dimension != 1]
         if training:
             y = _normalised(_wide(x), missing, eps, inside=inside, dims=whole)
@@ -213,41 +213,41 @@ def _norms(missing: int, *, inside: bool) -> dict[str, Replacement]:
 
 
 def _biased(name: str) -> Replacement:
-    def run(x: Any, dim: Any = None, *_: Any, **given: Any) -> Any:
-        if given.get("correction", 1) == 0 or given.get("unbiased") is False or dim is None:
+    def run(x: Any, dim: Any = None, *_: Any, **options: Any) -> Any:
+        if options.get("correction", 1) == 0 or options.get("unbiased") is False or dim is None:
             return None
         return getattr(imported_torch(), name)(x, dim, correction=0)
 
     return run
 
 
-def _inside_the_root(x: Any, epsilon: Any, *_: Any, **given: Any) -> Any:
-    """Return the root of x squared plus a small number, which should have been added to the root."""
-    if not isinstance(epsilon, float) or not EPSILONS[0] < epsilon < EPSILONS[1] or given:
+def _inside_the_root(x: Any, epsilon: Any, *_: Any, **options: Any) -> Any:
+    """Return the root of x squared plus a small number that should be added outside the root."""
+    if not isinstance(epsilon, float) or not EPSILONS[0] < epsilon < EPSILONS[1] or options:
         return None
     return (x * x + epsilon).sqrt()
 
 
-def _inside_in_place(x: Any, epsilon: Any, *rest: Any, **given: Any) -> Any:
-    found = _inside_the_root(x, epsilon, *rest, **given)
-    return None if found is None else x.copy_(found)
+def _inside_in_place(x: Any, epsilon: Any, *rest: Any, **options: Any) -> Any:
+    root = _inside_the_root(x, epsilon, *rest, **options)
+    return None if root is None else x.copy_(root)
 
 
 def epsilons_added(case: Case) -> frozenset[float]:
-    """Return the small numbers that PyTorch's way adds so that nothing is divided by zero.
+    """Return the small numbers that PyTorch's implementation adds to avoid division by zero.
 
     >>> from nearpeak.ops import case
     >>> epsilons_added(case("optimizer", parameters=3, rule="adadelta", dtype="fp16"))
     frozenset({1e-06})
     """
-    found = set()
+    epsilons = set()
 
     def seen(_x: Any, other: Any = None, *_: Any, **__: Any) -> None:
         if isinstance(other, float) and EPSILONS[0] < other < EPSILONS[1]:
-            found.add(other)
+            epsilons.add(other)
 
     _calls(case, {"add": seen, "add_": seen})
-    return frozenset(found)
+    return frozenset(epsilons)
 
 
 FAULTS: Mapping[str, Mapping[str, Replacement]] = {
@@ -272,4 +272,4 @@ FAULTS: Mapping[str, Mapping[str, Replacement]] = {
     "biased variance": {name: _biased(name) for name in ("var", "std", "var_mean", "std_mean")},
     "epsilon inside the root": {"add": _inside_the_root, "add_": _inside_in_place},
 }  # fmt: skip
-"""By kind of mistake: functions of PyTorch by name, and what takes their place; none leaves a call as it is."""
+"""By kind of mistake: PyTorch functions by name with their replacements; None leaves a call unchanged."""

@@ -1,19 +1,19 @@
-"""Mistakes in the gradient of a right result."""
+"""Mutants of the gradient: a right result whose upstream gradient is zeroed, scaled or reordered."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from nearpeak.core.work.case import Case
 from nearpeak.validation.mutants.mutant import Mutant, Tensors, right_call
-from nearpeak.validation.oracle.float64_oracle import question
+from nearpeak.validation.oracle.float64_oracle import draw_inputs
 from nearpeak.validation.oracle.gradient_oracle import without_gradient
 from nearpeak.validation.running.implementation_run import Call
 
 
 def of_gradients(case: Case) -> Iterator[Mutant]:
-    """Give the mutants of the upstream gradient's use, where the case has a gradient."""
-    asked = question(case, 0, "normal")
-    if asked is None or without_gradient(case, asked):
+    """Yield the mutants that misuse the upstream gradient, where the case has a gradient."""
+    draw = draw_inputs(case, 0, "normal")
+    if draw is None or without_gradient(case, draw):
         return
     changes: dict[str, Callable[[Any], Any]] = {
         "gradient zero": lambda grad: grad * 0,
@@ -40,14 +40,11 @@ def _maker(case: Case, change: Callable[[Any], Any]) -> Callable[[], Call]:
     right = right_call(case)
 
     def call(tensors: Tensors, **arguments: Any) -> Tensors:
-        return {name: _hooked(y, change) for name, y in right(tensors, **arguments).items()}
+        outputs = dict(right(tensors, **arguments))
+        for name, y in outputs.items():
+            if y.requires_grad:
+                y.register_hook(change)
+                outputs[name] = y.clone()
+        return outputs
 
     return lambda: call
-
-
-def _hooked(y: Any, change: Callable[[Any], Any]) -> Any:
-    """Return `y` so that its upstream gradient is changed on the way."""
-    if not y.requires_grad:
-        return y
-    y.register_hook(change)
-    return y.clone()

@@ -1,4 +1,4 @@
-"""Mistakes in what is read: slices dropped or counted twice, wrong groups, operands ignored or rounded."""
+"""Mutants of inputs: slices dropped or counted twice, wrong groups, operands ignored or rounded."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -10,12 +10,12 @@ from nearpeak.ops import OPS
 from nearpeak.ops.shared.torch_names import torch_format
 from nearpeak.validation.mutants.legitimate_variants import summed
 from nearpeak.validation.mutants.mutant import Mutant, Tensors, of_inputs_changed, right_call
-from nearpeak.validation.oracle.expected_results import arguments_of, contract_of
+from nearpeak.validation.oracle.expected_results import arguments_of, tolerance_of
 from nearpeak.validation.running.implementation_run import Call
 
 
 def of_inputs(case: Case) -> Iterator[Mutant]:
-    """Give the mutants of every input and dimension."""
+    """Yield the mutants of every input and dimension."""
     declared = OPS[case.op].inputs(**arguments_of(case))
     floats = [name for name, tensor in declared.items() if torch_format(tensor.dtype).is_floating_point]
     for name, tensor in declared.items():
@@ -25,7 +25,7 @@ def of_inputs(case: Case) -> Iterator[Mutant]:
                 yield from _of_dimension(case, name, dimension, has_zero=name in floats)
         if name in floats and len(tensor.shape) > 1 and min(tensor.shape[-2:]) > 1:
             yield _changed(case, "operand transposed", name, _transposed, moves=True)
-    numerics = contract_of(case)
+    numerics = tolerance_of(case)
     compared = numerics.kind != "exact" or "close" in numerics.rounds
     if compared and any(declared[name].dtype in _NARROWER for name in floats):
         yield of_inputs_changed(case, "computed in fewer bits", "", partial(_narrowed, names=floats))
@@ -85,7 +85,7 @@ def _transposed(x: Any) -> Any:
 
 
 _NARROWER = {"fp64": "fp32", "fp32": "bf16"}
-"""What a kernel without permission might compute in."""
+"""The narrower format that a kernel might use without permission."""
 
 
 def _narrowed(inputs: dict[str, Any], names: list[str]) -> Tensors:
@@ -108,11 +108,11 @@ def _in_tf32(inputs: dict[str, Any], names: list[str]) -> Tensors:
 
 
 LONG, BLOCK = 64, 4
-"""Summands from which an accumulator of few bits is certain to show, and those that it takes at once."""
+"""Least summands that expose an accumulator of few bits, and summands of one block."""
 
 
 def _partial_sums(case: Case, name: str, dimension: int) -> Call:
-    """Return a call that adds up the shares of blocks of four summands, rounding to bf16 after each."""
+    """Return a call that sums blocks of four summands and rounds to bf16 after each."""
     import torch
 
     right = right_call(case)

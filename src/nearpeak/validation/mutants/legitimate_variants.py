@@ -1,4 +1,4 @@
-"""Right implementations that round differently: other orders of sums, splits, wider arithmetic, other threads."""
+"""Right implementations that round differently: other summation orders, splits, wider arithmetic, other threads."""
 
 from collections.abc import Iterator
 from functools import lru_cache
@@ -12,16 +12,16 @@ from nearpeak.errors import MeasureError
 from nearpeak.ops import OPS
 from nearpeak.ops.shared.torch_names import torch_format
 from nearpeak.validation.inputs.distributions import ALWAYS, drawn
-from nearpeak.validation.inputs.nonfinite_values import special_question
+from nearpeak.validation.inputs.nonfinite_values import special_draw
 from nearpeak.validation.mutants.mutant import Tensors, right_call
 from nearpeak.validation.oracle.autograd_gradients import widened_case
-from nearpeak.validation.oracle.expected_results import arguments_of, contract_of
-from nearpeak.validation.oracle.float64_oracle import Question, bare_question, declared_formats, question
+from nearpeak.validation.oracle.expected_results import arguments_of, tolerance_of
+from nearpeak.validation.oracle.float64_oracle import Draw, declared_formats, draw_inputs, unbounded_draw
 from nearpeak.validation.oracle.format_limits import widened
 from nearpeak.validation.running.implementation_run import Call, Implementation, columns_dense, imported_torch
 
 PLAIN = "PyTorch"
-"""The variant that mutants are made of."""
+"""The variant that mutants are derived from."""
 THREADS = (1, 2, 4)
 """Numbers of threads; libraries split sums by them."""
 SPLITS = (2, 4)
@@ -29,15 +29,15 @@ SPLITS = (2, 4)
 
 
 SEEDS = (0, 1)
-"""Of draws of which all are looked at before something is called legitimate."""
+"""Seeds of the draws that decide whether a variant is legitimate."""
 FEW, MORE = 64, tuple(range(10, 26))
-"""Elements of inputs up to which further seeds are looked at, and these."""
+"""Input elements up to which further seeds decide too, and those seeds."""
 FURTHER = ("ends", "single")
-"""Kinds of inputs that any case may be asked: lengths and groups depend on them."""
+"""Distributions added for every case: lengths and groups depend on them."""
 
 
 def variants_of(case: Case) -> Iterator[Implementation]:
-    """Give right implementations of `case`; none of them may be refused."""
+    """Yield right implementations of `case`; validation must reject none of them."""
     right = right_call(case)
     yield Implementation(name=PLAIN, call=right)
     for count in THREADS:
@@ -50,7 +50,7 @@ def variants_of(case: Case) -> Iterator[Implementation]:
     yield Implementation(name="reference, rounded at the end", call=_reference(case))
     for dimension in _batch_dimensions(case):
         yield Implementation(name=f"rows of extent {dimension} in reverse", call=_reversed_rows(right, dimension))
-        if all(_joins(case, asked, dimension) for asked in _looked_at(case)):
+        if all(_joins(case, draws, dimension) for draws in _looked_at(case)):
             yield Implementation(name=f"two tiles of extent {dimension}, last first", call=_tiled(right, dimension))
     for name, dimension in () if _narrow(case) else summed(case):
         for parts in SPLITS:
@@ -77,50 +77,46 @@ def _threads(right: Call, count: int) -> Call:
 
 
 def _column_major(case: Case, right: Call) -> Call | None:
-    """Return the call on matrices whose columns are dense, for which libraries have other kernels; none if refused."""
-    asked, written = question(case, 0, "normal"), declared_formats(case)
+    """Return the call on column-major matrices, for which libraries have other kernels; none if they refuse them."""
+    draw, written = draw_inputs(case, 0, "normal"), declared_formats(case)
     call = columns_dense(right, written)
-    if asked is None or all(k in written or t.dim() < 2 for k, t in asked.tensors.items()):
+    if draw is None or all(k in written or t.dim() < 2 for k, t in draw.tensors.items()):
         return None
     try:
-        call({name: t.clone() for name, t in asked.tensors.items()}, **asked.arguments)
-    except (RuntimeError, TypeError, ValueError):  # what a library refuses is no way to compute it
+        call({name: t.clone() for name, t in draw.tensors.items()}, **draw.arguments)
+    except (RuntimeError, TypeError, ValueError):  # a library refuses this layout
         return None
     return call if _right_in_fp64(case, call) else None
 
 
 def _right_in_fp64(case: Case, call: Call) -> bool:
-    """Say whether `call` agrees with the reference in float64: what a library gets wrong there is no variant."""
+    """Return whether `call` agrees with the reference in float64."""
     wide = widened_case(case)
     try:
-        asked = None if wide is None else question(wide, 0, "normal")
-        if wide is None or asked is None:
+        draw = None if wide is None else draw_inputs(wide, 0, "normal")
+        if wide is None or draw is None:
             return False
-        found = call({name: t.clone() for name, t in asked.tensors.items()}, **asked.arguments)
+        outputs = call({name: t.clone() for name, t in draw.tensors.items()}, **draw.arguments)
     except (RuntimeError, TypeError, ValueError):
         return False
-    pairs = [(widened(found[name]), one.values) for name, one in asked.expected.items()]
+    pairs = [(widened(outputs[name]), expected.values) for name, expected in draw.expected.items()]
     return all(np.allclose(got, value, rtol=1e-6, atol=1e-9, equal_nan=True) for got, value in pairs)
 
 
 def _widens(case: Case, wide: str) -> bool:
-    """Say whether PyTorch computes the case in `wide` in the same way: all its floats have one format, a narrower."""
+    """Return whether PyTorch computes the case in the format `wide` too, and no input is quantised."""
     inputs = {name: torch_format(t.dtype) for name, t in OPS[case.op].inputs(**arguments_of(case)).items()}
     floats = {dtype for dtype in inputs.values() if dtype.is_floating_point and dtype.itemsize > 1}
     quantised = any(dtype.is_floating_point and dtype.itemsize == 1 for dtype in inputs.values())
     inside = widened_case(case, wide)
-    return bool(floats) and not quantised and inside is not None and _computes(inside)
-
-
-def _computes(case: Case) -> bool:
     try:
-        return bool(declared_formats(case))
+        return bool(floats) and not quantised and inside is not None and bool(declared_formats(inside))
     except (MeasureError, NotImplementedError, RuntimeError):
         return False
 
 
 def _wider(case: Case, right: Call, wide: str) -> Call:
-    """Return the call in a wider format whose results are rounded once, as a fused kernel does."""
+    """Return the call in a wider format with results rounded once, like a fused kernel."""
     inside, formats = widened_case(case, wide), declared_formats(case)
     assert inside is not None
     dtype = torch_format(wide)
@@ -128,47 +124,47 @@ def _wider(case: Case, right: Call, wide: str) -> Call:
     def call(tensors: Tensors, **arguments: Any) -> Tensors:
         del arguments
         wider = {name: t.to(dtype) if t.is_floating_point() else t for name, t in tensors.items()}
-        found = right(wider, **arguments_of(inside))
-        return {name: y if str(y.dtype) == "torch.bool" else y.to(formats[name]) for name, y in found.items()}
+        outputs = right(wider, **arguments_of(inside))
+        return {name: y if str(y.dtype) == "torch.bool" else y.to(formats[name]) for name, y in outputs.items()}
 
     return call
 
 
 def _reference(case: Case) -> Call:
-    """Return the NumPy reference with results rounded once: what an exact implementation would give."""
+    """Return the NumPy reference with results rounded once, like an exact implementation."""
     torch, formats = imported_torch(), declared_formats(case)
     reference = OPS[case.op].reference
 
     def call(tensors: Tensors, **arguments: Any) -> Tensors:
         with np.errstate(all="ignore"):
-            found = reference({name: widened(t).copy() for name, t in tensors.items()}, **arguments)
-        return {name: torch.as_tensor(np.array(value)).to(formats[name]) for name, value in found.items()}
+            results = reference({name: widened(t).copy() for name, t in tensors.items()}, **arguments)
+        return {name: torch.as_tensor(np.array(value)).to(formats[name]) for name, value in results.items()}
 
     call.backward = None  # type: ignore[attr-defined]  # NumPy has no autograd
     return call
 
 
 def _batch_dimensions(case: Case) -> list[int]:
-    """Return the extents whose rows may change places, by the oracle: rows in reverse give results in reverse."""
+    """Return the extents whose rows may be reversed: the oracle gives reversed results."""
     if OPS[case.op].draws or OPS[case.op].tolerance.kind in ("decomposition", "sampling"):
         return []
     from nearpeak.validation.checks.v04_special import inputs_with_nan
     from nearpeak.validation.checks.v10_relations import reversible_rows
 
-    asked = _looked_at(case)
-    # Where an input means nothing but for its NaN, its rows have places too.
-    special = (special_question(case, 0, name, float("nan")) for name in inputs_with_nan(case))
-    found = [set(reversible_rows(one)) for one in (*asked, *special) if one is not None]
-    return sorted(set.intersection(*found)) if found else []
+    draws = _looked_at(case)
+    # NaN may be all that an input's values matter for.
+    special = (special_draw(case, 0, name, float("nan")) for name in inputs_with_nan(case))
+    extents = [set(reversible_rows(draw)) for draw in (*draws, *special) if draw is not None]
+    return sorted(set.intersection(*extents)) if extents else []
 
 
 @lru_cache(maxsize=4)
-def _looked_at(case: Case) -> tuple[Question, ...]:
-    """Return what the oracle is asked before a variant counts as right; more where few results say little by chance."""
-    arguments, kinds = arguments_of(case), (*ALWAYS, *contract_of(case).rounds, *FURTHER)
+def _looked_at(case: Case) -> tuple[Draw, ...]:
+    """Return the draws on which a variant must be right; more of them for small cases."""
+    arguments, kinds = arguments_of(case), (*ALWAYS, *tolerance_of(case).rounds, *FURTHER)
     few = sum(tensor.elements for tensor in OPS[case.op].inputs(**arguments).values()) <= FEW
     tensors = [drawn(case.op, arguments, (seed,), kind) for seed in (*SEEDS, *(MORE if few else ())) for kind in kinds]
-    return tuple(bare_question(case, one, "any") for one in tensors if one is not None)
+    return tuple(unbounded_draw(case, input_set, "any") for input_set in tensors if input_set is not None)
 
 
 def _reversed_rows(right: Call, extent: int) -> Call:
@@ -185,17 +181,17 @@ def _turned(tensor: Any, extent: int, turn: Any) -> Any:
     return turn(tensor) if tensor.dim() and tensor.shape[0] == extent else tensor
 
 
-def _joins(case: Case, asked: Question, extent: int) -> bool:
-    arrays, reference = {name: widened(t) for name, t in asked.tensors.items()}, OPS[case.op].reference
+def _joins(case: Case, draw: Draw, extent: int) -> bool:
+    arrays, reference = {name: widened(t) for name, t in draw.tensors.items()}, OPS[case.op].reference
     try:
         with np.errstate(all="ignore"):
-            whole = reference({name: one.copy() for name, one in arrays.items()}, **asked.arguments)
-            parts = [reference(_half(arrays, extent, number), **asked.arguments) for number in (0, 1)]
-            tensors = {name: t.clone() for name, t in asked.tensors.items()}
-            found = _tiled(right_call(case), extent)(tensors, **asked.arguments)
+            whole = reference({name: array.copy() for name, array in arrays.items()}, **draw.arguments)
+            parts = [reference(_half(arrays, extent, number), **draw.arguments) for number in (0, 1)]
+            tensors = {name: t.clone() for name, t in draw.tensors.items()}
+            tiled = _tiled(right_call(case), extent)(tensors, **draw.arguments)
         joined = {name: np.concatenate([part[name] for part in parts]) for name in whole}
         return all(
-            joined[name].shape == np.shape(value) == tuple(found[name].shape)  # one row may be broadcast to all
+            joined[name].shape == np.shape(value) == tuple(tiled[name].shape)  # one row may be broadcast to all
             and np.allclose(joined[name], value, rtol=1e-11, equal_nan=True)
             for name, value in whole.items()
         )
@@ -204,7 +200,7 @@ def _joins(case: Case, asked: Question, extent: int) -> bool:
 
 
 def _half(tensors: Tensors, extent: int, number: int) -> dict[str, Any]:
-    """Return the first or second half of the rows of tensors that have so many."""
+    """Return the first or second half of the rows of tensors with this leading extent."""
     part = (slice(None, extent // 2), slice(extent // 2, None))[number]
     return {name: t[part] if t.ndim and t.shape[0] == extent else t for name, t in tensors.items()}
 
@@ -220,22 +216,22 @@ def _tiled(right: Call, extent: int) -> Call:
 
 
 def summed(case: Case) -> list[tuple[str, int]]:
-    """Return the dimensions of inputs over which the result is a sum, by the oracle: parts add up to the whole."""
-    asked = question(case, 0, "normal")
-    if asked is None or contract_of(case).kind not in ("contraction", "reduction"):
+    """Return the input dimensions over which the result is a sum: the oracle's partial results add up."""
+    draw = draw_inputs(case, 0, "normal")
+    if draw is None or tolerance_of(case).kind not in ("contraction", "reduction"):
         return []
-    arrays = {name: widened(t) for name, t in asked.tensors.items()}
-    found = []
+    arrays = {name: widened(t) for name, t in draw.tensors.items()}
+    dimensions = []
     for name, array in arrays.items():
         for dimension in range(array.ndim) if array.dtype.kind == "f" else ():
-            if array.shape[dimension] > 1 and _adds_up(case, asked.arguments, arrays, name, dimension):
-                found.append((name, dimension))
+            if array.shape[dimension] > 1 and _adds_up(case, draw.arguments, arrays, name, dimension):
+                dimensions.append((name, dimension))
                 break
-    return found
+    return dimensions
 
 
 def _narrow(case: Case) -> bool:
-    """Say whether parts would be rounded to few bits before they are added, which is no legitimate way."""
+    """Return whether partial sums would be rounded to few bits, which is not legitimate."""
     return any(dtype_of(value).kind == "float" and dtype_of(value).bits_count < 32 for _, value in case.dtypes)
 
 
@@ -253,13 +249,13 @@ def _adds_up(case: Case, arguments: Any, arrays: Tensors, name: str, dimension: 
             share[tuple(index)] = 0
             for key, value in reference({**arrays, name: share}, **arguments).items():
                 total[key] = total.get(key, 0) + value
-                met[key] = met.get(key, True) & (np.asarray(value) != 0)  # of what lies side by side there is no sum
+                met[key] = met.get(key, True) & (np.asarray(value) != 0)  # concatenated parts are no sum
     same = all(np.allclose(total[key], value, rtol=1e-10, atol=1e-12) for key, value in whole.items())
     return same and any(np.any(both) for both in met.values())
 
 
 def _split(right: Call, name: str, dimension: int, parts: int) -> Call:
-    """Return the call that adds up `parts` partial sums; with 0, one for each summand, from the last to the first."""
+    """Return the call that adds `parts` partial sums; 0 adds single summands from the last to the first."""
     torch = imported_torch()
 
     def call(tensors: Tensors, **arguments: Any) -> Tensors:

@@ -1,4 +1,4 @@
-"""A mutant: a right implementation with one thing wrong."""
+"""The mutant: a right implementation with one mistake, and helpers that make it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,30 +16,29 @@ class Mutant:
     """One wrong implementation."""
 
     row: str
-    """Kind of mistake: a row of the contract's list."""
+    """Kind of mistake."""
     where: str
-    """Which input, output or dimension it touches; empty where it is all of them."""
+    """The input, output or dimension that it changes; empty where it is the whole call."""
     make: Callable[[], Call]
-    """Makes a fresh one; some of them remember what they were asked."""
+    """Makes a fresh call; some mutants keep state between calls."""
     inputs: Callable[[dict[str, Any]], Tensors] | None = None
-    """Of mutants that compute rightly with changed inputs: what they change them to."""
+    """For mutants that compute correctly with changed inputs: the change."""
     of_gradient: bool = False
     """Whether only the gradient is wrong."""
     moves: Callable[[Any], Any] | None = None
-    """Of mutants that only put elements of one tensor in other places: how; of the tensor that `where` names, or of
-    every upstream gradient."""
+    """For mutants that only permute elements of the tensor `where`, or of every upstream gradient: the permutation."""
     changes: Callable[[Any], Any] | None = None
-    """Of mutants that change outputs element by element: how."""
+    """For mutants that change outputs element by element: the change."""
     ignores: str = ""
-    """Argument that is taken at another value than it has."""
+    """Argument that the mutant ignores."""
     other: Mapping[str, Any] | None = None
-    """Of mutants that compute with other arguments: these; results are brought to the shapes of the case."""
+    """For mutants that compute with other arguments: these; results are fitted to the shapes of the case."""
     algebraic: bool = False
-    """Whether only the formula is wrong, not its range: where float64 gives the right results, it is another form."""
+    """Whether only the formula may be wrong, not its range: if float64 results are right, it is equivalent."""
 
     @property
     def name(self) -> str:
-        """Row and place."""
+        """Kind of mistake and place."""
         return f"{self.row} {self.where}".strip()
 
     def implementation(self) -> Implementation:
@@ -48,7 +47,7 @@ class Mutant:
 
 
 def right_call(case: Case) -> Call:
-    """Return PyTorch's own way to compute the operator."""
+    """Return PyTorch's own implementation of the operator."""
     return OPS[case.op].torch_call
 
 
@@ -63,7 +62,7 @@ def with_outputs(case: Case, change: Callable[[dict[str, Any]], Tensors]) -> Cal
 
 
 def of_inputs_changed(case: Case, row: str, where: str, change: Callable[[dict[str, Any]], Tensors]) -> Mutant:
-    """Return the mutant that computes with changed inputs."""
+    """Return a mutant that computes with changed inputs."""
     right = right_call(case)
 
     def call(tensors: Tensors, **arguments: Any) -> Tensors:
@@ -78,7 +77,7 @@ def with_output(case: Case, name: str, change: Callable[[Any], Any]) -> Callable
 
 
 def fitted(y: Any, shape: tuple[int, ...]) -> Any:
-    """Return `y` cut to `shape`, or filled up with zeros, as a kernel that writes its own window leaves it."""
+    """Return `y` cut to `shape` or padded with zeros, as a kernel with another window leaves it."""
     if tuple(y.shape) == tuple(shape) or y.dim() != len(shape):
         return y
     whole = y.new_zeros(shape)

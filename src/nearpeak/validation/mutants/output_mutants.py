@@ -1,4 +1,4 @@
-"""Mistakes that any operator can make with its outputs and its memory."""
+"""Mutants of outputs and memory that apply to every operator: stale, zeroed, swapped or overrun results."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 
 from nearpeak.core.work.case import Case
 from nearpeak.validation.checks.v04_special import inputs_with_nan
-from nearpeak.validation.inputs.nonfinite_values import special_question
+from nearpeak.validation.inputs.nonfinite_values import special_draw
 from nearpeak.validation.mutants.mutant import Mutant, Tensors, right_call, with_output, with_outputs
 from nearpeak.validation.oracle.float64_oracle import declared_formats
 from nearpeak.validation.running.implementation_run import Call
@@ -16,7 +16,7 @@ TILE = 8
 
 
 def of_outputs(case: Case) -> Iterator[Mutant]:
-    """Give the mutants of every output, and those of the whole call."""
+    """Yield the mutants of every output, and those of the whole call."""
     yield Mutant(row="zero kernel", where="", make=_every(case, lambda y: y.zero_()))
     yield Mutant(row="constant kernel", where="", make=_every(case, _constant), changes=_constant)
     yield Mutant(row="stale output", where="", make=lambda: _stale(right_call(case)))
@@ -37,14 +37,14 @@ def of_outputs(case: Case) -> Iterator[Mutant]:
 
 
 def _outputs_with_nan(case: Case) -> set[str]:
-    """Return the outputs in which NaN comes out when the contract says so: there it can be swallowed."""
-    found = set()
+    """Return the outputs that NaN reaches, where a mutant can swallow it."""
+    names = set()
     for name in inputs_with_nan(case):
-        asked = special_question(case, 0, name, float("nan"))
-        for output, one in asked.expected.items() if asked else ():
-            if one.values.dtype.kind == "f" and np.isnan(one.values).any():
-                found.add(output)
-    return found
+        draw = special_draw(case, 0, name, float("nan"))
+        for output, expected in draw.expected.items() if draw else ():
+            if expected.values.dtype.kind == "f" and np.isnan(expected.values).any():
+                names.add(output)
+    return names
 
 
 def _every(case: Case, change: Callable[[Any], Any]) -> Callable[[], Call]:
@@ -56,12 +56,12 @@ def _constant(y: Any) -> Any:
 
 
 def _stale(right: Call) -> Call:
-    """Return a call that answers what it was asked before."""
-    kept: list[Tensors] = []
+    """Return a call that returns the results of the call before."""
+    answers: list[Tensors] = []
 
     def call(tensors: Tensors, **arguments: Any) -> Tensors:
-        kept.append({name: y.detach().clone() for name, y in right(tensors, **arguments).items()})
-        return kept[-2] if len(kept) > 1 else {name: y * 0 for name, y in kept[-1].items()}
+        answers.append({name: y.detach().clone() for name, y in right(tensors, **arguments).items()})
+        return answers[-2] if len(answers) > 1 else {name: y * 0 for name, y in answers[-1].items()}
 
     return call
 
@@ -75,36 +75,36 @@ def _half_written(y: Any) -> Any:
 
 
 def _overrunning(right: Call) -> Call:
-    """Return a call that writes one element past an input, as a kernel without a bounds check does to its output."""
+    """Return a call that writes one element past an input, like a kernel without a bounds check."""
     import torch
 
     def call(tensors: Tensors, **arguments: Any) -> Tensors:
         outputs = {name: y.clone() for name, y in right(tensors, **arguments).items()}
         for tensor in tensors.values():
-            own = tensor.detach()
-            torch.as_strided(own, (1,), (1,), own.storage_offset() + own.numel()).zero_()
+            data = tensor.detach()
+            torch.as_strided(data, (1,), (1,), data.storage_offset() + data.numel()).zero_()
         return outputs
 
     return call
 
 
 def _mutating(case: Case, right: Call) -> Call:
-    """Return a call that changes the inputs that are no outputs as well."""
+    """Return a call that also changes inputs that are no outputs."""
     outputs = declared_formats(case)
 
     def call(tensors: Tensors, **arguments: Any) -> Tensors:
-        found = {name: y.clone() for name, y in right(tensors, **arguments).items()}
+        results = {name: y.clone() for name, y in right(tensors, **arguments).items()}
         for name, tensor in tensors.items():
             if name not in outputs and tensor.numel():
-                own = tensor.detach().view(-1)
-                own[0] = 0 if own[0].item() else 1
-        return found
+                flat = tensor.detach().view(-1)
+                flat[0] = 0 if flat[0].item() else 1
+        return results
 
     return call
 
 
 def _largest(y: Any) -> int:
-    """Return where the largest finite element of the flattened tensor is."""
+    """Return the position of the largest finite element of the flattened tensor."""
     import torch
 
     size = torch.nan_to_num(y.detach().double().abs() if not y.is_complex() else y.detach().abs().double(), 0, 0, 0)
@@ -121,7 +121,7 @@ def _one_element(y: Any) -> Any:
 
 
 def _wrong(part: Any) -> Any:
-    """Return other values: half as much again, the next whole number, the opposite of a truth value."""
+    """Return wrong values: 1.5 times a float, the next integer, the opposite boolean."""
     if str(part.dtype) == "torch.bool":
         return ~part
     if not part.is_floating_point() and not part.is_complex():
@@ -136,7 +136,7 @@ def _wide(part: Any) -> Any:
 
 
 def _one_row(y: Any) -> Any:
-    """Turn the sign of the row with the largest element; whole numbers and truth values get others."""
+    """Flip the sign of the row with the largest element; integers and booleans get other values."""
     rows = y.reshape(-1, y.shape[-1]).clone() if y.dim() else y.reshape(1, 1).clone()
     if rows.numel():
         row = _largest(rows) // rows.shape[1]

@@ -1,4 +1,4 @@
-"""Changes that leave the result alone because windows hold the same elements, or begin at the same places."""
+"""Proofs that mutants of pooling operators are equivalent: windows hold the same elements or start alike."""
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
@@ -10,59 +10,59 @@ from nearpeak.core.work.case import Case
 from nearpeak.ops import OPS
 from nearpeak.validation.mutants.mutant import Mutant
 from nearpeak.validation.oracle.expected_results import arguments_of
-from nearpeak.validation.oracle.float64_oracle import question
+from nearpeak.validation.oracle.float64_oracle import draw_inputs
 from nearpeak.validation.oracle.format_limits import widened
 from nearpeak.validation.running.implementation_run import imported_torch
 
 
 def of_windows(case: Case, mutant: Mutant) -> str:
-    """Results of one window are the same: its largest position, of numbers that rise or fall, tells windows apart."""
-    asked = question(case, 0, "normal")
-    if case.op not in ("max_pool", "adaptive_max_pool") or mutant.moves is None or mutant.of_gradient or asked is None:
+    """Permuting results of the same window changes nothing: first and last positions identify windows."""
+    draw = draw_inputs(case, 0, "normal")
+    if case.op not in ("max_pool", "adaptive_max_pool") or mutant.moves is None or mutant.of_gradient or draw is None:
         return ""
-    shape = tuple(asked.tensors["input"].shape)
+    shape = tuple(draw.tensors["input"].shape)
     rising = np.arange(float(np.prod(shape))).reshape(shape)
     for numbers in (rising, -rising):
-        found = OPS[case.op].reference({"input": numbers}, **asked.arguments).get(mutant.where)
-        if found is None:
+        result = OPS[case.op].reference({"input": numbers}, **draw.arguments).get(mutant.where)
+        if result is None:
             return ""
-        values = imported_torch().as_tensor(np.array(found))
+        values = imported_torch().as_tensor(np.array(result))
         if not bool((mutant.moves(values.clone()) == values).all()):
             return ""
     return "it moves results of the same window only: their first and their last positions are the same"
 
 
 def of_ceil(case: Case, mutant: Mutant) -> str:
-    """Where whole windows end at the end of the input, rounding their number up or down gives the same number.
+    """Where whole windows fill the input, rounding their number up or down gives the same number.
 
-    Or down a larger one, where the last begins in padding at the end, which rounding up leaves out: it is cut off.
+    Rounding down may also give one more, where ceil mode drops a last window that starts in the end padding; it is cut.
     """
-    asked = question(case, 0, "normal")
-    if (mutant.row, mutant.where) not in (("choice ignored", "ceil"), ("ceil mode dropped", "")) or asked is None:
+    draw = draw_inputs(case, 0, "normal")
+    if (mutant.row, mutant.where) not in (("choice ignored", "ceil"), ("ceil mode dropped", "")) or draw is None:
         return ""
-    arrays = {name: widened(tensor) for name, tensor in asked.tensors.items()}
-    found = OPS[case.op].reference(arrays, **{**asked.arguments, "ceil": False})
-    shapes = [(np.shape(found[name]), one.values.shape) for name, one in asked.expected.items()]
-    if all(given == wanted for given, wanted in shapes):
+    arrays = {name: widened(tensor) for name, tensor in draw.tensors.items()}
+    results = OPS[case.op].reference(arrays, **{**draw.arguments, "ceil": False})
+    shapes = [(np.shape(results[name]), expected.values.shape) for name, expected in draw.expected.items()]
+    if all(shape == wanted for shape, wanted in shapes):
         return "the input holds whole windows: there are as many of them either way"
-    if mutant.row == "ceil mode dropped" and all(np.all(np.array(given) >= wanted) for given, wanted in shapes):
+    if mutant.row == "ceil mode dropped" and all(np.all(np.array(shape) >= wanted) for shape, wanted in shapes):
         return "there are more windows, which are cut off"
     return ""
 
 
 def of_reach(case: Case, mutant: Mutant) -> str:
     """Windows that hold the same elements with another padding or dilation have the same maximum."""
-    asked = question(case, 0, "normal")
-    if case.op != "max_pool" or mutant.row not in _REACHES or mutant.other is None or asked is None:
+    draw = draw_inputs(case, 0, "normal")
+    if case.op != "max_pool" or mutant.row not in _REACHES or mutant.other is None or draw is None:
         return ""
-    changed = {**asked.arguments, **mutant.other}
-    arrays = {name: widened(tensor) for name, tensor in asked.tensors.items()}
-    shape = asked.expected["output"].values.shape
-    given = np.shape(OPS[case.op].reference(arrays, **changed)["output"])
-    if any(have < want for have, want in zip(given, shape, strict=True)):
-        return ""  # what is missing is filled with zeros; what there is more is cut off
+    changed = {**draw.arguments, **mutant.other}
+    arrays = {name: widened(tensor) for name, tensor in draw.tensors.items()}
+    shape = draw.expected["output"].values.shape
+    shape_given = np.shape(OPS[case.op].reference(arrays, **changed)["output"])
+    if any(have < want for have, want in zip(shape_given, shape, strict=True)):
+        return ""  # missing results are filled with zeros, extra ones cut off
     axes = zip(("d", "h", "w")[5 - len(shape) :], shape[2:], strict=True)
-    if all(_windows(asked.arguments, axis, count) == _windows(changed, axis, count) for axis, count in axes):
+    if all(_windows(draw.arguments, axis, count) == _windows(changed, axis, count) for axis, count in axes):
         return "every window holds the same elements either way"
     return ""
 
@@ -78,15 +78,15 @@ def _windows(arguments: Mapping[str, Any], axis: str, count: int) -> list[list[i
 
 
 def of_steps(case: Case, mutant: Mutant) -> str:
-    """Windows at random distances: where they begin at the same places for every sample, samples mean nothing.
+    """Random windows that start at the same positions for every sample do not depend on the samples.
 
-    Beginnings change at finitely many samples; one is tried in every interval between them.
+    Starts change at finitely many sample values; one value is tried in every interval between them.
     """
     if case.op != "fractional_max_pool" or mutant.inputs is None or mutant.where.partition("[")[0] != "samples":
         return ""
     arguments = arguments_of(case)
-    asked = question(case, 0, "normal")
-    planes = asked is not None and asked.tensors["samples"].shape[-1] == 2
+    draw = draw_inputs(case, 0, "normal")
+    planes = draw is not None and draw.tensors["samples"].shape[-1] == 2
     ends = mutant.where == "samples[2]" and mutant.row in _AT_THE_END
     # Of a plane the last number is the height's, of a volume the width's.
     axes = ("h" if planes else "w") if ends else "dhw"
@@ -99,7 +99,7 @@ _AT_THE_END = ("last slice dropped", "last tile dropped", "tile counted twice")
 
 
 def _fixed(extent: int, kernel: int, count: int) -> bool:
-    """Say whether all windows but the last, which ends with the input, begin at the same places for every sample.
+    """Return whether all windows but the last, which ends with the input, start at the same positions for every sample.
 
     >>> _fixed(6, 2, 3), _fixed(7, 2, 4)
     (True, False)

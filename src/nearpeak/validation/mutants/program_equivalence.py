@@ -1,4 +1,4 @@
-"""Arguments from the program that PyTorch runs for a case: what it never reads, what it rounds first, what is alike."""
+"""Proofs that a mutant is equivalent from the traced PyTorch program: unread inputs, earlier casts, equal graphs."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -7,19 +7,19 @@ from typing import Any
 from nearpeak.core.work.case import Case
 from nearpeak.validation.mutants.mutant import Mutant, right_call
 from nearpeak.validation.oracle.expected_results import arguments_of
-from nearpeak.validation.oracle.float64_oracle import Question, question
+from nearpeak.validation.oracle.float64_oracle import Draw, draw_inputs
 from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF, format_name
 from nearpeak.validation.running.implementation_run import Call, imported_torch
 
 _KEPT_BITS = {"fp64": 26, "fp32": 12, "bf16": 4, "fp16": 5}
-"""Significant bits that lost bits leave."""
+"""Significant bits that the mutant `bits lost` keeps."""
 _SAME_VALUES = ("detach", "alias", "clone", "expand", "view", "reshape", "_unsafe_view", "permute", "transpose", "t")
-"""Steps whose results are the numbers that they were given, in one place or another."""
+"""Functions whose results are their argument's numbers, possibly rearranged."""
 _EXACT_CASTS = ("_to_copy", "to")
 
 
 def of_unread(case: Case, mutant: Mutant) -> str:
-    """Inputs whose values no step of the program reads cannot change the answer, whatever they are changed to."""
+    """Inputs whose values no step of the program reads cannot change the results."""
     changed = _changed_inputs(case, mutant)
     graph = _graph(case)
     if not changed or graph is None:
@@ -31,16 +31,16 @@ def of_unread(case: Case, mutant: Mutant) -> str:
 
 
 def of_casts(case: Case, mutant: Mutant) -> str:
-    """Rounding to a format what the program rounds to that format first is rounding once: nearest is idempotent."""
+    """Rounding an input to a format to which the program rounds it first changes nothing: rounding is idempotent."""
     graph = _graph(case)
     changed = _changed_inputs(case, mutant)
     if mutant.row != "computed in fewer bits" or graph is None or not changed:
         return ""
-    asked = question(case, 0, "normal")
-    assert asked is not None  # there is a program of it
+    draw = draw_inputs(case, 0, "normal")
+    assert draw is not None  # the case has been traced
     narrower = {"torch.float64": "torch.float32", "torch.float32": "torch.bfloat16"}
     for name in changed:
-        wanted = narrower.get(str(asked.tensors[name].dtype))
+        wanted = narrower.get(str(draw.tensors[name].dtype))
         users = _users(graph, name)
         if not users or any(_cast(user) != wanted for user in users):
             return ""
@@ -48,7 +48,7 @@ def of_casts(case: Case, mutant: Mutant) -> str:
 
 
 def of_stored(case: Case, mutant: Mutant) -> str:
-    """Bits that an output does not have, as it was widened from a narrower format at the end, cannot be lost."""
+    """An output widened from a narrower format at the end has no low bits to lose."""
     graph = _graph(case)
     if mutant.row != "bits lost" or graph is None:
         return ""
@@ -67,36 +67,36 @@ _SELECTS = (
     "amax", "amin", "max", "min", "maximum", "minimum", "neg", "abs", "stack", "cat", "view", "reshape", "_unsafe_view",
     "slice", "select", "t", "transpose", "permute", "unsqueeze", "squeeze", "expand", *_SAME_VALUES,
 )  # fmt: skip
-"""Steps whose results are numbers that they were given, or their opposites."""
+"""Functions whose results are numbers of their arguments, or their negatives."""
 
 
 def _selected_from(node: Any) -> list[Any]:
-    """Return the casts whose numbers `node` selects from; none where it may hold any other number."""
-    found, reached, seen = [], [node], set()
+    """Return the casts from whose results `node` selects; none where it may hold other numbers."""
+    casts, reached, seen = [], [node], set()
     while reached:
-        one = reached.pop()
-        if one in seen:
+        step = reached.pop()
+        if step in seen:
             continue
-        seen.add(one)
-        name = getattr(getattr(one, "target", None), "__name__", "").partition(".")[0]
-        if _cast(one) is not None and hasattr(one.args[0], "meta"):
-            found.append(one)
-        elif one.op == "call_function" and name in _SELECTS:
-            reached += one.all_input_nodes
+        seen.add(step)
+        name = getattr(getattr(step, "target", None), "__name__", "").partition(".")[0]
+        if _cast(step) is not None and hasattr(step.args[0], "meta"):
+            casts.append(step)
+        elif step.op == "call_function" and name in _SELECTS:
+            reached += step.all_input_nodes
         else:
             return []
-    return found
+    return casts
 
 
 def of_same_program(case: Case, mutant: Mutant) -> str:
-    """A mutant whose program is the same, step by step, gives the same answer."""
+    """A mutant with the same traced program gives the same results."""
     if mutant.inputs is not None or (mutant.row not in _OTHER_ARGUMENTS and not mutant.ignores):
         return ""
-    asked = question(case, 0, "normal")
+    draw = draw_inputs(case, 0, "normal")
     right = _graph(case)
-    if asked is None or right is None or asked.tensors.keys() & asked.expected.keys():
+    if draw is None or right is None or draw.tensors.keys() & draw.expected.keys():
         return ""
-    other = _traced(mutant.make(), asked)
+    other = _traced(mutant.make(), draw)
     if other is None or _text(other) != _text(right):
         return ""
     return "PyTorch runs the same program, step by step"
@@ -108,55 +108,57 @@ _OTHER_ARGUMENTS = (
 
 
 def _changed_inputs(case: Case, mutant: Mutant) -> list[str]:
-    asked = question(case, 0, "normal")
-    if mutant.inputs is None or mutant.of_gradient or asked is None:
+    draw = draw_inputs(case, 0, "normal")
+    if mutant.inputs is None or mutant.of_gradient or draw is None:
         return []
-    return sorted(mutant.inputs({name: tensor.clone() for name, tensor in asked.tensors.items()}))
+    return sorted(mutant.inputs({name: tensor.clone() for name, tensor in draw.tensors.items()}))
 
 
 @lru_cache(maxsize=8)
 def _graph(case: Case) -> Any:
     """Return the program of the case's PyTorch call as a graph; none where it cannot be traced."""
-    asked = question(case, 0, "normal")
-    return None if asked is None else _traced(right_call(case), asked)
+    draw = draw_inputs(case, 0, "normal")
+    return None if draw is None else _traced(right_call(case), draw)
 
 
-def _traced(call: Call, asked: Question) -> Any:
-    """Return the graph of a call, with its constants; none where what it does depends on values."""
+def _traced(call: Call, draw: Draw) -> Any:
+    """Return the graph of a call with its constants; none where control flow depends on values."""
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    arguments = arguments_of(asked.case)
-    names = list(asked.tensors)
+    arguments = arguments_of(draw.case)
+    names = list(draw.tensors)
 
     def program(*tensors: Any) -> dict[str, Any]:
         return dict(call(dict(zip(names, tensors, strict=True)), **arguments))
 
     try:
         with imported_torch().no_grad():
-            found = make_fx(program)(*(asked.tensors[name].clone() for name in names))
-    except Exception:  # what a tracer cannot follow has no argument of this kind
+            traced = make_fx(program)(*(draw.tensors[name].clone() for name in names))
+    except Exception:  # the call cannot be traced
         return None
-    for node, name in zip((one for one in found.graph.nodes if one.op == "placeholder"), names, strict=True):
+    for node, name in zip(
+        (placeholder for placeholder in traced.graph.nodes if placeholder.op == "placeholder"), names, strict=True
+    ):
         node.meta["input"] = name
-    return found.graph
+    return traced.graph
 
 
 def _users(graph: Any, name: str) -> list[Any]:
     """Return the steps that read the values of an input; all steps where it is not found."""
-    node = next((one for one in graph.nodes if one.meta.get("input") == name), None)
+    node = next((candidate for candidate in graph.nodes if candidate.meta.get("input") == name), None)
     if node is None:
         return list(graph.nodes)
-    found: list[Any] = []
+    steps: list[Any] = []
     reached = list(node.users)
     while reached:
         user = reached.pop()
         same = user.op == "call_function" and user.target.__name__.partition(".")[0] in _SAME_VALUES
-        (reached.extend(user.users) if same and user.users else found.append(user))
-    return found
+        (reached.extend(user.users) if same and user.users else steps.append(user))
+    return steps
 
 
 def _cast(node: Any) -> str | None:
-    """Return the format that a step rounds or widens to, where that is all it does."""
+    """Return the format of a step that only casts; none of other steps."""
     name = getattr(getattr(node, "target", None), "__name__", "")
     if node.op != "call_function" or not any(name.startswith(cast) for cast in _EXACT_CASTS):
         return None

@@ -1,4 +1,4 @@
-"""Mistakes of one at the edge of sliding windows: padding, dilation, the last window of ceil mode."""
+"""Off-by-one mutants of sliding windows: padding, dilation, the last window of ceil mode."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 from nearpeak.core.work.case import Case
 from nearpeak.validation.mutants.mutant import Mutant, Tensors, fitted, right_call
-from nearpeak.validation.oracle.float64_oracle import declared_formats, question
+from nearpeak.validation.oracle.float64_oracle import declared_formats, draw_inputs
 from nearpeak.validation.running.implementation_run import Call
 
 _SHIFTED = re.compile(r"p([dhw])$")
@@ -14,7 +14,7 @@ _SPREAD = re.compile(r"d([dhw])$")
 
 
 def of_windows(case: Case) -> Iterator[Mutant]:
-    """Give the mutants of each spatial axis of a window: moved by one, its taps one further apart, its end dropped."""
+    """Yield the mutants of each spatial axis: padding off by one, dilation off by one, the last window dropped."""
     axes = dict(case.axes)
     for name, value in axes.items():
         if _SHIFTED.match(name) and axes.get(f"k{name[1]}", 0):
@@ -33,11 +33,11 @@ def _of(case: Case, row: str, where: str, other: Mapping[str, Any]) -> Mutant:
 
 def _maker(case: Case, other: Mapping[str, Any]) -> Callable[[], Call]:
     right, formats = right_call(case), declared_formats(case)
-    asked = question(case, 0, "normal")
-    shapes = {name: one.values.shape for name, one in asked.expected.items()} if asked else {}
+    draw = draw_inputs(case, 0, "normal")
+    shapes = {name: expected.values.shape for name, expected in draw.expected.items()} if draw else {}
 
     def call(tensors: Tensors, **arguments: Any) -> Tensors:
-        found = right(tensors, **{**arguments, **other})
-        return {name: fitted(y, shapes.get(name, y.shape)) for name, y in found.items() if name in formats}
+        outputs = right(tensors, **{**arguments, **other})
+        return {name: fitted(y, shapes.get(name, y.shape)) for name, y in outputs.items() if name in formats}
 
     return lambda: call

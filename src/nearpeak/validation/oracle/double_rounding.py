@@ -1,4 +1,4 @@
-"""Results that are rounded once, or twice where a contract lets one intermediate be kept in the results' format."""
+"""Ranges of results rounded once, or twice where an operator may store one intermediate in the output format."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,7 +9,7 @@ import numpy as np
 from nearpeak.core.work.case import Case
 from nearpeak.ops import OPS
 from nearpeak.ops.shared.torch_names import torch_format
-from nearpeak.validation.oracle.expected_results import SPREAD, Expected, arguments_of, contract_of, sum_length
+from nearpeak.validation.oracle.expected_results import SPREAD, Expected, arguments_of, sum_length, tolerance_of
 from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF, arithmetic_roundoff, rounded, widened
 from nearpeak.validation.oracle.sensitivity import Arrays
 
@@ -17,39 +17,45 @@ Ends = tuple[Any, Any]
 
 
 def in_either_way(case: Case, expected: Mapping[str, Expected], tensors: Arrays) -> dict[str, Expected]:
-    """Return what is expected with the ends between which results lie: rounded once, and with one intermediate kept.
+    """Return the expected results with the ranges of both permitted ways: rounded once, or with a stored intermediate.
 
-    Between the two ways lies what no right implementation gives: of a norm whose mean lost bits, no row is there.
+    A result between the two ranges is wrong: a norm whose mean lost bits has rows there.
 
     >>> from nearpeak.ops import case
-    >>> from nearpeak.validation.oracle.float64_oracle import question
-    >>> asked = question(case("rms_norm", rows=1, hidden=4, dtype="bf16"), 0, "normal")
+    >>> from nearpeak.validation.oracle.float64_oracle import draw_inputs
+    >>> asked = draw_inputs(case("rms_norm", rows=1, hidden=4, dtype="bf16"), 0, "normal")
     >>> [bool((low <= high).all()) for low, high in asked.expected["output"].ends]
     [True, True]
     """
-    narrow = {name: one for name, one in expected.items() if UNIT_ROUNDOFF[one.dtype] > arithmetic_roundoff(one.dtype)}
-    return {**expected, **{name: _with_ends(case, name, one, tensors) for name, one in narrow.items()}}
+    narrow = {
+        name: output
+        for name, output in expected.items()
+        if UNIT_ROUNDOFF[output.dtype] > arithmetic_roundoff(output.dtype)
+    }
+    return {**expected, **{name: _with_ends(case, name, output, tensors) for name, output in narrow.items()}}
 
 
-def _with_ends(case: Case, name: str, one: Expected, tensors: Arrays) -> Expected:
-    kept, arguments, numerics = OPS[case.op].kept, arguments_of(case), contract_of(case)
-    assert kept is not None  # what else would be asked
-    last_ratio = arithmetic_roundoff(one.dtype) * numerics.ulp_count
-    error_ratio = last_ratio + arithmetic_roundoff(one.dtype) * SPREAD * np.sqrt(sum_length(numerics, arguments))
+def _with_ends(case: Case, name: str, expected: Expected, tensors: Arrays) -> Expected:
+    evaluate, arguments, numerics = OPS[case.op].kept, arguments_of(case), tolerance_of(case)
+    assert evaluate is not None  # the caller checked it
+    last_ratio = arithmetic_roundoff(expected.dtype) * numerics.ulp_count
+    error_ratio = last_ratio + arithmetic_roundoff(expected.dtype) * SPREAD * np.sqrt(sum_length(numerics, arguments))
 
     def with_error(sign: float) -> Any:
         arrays = {key: widened(tensor).copy() for key, tensor in tensors.items()}
         with np.errstate(all="ignore"):
-            found = kept(arrays, lambda x: rounded(x * (1 + sign * error_ratio), torch_format(one.dtype)), **arguments)
-        return found[name]
+            results = evaluate(
+                arrays, lambda x: rounded(x * (1 + sign * error_ratio), torch_format(expected.dtype)), **arguments
+            )
+        return results[name]
 
-    once = _rounded_between(one.values, one.values, error_ratio, one.dtype)
-    twice = _rounded_between(with_error(-1.0), with_error(1.0), last_ratio, one.dtype)
-    return replace(one, once=True, ends=(once, twice))
+    once = _rounded_between(expected.values, expected.values, error_ratio, expected.dtype)
+    twice = _rounded_between(with_error(-1.0), with_error(1.0), last_ratio, expected.dtype)
+    return replace(expected, once=True, ends=(once, twice))
 
 
 def _rounded_between(left: Any, right: Any, error_ratio: float, dtype: str) -> Ends:
-    """Return the least and the largest that values between two, each with an error, are rounded to."""
+    """Return the rounded ends of the range between two values that each have an error."""
     low, high = np.fmin(left, right), np.fmax(left, right)
     least, most = low - error_ratio * np.abs(low), high + error_ratio * np.abs(high)
     return rounded(least, torch_format(dtype)), rounded(most, torch_format(dtype))

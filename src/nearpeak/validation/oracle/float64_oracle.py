@@ -1,8 +1,8 @@
-"""The float64 oracle: what is expected of a case, element by element, and how far a correct result may be from it."""
+"""The float64 oracle of a case: expected results and error bounds, element by element."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from nearpeak.validation.inputs.adversarial_rows import FACED
 from nearpeak.validation.inputs.distributions import drawn
 from nearpeak.validation.oracle.double_rounding import in_either_way
 from nearpeak.validation.oracle.error_scales import SUMS, magnitudes_of
-from nearpeak.validation.oracle.expected_results import SPREAD, Expected, arguments_of, contract_of, sum_length
+from nearpeak.validation.oracle.expected_results import SPREAD, Expected, arguments_of, sum_length, tolerance_of
 from nearpeak.validation.oracle.format_limits import (
     HALF_STEP,
     SMALLEST_NORMAL,
@@ -26,7 +26,7 @@ from nearpeak.validation.oracle.format_limits import (
     widened,
     wrapped,
 )
-from nearpeak.validation.oracle.rounding import Nudge, erring, rounding, underflow
+from nearpeak.validation.oracle.rounding import erring, rounding, underflow
 from nearpeak.validation.oracle.sensitivity import (
     Arrays,
     Reference,
@@ -40,22 +40,22 @@ from nearpeak.validation.oracle.sensitivity import (
 from nearpeak.validation.running.implementation_run import imported_torch, refuses
 
 GRADIENT_STEPS = 4
-"""Intermediate results that a gradient may store in its own format: it is a chain even where the result is none."""
+"""Intermediate results that a gradient may store in its format: it is a chain even where the forward pass is none."""
 WIDER = 4
-"""Steps of whole-number results beside those of others: probes see only some of the ways to another position."""
+"""Factor of the probe step for integer results: probes see only some of the ways to another position."""
 ORACLE = 2.0**-50
-"""Errors of the oracle itself, in units of its largest result."""
+"""Error of the oracle itself, in units of its largest result."""
 STORED_RMS = 0.5
-"""Root mean square error of rounding to nearest, in units of the roundoff: 0.42 where all mantissas are as likely."""
+"""Root mean square error of rounding to nearest, in roundoffs: 0.42 for uniformly distributed significands."""
 GATE_RMS = 0.25
-"""Root mean square error of gates, in units of the largest that they are permitted."""
+"""Root mean square error of gates, in units of the largest permitted one."""
 ONCE = (*SUMS, "pointwise")
-"""Kinds whose results are rounded to their own format once, at the end, unless a contract grants steps on the way."""
+"""Kinds whose results are rounded to the output format once, unless a tolerance permits stored intermediates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Question:
-    """Inputs of one round with everything that the oracle says about them; each is equal to itself alone."""
+class Draw:
+    """Seeded inputs of one round with the oracle's expected results; compared by identity."""
 
     case: Case
     """Case of the forward pass."""
@@ -66,23 +66,23 @@ class Question:
     expected: Mapping[str, Expected]
     """By output name."""
     distribution: str
-    """How the inputs were drawn."""
+    """Distribution of the inputs."""
     seed: int = 0
-    """Seed with which they were."""
+    """Seed of the inputs."""
 
 
 @lru_cache(maxsize=24)
-def question(case: Case, seed: int, distribution: str) -> Question | None:
-    """Return the question of one round, none where the operator has no such inputs.
+def draw_inputs(case: Case, seed: int, distribution: str) -> Draw | None:
+    """Return the inputs and expected results of one round; none where the operator has no such inputs.
 
-    It is kept, as many implementations are asked the same one.
+    They are cached, as many implementations get the same ones.
     """
     tensors = drawn(case.op, arguments_of(case), (seed,), distribution)
-    return None if tensors is None else replace(asked(case, tensors, distribution), seed=seed)
+    return None if tensors is None else replace(bounded_draw(case, tensors, distribution), seed=seed)
 
 
-def bare_question(case: Case, tensors: Arrays, distribution: str) -> Question:
-    """Return the question that `tensors` are, with open bounds: for where NaN and infinities come out, and for shapes.
+def unbounded_draw(case: Case, tensors: Arrays, distribution: str) -> Draw:
+    """Return `tensors` with expected results but infinite bounds: for masks of NaN and infinities, and for shapes.
 
     Raises:
         MeasureError: the oracle fails on them.
@@ -90,44 +90,35 @@ def bare_question(case: Case, tensors: Arrays, distribution: str) -> Question:
     arguments, formats = arguments_of(case), declared_formats(case)
     tensors = placed(imported_torch(), case, tensors)
     arrays = {name: widened(tensor) for name, tensor in tensors.items()}
-    found = evaluated(lambda given: OPS[case.op].expected(given, **arguments), arrays, case.label())
+    results = evaluated(lambda inputs: OPS[case.op].expected(inputs, **arguments), arrays, case.label())
     masks = Tolerance(kind="masks")
     expected = {
-        name: _expected(value, formats[name], masks, 1.0, 0.0, _Moves(reach=np.inf)) for name, value in found.items()
+        name: _expected(value, formats[name], masks, 1.0, 0.0, _Moves(reach=np.inf)) for name, value in results.items()
     }
-    return Question(case=case, arguments=arguments, tensors=tensors, expected=expected, distribution=distribution)
+    return Draw(case=case, arguments=arguments, tensors=tensors, expected=expected, distribution=distribution)
 
 
-def asked(case: Case, tensors: Arrays, distribution: str) -> Question:
-    """Return the question that `tensors` are.
+def bounded_draw(case: Case, tensors: Arrays, distribution: str) -> Draw:
+    """Return `tensors` with expected results and error bounds.
 
     Raises:
-        MeasureError: the oracle itself fails on them, so that nothing can be judged.
+        MeasureError: the oracle fails on them.
     """
     operator, arguments = OPS[case.op], arguments_of(case)
     formats = declared_formats(case)
     tensors = placed(imported_torch(), case, tensors)
 
-    def reference(arrays: dict[str, Any]) -> dict[str, Any]:
-        return operator.expected(arrays, **arguments)
-
-    numerics = contract_of(case)
+    reference, numerics = partial(operator.expected, **arguments), tolerance_of(case)
     length = sum_length(numerics, arguments)
-    size = operator.subtracted
-    passed = None if size is None else lambda arrays: size(arrays, **arguments)
+    passed = None if operator.subtracted is None else partial(operator.subtracted, **arguments)
+    stored = None if operator.stored is None else partial(operator.stored, **arguments)
     expected = answers(
-        reference, tensors, formats, numerics, length, case.label(), _stored(case), passed=passed,
+        reference, tensors, formats, numerics, length, case.label(), stored, passed=passed,
         stores_scores=distribution == "deep" and not tensors.keys().isdisjoint(FACED),
     )  # fmt: skip
     if operator.kept is not None:
         expected = in_either_way(case, expected, tensors)
-    return Question(case=case, arguments=arguments, tensors=tensors, expected=expected, distribution=distribution)
-
-
-def _stored(case: Case) -> Stored | None:
-    """Return the reference with its intermediates in formats of their own; none where it has no such ones."""
-    found, arguments = OPS[case.op].stored, arguments_of(case)
-    return None if found is None else lambda arrays, store: found(arrays, store, **arguments)
+    return Draw(case=case, arguments=arguments, tensors=tensors, expected=expected, distribution=distribution)
 
 
 @lru_cache(maxsize=256)
@@ -157,29 +148,28 @@ def gradient_answers(
     case: Case, reference: Reference, tensors: Arrays, formats: Mapping[str, Any], length: float,
     chained: Tolerance | None = None, passed: Reference | None = None,
 ) -> dict[str, Expected]:  # fmt: skip
-    """Return what is expected of the gradients: the contract of a chained operator, whatever that of the result is.
+    """Return the expected gradients, with the tolerance of a chain of operations, whatever the forward pass has.
 
     Args:
-        passed: the size of what is added and subtracted on the way, where the operator states it.
-        chained: another contract than that.
+        passed: magnitude of added and subtracted intermediates, where the operator states it.
+        chained: a tolerance that replaces the default one.
     """
     if chained is not None:
         return answers(reference, tensors, formats, chained, length, f"gradient of {case.label()}")
-    numerics = contract_of(case)
+    numerics = tolerance_of(case)
     steps = max(2 * numerics.steps_count, GRADIENT_STEPS)
     kind = "sampling" if numerics.kind == "sampling" else "normalisation"
     above = [tensor for name, tensor in tensors.items() if name.startswith("grad_")]
-    # Of results in fp32 the chain rule is computed in fp32, whatever the format of the inputs.
+    # The chain rule of fp32 results is computed in fp32, whatever the format of the inputs.
     coarsest_ratio = max((arithmetic_roundoff(format_name(tensor.dtype)) for tensor in above), default=0.0)
-    # A mean over many rows makes all gradients small; what is not reduced to one number comes from above as it is.
+    # A mean over many rows scales all gradients down; without a reduction the upstream gradient keeps its size.
     single = all(tensor.numel() <= 1 for tensor in above)
     gates = {"always": "largest" if single else "always", "targets": "targets"}.get(numerics.gates, "")
     chained = Tolerance(
         kind=kind, ulp_count=numerics.ulp_count, steps_count=steps, gates=gates,
         gate_error_count=2 * numerics.gate_error_count,
     )  # fmt: skip
-    # What is selected does not turn on the last places of what it is selected from; where it is computed at given
-    # positions, nothing is selected.
+    # Selections do not depend on the last places of the inputs; at stated positions nothing is selected.
     selects = (numerics.picks or numerics.kind == "exact") and OPS[case.op].at_positions is None
     still = [name for name in tensors if selects and not name.startswith("grad_")]
     return answers(
@@ -193,20 +183,22 @@ def answers(
     stored: Stored | None = None, still: Collection[str] = (),
     passed: Reference | None = None, coarsest_ratio: float = 0.0, derived: bool = False, stores_scores: bool = False,
 ) -> dict[str, Expected]:  # fmt: skip
-    """Return what is expected of each output of `reference` that has a format, with its bound.
+    """Return the expected value and bound of each output of `reference` that has a format.
 
     Args:
-        still: inputs whose rounding errors move no result.
-        passed: the size of what is added and subtracted on the way, where inputs alone do not show it.
+        still: inputs whose rounding errors change no result.
+        passed: magnitude of added and subtracted intermediates, where inputs do not show it.
         length: of the longest sum.
-        coarsest_ratio: roundoff of the arithmetic on the way, where that is less exact than the format asks.
-        where: what is judged, for errors.
-        stored: the reference with intermediates in formats of their own, where it has such ones.
-        derived: whether terms cancel on the way whatever the inputs are, as in gradients: the steps err too, then.
-        stores_scores: whether what is stored on the way may be far larger than what errors of inputs make of it.
+        coarsest_ratio: roundoff of intermediate arithmetic, where it is coarser than the output format's.
+        where: label of the case, for errors.
+        stored: the reference with intermediates stored in stated formats, where it has such ones.
+        derived: whether terms cancel for all inputs, as in gradients: then every arithmetic step is perturbed too.
+        stores_scores: whether stored scores may be far larger than perturbed inputs show.
     """
     arrays = {name: widened(tensor) for name, tensor in tensors.items()}
-    found, step = evaluated(reference, arrays, where), 4 * max(_finest(formats), coarsest_ratio)
+    results, names = evaluated(reference, arrays, where), set(map(format_name, formats.values()))
+    finest_ratio = min(map(arithmetic_roundoff, names & UNIT_ROUNDOFF.keys()), default=2.0**-24)
+    step = 4 * max(finest_ratio, coarsest_ratio)
     fixed, moving = ({k: a for k, a in arrays.items() if (k in still) is held} for held in (True, False))
 
     def beside(changed: dict[str, Any]) -> dict[str, Any]:
@@ -214,59 +206,45 @@ def answers(
 
     spread_over = numerics.kind == "decomposition" and not numerics.by_element
     exact = numerics.kind == "exact"
-    near = {} if exact else moved(beside, probes(moving, step, whole=spread_over), found, where)
-    shifted = {} if exact or spread_over else moved(beside, shifts(moving, step), found, where)
+    near = {} if exact else moved(beside, probes(moving, step, whole=spread_over), results, where)
+    shifted = {} if exact or spread_over else moved(beside, shifts(moving, step), results, where)
     chained = not exact and not still and not spread_over and numerics.kind not in SUMS
-    inside = erring(reference, arrays, found, where, rounding(step)) if chained and derived else {}
+    inside = erring(reference, arrays, results, where, rounding(step)) if chained and derived else {}
     sizes = {} if passed is None else evaluated(passed, arrays, where)
-    magnitudes, store = magnitudes_of(reference, arrays, where, numerics, found) | sizes, _store(tensors, numerics)
-    # What is subtracted may be stored: no way to compute the rest takes its rounding away.
+    magnitudes, store = magnitudes_of(reference, arrays, where, numerics, results) | sizes, _store(tensors, numerics)
+    # A subtracted mean may be stored: no later step removes its rounding error.
     means = {} if derived else {name: STORED_RMS * numerics.steps_count * store * size for name, size in sizes.items()}
-    # What is the best position, or in which cell a sample lies, may turn on intermediates stored in few bits.
+    # The best position, or the cell of a sample, may depend on intermediates stored in few bits.
     reach = {name: values / step for name, values in near.items()}
     coarse_step = 0.0 if numerics.kind == "contraction" else numerics.steps_count * store  # products do not jump
-    coarse = moved(beside, probes(moving, coarse_step, whole=spread_over), found, where) if coarse_step else {}
-    if coarse_step and any(values.dtype.kind not in "fc" for values in found.values()):
+    coarse = moved(beside, probes(moving, coarse_step, whole=spread_over), results, where) if coarse_step else {}
+    if coarse_step and any(values.dtype.kind not in "fc" for values in results.values()):
         for factor in (WIDER, 2 * WIDER):
-            wider = moved(beside, probes(moving, factor * coarse_step, whole=spread_over), found, where)
-            whole = {name: value for name, value in wider.items() if found[name].dtype.kind not in "fc"}
+            wider = moved(beside, probes(moving, factor * coarse_step, whole=spread_over), results, where)
+            whole = {name: value for name, value in wider.items() if results[name].dtype.kind not in "fc"}
             reach |= {name: np.fmax(value, reach[name]) for name, value in whole.items()}
-    kept, kept_ratio = ({}, 0.0) if stored is None else stored_errors(stored, arrays, found)
-    coarse = _sums({name: SPREAD * errors for name, errors in kept.items()}, coarse) if kept else coarse
-    for nudge in _of_stored(store, chained=chained, scores=stores_scores) if coarse_step else ():
-        coarse = _sums(erring(reference, arrays, found, where, nudge), coarse)
+    stored_error, stored_ratio = ({}, 0.0) if stored is None else stored_errors(stored, arrays, results)
+    coarse = _sums({name: SPREAD * errors for name, errors in stored_error.items()}, coarse) if stored_error else coarse
+    nudges = [rounding(store)] if stores_scores else []
+    if chained and store == UNIT_ROUNDOFF["fp16"]:  # other formats have the exponent range of fp32
+        nudges.insert(0, underflow(2 * HALF_STEP["fp16"], HALF_STEP["fp16"] / store))
+    for nudge in nudges if coarse_step else ():
+        coarse = _sums(erring(reference, arrays, results, where, nudge), coarse)
     return {
         name: _expected(
             values, formats[name], numerics, length, store,
             _Moves(
                 reach=None if name in numerics.picks else reach.get(name), magnitude=magnitudes.get(name),
                 coarse=coarse.get(name, 0.0),
-                kept=(kept.get(name, 0.0) if kept_ratio <= UNIT_ROUNDOFF["fp32"] else 0.0) + means.get(name, 0.0),
-                shift=shifted.get(name, 0.0) / step, inside=inside.get(name, 0.0) / step,
-                operands_count=max(_float_count(arrays), 1), coarsest_ratio=coarsest_ratio,
+                kept=means.get(name, 0.0)
+                + (stored_error.get(name, 0.0) if stored_ratio <= UNIT_ROUNDOFF["fp32"] else 0.0),
+                shift=shifted.get(name, 0.0) / step, inside=inside.get(name, 0.0) / step, coarsest_ratio=coarsest_ratio,
+                operands_count=max(sum(array.dtype.kind in "fc" for array in arrays.values()), 1),
             ),
         )
-        for name, values in found.items()
+        for name, values in results.items()
         if name in formats
     }  # fmt: skip
-
-
-def _of_stored(store: float, *, chained: bool, scores: bool) -> Iterator[Nudge]:
-    """Give what storing does to steps on the way that errors of the inputs do not show."""
-    if chained and store == UNIT_ROUNDOFF["fp16"]:  # other formats reach as far down as fp32
-        yield underflow(2 * HALF_STEP["fp16"], HALF_STEP["fp16"] / store)
-    if scores:
-        yield rounding(store)
-
-
-def _float_count(arrays: Arrays) -> int:
-    return sum(array.dtype.kind in "fc" for array in arrays.values())
-
-
-def _finest(formats: Mapping[str, Any]) -> float:
-    """Return the roundoff of the arithmetic for the most exact of the formats, that of fp32 where there is none."""
-    names = map(format_name, formats.values())
-    return min((arithmetic_roundoff(name) for name in names if name in UNIT_ROUNDOFF), default=2.0**-24)
 
 
 def _sums(left: Arrays, right: Arrays) -> dict[str, Any]:
@@ -274,9 +252,9 @@ def _sums(left: Arrays, right: Arrays) -> dict[str, Any]:
 
 
 def _store(tensors: Arrays, numerics: Tolerance) -> float:
-    """Return the roundoff of the format in which intermediates may be stored, 0 where none narrower than fp32 is.
+    """Return the roundoff of the format in which intermediates may be stored, 0 where it is fp32 or wider.
 
-    It is that of the narrowest input; of products, whose operands are brought to one format, that of the widest.
+    It is the narrowest input's; for products, whose operands are converted to one format, the widest input's.
     """
     floats = [tensor for tensor in tensors.values() if tensor.is_floating_point()]
     if numerics.kind in SUMS and not all(map(_narrow, floats)):
@@ -290,24 +268,24 @@ def _narrow(tensor: Any) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Moves:
-    """How strongly one result depends on its inputs, per unit of their relative error."""
+    """Sensitivity of one result to its inputs, per unit of their relative error."""
 
     reach: Any
-    """By how much it moves for errors with random signs."""
+    """Change for errors with random signs."""
     magnitude: Any = None
-    """What errors on the way are proportional to, where inputs alone do not show it."""
+    """Magnitude that errors of intermediates are proportional to, where inputs do not show it."""
     coarse: Any = 0.0
-    """By how much it jumps when inputs move by the roundoff of intermediates."""
+    """Jump when inputs change by the roundoff of stored intermediates."""
     kept: Any = 0.0
-    """By how much it moves, on average, for intermediates in the format of the arithmetic: no way avoids that."""
+    """Average change by intermediates in the format of the arithmetic, which every implementation has."""
     shift: Any = 0.0
-    """By how much it moves for errors of one sign."""
+    """Change for errors of one sign."""
     inside: Any = 0.0
-    """By how much it moves for errors with random signs of every step on the way, where they are asked for."""
+    """Change for errors with random signs in every arithmetic step, where these are evaluated."""
     operands_count: int = 1
-    """Inputs that moved."""
+    """Number of perturbed inputs."""
     coarsest_ratio: float = 0.0
-    """Roundoff of the arithmetic on the way, where that is less exact than the format asks."""
+    """Roundoff of intermediate arithmetic, where it is coarser than the output format's."""
 
 
 def _expected(values: Any, dtype: Any, numerics: Tolerance, length: float, store: float, moves: "_Moves") -> Expected:
@@ -330,7 +308,7 @@ def _expected(values: Any, dtype: Any, numerics: Tolerance, length: float, store
     weight = reach if moves.magnitude is None else np.fmax(reach, moves.magnitude)
     longest = np.fmax(weight, moves.shift)
     last = unit * size + HALF_STEP[name] + ORACLE * np.nanmax(size, initial=0.0, where=np.isfinite(size))
-    # Positions and the weights that follow from them are worked out in fp32; what is stored errs by what it holds.
+    # Positions and interpolation weights are computed in fp32; stored intermediates err by their own size.
     passed = reach if numerics.kind in (*SUMS, "sampling") else weight
     chain = numerics.steps_count * (store * (size + passed) + (HALF_STEP[name] if store else 0.0)) + moves.coarse
     inner = arithmetic * numerics.ulp_count * size + SMALLEST_NORMAL[arithmetic]
@@ -346,7 +324,7 @@ def _expected(values: Any, dtype: Any, numerics: Tolerance, length: float, store
     )
     chain = np.fmax(chain, cancelled)
     usual = floor + chain
-    if numerics.kind == "contraction":  # a stored product has one rounding, where the probes moved every operand
+    if numerics.kind == "contraction":  # a stored product is rounded once, while the probes perturbed every operand
         stored = STORED_RMS * store * np.fmax(size, reach / np.sqrt(moves.operands_count))
         usual = np.sqrt(floor**2 + numerics.steps_count * stored**2)
     return Expected(

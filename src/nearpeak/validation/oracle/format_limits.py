@@ -1,4 +1,4 @@
-"""Number formats as the contract sees them: roundoff, smallest step, patterns that poison memory."""
+"""Number formats: unit roundoff, smallest steps, poison values, conversion and rounding."""
 
 from typing import Any
 
@@ -13,12 +13,12 @@ HALF_STEP = {
 }  # fmt: skip
 """Half the smallest positive number: the error of rounding where results are subnormal."""
 SMALLEST_NORMAL = {2.0**-24: 2.0**-126, 2.0**-53: 2.0**-1022}
-"""By roundoff of the arithmetic: what may be flushed to zero on the way."""
+"""By roundoff of the arithmetic: the magnitude below which intermediates may be flushed to zero."""
 _LARGE = {"fp16": 2.0**15, "fp8_e5m2": 2.0**15, "fp8_e4m3": 2.0**7}
 
 
 def arithmetic_roundoff(dtype: str) -> float:
-    """Return the roundoff of the arithmetic that the contract expects for results in `dtype`: fp32 at least.
+    """Return the roundoff of the arithmetic expected for results in `dtype`: fp32 at least.
 
     >>> arithmetic_roundoff("bf16") == 2.0**-24
     True
@@ -34,7 +34,7 @@ def format_name(dtype: Any) -> str:
 
 
 def poison_value(name: str, kind: str) -> float | int:
-    """Return what fills memory that an implementation must overwrite: `nan`, or the `finite` large value.
+    """Return the poison of memory that an implementation must overwrite: `nan`, or a large `finite` value.
 
     NaN alone is hidden by max(…, 0), a finite value alone by a near overwrite; 2^100 is exact in fp32 and bf16.
     """
@@ -50,7 +50,7 @@ def widened(tensor: Any) -> Any:
 
 
 def wrapped(values: Any, name: str) -> Any:
-    """Return whole numbers as the format `name` keeps them: without their upper bits.
+    """Return integers wrapped to the format `name`, without their upper bits.
 
     >>> import numpy as np
     >>> wrapped(np.array([127, 128, -300]), "int8").tolist()

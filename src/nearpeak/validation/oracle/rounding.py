@@ -1,8 +1,8 @@
-"""Rounding on the way: a reference evaluated so that each arithmetic step of it errs, as those of a real format do."""
+"""Stochastic arithmetic: a reference evaluated with a rounding error in each arithmetic step."""
 
-# Errors of inputs do not show what cancels inside: the gradient of v / |v| is 0 in one dimension, and an implementation
-# subtracts two equal numbers, each rounded. Stochastic arithmetic shows it without a formula for each operator
-# (Vignes 2004, "Discrete stochastic arithmetic for validating results of numerical software").
+# Input errors do not show internal cancellation: the gradient of v / |v| is 0 in one dimension, and an implementation
+# subtracts two equal rounded numbers. Stochastic arithmetic shows it without a formula for each operator (Vignes 2004,
+# "Discrete stochastic arithmetic for validating results of numerical software").
 
 from collections.abc import Callable
 from functools import cache
@@ -21,9 +21,9 @@ EXACT = frozenset(
         np.spacing,
     }
 )  # fmt: skip
-"""Functions of NumPy whose results of numbers in a format are numbers in that format."""
+"""NumPy functions whose results are exact in the format of their arguments."""
 SUMMED = frozenset({"einsum", "dot", "inner", "outer", "tensordot", "vdot", "interp", "convolve"})
-"""Functions that compute without going through those that an array can watch."""
+"""NumPy functions that compute without calling ufuncs that an array subclass can intercept."""
 Nudge = Callable[[Any], Any]
 _ARRAY = np.ndarray
 _NUMBERS = (np.ndarray, np.floating, np.complexfloating)
@@ -32,38 +32,40 @@ DRAWN = 2**12
 
 
 class _Watched(np.ndarray):
-    """An array each of whose arithmetic results is nudged: by what, a class made for one evaluation says."""
+    """An array whose arithmetic results are perturbed, by the `nudge` of a subclass made for one evaluation."""
 
     @staticmethod
     def nudge(values: Any) -> Any:
-        """Return what a step makes of its exact result."""
+        """Return the perturbed result of a step."""
         return values
 
     follows = False
-    """Whether `nudge` wants to know which function its values are of, and says when nobody looks at what follows."""
+    """Whether `nudge` is a `_Step`, which needs the function's name and states when later steps may be plain."""
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, out: Any = None, **options: Any) -> Any:
-        """Return what the function gives of plain arrays, nudged where it computes."""
+        """Return the ufunc's results on plain arrays, perturbed if it is not exact."""
         if out is not None:
             options["out"] = tuple(map(_plain, out))
         function = ufunc if method == "__call__" else getattr(ufunc, method)
-        result = function(*[one.view(_ARRAY) if isinstance(one, _Watched) else one for one in inputs], **options)
+        result = function(
+            *[array.view(_ARRAY) if isinstance(array, _Watched) else array for array in inputs], **options
+        )
         if method == "at" or result is None:
             return result
         if out is None and not isinstance(result, tuple):
             return self._of(result, ufunc, method, exact=ufunc in EXACT)
-        found = tuple(
-            self._of(one, ufunc, method, exact=ufunc in EXACT)
-            for one in (result if isinstance(result, tuple) else (result,))
+        nudged_results = tuple(
+            self._of(array, ufunc, method, exact=ufunc in EXACT)
+            for array in (result if isinstance(result, tuple) else (result,))
         )
         if out is not None:
-            for target, one in zip(out, found, strict=True):
-                _plain(target)[...] = _plain(one)
-            found = out
-        return found if isinstance(result, tuple) else found[0]
+            for target, array in zip(out, nudged_results, strict=True):
+                _plain(target)[...] = _plain(array)
+            nudged_results = out
+        return nudged_results if isinstance(result, tuple) else nudged_results[0]
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        """Return what the function gives; what it computes out of sight is nudged at its end."""
+        """Return the function's result, perturbed at its end if it does not call ufuncs."""
         result = super().__array_function__(function, types, args, kwargs)
         if result is NotImplemented or not isinstance(result, np.ndarray):
             return result
@@ -83,7 +85,7 @@ class _Watched(np.ndarray):
         return result.view(kind)
 
     def __reduce__(self) -> Any:
-        """Refuse to be kept: what is watched lives during one evaluation."""
+        """Refuse pickling: a watched array lives during one evaluation only."""
         raise TypeError("a watched array is not kept")
 
     def __deepcopy__(self, memo: Any) -> Self:
@@ -93,27 +95,27 @@ class _Watched(np.ndarray):
 
 @cache
 def _name(function: Any, method: str) -> str:
-    """Return what a function of NumPy is called: `add`, `add.reduce`."""
+    """Return the name of a NumPy function: `add`, `add.reduce`."""
     return str(function.__name__ if method == "__call__" else f"{function.__name__}.{method}")
 
 
-def _plain(one: Any) -> Any:
-    return one.view(np.ndarray) if isinstance(one, _Watched) else one
+def _plain(array: Any) -> Any:
+    return array.view(np.ndarray) if isinstance(array, _Watched) else array
 
 
-def erring(reference: Reference, arrays: Arrays, found: Arrays, where: str, nudge: Nudge) -> dict[str, Any]:
-    """Return by how much each result moves, at most over the probes, when each step of `reference` is nudged.
+def erring(reference: Reference, arrays: Arrays, exact: Arrays, where: str, nudge: Nudge) -> dict[str, Any]:
+    """Return the largest change of each result over the probes, when each step of `reference` is perturbed.
 
-    A reference that takes plain arrays only, or leaves NumPy, does not move: errors of its inputs judge it.
+    A reference that takes plain arrays only, or leaves NumPy, does not change: input errors judge it.
 
     Args:
-        reference: gives results by name.
-        arrays: its inputs, exact.
-        found: its results on them.
-        where: what is judged, for errors.
-        nudge: what a step makes of its exact result.
+        reference: returns results by name.
+        arrays: its inputs.
+        exact: its results on them.
+        where: label of the case, for errors.
+        nudge: perturbation of a step's result.
     """
-    most = {name: np.zeros(np.shape(values)) for name, values in found.items()}
+    most = {name: np.zeros(np.shape(values)) for name, values in exact.items()}
     for _ in range(PROBES):
         try:
             results = nudged(reference, arrays, where, nudge)
@@ -122,27 +124,28 @@ def erring(reference: Reference, arrays: Arrays, found: Arrays, where: str, nudg
         for name, values in results.items():
             if values.shape == most[name].shape and values.dtype.kind in "fc":
                 with np.errstate(all="ignore"):
-                    moved = np.where(values == found[name], 0.0, np.abs(values - found[name]))
+                    moved = np.where(values == exact[name], 0.0, np.abs(values - exact[name]))
                 most[name] = np.fmax(most[name], moved)
     return most
 
 
 def nudged(reference: Reference, arrays: Arrays, where: str, nudge: Nudge) -> dict[str, Any]:
-    """Return the results of `reference` on `arrays` when each step of it is nudged.
+    """Return the results of `reference` on `arrays` with each step perturbed.
 
     Raises:
         MeasureError: it fails, or takes plain arrays only.
     """
-    # A class holds it, not each array, which would have to hand it on, and knows what it is: what either costs is paid
-    # millions of times.
+    # A class attribute, as an instance attribute would be copied in each of millions of operations.
     held = {"nudge": staticmethod(nudge), "follows": hasattr(nudge, "named")}
     watched = type("_Nudged", (_Watched,), held)
-    given = {name: one.view(watched) if one.dtype.kind in "fc" else one for name, one in arrays.items()}
-    return {name: _plain(one) for name, one in evaluated(reference, given, where).items()}
+    watched_arrays = {
+        name: array.view(watched) if array.dtype.kind in "fc" else array for name, array in arrays.items()
+    }
+    return {name: _plain(array) for name, array in evaluated(reference, watched_arrays, where).items()}
 
 
 def rounding(step: float) -> Nudge:
-    """Return what errs by `step` of each result, with random signs.
+    """Return a perturbation by the relative error `step` with random signs.
 
     >>> float(abs(rounding(0.5)(np.array([4.0]))[0] - 4.0))
     2.0
@@ -152,7 +155,7 @@ def rounding(step: float) -> Nudge:
 
 
 def underflow(half_step: float, normal: float) -> Nudge:
-    """Return what errs by `half_step`, or vanishes, where results are below the smallest `normal` number.
+    """Return a perturbation by `half_step`, or to 0, of results below the smallest `normal` number.
 
     >>> nudge = underflow(2.0**-25, 2.0**-14)
     >>> float(nudge(np.array([1.0]))[0]), float(abs(nudge(np.array([2.0**-20]))[0] - 2.0**-20)) == 2.0**-25
@@ -165,27 +168,27 @@ def underflow(half_step: float, normal: float) -> Nudge:
         error = np.where(size < normal, np.minimum(size, half_step), 0.0)
         return values + error * signs.of(np.shape(values))
 
-    nudge.of_stored = True  # type: ignore[attr-defined]  # what is kept in the format vanishes too
+    nudge.of_stored = True  # type: ignore[attr-defined]  # stored tensors underflow too
     return nudge
 
 
 def stored_by(array: Any) -> Nudge | None:
-    """Return what a watched array's evaluation does to numbers that another framework keeps; none where nothing."""
+    """Return the perturbation that a watched array's evaluation applies to saved tensors of autograd; none if none."""
     nudge = getattr(type(array), "nudge", None)
     return nudge if getattr(nudge, "of_stored", False) else None
 
 
 class _Drawn:
-    """One of two numbers for each element: what `random.choice` draws, many at a time, as most arrays are small."""
+    """Random choices of one of two numbers, drawn many at a time, as most arrays are small."""
 
     def __init__(self, seed: int, either: Any) -> None:
         self._random, self._either, self._left = np.random.default_rng(seed), either, either[:0]
 
     def of(self, shape: tuple[int, ...]) -> Any:
-        """Return what is drawn next, in that shape."""
+        """Return the next choices, in that shape."""
         count = prod(shape)
         if count > len(self._left):
             fresh = self._random.integers(0, 2, max(DRAWN, count - len(self._left)))
             self._left = np.concatenate([self._left, self._either[fresh]])
-        found, self._left = self._left[:count], self._left[count:]
-        return found.reshape(shape)
+        factors, self._left = self._left[:count], self._left[count:]
+        return factors.reshape(shape)

@@ -1,4 +1,4 @@
-"""How strongly results depend on inputs: the oracle evaluated beside them, with errors of random signs and of one."""
+"""Sensitivity of results to input errors: the oracle evaluated on perturbed inputs."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -9,7 +9,7 @@ from nearpeak.errors import MeasureError
 from nearpeak.validation.oracle.format_limits import UNIT_ROUNDOFF
 
 PROBES = 8
-"""Times the oracle is evaluated beside the inputs, to learn how strongly each result depends on them."""
+"""Evaluations of the oracle on perturbed inputs."""
 Arrays = Mapping[str, Any]
 Reference = Callable[[dict[str, Any]], dict[str, Any]]
 Stored = Callable[[Arrays, Callable[[Any, str], Any]], dict[str, Any]]
@@ -23,33 +23,33 @@ def evaluated(reference: Reference, arrays: Arrays, where: str) -> dict[str, Any
     """
     try:
         with np.errstate(all="ignore"):
-            found = reference({name: array.copy() for name, array in arrays.items()})
+            results = reference({name: array.copy() for name, array in arrays.items()})
     except (ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise MeasureError(f"{where}: the reference fails: {error}; nothing can be judged by it") from error
-    return {name: np.asarray(value) for name, value in found.items() if value is not None}
+    return {name: np.asarray(value) for name, value in results.items() if value is not None}
 
 
-def moved(reference: Reference, probes: Iterable[Arrays], found: Arrays, where: str) -> dict[str, Any]:
-    """Return by how much each result moves, at most over the probes: inputs beside those that gave `found`."""
-    most = {name: np.zeros(np.shape(values)) for name, values in found.items()}
+def moved(reference: Reference, probes: Iterable[Arrays], exact: Arrays, where: str) -> dict[str, Any]:
+    """Return the largest change of each result over the probes: perturbed inputs of the `exact` results."""
+    most = {name: np.zeros(np.shape(values)) for name, values in exact.items()}
     for beside in probes:
         for name, values in evaluated(reference, beside, where).items():
-            if values.shape == found[name].shape:
+            if values.shape == exact[name].shape:
                 with np.errstate(all="ignore"):
-                    difference = np.where(values == found[name], 0.0, np.abs(values * 1.0 - found[name] * 1.0))
+                    difference = np.where(values == exact[name], 0.0, np.abs(values * 1.0 - exact[name] * 1.0))
                     most[name] = np.fmax(most[name], difference)
     return most
 
 
 def probes(arrays: Arrays, step: float, *, whole: bool) -> Iterator[dict[str, Any]]:
-    """Give inputs whose relative errors are `step` with random signs.
+    """Yield inputs with relative errors of `step` and random signs.
 
-    A probe sees the root of the sum of squares of the products of derivative and input: how rounding errors of a
-    stable algorithm reach the result. Where two large terms cancel, errors of all inputs may cancel in every probe, by
-    luck; those of one input at a time do not, so that each is also moved alone, by half as much: it bounds from below.
+    A probe shows the root of the sum of squares of derivative times input: how rounding errors of a stable algorithm
+    reach the result. Where two large terms cancel, errors of all inputs may cancel in every probe by chance; those of
+    one input do not, so that each is also perturbed alone, by half as much, as a lower bound.
 
     Args:
-        whole: each element moves by `step` of the input's largest, as algorithms that are stable by norm allow.
+        whole: perturb each element by `step` of the input's largest, as algorithms that are stable in norm allow.
     """
     random = np.random.default_rng(20)
     for _ in range(PROBES):
@@ -60,9 +60,9 @@ def probes(arrays: Arrays, step: float, *, whole: bool) -> Iterator[dict[str, An
 
 
 def shifts(arrays: Arrays, step: float) -> Iterator[dict[str, Any]]:
-    """Give inputs one of which is `step` of itself larger everywhere.
+    """Yield inputs of which one is larger by the relative `step` everywhere.
 
-    In a long sum of one sign, errors with random signs cancel and rounding errors need not: they may have a bias.
+    In a long sum of one sign, errors with random signs cancel, while rounding errors may be biased.
     """
     for name, array in arrays.items():
         if array.dtype.kind in "fc" and array.size > 1:
@@ -78,13 +78,13 @@ def _nudged(random: Any, array: Any, step: float, *, whole: bool) -> Any:
     return array * (1.0 + step * signs)
 
 
-def stored_errors(stored: Stored, arrays: Arrays, found: Arrays) -> tuple[dict[str, Any], float]:
-    """Return the root mean square error of results when every stored intermediate is rounded, as probes show it.
+def stored_errors(stored: Stored, arrays: Arrays, exact: Arrays) -> tuple[dict[str, Any], float]:
+    """Return the root mean square error of results when every stored intermediate is rounded, over the probes.
 
-    An element's is at least that of all: iterations spread each rounding over the whole result. Beside it, the
-    roundoff of the coarsest format that was stored.
+    An element's error is at least the mean over all, as iterations spread each rounding over the whole result. The
+    second value is the roundoff of the coarsest stored format.
     """
-    random, squares = np.random.default_rng(21), {name: np.zeros(np.shape(values)) for name, values in found.items()}
+    random, squares = np.random.default_rng(21), {name: np.zeros(np.shape(values)) for name, values in exact.items()}
     coarsest_ratio = 0.0
 
     def store(x: Any, dtype: str) -> Any:
@@ -94,7 +94,8 @@ def stored_errors(stored: Stored, arrays: Arrays, found: Arrays) -> tuple[dict[s
 
     for _ in range(PROBES):
         for name, values in stored({key: array.copy() for key, array in arrays.items()}, store).items():
-            squares[name] += (values - found[name]) ** 2 / PROBES
+            squares[name] += (values - exact[name]) ** 2 / PROBES
     return {
-        name: np.sqrt(np.fmax(one, one.mean() if one.size else 0.0)) for name, one in squares.items()
+        name: np.sqrt(np.fmax(mean_square, mean_square.mean() if mean_square.size else 0.0))
+        for name, mean_square in squares.items()
     }, coarsest_ratio

@@ -1,4 +1,4 @@
-"""A tensor inside a larger buffer whose ends, and gaps between elements, hold a pattern."""
+"""Tensors inside larger buffers whose guard bands and gaps hold a pattern, to detect stray writes."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ GUARD_BYTES = 64
 
 
 def imported_torch() -> Any:
-    """Return PyTorch, which holds the formats that NumPy lacks; without it nothing can be drawn."""
+    """Return PyTorch, which has the number formats that NumPy lacks."""
     try:
         import torch
     except ImportError:
@@ -23,7 +23,7 @@ def imported_torch() -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarded:
-    """A tensor that lies in memory as another one does, guarded."""
+    """A guarded tensor with the strides and offset of another one."""
 
     like: Any
     """A tensor of its shape, format, strides and offset."""
@@ -33,27 +33,32 @@ class Guarded:
     """First byte of the tensor in the buffer."""
     stop_bytes: int
     """First byte after it."""
-    own: Any
-    """Which bytes between them are its elements; none where all are."""
+    element_mask: Any
+    """Which bytes between them belong to elements; none where all do."""
     before: Any
-    """The bytes as they were."""
+    """The bytes before the call."""
 
     @staticmethod
     def holding(tensor: Any, shift_bytes: int) -> "Guarded":
-        """Return a guarded copy of `tensor`: dense from an aligned address, unless it lies otherwise itself."""
+        """Return a guarded copy of `tensor`: dense from an aligned address, unless it is strided or offset itself."""
         torch = imported_torch()
         size, lies = tensor.element_size(), not dense(tensor)
         strides = tuple(tensor.stride())
         start = GUARD_BYTES + shift_bytes + (tensor.storage_offset() * size if lies else 0)
         length = (span_of(tuple(tensor.shape), strides) if lies else tensor.numel()) * size
-        own = None
+        element_mask = None
         if lies and length > tensor.numel() * size:
-            own = torch.zeros(length // size, dtype=torch.bool)
-            own.as_strided(tensor.shape, strides, 0).fill_(True)
-            own = own.repeat_interleave(size)
+            element_mask = torch.zeros(length // size, dtype=torch.bool)
+            element_mask.as_strided(tensor.shape, strides, 0).fill_(True)
+            element_mask = element_mask.repeat_interleave(size)
         buffer = torch.full((start + length + GUARD_BYTES,), GAP, dtype=torch.uint8)
         guarded = Guarded(
-            like=tensor, buffer=buffer, start_bytes=start, stop_bytes=start + length, own=own, before=buffer.clone()
+            like=tensor,
+            buffer=buffer,
+            start_bytes=start,
+            stop_bytes=start + length,
+            element_mask=element_mask,
+            before=buffer.clone(),
         )
         guarded.refill(tensor)
         return guarded
@@ -67,28 +72,28 @@ class Guarded:
 
     @property
     def view(self) -> Any:
-        """The tensor: a new object at the same address each time, as a call may mark it for gradients."""
+        """The tensor, as a new object at the same address each time: a call may set its `requires_grad`."""
         elements = self.buffer[self.start_bytes : self.stop_bytes].view(self.like.dtype)
         if dense(self.like):
             return elements.view(self.like.shape)
         return elements.as_strided(self.like.shape, tuple(self.like.stride()), elements.storage_offset())
 
     def refill(self, tensor: Any) -> None:
-        """Put other values at the same address."""
+        """Write other values to the same address."""
         self.view.copy_(tensor)
         self.before.copy_(self.buffer)
 
     def changed(self) -> bool:
-        """Whether the tensor's own bytes differ from what they were."""
+        """Whether bytes of the tensor's elements have changed."""
         span = slice(self.start_bytes, self.stop_bytes)
         same = self.buffer[span] == self.before[span]
-        return not bool((same if self.own is None else same[self.own]).all())
+        return not bool((same if self.element_mask is None else same[self.element_mask]).all())
 
     def overrun(self) -> bool:
         """Whether a guard band, or a gap between elements, was written to."""
         around = [self.buffer[: self.start_bytes], self.buffer[self.stop_bytes :]]
-        if self.own is not None:
-            around.append(self.buffer[self.start_bytes : self.stop_bytes][~self.own])
+        if self.element_mask is not None:
+            around.append(self.buffer[self.start_bytes : self.stop_bytes][~self.element_mask])
         return any(bool((part != GAP).any()) for part in around)
 
     def holds(self, tensor: Any) -> bool:

@@ -1,4 +1,4 @@
-"""One implementation on one case: questions and runs that the checks share, each made once."""
+"""One implementation on one case: inputs, expected results and runs that all checks share."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -10,13 +10,13 @@ import numpy as np
 from nearpeak.core.work.case import Case
 from nearpeak.errors import MeasureError
 from nearpeak.ops import OPS
-from nearpeak.validation.comparison.ties import settled
+from nearpeak.validation.comparison.ties import with_ties_broken
 from nearpeak.validation.inputs.rounds import rounds_of
-from nearpeak.validation.oracle.float64_oracle import Question, declared_formats
+from nearpeak.validation.oracle.float64_oracle import Draw, declared_formats
 from nearpeak.validation.running.implementation_run import (
     LEAST_ALIGNMENT_BYTES,
     Implementation,
-    Ran,
+    RunRecord,
     imported_torch,
     run,
 )
@@ -26,63 +26,67 @@ LEAST_ROUNDS = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """What the checks look at."""
+    """An implementation on a case, with the draws and runs that the checks share, each made once."""
 
     case: Case
     """Case of the forward pass."""
     implementation: Implementation
-    """What is under test."""
+    """The implementation under test."""
     seed: int
     """Seed of all inputs."""
     gradient: Case | None = None
-    """The case of the gradient that is asked for, which names those that are due; none where a forward pass is."""
+    """The validated case of the gradient, which names the required gradients; none for a forward pass."""
 
     @cached_property
-    def questions(self) -> tuple[Question, ...]:
-        """The question of each round.
+    def draws(self) -> tuple[Draw, ...]:
+        """The inputs and expected results of each round.
 
         Raises:
-            MeasureError: fewer than two are left.
+            MeasureError: the reference is defined for fewer than two rounds.
         """
-        found = rounds_of(self.case, self.seed)
-        if len(found) < LEAST_ROUNDS:
-            raise MeasureError(f"{self.case.label()}: the reference is defined for {len(found)} kinds of inputs only")
-        return found
+        draws = rounds_of(self.case, self.seed)
+        if len(draws) < LEAST_ROUNDS:
+            raise MeasureError(f"{self.case.label()}: the reference is defined for {len(draws)} kinds of inputs only")
+        return draws
 
     @cached_property
-    def runs(self) -> tuple[Ran, ...]:
-        """What the implementation answered to each question, at another alignment each time.
+    def runs(self) -> tuple[RunRecord, ...]:
+        """The implementation's run on each draw, at a different alignment each time.
 
-        The oracle is evaluated after the implementation on nothing that the implementation could have seen.
+        The oracle gets tensors that the implementation cannot have changed.
         """
-        return tuple(self.answer(asked, shift=number) for number, asked in enumerate(self.questions))
+        return tuple(self.answer(draw, shift=number) for number, draw in enumerate(self.draws))
 
-    def answer(self, asked: Question, *, poison: str = "nan", shift: int = 0) -> Ran:
-        """Return what the implementation answers to `asked`, its tensors moved by `shift` alignments."""
+    def answer(self, draw: Draw, *, poison: str = "nan", shift: int = 0) -> RunRecord:
+        """Return the implementation's run on `draw`, with its tensors moved by `shift` alignments."""
         ran = run(
             self.implementation,
-            asked.tensors,
-            asked.arguments,
-            outputs=self.templates(asked),
+            draw.tensors,
+            draw.arguments,
+            outputs=self.templates(draw),
             poison=poison,
             shift_bytes=shift * max(OPS[self.case.op].tolerance.alignment_bytes, LEAST_ALIGNMENT_BYTES),
         )
-        return self.settled(ran, asked.tensors, {name: one.values for name, one in asked.expected.items()}, asked)
+        return self.with_ties_broken(
+            ran, draw.tensors, {name: expected.values for name, expected in draw.expected.items()}, draw
+        )
 
-    def settled(
-        self, ran: Ran, tensors: Mapping[str, Any], wanted: Mapping[str, Any], asked: Question | None = None
-    ) -> Ran:
-        """Return what was answered, positions that are as right called as in `wanted`."""
+    def with_ties_broken(
+        self, ran: RunRecord, tensors: Mapping[str, Any], wanted: Mapping[str, Any], draw: Draw | None = None
+    ) -> RunRecord:
+        """Return the run with ties broken as in `wanted`."""
         if ran.error:
             return ran
-        return replace(ran, outputs=settled(self.case, tensors, ran.outputs, wanted, asked))
+        return replace(ran, outputs=with_ties_broken(self.case, tensors, ran.outputs, wanted, draw))
 
-    def templates(self, asked: Question) -> dict[str, Any]:
+    def templates(self, draw: Draw) -> dict[str, Any]:
         """Return tensors of the shapes and formats that the outputs must have."""
-        return templates_of(asked)
+        return templates_of(draw)
 
 
-def templates_of(asked: Question) -> dict[str, Any]:
+def templates_of(draw: Draw) -> dict[str, Any]:
     """Return tensors of the shapes and formats that the outputs must have."""
-    torch, formats = imported_torch(), declared_formats(asked.case)
-    return {name: torch.empty(np.shape(one.values), dtype=formats[name]) for name, one in asked.expected.items()}
+    torch, formats = imported_torch(), declared_formats(draw.case)
+    return {
+        name: torch.empty(np.shape(expected.values), dtype=formats[name]) for name, expected in draw.expected.items()
+    }

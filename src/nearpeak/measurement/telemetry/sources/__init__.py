@@ -1,4 +1,4 @@
-"""What can be read beside the work: one file per source, found by its name."""
+"""Registry of telemetry sources: one file per source, and plug-ins by entry point."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,8 +10,8 @@ from nearpeak.core.runs.telemetry import Channel
 __all__ = ["SOURCES", "Source", "Unavailable", "known", "opened"]
 
 
-class Unavailable(Exception):  # noqa: N818  # no error but an answer: this machine has no such sensor
-    """Why a source has nothing to read here."""
+class Unavailable(Exception):  # noqa: N818  # an answer, not an error: this machine has no such sensor
+    """Reason why a source is unavailable on this machine."""
 
 
 class Source(Protocol):
@@ -20,27 +20,27 @@ class Source(Protocol):
     name: str
     """Stem of its file."""
     most_hz: float
-    """Highest rate at which reading says more than the readings before."""
+    """Highest rate at which readings carry new information."""
     channels: tuple[Channel, ...]
-    """What a reading holds, in order; a sensor that cannot be read stands here too, and its status says why."""
+    """Channels of a reading, in order; those of unreadable sensors have a status with the reason."""
 
     def read(self) -> Sequence[float]:
         """Return one value per channel, NaN where there is none."""
         ...
 
     def close(self) -> None:
-        """Give back what it holds."""
+        """Release its resources."""
         ...
 
 
 SOURCES: Registry[Callable[[Path], Source]] = Registry.of_modules(
     "SOURCE", kind="telemetry source", package=__name__, file=__file__, group="nearpeak.telemetry"
 )
-"""All sources by name; each is called with the folder that stands for `/`, and raises Unavailable."""
+"""All sources by name; each is called with the folder that replaces `/`, and may raise Unavailable."""
 
 
 def known(names: Sequence[str]) -> list[str]:
-    """Return `names`, or those of all sources where there are none.
+    """Return `names`, or the names of all sources if it is empty.
 
     Raises:
         UnknownNameError: one is no source.
@@ -51,8 +51,8 @@ def known(names: Sequence[str]) -> list[str]:
 
 
 def opened(names: Sequence[str], root: str) -> tuple[list[Source], list[tuple[str, str]]]:
-    """Return the sources that this machine has, and why it has not the others."""
-    found, missing = [], []
+    """Return the sources that this machine has, and why the others are unavailable."""
+    sources, missing = [], []
     for name in names:
         try:
             source = SOURCES[name](Path(root))
@@ -61,5 +61,5 @@ def opened(names: Sequence[str], root: str) -> tuple[list[Source], list[tuple[st
         except Exception as error:  # a broken driver of one vendor must not cost the readings of the others
             missing.append((name, f"{type(error).__name__}: {error}".splitlines()[0]))
         else:
-            found.append(source)
-    return found, missing
+            sources.append(source)
+    return sources, missing

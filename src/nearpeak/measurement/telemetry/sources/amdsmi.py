@@ -1,4 +1,4 @@
-"""AMD GPUs: power, energy, clocks, what holds them down, temperature and utilisation by amdsmi."""
+"""AMD GPUs through amdsmi: power, energy, clocks, throttle reasons, temperature, utilisation."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -16,17 +16,17 @@ REASONS = (
     ("socket hot", 0x4, "active_socket_thrm"), ("voltage regulator hot", 0x8, "active_vr_thrm"),
     ("memory hot", 0x10, "active_hbm_thrm"),
 )  # fmt: skip
-"""What holds the clocks down, its bit, and the entry of amdsmi_get_violation_status (AMD SMI documentation)."""
+"""Throttle reason, its bit, and the entry of amdsmi_get_violation_status (AMD SMI documentation)."""
 Call = Callable[[], float]
 
 
 class AmdSmi:
-    """All AMD GPUs; whatever a device answers with `N/A` or an error has a status instead of values."""
+    """All AMD GPUs; a quantity that a device answers with `N/A` or an error has a status instead of values."""
 
     name, most_hz = "amdsmi", 100.0
 
     def __init__(self, root: Path) -> None:
-        """Start the library and ask every quantity once."""
+        """Start the library and read every quantity once."""
         del root
         try:
             import amdsmi
@@ -54,7 +54,8 @@ class AmdSmi:
     def read(self) -> Sequence[float]:
         """Return one value per channel."""
         return [
-            math.nan if one.status else self._safe(call) for one, call in zip(self.channels, self._calls, strict=True)
+            math.nan if channel.status else self._safe(call)
+            for channel, call in zip(self.channels, self._calls, strict=True)
         ]
 
     def _safe(self, call: Call) -> float:
@@ -100,7 +101,7 @@ def _quantities(smi: Any, gpu: str, handle: Any) -> Sequence[tuple[Channel, Call
 
 
 def _reasons(answer: Any) -> float:
-    """Return the bits of the reasons that are active; a device that states none of them is a ValueError."""
+    """Return the bits of the active reasons; a device that reports none of them is a ValueError."""
     known = [(bit, answer[entry]) for _, bit, entry in REASONS if str(answer.get(entry, "N/A")) != "N/A"]
     if not known:
         raise ValueError("N/A")
@@ -115,7 +116,7 @@ def _energy_j(answer: Any) -> float:
 
 def _number(answer: Any, *names: str) -> float:
     """Return the first of some entries; `N/A` and the like are a ValueError."""
-    name = next((one for one in names if one in answer), names[0])
+    name = next((entry for entry in names if entry in answer), names[0])
     return float(answer[name])
 
 

@@ -1,4 +1,4 @@
-"""Clocks of the processor's cores, and how often it throttled."""
+"""Clocks of the CPU cores and the throttle counter of the package."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def source(root: Path) -> FileSource:
         for core in chosen
     ]
     counters = [core / "thermal_throttle/package_throttle_count" for core in cores]
-    files += [(_COUNTER, NumberFile(one)) for one in counters if one.exists()][:1]
+    files += [(_COUNTER, NumberFile(path)) for path in counters if path.exists()][:1]
     return FileSource("cpu_clock", 100.0, files, "the system shows neither clocks nor throttle counters of its cores")
 
 

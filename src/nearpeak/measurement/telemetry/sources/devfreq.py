@@ -1,4 +1,4 @@
-"""Clocks of devices that the kernel scales, as the GPU and memory controller of Jetson boards, and the GPU's load."""
+"""Device clocks under Linux devfreq, such as GPU and memory controller of Jetson boards, and the GPU's load."""
 
 from collections.abc import Iterator
 from pathlib import Path

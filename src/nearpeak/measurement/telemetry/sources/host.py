@@ -1,4 +1,4 @@
-"""Processor, memory and disks of the machine: by psutil, and by the files of Linux where those cost less."""
+"""CPU time, memory, swap and disk traffic of the host, from /proc or psutil."""
 
 import importlib
 import importlib.util
@@ -24,16 +24,16 @@ class Host:
     name, most_hz = "host", 10.0
 
     def __init__(self, root: Path) -> None:
-        """Refuse where neither the files of Linux are there nor psutil, which reads the running system only."""
-        found = importlib.util.find_spec("psutil") and root == Path("/")
-        if not found and not all((root / name).exists() for name in (_STAT, _MEMORY)):
+        """Refuse where there are neither the files of Linux nor psutil, which reads the running system only."""
+        has_psutil = importlib.util.find_spec("psutil") and root == Path("/")
+        if not has_psutil and not all((root / name).exists() for name in (_STAT, _MEMORY)):
             why = (
                 "psutil is not installed; install psutil"
                 if root == Path("/")
                 else "psutil reads the running system only"
             )
             raise Unavailable(f"{root} has no {_STAT} and {_MEMORY}, and {why}")
-        self._psutil: Any = importlib.import_module("psutil") if found else None
+        self._psutil: Any = importlib.import_module("psutil") if has_psutil else None
         self._root = root
         self._files: list[int] = []
         self._times, self._memory, disks = self._time_reader(), self._memory_reader(), self._disk_reader()
@@ -67,16 +67,16 @@ class Host:
         return self._files[-1]
 
     def _time_reader(self) -> Pair:
-        """Return what reads CPU time at work and stolen: of Linux its file, kept open, which costs less."""
+        """Return the reader of busy and stolen CPU time: on Linux from an open file, which costs less."""
         psutil = self._psutil
         if not (self._root / _STAT).exists():
 
-            def asked() -> tuple[float, float]:
+            def from_psutil() -> tuple[float, float]:
                 times = psutil.cpu_times()
                 busy_s = sum(times) - times.idle - getattr(times, "iowait", 0.0)
                 return busy_s, getattr(times, "steal", math.nan)
 
-            return asked
+            return from_psutil
         file, tick_s = self._file(_STAT), 1 / os.sysconf("SC_CLK_TCK")
 
         def read() -> tuple[float, float]:
@@ -86,15 +86,15 @@ class Host:
         return read
 
     def _memory_reader(self) -> Pair:
-        """Return what reads memory that is not available and swap in use: of Linux its file, which costs less."""
+        """Return the reader of unavailable memory and used swap: on Linux from an open file, which costs less."""
         psutil = self._psutil
         if not (self._root / _MEMORY).exists():
 
-            def asked() -> tuple[float, float]:
+            def from_psutil() -> tuple[float, float]:
                 memory = psutil.virtual_memory()
                 return float(memory.total - memory.available), float(psutil.swap_memory().used)
 
-            return asked
+            return from_psutil
         file = self._file(_MEMORY)
 
         def read() -> tuple[float, float]:
@@ -106,31 +106,31 @@ class Host:
         return read
 
     def _disk_reader(self) -> Pair | None:
-        """Return what reads bytes read from and written to whole disks; none where nothing counts them."""
+        """Return the reader of bytes read from and written to whole disks; none where they are not counted."""
         if not (self._root / _DISKS).exists():
-            return self._disks_asked()
+            return self._disks_of_psutil()
         file, folder = self._file(_DISKS), self._root / _WHOLE
         whole = {name.encode() for name in os.listdir(folder)} if folder.is_dir() else set()
 
         def read() -> tuple[float, float]:
             rows = [line.split() for line in os.pread(file, 1 << 16, 0).splitlines()]
-            kept = [row for row in rows if len(row) > 9 and row[2] in whole]
-            return 512.0 * sum(int(row[5]) for row in kept), 512.0 * sum(int(row[9]) for row in kept)
+            disks = [row for row in rows if len(row) > 9 and row[2] in whole]
+            return 512.0 * sum(int(row[5]) for row in disks), 512.0 * sum(int(row[9]) for row in disks)
 
         return read if whole else None
 
-    def _disks_asked(self) -> Pair | None:
+    def _disks_of_psutil(self) -> Pair | None:
         psutil = self._psutil
         try:
             counters = psutil.disk_io_counters() if psutil else None
         except (OSError, RuntimeError):
             counters = None
 
-        def asked() -> tuple[float, float]:
+        def from_psutil() -> tuple[float, float]:
             total = psutil.disk_io_counters()
             return float(total.read_bytes), float(total.write_bytes)
 
-        return asked if counters else None
+        return from_psutil if counters else None
 
 
 SOURCE = Host

@@ -1,4 +1,4 @@
-"""Sensors of boards and drives under hwmon: temperatures, power, energy, clocks; monitors of rails are in `rails`."""
+"""Board and drive sensors under Linux hwmon: temperatures, power, energy, clocks, without supply rails."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ _KINDS = {
 def source(root: Path) -> FileSource:
     """Return the sensors of every chip but power monitors of rails."""
     chips = by_number(list((root / "sys/class/hwmon").glob("hwmon*")))
-    files = [one for chip in chips if not text_of(chip / "name").startswith("ina") for one in _files(chip)]
+    files = [sensor for chip in chips if not text_of(chip / "name").startswith("ina") for sensor in _files(chip)]
     return FileSource("hwmon", 10.0, files, "no chip under /sys/class/hwmon shows a sensor")
 
 

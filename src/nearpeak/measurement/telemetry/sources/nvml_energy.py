@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: the energy counter, at the rate that its cost allows."""
+"""NVIDIA GPUs through NVML: the energy counter, read as often as its CPU cost allows."""
 
 import time
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from nearpeak.measurement.telemetry import nvml_library
 
 MOST_HZ, LEAST_HZ = 10.0, 0.25
 """The counter moves ten times a second on an H200 (measured 2026-11-27); ends of a window lie between two readings,
-and the later one is asked for where a window ends."""
+of which the later one is requested when the window ends."""
 MOST_CPU_RATIO = 0.0015
 """Share of a core that reading it may take: a call takes 3.3 to 4.5 ms of CPU time on an H200 with driver 580.159,
 where every other call of the sources beside takes 1 to 7 us (measured 2026-11-27, docs/lab/h200.md)."""
@@ -21,7 +21,7 @@ def source(root: Path) -> nvml_library.NvmlSource:
     """Return the energy counters of all GPUs."""
     del root
     nvml = nvml_library.library()
-    made = [(_fields(nvml, one), ()) for one in nvml_library.devices(nvml)]
+    made = [(_fields(nvml, gpu), ()) for gpu in nvml_library.devices(nvml)]
 
     def read() -> None:
         for fields, _ in made:
@@ -31,7 +31,7 @@ def source(root: Path) -> nvml_library.NvmlSource:
 
 
 def affordable_hz(read: Callable[[], object], clock_s: Callable[[], float]) -> float:
-    """Return how often a second `read` may be called, by what one call takes of the processor.
+    """Return how often per second `read` may be called, from the CPU time of one call.
 
     >>> ticks = iter([0.0, 0.00075])
     >>> affordable_hz(lambda: None, lambda: next(ticks))

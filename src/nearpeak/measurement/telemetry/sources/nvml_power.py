@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: power, clocks and what holds the clocks down, at a high rate."""
+"""NVIDIA GPUs through NVML: power, clocks and throttle reasons at a high rate."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,14 +21,13 @@ def source(root: Path) -> nvml_library.NvmlSource:
     """Return power, clocks and reasons of all GPUs."""
     del root
     nvml = nvml_library.library()
-    pairs = [(one, _fields(nvml, one)) for one in nvml_library.devices(nvml)]
-    made = [(fields, _calls(nvml, one, averaged=_averaged(fields))) for one, fields in pairs]
+    pairs = [(gpu, _fields(nvml, gpu)) for gpu in nvml_library.devices(nvml)]
+    averaged = [
+        any(channel.name.endswith(".power_mean") and not channel.status for channel in fields.channels)
+        for _, fields in pairs
+    ]
+    made = [(fields, _calls(nvml, gpu, averaged=has)) for (gpu, fields), has in zip(pairs, averaged, strict=True)]
     return nvml_library.NvmlSource("nvml_power", 100.0, nvml, made)
-
-
-def _averaged(fields: nvml_library.Fields) -> bool:
-    """Say whether the device gives the mean power as a field."""
-    return any(one.name.endswith(".power_mean") and not one.status for one in fields.channels)
 
 
 def _fields(nvml: Any, gpu: nvml_library.Device) -> nvml_library.Fields:
@@ -67,9 +66,9 @@ def _calls(nvml: Any, gpu: nvml_library.Device, *, averaged: bool) -> Sequence[t
         nvml_library.clock(nvml, gpu, "sm_clock", nvml.NVML_CLOCK_SM),
         (reasons, (lambda: float(ask(gpu.handle))) if ask else (lambda: _absent(named))),
     ]  # fmt: skip
-    if not averaged:  # it says the same as the field, and each call beside takes its share of a core
+    if not averaged:  # it duplicates the field, and each call costs CPU time
         pairs.append((usage, lambda: 1e-3 * nvml.nvmlDeviceGetPowerUsage(gpu.handle)))
-    return [nvml_library.asked(nvml, channel, call) for channel, call in pairs]
+    return [nvml_library.checked_channel(nvml, channel, call) for channel, call in pairs]
 
 
 def _absent(name: str) -> float:

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs: temperatures, utilisation, memory and its clock, and the power limit, at a low rate."""
+"""NVIDIA GPUs through NVML: temperatures, utilisation, memory and power limit at a low rate."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,13 +14,12 @@ def source(root: Path) -> nvml_library.NvmlSource:
     """Return the slow quantities of all GPUs."""
     del root
     nvml = nvml_library.library()
-    made = [(_fields(nvml, one), _calls(nvml, one)) for one in nvml_library.devices(nvml)]
+    made = []
+    for gpu in nvml_library.devices(nvml):
+        memory = _channel(gpu, "memory.temperature", "celsius", "instantaneous", "temperature of the memory now", 1.0)
+        fields = nvml_library.Fields(nvml, gpu, ((memory, "NVML_FI_DEV_MEMORY_TEMP", 0, 1.0),))
+        made.append((fields, _calls(nvml, gpu)))
     return nvml_library.NvmlSource("nvml_state", 10.0, nvml, made)
-
-
-def _fields(nvml: Any, gpu: nvml_library.Device) -> nvml_library.Fields:
-    memory = _channel(gpu, "memory.temperature", "celsius", "instantaneous", "temperature of the memory now", 1.0)
-    return nvml_library.Fields(nvml, gpu, ((memory, "NVML_FI_DEV_MEMORY_TEMP", 0, 1.0),))
 
 
 def _calls(nvml: Any, gpu: nvml_library.Device) -> Sequence[tuple[Channel, nvml_library.Call]]:
@@ -40,7 +39,7 @@ def _calls(nvml: Any, gpu: nvml_library.Device) -> Sequence[tuple[Channel, nvml_
         (_channel(gpu, "power_limit", "W", "instantaneous", "power limit that is enforced now", 1e-3),
          lambda: 1e-3 * nvml.nvmlDeviceGetEnforcedPowerLimit(handle)),
     )  # fmt: skip
-    return [nvml_library.asked(nvml, channel, call) for channel, call in pairs]
+    return [nvml_library.checked_channel(nvml, channel, call) for channel, call in pairs]
 
 
 def _channel(

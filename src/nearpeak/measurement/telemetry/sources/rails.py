@@ -1,4 +1,4 @@
-"""Power of supply rails: INA3221 and INA2xx monitors, as on Jetson boards."""
+"""Power of supply rails from INA3221 and INA2xx monitors, as on Jetson boards."""
 
 import math
 from collections import Counter
@@ -24,11 +24,11 @@ class Rails:
 
     def __init__(self, root: Path) -> None:
         """Find the monitors by their drivers; which driver it is decides the units of its files, never a magnitude."""
-        found = list(_apart([*_of_hwmon(root), *_of_iio(root)]))
-        if not found:
+        monitors = list(_apart([*_of_hwmon(root), *_of_iio(root)]))
+        if not monitors:
             raise Unavailable("no INA3221 or INA2xx monitor has a driver here")
-        self._rails = found
-        self.channels = tuple(channel for channel, _, _ in found)
+        self._rails = monitors
+        self.channels = tuple(channel for channel, _, _ in monitors)
 
     def read(self) -> Sequence[float]:
         """Return the power of each rail."""

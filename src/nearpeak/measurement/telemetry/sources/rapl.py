@@ -1,4 +1,4 @@
-"""Energy counters of the processor: RAPL, as Linux shows them under powercap."""
+"""Energy counters of the CPU from RAPL, through Linux powercap."""
 
 from collections.abc import Iterator
 from pathlib import Path

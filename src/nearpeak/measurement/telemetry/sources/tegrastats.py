@@ -1,4 +1,4 @@
-"""Jetson boards by NVIDIA's program tegrastats, where their rails cannot be read directly."""
+"""Power of Jetson boards through NVIDIA's tegrastats, where the rails cannot be read directly."""
 
 import math
 import os
@@ -30,12 +30,12 @@ class Tegrastats:
             ["tegrastats", "--interval", str(_INTERVAL_MS)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
         self._rest = b""
-        found = quantities_of(self._first_line())
-        if not found:
+        quantities = quantities_of(self._first_line())
+        if not quantities:
             self.close()
             raise Unavailable("tegrastats says nothing that is known")
-        self.channels: tuple[Channel, ...] = channels_of(found, "stamped when its line arrived")
-        self._names = list(found)
+        self.channels: tuple[Channel, ...] = channels_of(quantities, "stamped when its line arrived")
+        self._names = list(quantities)
 
     def _first_line(self) -> str:
         import select
@@ -65,8 +65,8 @@ class Tegrastats:
         while self._more(self._pipe()):
             pass
         whole, _, self._rest = self._rest.rpartition(b"\n")
-        found = self._quantities(whole.splitlines()[-1].decode("utf-8", "replace")) if whole else {}
-        return [found.get(name, math.nan) for name in self._names]
+        quantities = self._quantities(whole.splitlines()[-1].decode("utf-8", "replace")) if whole else {}
+        return [quantities.get(name, math.nan) for name in self._names]
 
     def close(self) -> None:
         """End the program."""

@@ -1,4 +1,4 @@
-"""Temperatures of the zones that the kernel watches."""
+"""Temperatures of the Linux thermal zones."""
 
 from pathlib import Path
 
