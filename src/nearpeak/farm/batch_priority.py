@@ -1,4 +1,4 @@
-"""Which batch goes first: reasons have priorities, waiting raises them, owners share a device fairly."""
+"""Batch priority: by reason of the job, raised by waiting time, with fair shares per owner."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""A bisection whose rounds are jobs of the farm, all on one device."""
+"""Bisection whose comparison rounds run as farm jobs on one device."""
 
 import math
 import time

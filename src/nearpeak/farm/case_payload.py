@@ -1,4 +1,4 @@
-"""Cases in payloads: a record of an operator with its axes, and a target."""
+"""JSON payload of a job's case: operator, axes, number formats and target."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Certificates of the farm: an authority of its own that signs nothing else, and a key for each host."""
+"""TLS certificates of the farm: a private certificate authority, and one key per host."""
 
 import datetime
 import ipaddress

@@ -1,4 +1,4 @@
-"""Comparisons on the farm: rounds A B B A as batches, what they amount to, and what A/A rounds say of a device."""
+"""Interleaved A/B comparisons on the farm: A B B A rounds as batches, their verdict, and A/A checks of devices."""
 
 import json
 import math

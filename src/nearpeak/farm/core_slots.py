@@ -1,4 +1,4 @@
-"""Batches of small jobs on a slot of a host's cores: forked from a warmed process, halved where one ends it."""
+"""Batches of small CPU jobs on a core slot: forked from a preloaded process, bisected when a job crashes it."""
 
 import json
 import time

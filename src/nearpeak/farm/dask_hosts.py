@@ -1,4 +1,4 @@
-"""The processes of Dask: a scheduler that keeps nothing, and workers that supervise the devices of their host."""
+"""Dask processes of the farm: a stateless scheduler, and workers that supervise the devices of their host."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""The state of a device and its host before and after a batch: what forbids measuring, and what changed meanwhile."""
+"""Health of a device and its host before and after a batch: conditions that forbid measuring, changes meanwhile."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""Devices of the farm: what a host has, what is in service, and who was heard of when."""
+"""Registry of the farm's devices: inventory of hosts, service state, last heartbeat."""
 
 import os
 import platform

@@ -1,4 +1,4 @@
-"""The dispatcher: reads the queue, hands the most urgent batches to an engine, and never holds a state of its own."""
+"""Stateless dispatcher that reads the queue and submits the most urgent batches to an executor."""
 
 import math
 import sys

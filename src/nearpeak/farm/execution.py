@@ -1,4 +1,4 @@
-"""One execution: takes the lease, looks at the device, runs each job alone, publishes all or nothing."""
+"""Execution of a batch: takes the lease, checks the device, runs each job alone, publishes all results or none."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What the farm is doing: devices, hosts, the queue, and single jobs with their attempts and results."""
+"""Status of the farm: devices, hosts, the queue, and single jobs with attempts and results."""
 
 import json
 import shlex

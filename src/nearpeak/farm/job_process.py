@@ -1,4 +1,4 @@
-"""`python -m nearpeak.farm.job_process REQUEST`: one job in a process of its own; the result goes to a file."""
+"""`python -m nearpeak.farm.job_process REQUEST`: runs one job in its own process and writes the result to a file."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The queue, which is the store: jobs go in once, wait, are cancelled, and come back when their holder is gone."""
+"""Job queue in the store: idempotent submission, cancellation, and requeueing of jobs whose lease expired."""
 
 import statistics
 from collections.abc import Collection, Iterable, Sequence

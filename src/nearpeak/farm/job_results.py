@@ -1,4 +1,4 @@
-"""Results of many jobs: whole as they were accepted, or as rows of a table, one for each job."""
+"""Results of many jobs: complete as published, or as table rows, one per job."""
 
 import json
 import statistics

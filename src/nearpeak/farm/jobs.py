@@ -1,4 +1,4 @@
-"""What the farm speaks of: jobs, batches that one lease serves, leases, devices."""
+"""Values of the farm: jobs, batches that one lease serves, leases, devices."""
 
 import json
 from collections.abc import Mapping

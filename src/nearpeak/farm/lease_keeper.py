@@ -1,4 +1,4 @@
-"""Keeps a lease alive while its batch runs, and knows when it is lost, also where the database cannot be reached."""
+"""Renews a lease while its batch runs, and detects its loss even when the database is unreachable."""
 
 import math
 import threading

@@ -1,4 +1,4 @@
-"""Leases of devices with fencing tokens: take, start, renew, publish, give back; by the clock of the database alone."""
+"""Device leases with fencing tokens: acquire, start, renew, publish, release, timed by the database clock alone."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A process under watch: its own group, bounded output, limited time and memory, and nothing left over."""
+"""Watchdog of a child process: own process group, bounded output, time and memory limits, complete cleanup."""
 
 import contextlib
 import os

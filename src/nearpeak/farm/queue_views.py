@@ -1,4 +1,4 @@
-"""What people look at of the farm: who holds which device, and what waits, runs or failed."""
+"""Queue overview of the farm: holder of each device; waiting, running and failed jobs."""
 
 import json
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What processes of slots do before they know their jobs: imports and first calls, which forked children inherit."""
+"""Preloading of core-slot processes: imports and first calls that forked children inherit."""
 
 
 def predictions() -> None:

@@ -1,4 +1,4 @@
-"""Queued jobs that no device of the farm can take, and which device they wait for: a wrong name waits for ever."""
+"""Queued jobs that no device of the farm can take, with the device name that they wait for."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The queue of alerts, held in memory: which of tens of thousands come first is told without weighing all again."""
+"""In-memory priority queue of alerts that returns the top entries of tens of thousands without re-ranking all."""
 
 import math
 import threading

@@ -1,4 +1,4 @@
-"""Alerts as people go through them: how much each costs, who it concerns, and the steps that one key takes."""
+"""Alert triage: cost and owners of each alert, and the state transitions behind single-key commands."""
 
 import math
 import time

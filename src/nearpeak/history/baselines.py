@@ -1,4 +1,4 @@
-"""A revision against its baseline in the history of a series: which commits that is, at which clock, how sure."""
+"""Baselines from a series' history: the commits to compare a revision with, their clock, and the verdict."""
 
 import math
 from collections.abc import Sequence

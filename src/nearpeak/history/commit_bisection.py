@@ -1,4 +1,4 @@
-"""The change behind a slowdown, searched over commits and versions of components with commands of the user."""
+"""Bisection of a slowdown over commits and component versions, with commands of the user."""
 
 import math
 import statistics

@@ -1,4 +1,4 @@
-"""Two commits side by side: the verdict on each series that was measured at both."""
+"""Comparison of two commits: a verdict for each series that was measured at both."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

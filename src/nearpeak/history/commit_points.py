@@ -1,4 +1,4 @@
-"""Commits of a series with their launches, and how much of the clock shows in them."""
+"""Commits of a series with their launches, and the clock dependence of their times."""
 
 import math
 from collections.abc import Sequence

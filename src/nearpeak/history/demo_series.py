@@ -1,4 +1,4 @@
-"""A history as a team has it after some months, made up from a seed: devices, stacks, clocks, planted changes."""
+"""Synthetic measurement history from a seed: devices, software stacks, clocks, planted changes."""
 
 import math
 from collections.abc import Callable, Iterator

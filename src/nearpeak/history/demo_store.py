@@ -1,4 +1,4 @@
-"""Fills a store with the made-up history of real cases: their times are bounds over an attained part, with noise."""
+"""Fills a store with a synthetic history of real cases: bound over attained ratio, plus noise."""
 
 from dataclasses import dataclass
 from functools import cache

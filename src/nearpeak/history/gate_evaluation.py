@@ -1,4 +1,4 @@
-"""A gate over a store: series of the judged revision, their baselines in history, bounds and predictions."""
+"""Evaluates a gate on a store: series of the revision, baselines from history, bounds and predictions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

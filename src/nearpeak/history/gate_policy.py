@@ -1,4 +1,4 @@
-"""Policies of gates: TOML files read strictly, and contradictions in them refused by name."""
+"""Strict reader of gate policies (TOML) that names unknown keys and contradictions."""
 
 import itertools
 import tomllib

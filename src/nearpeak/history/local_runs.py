@@ -1,4 +1,4 @@
-"""Measurements of this process into a store."""
+"""Saves measurements of the current process to a store."""
 
 import time
 from collections.abc import Sequence

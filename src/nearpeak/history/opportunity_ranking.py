@@ -1,4 +1,4 @@
-"""What is worth doing next, out of a store: newest times of each case beside bounds, other runners and other cases."""
+"""Optimisation opportunities of a store: newest time of each case against bounds, other runners and variants."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence

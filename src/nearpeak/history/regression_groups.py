@@ -1,4 +1,4 @@
-"""What got worse in a store: changes of its series, those that began together as one, and what may be behind."""
+"""Regressions in a store: change points of series, grouped by start commit, with suspected causes."""
 
 import math
 from collections import Counter

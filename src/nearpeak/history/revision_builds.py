@@ -1,4 +1,4 @@
-"""Revisions checked out, built and run by commands of the user, so that any project can be measured again."""
+"""Checks out, builds and runs revisions with commands of the user, so that any project can be re-measured."""
 
 import json
 import math

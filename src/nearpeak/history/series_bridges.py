@@ -1,4 +1,4 @@
-"""Series joined where their key changed: the same commit under both keys says what the key did to the values."""
+"""Bridges between series whose key changed: ratio of values that one commit has under both keys."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""Where the newest value of each series stands: against its bound, what good software reaches, and the value before."""
+"""State of each series: newest value against its bound, its prediction and the previous value."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Series out of a store, as tracks: a value for each commit, changes of the level, and what changed with it."""
+"""Series as tracks: one value per commit, detected level changes, and the environment that changed with them."""
 
 import math
 from collections.abc import Iterable, Sequence

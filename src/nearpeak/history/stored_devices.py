@@ -1,4 +1,4 @@
-"""From stored series back to cases, devices and their bounds: what a store keeps as text becomes values again."""
+"""Reconstructs cases, devices and bounds from the text that a store holds for a series."""
 
 from functools import cache
 from typing import Any

@@ -1,4 +1,4 @@
-"""Suspects measured again: last good and first bad revision in turns, the verdict kept, the alert moved on."""
+"""Confirms suspects: interleaved re-measurement of last good and first bad revision, and update of the alert."""
 
 import dataclasses
 import math

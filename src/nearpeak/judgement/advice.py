@@ -1,4 +1,4 @@
-"""What the rules share: advice in one shape, attained ratios, alternatives by kind."""
+"""Helpers shared by the opportunity rules: advice records, abstentions, alternatives of a case."""
 
 from nearpeak.core.answers.analysis import Opportunity
 from nearpeak.core.answers.gap import ESTIMATED, Abstention, Advice, Alternative, Gap

@@ -1,4 +1,4 @@
-"""Changes grouped before anybody is told, declared and suppressed ones, and what a new verdict does to an alert."""
+"""Alert rules: grouping of change points, declared and suppressed changes, state transitions after a verdict."""
 
 import fnmatch
 import math

@@ -1,4 +1,4 @@
-"""Compare two analyses: figure by figure, target by target, case by case; swapping them mirrors every verdict."""
+"""Comparison of two analyses by figure, target and case; swapping them mirrors every verdict."""
 
 import math
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Attribution of a change: axis values that the series which changed together share."""
+"""Attribution of a change: axis values shared by the series that changed together."""
 
 import math
 from collections.abc import Collection, Mapping

@@ -1,4 +1,4 @@
-"""Finds the commits at which the level of a series changes, in spite of drift, spikes, two-state clocks and memory."""
+"""Change-point detection in a series, robust to drift, outliers, two-state clocks and autocorrelation."""
 
 import math
 from collections.abc import Sequence

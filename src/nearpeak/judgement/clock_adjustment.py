@@ -1,4 +1,4 @@
-"""Values of a history at one clock: how much of the clock shows in them, and what they would be at the usual one."""
+"""Clock adjustment: estimates the clock dependence of a history's times and rescales them to the usual clock."""
 
 import itertools
 import math

@@ -1,4 +1,4 @@
-"""The verdict of a gate: every rule over every series that it selects, and one exit code."""
+"""Gate verdict: applies every rule to each series that it selects, and derives one exit code."""
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase

@@ -1,4 +1,4 @@
-"""The verdict on launches of two builds in turns: least squares with arm, drift and clock, looked at three times."""
+"""Verdict on interleaved launches of two builds: sequential least squares with arm, drift and clock, three looks."""
 
 import math
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""The chance of every level at every value of a series, forwards and backwards, with drift, jumps, a second state."""
+"""Forward-backward filter over the levels of a series: probabilities with drift, jumps and a second clock state."""
 
 # A hidden level stands on a grid of bins. From one value to the next it stays, drifts to a neighbouring bin, or
 # jumps to any bin. Beside it a state is off or on and adds a gap of whole bins (a device between two clocks). A

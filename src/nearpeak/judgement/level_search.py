@@ -1,4 +1,4 @@
-"""Which noise a series has: the grid of levels, the tables of densities, the search for what explains the values."""
+"""Maximum-likelihood noise parameters of a series: level grid, density tables, parameter search."""
 
 import math
 from typing import NamedTuple

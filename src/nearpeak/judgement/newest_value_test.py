@@ -1,4 +1,4 @@
-"""The verdict on a newest value against earlier ones of its series, whose own contrasts tell how far one strays."""
+"""Test of the newest value of a series against its earlier values, calibrated by the series' own contrasts."""
 
 import math
 import statistics

@@ -1,4 +1,4 @@
-"""Finds which change made work slower, over commits, components and driver at once, by comparisons that may err."""
+"""Bisection under noise: finds the slow change over commits, components and driver from comparisons that may err."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The verdict on paired rounds: three values, a tolerance, an interval, the smallest change that would be seen."""
+"""Verdict on paired rounds: improvement, invariant or regression by tolerance, interval and detectable change."""
 
 import functools
 import math

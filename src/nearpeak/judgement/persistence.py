@@ -1,4 +1,4 @@
-"""Whether a slowdown is there to stay: excursions of one run, and states that come and go, are no commit's fault."""
+"""Persistence test of a slowdown: excursions of one run and recurring states are not attributed to a commit."""
 
 import statistics
 from collections.abc import Iterator, Sequence

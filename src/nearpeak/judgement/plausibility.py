@@ -1,4 +1,4 @@
-"""Measurements beside their bounds: those below become findings with their evidence and are never clamped."""
+"""Plausibility check: measurements below their bounds become findings with evidence and are never clamped."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Tells a step from a steady slope: drift is nobody's commit."""
+"""Test that distinguishes a step from a steady slope: drift is not attributed to a commit."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Tokens that let people and programs write through the web, kept as hashes, and the log of what was done."""
+"""Hashed access tokens for writing through the web interface, and the audit log of those writes."""
 
 import hashlib
 import secrets

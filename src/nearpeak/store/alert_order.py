@@ -1,4 +1,4 @@
-"""What a queue of alerts is ordered by, read in one go: what is known of each alert, and the effects of its changes."""
+"""Columns that rank the alert queue: state of each alert and effect sizes of its changes, read in one query."""
 
 from collections.abc import Sequence
 

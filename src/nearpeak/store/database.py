@@ -1,4 +1,4 @@
-"""A store: runs go in, series and their histories come out."""
+"""The `Store` class: opens an SQLite or PostgreSQL store, writes runs, and reads series, histories and samples."""
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager

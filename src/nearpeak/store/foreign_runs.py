@@ -1,4 +1,4 @@
-"""What importers of other tools' files share: marks by which bytes are recognised, and the run out of what was read."""
+"""Helpers shared by importers: file-type detection by byte marks, and construction of a run from imported rows."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Times of other tools as nanoseconds since 1970, and units of time as seconds."""
+"""Conversion of other tools' timestamps to nanoseconds since 1970, and of their time units to seconds."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""Commits as a git repository has them, with their place in the first-parent history."""
+"""Commits of a git repository with their position in the first-parent history."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a format of result files is: how it is recognised, and how its bytes become runs."""
+"""The interface of a result-file importer: format detection, and conversion of file bytes into runs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""JSON of other tools, read field by field: what is missing or wrong is named, what was not read is told."""
+"""Strict reader for JSON of other tools: names missing and malformed fields, and lists fields that were not read."""
 
 import json
 import math

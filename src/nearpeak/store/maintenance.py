@@ -1,4 +1,4 @@
-"""Keeping a store whole: copies, upgrades, checks, and what can be saved from a damaged file."""
+"""Backup, upgrade, integrity check and repair of a store."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""The two newest runs of each series, kept with it: comparing them must not search all of history."""
+"""The two newest runs of each series, stored with the series so that comparing them needs no search of the history."""
 
 from collections.abc import Iterable
 

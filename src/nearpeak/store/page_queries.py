@@ -1,4 +1,4 @@
-"""Questions of people who look around: pages of series, runs and alerts, a few rows each, out of any size of store."""
+"""Paged queries for the dashboard: series, runs and alerts, a few rows each, fast at any store size."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar

@@ -1,4 +1,4 @@
-"""Samples that need no longer be at hand: archived, the archive read back, and only then removed."""
+"""Retention of samples: old samples are archived, the archive is verified, and only then rows are deleted."""
 
 import time
 from collections.abc import Sequence

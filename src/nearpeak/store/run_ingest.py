@@ -1,4 +1,4 @@
-"""Runs into the store: one transaction each, so that a run that can be seen is complete, and never stands twice."""
+"""Writes runs into the store, one transaction per run, so that a visible run is complete and never duplicated."""
 
 import math
 import zlib

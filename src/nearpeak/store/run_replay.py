@@ -1,4 +1,4 @@
-"""Runs out of a store as they went in, so that another store can take them with the same identity."""
+"""Reads a stored run back as it was written, so that another store can ingest it under the same identity."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""Samples as bytes and back: little-endian, in the order of their taking, with a checksum over what is stored."""
+"""Binary encoding of samples: little-endian values in measurement order, compressed, with a checksum."""
 
 import zlib
 from collections.abc import Sequence

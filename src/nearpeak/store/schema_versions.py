@@ -1,4 +1,4 @@
-"""Which version of the schema a store has, and how it comes to the one of this nearpeak."""
+"""Schema version of a store, and its upgrade to the version of this nearpeak."""
 
 from functools import cache
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Questions to the store: series, their histories, runs, samples."""
+"""Queries for series, their histories, runs and samples."""
 
 import json
 import zlib

@@ -1,4 +1,4 @@
-"""Where SQLite and PostgreSQL differ: opening, transactions, insert-or-select, and what their errors mean."""
+"""Differences between SQLite and PostgreSQL: connections, transactions, insert-or-select, error classes."""
 
 import os
 import sqlite3

@@ -1,4 +1,4 @@
-"""Opening a store: what is there is looked at before anything is touched; what is no store is refused in one line."""
+"""Checks a file or URL before opening it as a store, and refuses anything that is not one without touching it."""
 
 import os
 import sqlite3

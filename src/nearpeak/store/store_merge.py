@@ -1,4 +1,4 @@
-"""Two stores into one: the same whichever is merged into which, and however often."""
+"""Merge of one store into another: idempotent, and independent of the direction."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,4 @@
-"""A store as files for analysis: Parquet where DuckDB is installed, else CSV; a manifest says what is in them."""
+"""Export of a store to Parquet (with DuckDB) or CSV files, with a manifest of tables and columns."""
 
 import csv
 import hashlib

@@ -1,4 +1,4 @@
-"""The tables as they are now: what all versions declare, one after the other."""
+"""Current table definitions: the declarations of all schema versions combined."""
 
 from sqlalchemy import MetaData
 

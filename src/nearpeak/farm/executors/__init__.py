@@ -1,4 +1,4 @@
-"""What places executions on hosts: one file per engine, behind four calls; none of them decides what counts."""
+"""Registry of executors, which place executions on hosts; the store alone decides which result counts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Executions on the hosts of a Dask cluster: Dask places them, and may run one twice; the store decides what counts."""
+"""Executor on a Dask cluster; Dask may run an execution twice, and the store accepts one."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Executions on this host: a thread for each device and slot, no port, nothing to install."""
+"""Executor on this host: one thread per device and core slot, no network port."""
 
 import threading
 from collections.abc import Sequence

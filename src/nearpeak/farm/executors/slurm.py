@@ -1,4 +1,4 @@
-"""Executions as jobs of Slurm, through submitit; `local` runs them as processes of this host, for tests."""
+"""Executor through Slurm jobs (submitit); its `local` cluster runs them as processes of this host for tests."""
 
 import os
 from collections.abc import Mapping, Sequence

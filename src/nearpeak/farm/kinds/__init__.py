@@ -1,4 +1,4 @@
-"""What a job can be: one file per kind, found by its stem, and out-of-tree ones by `nearpeak.job_kinds`."""
+"""Registry of job kinds: one module per kind, and plug-ins by the entry-point group `nearpeak.job_kinds`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Jobs that search the commit behind a slowdown: all comparisons under one lease, on one device."""
+"""Job kind `bisect`: searches the commit behind a slowdown, all comparisons under one lease on one device."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Jobs that capture: the operators of a model's step, without its weights."""
+"""Job kind `capture`: captures the operators of a model's step without loading its weights."""
 
 from collections.abc import Mapping
 from typing import Any

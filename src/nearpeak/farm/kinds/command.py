@@ -1,4 +1,4 @@
-"""Jobs that run a program alone on a device; its last line may be a time."""
+"""Job kind `command`: runs a program alone on a device; its last output line may be a time."""
 
 import math
 import subprocess

@@ -1,4 +1,4 @@
-"""Jobs that run one round A B B A of two versions of a project: a step of a bisection, checked out, built and run."""
+"""Job kind `launches`: one A B B A round of two project revisions, checked out, built and run."""
 
 import math
 from collections.abc import Mapping

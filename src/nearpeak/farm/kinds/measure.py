@@ -1,4 +1,4 @@
-"""Jobs that measure one case on one device, alone, in a process that runs nothing else."""
+"""Job kind `measure`: measures one case on one device in its own process."""
 
 import math
 from collections.abc import Mapping

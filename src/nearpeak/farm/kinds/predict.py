@@ -1,4 +1,4 @@
-"""Jobs that predict: how long good software is expected to take for one case on one device."""
+"""Job kind `predict`: predicted time of one case on one device."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Jobs that simulate one case on a device that may not exist."""
+"""Job kind `simulate`: simulates one case on a device that may not exist."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is worth doing next: gaps between measured and least times, and one rule per file that says what to try."""
+"""Optimisation opportunities: gaps between measured and least times, and one rule per module that suggests a remedy."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""Batching: several small pieces of work in one kernel share its weights, its launch and its idle multiprocessors."""
+"""Batching rule: larger batches share weights, launches and idle multiprocessors."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Fusion: kernels of one module that only move data become one, so that what is between them stays on chip."""
+"""Fusion rule: memory-limited kernels of one module become one kernel, so that intermediates stay on chip."""
 
 from collections.abc import Sequence
 

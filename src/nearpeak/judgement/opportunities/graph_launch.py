@@ -1,4 +1,4 @@
-"""Graph launch: calls whose host time exceeds their device time wait for the host, which a recorded graph does not."""
+"""Graph-launch rule: calls with more host time than device time are recorded as one graph."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Layout: kernels that only reorder data between others go away when their neighbours agree on an order."""
+"""Layout rule: kernels that only reorder data are unnecessary when their neighbours agree on a layout."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Padding to a tile: a little more work that units take in whole pieces can need less time."""
+"""Padding rule: extents rounded up to whole tiles can take less time despite the extra work."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""A narrower number format: fewer bytes, faster units."""
+"""Precision rule: a narrower number format moves fewer bytes and uses faster units."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Split of K: a product with fewer output tiles than multiprocessors leaves some idle unless its sum is divided."""
+"""Split-K rule: a product with fewer output tiles than multiprocessors leaves some idle unless K is divided."""
 
 import math
 from collections.abc import Sequence

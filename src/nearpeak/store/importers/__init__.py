@@ -1,4 +1,4 @@
-"""Result files of nearpeak and of other tools: one file per format, found by its stem."""
+"""Registry of importers of result files, one module per file format, named by its stem."""
 
 import gzip
 import hashlib

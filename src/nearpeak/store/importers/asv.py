@@ -1,4 +1,4 @@
-"""asv: one file per commit and environment under `results/<machine>/`, units from `benchmarks.json` beside it."""
+"""Importer of asv results: one file per commit and environment in `results/<machine>/`; units in `benchmarks.json`."""
 
 import itertools
 import math

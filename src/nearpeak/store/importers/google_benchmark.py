@@ -1,4 +1,4 @@
-"""Google Benchmark: the JSON of `--benchmark_out_format=json`; each repetition is one sample."""
+"""Importer of Google Benchmark's JSON (`--benchmark_out_format=json`); each repetition is one sample."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""MLPerf: logs of training, from which the score is run_stop − run_start alone."""
+"""Importer of MLPerf training logs; the score is run_stop − run_start."""
 
 from pathlib import Path
 

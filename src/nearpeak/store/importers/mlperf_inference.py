@@ -1,4 +1,4 @@
-"""MLPerf inference: the summary that LoadGen writes, latencies by percentile and throughput; no single queries."""
+"""Importer of MLPerf inference summaries of LoadGen: latency percentiles and throughput, without single queries."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Result files that `nearpeak measure --out` writes."""
+"""Importer of result files that `nearpeak measure --out` writes."""
 
 import json
 from collections import defaultdict

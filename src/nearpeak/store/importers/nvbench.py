@@ -1,4 +1,4 @@
-"""nvbench: the JSON of `--json` and `--jsonbin`, samples from the binary files beside it; one run per device."""
+"""Importer of nvbench's JSON (`--json`, `--jsonbin`) with samples from its binary sidecar files; one run per device."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""onnxruntime: the profile of `enable_profiling`, whole runs and nodes; times are whole microseconds."""
+"""Importer of onnxruntime profiles (`enable_profiling`): model runs and nodes, in whole microseconds."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""pytest-benchmark: the JSON of `--benchmark-json` and of `.benchmarks/`; times are seconds of one call."""
+"""Importer of pytest-benchmark JSON (`--benchmark-json`, `.benchmarks/`); times are seconds per call."""
 
 from pathlib import Path
 

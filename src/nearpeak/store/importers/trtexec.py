@@ -1,4 +1,4 @@
-"""trtexec: `--exportTimes`, samples per query, and `--exportProfile`, one figure per layer; times are milliseconds."""
+"""Importer of trtexec's JSON: samples per query (`--exportTimes`) and times per layer (`--exportProfile`), in ms."""
 
 from pathlib import Path
 

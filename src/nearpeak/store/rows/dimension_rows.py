@@ -1,4 +1,4 @@
-"""What facts refer to: found by its identity, or added; never changed."""
+"""Get-or-insert of dimension rows that measurements refer to: commits, machines, cases, series; never updated."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

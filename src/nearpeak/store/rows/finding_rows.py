@@ -1,4 +1,4 @@
-"""What was found in series, written and read: change points, comparisons, alerts with their events, gates."""
+"""Reading and writing of finding rows: change points, comparisons, alerts with their events, gates."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""What was found in series, as values: detectors, change points, alerts with their events, comparisons."""
+"""Values of findings as the store holds them: detectors, change points, alerts with events, comparisons."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Why something changed: what was blamed and on what evidence, steps of searches for a culprit, bridges of keys."""
+"""Rows of root-cause investigations: suspects with evidence, bisection steps, bridges between series keys."""
 
 import json
 import math

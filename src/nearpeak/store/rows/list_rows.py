@@ -1,4 +1,4 @@
-"""Rows of lists that people look at: alerts, their changes, measurements of a run, devices."""
+"""Rows of the dashboard's lists: alerts, their changes, measurements of a run, devices."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

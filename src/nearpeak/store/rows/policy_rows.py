@@ -1,4 +1,4 @@
-"""What is agreed beforehand or decided afterwards: suppressions, expectations, baselines, gates, messages sent."""
+"""Rows of policies: suppressions, expectations, baselines, gates, and messages that were sent."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Values as rows of tables: columns of other names, nested values as JSON text."""
+"""Mapping of dataclass records to table columns: renamed columns, nested values as JSON text."""
 
 import json
 from collections.abc import Collection, Mapping

@@ -1,4 +1,4 @@
-"""Rows of one store into another: identities are matched, numbers given anew; what both hold must agree."""
+"""Copies rows between stores: matches rows by identity, renumbers keys, and refuses rows that contradict each other."""
 
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence

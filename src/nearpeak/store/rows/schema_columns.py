@@ -1,4 +1,4 @@
-"""Columns and table options of both engines; migrations stand on them, so what is here never changes its meaning."""
+"""Column types and table options of SQLite and PostgreSQL that migrations use; their meaning never changes."""
 
 from collections.abc import Callable, Iterable
 from functools import cache

@@ -1,4 +1,4 @@
-"""Who may write through the web, and what was done there: hashed tokens, and a log that only grows."""
+"""Schema version 6: hashed access tokens for web writes, and an append-only audit log."""
 
 from alembic import op
 from sqlalchemy import Index, MetaData, UniqueConstraint
