@@ -46,26 +46,26 @@ def ordered(waiting: Sequence[WaitingBatch], used_s: Mapping[str, float]) -> lis
     []
     """
     taken = dict(used_s)
-    found: list[WaitingBatch] = []
+    order: list[WaitingBatch] = []
     levels: dict[int, list[WaitingBatch]] = {}
-    for one in sorted(waiting, key=lambda b: (rank(b), b.round, b.id)):
-        levels.setdefault(int(rank(one) // 1), []).append(one)
+    for batch in sorted(waiting, key=lambda b: (rank(b), b.round, b.id)):
+        levels.setdefault(int(rank(batch) // 1), []).append(batch)
     for level in sorted(levels):
-        found += _shared(levels[level], taken)
-    return found
+        order += _shared(levels[level], taken)
+    return order
 
 
 def _shared(batches: Sequence[WaitingBatch], taken: dict[str, float]) -> list[WaitingBatch]:
     """Return batches of one level so that each next one belongs to whoever has used least by then."""
     queues: dict[str, list[WaitingBatch]] = {}
-    for one in batches:
-        queues.setdefault(one.owner, []).append(one)
-    found = []
+    for batch in batches:
+        queues.setdefault(batch.owner, []).append(batch)
+    order = []
     while queues:
         owner = min(queues, key=lambda name: (taken.get(name, 0.0), name))
-        one = queues[owner].pop(0)
-        taken[owner] = taken.get(owner, 0.0) + max(one.cost_s, 1e-3)
-        found.append(one)
+        batch = queues[owner].pop(0)
+        taken[owner] = taken.get(owner, 0.0) + max(batch.cost_s, 1e-3)
+        order.append(batch)
         if not queues[owner]:
             del queues[owner]
-    return found
+    return order

@@ -80,7 +80,7 @@ def _run(store: Store, lease: Lease, limits: device_health.Limits, grace_s: floa
 
 def _longest_s(lease: Lease, grace_s: float) -> float:
     """Return the time that an execution may take at most: beyond it something hangs that has no limit of its own."""
-    limits_s = [KINDS[one.kind].limit_s(one.payload) + grace_s for one in lease.jobs]
+    limits_s = [KINDS[job.kind].limit_s(job.payload) + grace_s for job in lease.jobs]
     return WAIT_S + 2 * device_health.PROBE_S + START_S * len(limits_s) + sum(limits_s)
 
 
@@ -96,7 +96,7 @@ def _published(
             return leases.publish(store, lease, outcomes, *flight)
         except SpecError as error:
             text = text_of({"outcome": "failed", "message": f"the history does not take it: {error}"})
-            outcomes = [Outcome(text=text, time_s=one.time_s, failed=True) for one in outcomes]
+            outcomes = [Outcome(text=text, time_s=outcome.time_s, failed=True) for outcome in outcomes]
         except StoreError:
             if keeper.is_lost:
                 raise
@@ -111,11 +111,11 @@ def _fit(store: Store, lease: Lease, limits: device_health.Limits) -> device_hea
     """
     with reading(store.engine, store.name) as connection:
         database_ns = now_ns(connection)
-        found = device_health.look(placed(lease.device), database_ns)
+        health = device_health.look(placed(lease.device), database_ns)
         before = _facts_before(connection, lease)
-    if lease.device.pool == "device" and (why := device_health.refusals(found, limits, before)):
+    if lease.device.pool == "device" and (why := device_health.refusals(health, limits, before)):
         raise UnfitError("; ".join(why))
-    return found
+    return health
 
 
 def _facts_before(connection: Any, lease: Lease) -> Mapping[str, str] | None:
@@ -123,16 +123,16 @@ def _facts_before(connection: Any, lease: Lease) -> Mapping[str, str] | None:
     comparison = connection.execute(select(BATCH.c.comparison).where(BATCH.c.id == lease.batch)).scalar()
     if not comparison:
         return None
-    asked = (
+    query = (
         select(ATTEMPT.c.preflight)
         .join_from(ATTEMPT, BATCH, ATTEMPT.c.job_batch_id == BATCH.c.id)
         .where(BATCH.c.comparison == comparison, ATTEMPT.c.outcome == "accepted")
         .order_by(ATTEMPT.c.id.desc())
         .limit(1)
     )
-    text = connection.execute(asked).scalar()
-    found: Mapping[str, str] | None = json.loads(text)["facts"] if text else None
-    return found
+    text = connection.execute(query).scalar()
+    facts: Mapping[str, str] | None = json.loads(text)["facts"] if text else None
+    return facts
 
 
 def _after(
@@ -143,8 +143,8 @@ def _after(
         return {}, ()
     with reading(store.engine, store.name) as connection:
         database_ns = now_ns(connection)
-    found = device_health.look(placed(lease.device), database_ns)
-    return found.record(), device_health.changes(before, found, limits)
+    health = device_health.look(placed(lease.device), database_ns)
+    return health.record(), device_health.changes(before, health, limits)
 
 
 def _outcomes(
@@ -235,5 +235,5 @@ def _row(job: LeasedJob, ended: Watched, answer: Any) -> dict[str, Any]:
         verdict = "memory" if ended.verdict == "memory" else "died"
         ending = Ending(verdict=verdict, value=ended.code, output=ended.output)
     payload = job.payload
-    found = told(ending, case_in(payload, "measure"), payload["runner"], timing_in(payload))
-    return {"measurement": measurement_record(found, ""), "environment": None}
+    measurement = told(ending, case_in(payload, "measure"), payload["runner"], timing_in(payload))
+    return {"measurement": measurement_record(measurement, ""), "environment": None}

@@ -26,11 +26,11 @@ def results(store: Store, *, kind: str = "", uids: Sequence[str] | None = None) 
         NotFoundError: a job is not in the queue.
         StoreError: a result was changed on disk.
     """
-    asked = select(JOB.c.uid, JOB.c.kind, JOB.c.state, JOB.c.payload, RESULT.c.result, RESULT.c.crc32, RESULT.c.time_s)
-    asked = asked.outerjoin_from(JOB, RESULT, RESULT.c.job_id == JOB.c.id).order_by(JOB.c.id)
-    asked = asked.where(JOB.c.kind == kind) if kind else asked
+    query = select(JOB.c.uid, JOB.c.kind, JOB.c.state, JOB.c.payload, RESULT.c.result, RESULT.c.crc32, RESULT.c.time_s)
+    query = query.outerjoin_from(JOB, RESULT, RESULT.c.job_id == JOB.c.id).order_by(JOB.c.id)
+    query = query.where(JOB.c.kind == kind) if kind else query
     with reading(store.engine, store.name) as connection:
-        rows = list(_rows(connection, asked, uids))
+        rows = list(_rows(connection, query, uids))
     if uids is not None and (missing := set(uids) - {row.uid for row in rows}) and not kind:
         raise NotFoundError(f"job {min(missing)}: is not in the queue; 'nearpeak farm status --jobs' lists what is")
     places = {uid: place for place, uid in enumerate(uids or ())}
@@ -38,12 +38,12 @@ def results(store: Store, *, kind: str = "", uids: Sequence[str] | None = None) 
     return [_told(row) for row in rows if row.result is not None]
 
 
-def _rows(connection: Any, asked: Select[Any], uids: Sequence[str] | None) -> Iterator[Any]:
+def _rows(connection: Any, query: Select[Any], uids: Sequence[str] | None) -> Iterator[Any]:
     if uids is None:
-        yield from connection.execute(asked)
+        yield from connection.execute(query)
         return
     for part in in_parts(list(uids)):
-        yield from connection.execute(asked.where(JOB.c.uid.in_(part)))
+        yield from connection.execute(query.where(JOB.c.uid.in_(part)))
 
 
 def _told(row: Any) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def _told(row: Any) -> dict[str, Any]:
             "time_s": row.time_s, "result": result}  # fmt: skip
 
 
-def row_of(one: Mapping[str, Any]) -> dict[str, Any]:
+def row_of(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return a result as a row of a table: the case's axes beside what is asked of it and what was found.
 
     Lists and objects have no place in a table; the samples of a measurement become their median.
@@ -61,17 +61,17 @@ def row_of(one: Mapping[str, Any]) -> dict[str, Any]:
     ...         "payload": {"case": {"op": "gemm", "m": 8}, "target": "h100_sxm"}})
     {'job': '1', 'kind': 'predict', 'state': 'done', 'op': 'gemm', 'm': 8, 'target': 'h100_sxm', 'time_s': 2e-06}
     """
-    found = {name: one[name] for name in ("job", "kind", "state")}
-    payload = dict(one["payload"])
+    row = {name: entry[name] for name in ("job", "kind", "state")}
+    payload = dict(entry["payload"])
     case = payload.pop("case", None)
-    result = dict(one["result"])
+    result = dict(entry["result"])
     measured = result.pop("measurement", None)
     if isinstance(measured, dict):
         samples = measured.get("samples_s") or []
-        found |= {"outcome": measured.get("outcome"), "note": measured.get("note")}
+        row |= {"outcome": measured.get("outcome"), "note": measured.get("note")}
         result |= {"time_s": statistics.median(samples) if samples else None}
     if "words" in payload:
         payload["words"] = " ".join(map(str, payload["words"]))
     for part in (case if isinstance(case, dict) else {}, payload, result):
-        found |= {name: value for name, value in part.items() if not isinstance(value, (list, dict))}
-    return found
+        row |= {name: value for name, value in part.items() if not isinstance(value, (list, dict))}
+    return row

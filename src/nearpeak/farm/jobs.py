@@ -90,7 +90,7 @@ class BatchRequest:
     @cached_property
     def uid(self) -> str:
         """Identity, which follows from the jobs'."""
-        return digest([one.uid for one in self.jobs])[:_HEX]
+        return digest([job.uid for job in self.jobs])[:_HEX]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,8 +132,8 @@ class LeasedJob:
     @property
     def payload(self) -> Json:
         """What to run."""
-        found: Json = json.loads(self.text)
-        return found
+        payload: Json = json.loads(self.text)
+        return payload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,26 +52,26 @@ def weights_of(members: Iterable[MemberRow]) -> dict[int, Weight]:
     (1.0, 1.25, ('kernels',))
     """
     by_alert: dict[int, list[MemberRow]] = {}
-    for one in members:
-        by_alert.setdefault(one.alert_id, []).append(one)
+    for member in members:
+        by_alert.setdefault(member.alert_id, []).append(member)
     return {alert: _weight(rows) for alert, rows in by_alert.items()}
 
 
 def _weight(rows: Sequence[MemberRow]) -> Weight:
-    first = next((one for one in rows if one.role == "primary"), rows[0])
-    gaps_s = [gap_s for one in rows if (gap_s := _gap_s(one)) is not None]
+    first = next((row for row in rows if row.role == "primary"), rows[0])
+    gaps_s = [gap_s for row in rows if (gap_s := _gap_s(row)) is not None]
     return Weight(
-        change_count=len(rows), worst_ratio=math.exp(max(abs(one.effect_ratio) for one in rows)),
+        change_count=len(rows), worst_ratio=math.exp(max(abs(row.effect_ratio) for row in rows)),
         gap_s=sum(gaps_s) if gaps_s else None, series=first.series,
-        owners=tuple(sorted({one.owner for one in rows if one.owner})),
+        owners=tuple(sorted({row.owner for row in rows if row.owner})),
     )  # fmt: skip
 
 
-def _gap_s(one: MemberRow) -> float | None:
+def _gap_s(row: MemberRow) -> float | None:
     """Return by how much the newest time is above that of the old level; none where it is no time, or not known."""
-    if one.unit != "s" or one.direction != "lower" or one.value is None:
+    if row.unit != "s" or row.direction != "lower" or row.value is None:
         return None
-    return max(0.0, -one.value * math.expm1(-one.effect_ratio))
+    return max(0.0, -row.value * math.expm1(-row.effect_ratio))
 
 
 def act(

@@ -46,7 +46,7 @@ def commit_axis(repository: Path, good: str, bad: str) -> BisectAxis:
         SpecError: one is not in the repository, or good does not come before bad.
     """
     first, last = git_revision(repository, good), git_revision(repository, bad)
-    shas = [one.sha for one in git_history(repository, last.sha)]
+    shas = [commit.sha for commit in git_history(repository, last.sha)]
     if first.sha not in shas or first.sha == last.sha:
         raise SpecError(f"bisect: {good} is no earlier first-parent commit of {bad}; exchange them, or name another")
     return BisectAxis(name=COMMIT, versions=tuple(shas[shas.index(first.sha) :]))
@@ -67,58 +67,59 @@ def searched(
     rounds: list[tuple[Launch, ...]] = []
 
     def one_round() -> tuple[Launch, ...]:
-        found = workshop.round(good, bad)
-        if found is None:
-            raise MeasureError(f"bisect: good {_said(good)} or bad {_said(bad)} cannot be built or run")
-        rounds.append(found)
-        return found
+        launches = workshop.round(good, bad)
+        if launches is None:
+            versions = f"good {_version_text(good)} or bad {_version_text(bad)}"
+            raise MeasureError(f"bisect: {versions} cannot be built or run")
+        rounds.append(launches)
+        return launches
 
     ends = compared_in_looks(one_round, margin_ratio)
-    effects = [_effect(one) for one in rounds]
+    effects = [_effect(launches) for launches in rounds]
     spread = max(LEAST_SPREAD_RATIO, statistics.stdev(effects))
     if ends.judgement.verdict != REGRESSION:
         return Search(ends=ends, found=None)
 
     def measure(left: Mapping[str, str], right: Mapping[str, str]) -> float | None:
-        found = workshop.round(left, right)
-        return None if found is None else math.exp(_effect(found))
+        launches = workshop.round(left, right)
+        return None if launches is None else math.exp(_effect(launches))
 
-    found = bisected(axes, math.exp(statistics.fmean(effects)), spread, measure, most_steps=most_steps)
-    return Search(ends=ends, found=found)
+    result = bisected(axes, math.exp(statistics.fmean(effects)), spread, measure, most_steps=most_steps)
+    return Search(ends=ends, found=result)
 
 
 def blamed(store: Store, alert: int, search: Search) -> None:
     """Keep the steps of a search, and what it found as what the alert is blamed on."""
-    found = search.found
-    if found is None:
+    result = search.found
+    if result is None:
         return
-    ends = [{**one} for one in (found.steps[0].baseline, found.steps[-1].candidate)] if found.steps else [{}, {}]
-    number = store.investigations.start_bisect("commit", _said(ends[0]), _said(ends[1]), alert=alert)
-    for place, step in enumerate(found.steps, 1):
+    good, bad = (result.steps[0].baseline, result.steps[-1].candidate) if result.steps else ({}, {})
+    number = store.investigations.start_bisect("commit", _version_text(good), _version_text(bad), alert=alert)
+    for place, step in enumerate(result.steps, 1):
         verdict = "skip" if step.time_ratio is None else "ambiguous"
         if step.time_ratio is not None and search.ends.judgement.time_ratio > 1:
             middle = math.sqrt(search.ends.judgement.time_ratio)
             verdict = "bad" if step.time_ratio > middle else "good"
         evidence = {"baseline": dict(step.baseline), "time_ratio": step.time_ratio}
-        kept = BisectStep(candidate=_said(step.candidate), verdict=verdict, evidence=evidence)
-        store.investigations.add_step(number, place, kept)
-    store.investigations.end_bisect(number, "done", {"outcome": found.outcome})
-    for one in found.culprits:
-        axis = one.axis if one.axis in ("commit", "driver") else "component"
+        record = BisectStep(candidate=_version_text(step.candidate), verdict=verdict, evidence=evidence)
+        store.investigations.add_step(number, place, record)
+    store.investigations.end_bisect(number, "done", {"outcome": result.outcome})
+    for culprit in result.culprits:
+        axis = culprit.axis if culprit.axis in ("commit", "driver") else "component"
         store.investigations.record_attribution(
-            Attribution(alert=alert, axis=axis, what=one.after if axis == "commit" else one.axis, before=one.before,
-                        after=one.after, score_ratio=one.probability_ratio, method="bisect",
-                        evidence={"time_ratio": one.time_ratio})
+            Attribution(alert=alert, axis=axis, what=culprit.after if axis == "commit" else culprit.axis,
+                        before=culprit.before, after=culprit.after, score_ratio=culprit.probability_ratio,
+                        method="bisect", evidence={"time_ratio": culprit.time_ratio})
         )  # fmt: skip
 
 
 def _effect(launches: Sequence[Launch]) -> float:
     """Return the mean logarithm of the candidate's times minus that of the baseline's."""
     sides: dict[bool, list[float]] = {True: [], False: []}
-    for one in launches:
-        sides[one.arm == BASELINE].append(math.log(one.time_s))
+    for launch in launches:
+        sides[launch.arm == BASELINE].append(math.log(launch.time_s))
     return statistics.fmean(sides[False]) - statistics.fmean(sides[True])
 
 
-def _said(versions: Mapping[str, str]) -> str:
+def _version_text(versions: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {version[:12]}" for name, version in versions.items())

@@ -33,10 +33,10 @@ def _point(rows: Sequence[tuple[Any, ...]]) -> TrackPoint:
 
 def clock_share_between(points: Sequence[TrackPoint]) -> float | None:
     """Return the part of the clock that shows in the values; none where a clock is unknown, or it hardly moved."""
-    clocks = [median(one.clocks_hz) for one in points if one.clocks_hz]
+    clocks = [median(point.clocks_hz) for point in points if point.clocks_hz]
     if len(clocks) < len(points) or not clocks or min(clocks) <= 0:
         return None
-    return _share(points, [one.value for one in points], clocks)
+    return _share(points, [point.value for point in points], clocks)
 
 
 def _share(points: Sequence[TrackPoint], values: Sequence[float], clocks: Sequence[float]) -> float | None:
@@ -46,5 +46,5 @@ def _share(points: Sequence[TrackPoint], values: Sequence[float], clocks: Sequen
     """
     if max(clocks) / min(clocks) - 1 < LEAST_STEP_RATIO:
         return None
-    share = clock_share([list(zip(one.values, one.clocks_hz, strict=True)) for one in points])
+    share = clock_share([list(zip(point.values, point.clocks_hz, strict=True)) for point in points])
     return clock_share_of_steps(values, clocks) if share is None else share

@@ -87,18 +87,18 @@ def _belong(row: Mapping[str, Any], baseline: str, where: str) -> None:
 
 def _agree(rules: tuple[GateRule, ...], source: str) -> None:
     """Refuse rules that ask two different things of the same series, or of none."""
-    for one in rules:
-        both = [name for name, pattern in one.select.items() if one.leave_out.get(name) in (pattern, "*")]
-        if both or "*" in one.leave_out.values():
+    for rule in rules:
+        both = [name for name, pattern in rule.select.items() if rule.leave_out.get(name) in (pattern, "*")]
+        if both or "*" in rule.leave_out.values():
             raise SpecError(
-                f"{source}: rule {one.name!r} selects and leaves out the same series; it would judge nothing"
+                f"{source}: rule {rule.name!r} selects and leaves out the same series; it would judge nothing"
             )
-    for one, other in itertools.combinations(rules, 2):
-        if one.name == other.name:
-            raise SpecError(f"{source}: two rules are called {one.name!r}; give each a name of its own")
-        if _question(one) == _question(other) and _answer(one) != _answer(other):
+    for rule, other in itertools.combinations(rules, 2):
+        if rule.name == other.name:
+            raise SpecError(f"{source}: two rules are called {rule.name!r}; give each a name of its own")
+        if _question(rule) == _question(other) and _answer(rule) != _answer(other):
             raise SpecError(
-                f"{source}: rules {one.name!r} and {other.name!r} contradict each other: the same series against the"
+                f"{source}: rules {rule.name!r} and {other.name!r} contradict each other: the same series against the"
                 f" same baseline with different limits; keep one"
             )
 

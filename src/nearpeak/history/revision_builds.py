@@ -77,15 +77,15 @@ class Workshop:
 
     def round(self, baseline: Mapping[str, str], candidate: Mapping[str, str]) -> tuple[Launch, ...] | None:
         """Return one round A B B A in its order; none where one of the two cannot be built or run."""
-        found = []
+        launches = []
         for arm, versions in (
             ("baseline", baseline), ("candidate", candidate), ("candidate", candidate), ("baseline", baseline)
         ):  # fmt: skip
-            one = self.launch(versions, arm)
-            if one is None:
+            launch = self.launch(versions, arm)
+            if launch is None:
                 return None
-            found.append(one)
-        return tuple(found)
+            launches.append(launch)
+        return tuple(launches)
 
     def _place(self, versions: Mapping[str, str]) -> Path | None:
         """Return the folder in which these versions run; none where they cannot be built."""
@@ -117,9 +117,9 @@ class Workshop:
         """Return code, output and errors of a command; one that takes too long is ended with all that it started."""
         for name, version in versions.items():
             text = text.replace(f"{{{name}}}", shlex.quote(version))
-        told = {f"NEARPEAK_{name.upper().replace('-', '_')}": version for name, version in versions.items()}
+        variables = {f"NEARPEAK_{name.upper().replace('-', '_')}": version for name, version in versions.items()}
         with subprocess.Popen(
-            text, shell=True, cwd=place, env={**os.environ, **told}, text=True, errors="replace",
+            text, shell=True, cwd=place, env={**os.environ, **variables}, text=True, errors="replace",
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, pass_fds=self._keep,
         ) as process:  # fmt: skip
             try:
@@ -147,15 +147,15 @@ def launch_of(output: str, arm: str) -> Launch:
     clock = records[-1].get("clock_hz") if records else None
     try:
         time_s = (
-            math.exp(statistics.fmean(math.log(statistics.median(map(float, one["samples_s"]))) for one in records))
+            statistics.geometric_mean(statistics.median(map(float, row["samples_s"])) for row in records)
             if records
             else parse(lines[-1], "s")
         )
     except (ValueError, TypeError):
         time_s = math.nan
     if not (math.isfinite(time_s) and time_s > 0):
-        said = f"--run: the last line {lines[-1][:_TAIL]!r} is no time, e.g. 1.25 ms, nor of nearpeak measure --json"
-        raise MeasureError(said)
+        problem = f"--run: the last line {lines[-1][:_TAIL]!r} is no time, e.g. 1.25 ms, nor of nearpeak measure --json"
+        raise MeasureError(problem)
     return Launch(arm=arm, time_s=time_s, clock_hz=float(clock) if clock else None)
 
 
@@ -163,10 +163,10 @@ def _record(line: str) -> dict[str, Any] | None:
     if not line.startswith("{"):
         return None
     try:
-        found = json.loads(line)
+        record = json.loads(line)
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return record if isinstance(record, dict) else None
 
 
 def checked(repository: Path, name: str) -> str:

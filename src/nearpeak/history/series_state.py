@@ -59,33 +59,33 @@ def standings(store: Store, series: Sequence[Series], *, predicted: bool = True)
     Args:
         predicted: also what good software reaches.
     """
-    ids = [one.id for one in series]
-    latest = {one.series: one for part in in_parts(ids) for one in store.latest_against_previous(part)}
-    newest = store.browsing.newest([one for one in ids if one not in latest])
-    found = []
-    for one in series:
-        pair, single = latest.get(one.id), newest.get(one.id)
-        bound, expected = bound_of(one), prediction_of(one) if predicted else None
-        found.append(Standing(
-            series=one, value=pair.value if pair else single[1] if single else None,
+    ids = [entry.id for entry in series]
+    latest = {entry.series: entry for part in in_parts(ids) for entry in store.latest_against_previous(part)}
+    newest = store.browsing.newest([number for number in ids if number not in latest])
+    states = []
+    for entry in series:
+        pair, single = latest.get(entry.id), newest.get(entry.id)
+        bound, expected = bound_of(entry), prediction_of(entry) if predicted else None
+        states.append(Standing(
+            series=entry, value=pair.value if pair else single[1] if single else None,
             previous_value=pair.previous_value if pair else None,
             run=pair.run if pair else single[0] if single else None,
             bound_s=None if bound is None else bound.time_s, limiter="" if bound is None else bound.limiter,
             predicted_s=None if expected is None else expected.time_s,
         ))  # fmt: skip
-    return tuple(found)
+    return tuple(states)
 
 
 def bound_of(series: Series) -> Bound | None:
     """Return the bound of a series of times; none where its case or device is not known."""
-    found = _case(series)
-    return None if found is None else _bound(found, series.device)
+    placed_case = _case(series)
+    return None if placed_case is None else _bound(placed_case, series.device)
 
 
 def prediction_of(series: Series) -> Prediction | None:
     """Return the prediction for a series of times; none where nothing predicts it."""
-    found = _case(series)
-    return None if found is None else _prediction(found, series.device)
+    placed_case = _case(series)
+    return None if placed_case is None else _prediction(placed_case, series.device)
 
 
 def _case(series: Series) -> Case | None:

@@ -6,8 +6,8 @@ from nearpeak.core.answers.gap import ESTIMATED, Abstention, Advice, Alternative
 
 def advice(kind: str, title: str, where: str, gain_s: float, evidence: str, basis: str = ESTIMATED) -> Advice:
     """Return advice; every gain is the most that it saves over all calls."""
-    found = Opportunity(kind=kind, title=title, where=where, gain_s=gain_s, evidence=evidence)
-    return Advice(opportunity=found, basis=basis)
+    opportunity = Opportunity(kind=kind, title=title, where=where, gain_s=gain_s, evidence=evidence)
+    return Advice(opportunity=opportunity, basis=basis)
 
 
 def abstention(kind: str, gap: Gap, reason: str) -> Abstention:
@@ -22,7 +22,7 @@ def named(gap: Gap) -> str:
 
 def alternatives(gap: Gap, kind: str) -> tuple[Alternative, ...]:
     """Return the other ways of one kind in which the work of `gap` can be done."""
-    return tuple(one for one in gap.timed.alternatives if one.kind == kind)
+    return tuple(alternative for alternative in gap.timed.alternatives if alternative.kind == kind)
 
 
 def axis(gap: Gap, name: str) -> int:

@@ -23,7 +23,7 @@ def grouped(candidates: Sequence[Candidate]) -> tuple[Group, ...]:
     >>> grouped(())
     ()
     """
-    ordered = sorted(candidates, key=lambda one: (one.point.low_index, one.point.high_index, one.series))
+    ordered = sorted(candidates, key=lambda item: (item.point.low_index, item.point.high_index, item.series))
     parent = list(range(len(ordered)))
 
     def root(i: int) -> int:
@@ -40,21 +40,27 @@ def grouped(candidates: Sequence[Candidate]) -> tuple[Group, ...]:
             if alike:
                 parent[root(j)] = root(i)
     groups: dict[int, list[Candidate]] = {}
-    for i, one in enumerate(ordered):
-        groups.setdefault(root(i), []).append(one)
+    for i, item in enumerate(ordered):
+        groups.setdefault(root(i), []).append(item)
     return tuple(
-        sorted((_group(part) for part in groups.values()), key=lambda one: (one.low_index, one.members[0][0].series))
+        sorted((_group(part) for part in groups.values()), key=lambda item: (item.low_index, item.members[0][0].series))
     )
 
 
 def _group(part: list[Candidate]) -> Group:
-    ordered = sorted(part, key=lambda one: (-abs(one.gap_s), one.series))
-    names = {one.series for one in part}
+    ordered = sorted(part, key=lambda candidate: (-abs(candidate.gap_s), candidate.series))
+    names = {candidate.series for candidate in part}
     members = [(ordered[0], PRIMARY)]
-    members += [(one, DOWNSTREAM if names & set(one.upstream) else RELATED) for one in ordered[1:]]
-    low, high = max(one.point.low_index for one in part), min(one.point.high_index for one in part)
+    members += [(candidate, DOWNSTREAM if names & set(candidate.upstream) else RELATED) for candidate in ordered[1:]]
+    low, high = (
+        max(candidate.point.low_index for candidate in part),
+        min(candidate.point.high_index for candidate in part),
+    )
     if low > high:  # a chain of overlaps without a commit that all share
-        low, high = min(one.point.low_index for one in part), max(one.point.high_index for one in part)
+        low, high = (
+            min(candidate.point.low_index for candidate in part),
+            max(candidate.point.high_index for candidate in part),
+        )
     return Group(low_index=low, high_index=high, members=tuple(members))
 
 
@@ -66,8 +72,10 @@ def declared(axes: Mapping[str, str], sha: str, time_ratio: float, expectations:
         time_ratio: new over old.
     """
     return any(
-        one.sha == sha and one.low_ratio <= time_ratio - 1 <= one.high_ratio and matches(one.selector, axes)
-        for one in expectations
+        expectation.sha == sha
+        and expectation.low_ratio <= time_ratio - 1 <= expectation.high_ratio
+        and matches(expectation.selector, axes)
+        for expectation in expectations
     )
 
 
@@ -92,7 +100,7 @@ def after_verdict(status: str, verdict: str, time_ratio: float) -> Step | None:
     >>> after_verdict("verifying", "invariant", 1.001)
     ('invalid-noise', 'measured again: invariant, +0.10 %')
     """
-    said = f"measured again: {verdict}, {100 * math.expm1(math.log(time_ratio)):+.2f} %"
+    note = f"measured again: {verdict}, {100 * math.expm1(math.log(time_ratio)):+.2f} %"
     table = {
         ("verifying", REGRESSION): "active", ("verifying", IMPROVEMENT): "active",
         ("verifying", INVARIANT): "invalid-noise",
@@ -103,4 +111,4 @@ def after_verdict(status: str, verdict: str, time_ratio: float) -> Step | None:
     if after is None:
         return None
     check_step(status, after)
-    return after, said
+    return after, note

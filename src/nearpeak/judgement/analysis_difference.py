@@ -33,7 +33,9 @@ def compare(baseline: Analysis, candidate: Analysis) -> Comparison:
     comparable; the reason is said. Cases that both have are comparable even where the steps are not.
     """
     reason = _step_reason(baseline, candidate)
-    pairs = _pairs([one.target for one in baseline.targets], [one.target for one in candidate.targets])
+    pairs = _pairs(
+        [analysis.target for analysis in baseline.targets], [analysis.target for analysis in candidate.targets]
+    )
     return Comparison(
         baseline=baseline.name,
         candidate=candidate.name,
@@ -105,18 +107,18 @@ def _pairs(left: list[str], right: list[str]) -> list[tuple[str, str]]:
     [('t4', 't4+dram.bandwidth="1 TB/s"'), ('l4', 'l4')]
     """
     rest = [name for name in right if name not in left]
-    found = []
+    pairs = []
     for name in left:
-        edited = [one for one in rest if one.partition("+")[0] == name.partition("+")[0]]
+        edited = [target for target in rest if target.partition("+")[0] == name.partition("+")[0]]
         other = name if name in right or len(edited) != 1 else edited[0]
-        rest = [one for one in rest if one != other]
-        found.append((name, other))
-    return found + [(name, name) for name in rest]
+        rest = [target for target in rest if target != other]
+        pairs.append((name, other))
+    return pairs + [(name, name) for name in rest]
 
 
 def _target(pair: tuple[str, str], baseline: Analysis, candidate: Analysis, step_reason: str) -> TargetComparison:
     left, right = (
-        next((one for one in analysis.targets if one.target == name), None)
+        next((row for row in analysis.targets if row.target == name), None)
         for analysis, name in zip((baseline, candidate), pair, strict=True)
     )
     name = pair[0] if pair[0] == pair[1] else f"{pair[0]} → {pair[1]}"
@@ -146,11 +148,11 @@ def _time_changes(left: TargetAnalysis, right: TargetAnalysis) -> Iterable[Chang
 
 def _entries(analysis: Analysis, target: TargetAnalysis) -> Mapping[str, _Entry]:
     """Return the cases by digest; one that several modules call is added up."""
-    found: dict[str, _Entry] = {}
+    entries: dict[str, _Entry] = {}
     for row, time in zip(analysis.rows, target.times, strict=True):
-        _, total_s, calls = found.get(row.case.digest, ("", 0.0, 0))
-        found[row.case.digest] = (row.label, total_s + time.bound_s * row.call_count, calls + row.call_count)
-    return found
+        _, total_s, calls = entries.get(row.case.digest, ("", 0.0, 0))
+        entries[row.case.digest] = (row.label, total_s + time.bound_s * row.call_count, calls + row.call_count)
+    return entries
 
 
 def _cases(left: Mapping[str, _Entry], right: Mapping[str, _Entry]) -> tuple[CaseComparison, ...]:
@@ -165,16 +167,16 @@ def _doubted(
 ) -> tuple[CaseComparison, ...]:
     """Take back the verdict on cases that a measurement has beaten: their bounds are wrong until the cause is known."""
     beaten = {
-        one.digest: f"{name} measured it at {one.measured_s:.6g} s, below its bound of {one.bound_s:.6g} s"
+        row.digest: f"{name} measured it at {row.measured_s:.6g} s, below its bound of {row.bound_s:.6g} s"
         for name, target in (("candidate", right), ("baseline", left))
-        for one in target.below_bound
-        if one.cause == "open"
+        for row in target.below_bound
+        if row.cause == "open"
     }
     return tuple(
-        replace(one, verdict=NOT_COMPARABLE, reason="; ".join(filter(None, (one.reason, beaten[one.digest]))))
-        if one.digest in beaten
-        else one
-        for one in cases
+        replace(row, verdict=NOT_COMPARABLE, reason="; ".join(filter(None, (row.reason, beaten[row.digest]))))
+        if row.digest in beaten
+        else row
+        for row in cases
     )
 
 

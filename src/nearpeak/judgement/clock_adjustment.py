@@ -92,12 +92,12 @@ def at_usual_clock(values_s: Sequence[float], clocks_hz: Sequence[float], share_
     if not 0 <= share_ratio <= 1:
         raise SpecError(f"clock: share {share_ratio!r} is not between 0 and 1")
     clocks = _logs(clocks_hz)
-    found = np.exp(_logs(values_s) + share_ratio * (clocks - np.median(clocks)))
-    return tuple(found.tolist())
+    adjusted = np.exp(_logs(values_s) + share_ratio * (clocks - np.median(clocks)))
+    return tuple(adjusted.tolist())
 
 
 def _logs(values: Sequence[float]) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    for one in values:
-        if not (math.isfinite(one) and one > 0):
-            raise SpecError(f"clock: {one!r} is not positive and finite")
+    for value in values:
+        if not (math.isfinite(value) and value > 0):
+            raise SpecError(f"clock: {value!r} is not positive and finite")
     return np.log(np.asarray(values, dtype=np.float64))

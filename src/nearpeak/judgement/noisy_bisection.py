@@ -69,8 +69,8 @@ def bisected(
 
 
 def _check(axes: Sequence[BisectAxis], time_ratio: float, spread_ratio: float) -> None:
-    if not axes or len({one.name for one in axes}) < len(axes):
-        raise SpecError(f"bisect: axes {[one.name for one in axes]}; at least one is needed, each once")
+    if not axes or len({axis.name for axis in axes}) < len(axes):
+        raise SpecError(f"bisect: axes {[axis.name for axis in axes]}; at least one is needed, each once")
     if not (math.isfinite(time_ratio) and time_ratio > 0) or time_ratio == 1:
         raise SpecError(f"bisect: time ratio {time_ratio!r}; good and bad must differ, e.g. 1.05")
     if not (math.isfinite(spread_ratio) and spread_ratio > 0):
@@ -176,12 +176,12 @@ class _Search:
 
     def _versions(self, place: int) -> dict[str, str]:
         """Return the version on every axis: axes before are bad, one is in part, the rest good."""
-        found = {}
+        versions = {}
         for axis in self.axes:
             taken = min(place, len(axis.versions) - 1)
-            found[axis.name] = axis.versions[taken]
+            versions[axis.name] = axis.versions[taken]
             place -= taken
-        return found
+        return versions
 
     def explained(self, rest: float) -> bool:
         """Return whether what is left needs no other cause."""

@@ -31,7 +31,7 @@ def excursions(values: Sequence[float], size: float) -> tuple[Span, ...]:
     >>> excursions([0.0] * 6 + [0.05] * 20, 0.05)
     ()
     """
-    return tuple(sorted({*_upwards(values, size), *_upwards([-one for one in values], size)}))
+    return tuple(sorted({*_upwards(values, size), *_upwards([-value for value in values], size)}))
 
 
 def _upwards(values: Sequence[float], size: float) -> Iterator[Span]:
@@ -59,11 +59,11 @@ def largest_excursion(values: Sequence[float]) -> float:
     >>> round(largest_excursion([0.0, 0.0, 0.0, 0.05, 0.0, 0.0, 0.3, 0.3, 0.3]), 2)
     0.05
     """
-    found = 0.0
+    largest = 0.0
     for place in range(3, len(values) - 2):
         sides = (values[place - 3 : place], values[place + 1 : place + 4])
-        found = max(found, min(abs(values[place] - statistics.median(side)) for side in sides))
-    return found
+        largest = max(largest, min(abs(values[place] - statistics.median(side)) for side in sides))
+    return largest
 
 
 def confirmation(
@@ -86,13 +86,13 @@ def confirmation(
         far: the largest excursion of the store; none where it has too few values to tell.
     """
     effect = max(limit, statistics.median(runs))
-    group = [effect, *(one for side in (beside[0][::-1], beside[1]) for one in _beyond(side, limit))]
+    group = [effect, *(value for side in (beside[0][::-1], beside[1]) for value in _beyond(side, limit))]
     spans = excursions(history, ALIKE_RATIO * min(group))
     longest = max((stop - start for start, stop in spans), default=0)
     returning = sum(stop - start > 1 for start, stop in spans) > 1
     if len(group) >= max(SEVERAL, 2 * longest if longest > 1 else 0) and not returning:
         return Confirmation(confirmed=True, text=f"at {len(group)} commits in a row")
-    shown = [one for one in runs if one >= limit]
+    shown = [value for value in runs if value >= limit]
     spans = excursions(history, ALIKE_RATIO * min((effect, *shown)))
     passing = all(stop - start == 1 and not many_runs[start] for start, stop in spans)
     if passing and len(shown) >= SEVERAL and 2 * len(shown) > len(runs):
@@ -100,14 +100,14 @@ def confirmation(
     if far is not None and effect >= FAR_RATIO * far:
         return Confirmation(confirmed=True, text="larger than anything that went away by itself")
     if passing:
-        said = "its runs disagree" if len(runs) >= SEVERAL else "one run alone shows it"
-        return Confirmation(confirmed=False, text=f"{said}: measure this revision again")
+        reason = "its runs disagree" if len(runs) >= SEVERAL else "one run alone shows it"
+        return Confirmation(confirmed=False, text=f"{reason}: measure this revision again")
     return Confirmation(confirmed=False, text="as much came and went by itself before: measure both revisions in turns")
 
 
 def _beyond(values: Sequence[float], limit: float) -> Iterator[float]:
     """Yield the values next to a slowdown that show it too."""
-    for one in values:
-        if not one >= limit:
+    for value in values:
+        if not value >= limit:
             return
-        yield one
+        yield value

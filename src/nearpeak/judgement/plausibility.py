@@ -16,7 +16,9 @@ def with_measurements(
     pairs = list(zip(rows, target.times, strict=True))
     times = [_with_run(time, taken[row.case]) for row, time in pairs]
     findings = [below_bound(row, time, target, taken[row.case]) for row, time in pairs]
-    return dataclasses.replace(target, times=tuple(times), below_bound=tuple(one for one in findings if one))
+    return dataclasses.replace(
+        target, times=tuple(times), below_bound=tuple(finding for finding in findings if finding)
+    )
 
 
 def below_bound(row: CaseRow, time: CaseTime, target: TargetAnalysis, measurement: Measurement) -> BelowBound | None:

@@ -20,18 +20,18 @@ def without_slopes(x: NDArray[np.float64], places: Sequence[int]) -> list[int]:
     >>> without_slopes(line, [20, 40]), without_slopes(step, [30])
     ([], [30])
     """
-    kept = sorted(places)
+    remaining = sorted(places)
     while True:
-        edges = [0, *kept, x.size]
-        sigmas = [_sigmas(x, *edges[i : i + 3]) for i in range(len(kept))]
+        edges = [0, *remaining, x.size]
+        sigmas = [_sigmas(x, *edges[i : i + 3]) for i in range(len(remaining))]
         slopes = [
             (abs(step), i)
             for i, (step, slope) in enumerate(sigmas)
             if (abs(slope) > SLOPE_SIGMA and abs(step) < max(STEP_SIGMA, abs(slope) / SLOPE_SHARE))
         ]
         if not slopes:
-            return kept
-        del kept[min(slopes)[1]]
+            return remaining
+        del remaining[min(slopes)[1]]
 
 
 def _sigmas(x: NDArray[np.float64], start: int, place: int, end: int) -> tuple[float, float]:

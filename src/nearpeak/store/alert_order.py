@@ -18,10 +18,10 @@ def newest_event(connection: Connection) -> int:
 def keys_since(connection: Connection, event: int | None) -> tuple[AlertKey, ...]:
     """Return all alerts by number, or those to which something happened after an event."""
     c, e = _T["alert"].c, _T["alert_event"].c
-    asked = select(*(c[name] for name in AlertKey._fields)).order_by(c.id)
+    query = select(*(c[name] for name in AlertKey._fields)).order_by(c.id)
     if event is not None:
-        asked = asked.where(c.id.in_(select(e.alert_id).where(e.id > event)))
-    return tuple(map(AlertKey._make, connection.execute(asked).tuples()))
+        query = query.where(c.id.in_(select(e.alert_id).where(e.id > event)))
+    return tuple(map(AlertKey._make, connection.execute(query).tuples()))
 
 
 def effects(connection: Connection, alerts: Sequence[int] | None) -> AlertEffects:
@@ -31,12 +31,12 @@ def effects(connection: Connection, alerts: Sequence[int] | None) -> AlertEffect
         alerts: at most as many as a question may name.
     """
     a, p = _T["alert_member"].c, _T["change_point"].c
-    asked = select(a.alert_id, p.series_id, p.effect).join_from(
+    query = select(a.alert_id, p.series_id, p.effect).join_from(
         _T["alert_member"], _T["change_point"], p.id == a.change_point_id
     )
     if alerts is not None:
-        asked = asked.where(a.alert_id.in_(list(alerts)))
-    rows = connection.execute(asked.order_by(a.alert_id, p.id)).all()
+        query = query.where(a.alert_id.in_(list(alerts)))
+    rows = connection.execute(query.order_by(a.alert_id, p.id)).all()
     columns = tuple(zip(*rows, strict=True)) or ((), (), ())
     s, m, metric = _T["series"].c, _T["measurement"].c, _T["metric"].c
     newest = and_(m.run_id == s.last_run_id, m.series_id == s.id, m.launch == 0)
@@ -48,7 +48,7 @@ def effects(connection: Connection, alerts: Sequence[int] | None) -> AlertEffect
     if alerts is not None:
         known = known.where(s.id.in_(set(columns[1])))
     series = {
-        one: (value if unit == "s" and direction == "lower" else None, owner)
-        for one, value, unit, direction, owner in connection.execute(known).tuples()
+        alert: (value if unit == "s" and direction == "lower" else None, owner)
+        for alert, value, unit, direction, owner in connection.execute(known).tuples()
     }
     return AlertEffects(alerts=columns[0], series=columns[1], effect_ratios=columns[2], known=series)

@@ -94,38 +94,38 @@ class Store:
         ready = [prepared(record) for record in records]
         try:
             with writing(self.engine, self.name) as connection:
-                found = tuple(self._written(connection, one, again=again) for one in ready)
-                new = sum(one.new for one in found)
+                written = tuple(self._written(connection, run, again=again) for run in ready)
+                new = sum(run.new for run in written)
                 if sender and new:
-                    add_entry(connection, sender, "send runs", f"{new} of {len(found)}", found[0].uid)
+                    add_entry(connection, sender, "send runs", f"{new} of {len(written)}", written[0].uid)
         except StoreError as error:
             if "space" in str(error):
                 raise StoreError(
-                    f"{error} (it takes about {2 * sum(one.data_bytes for one in ready)} bytes)"
+                    f"{error} (it takes about {2 * sum(run.data_bytes for run in ready)} bytes)"
                 ) from error
             raise
-        for one, done in zip(ready, found, strict=True):
-            self._series.update(zip(one.fingerprints, done.series_ids, strict=False))
-        return found
+        for run, done in zip(ready, written, strict=True):
+            self._series.update(zip(run.fingerprints, done.series_ids, strict=False))
+        return written
 
     def _written(self, connection: Connection, ready: Prepared, *, again: bool) -> Ingested:
         claim(connection, ready.uid)
-        found = stored_run(connection, ready.uid)
-        if found is None:
+        run = stored_run(connection, ready.uid)
+        if run is None:
             return add_run(connection, ready, self._series)
-        return replace_run(connection, ready, found, self._series) if again else found
+        return replace_run(connection, ready, run, self._series) if again else run
 
     def series(
         self, *, id: int | None = None, case: str | None = None, metric: str | None = None, device: str | None = None,
         testbed: str | None = None, branch: str | None = None,
     ) -> tuple[Series, ...]:  # fmt: skip
         """Return the series that are as asked in everything that is asked, by id."""
-        given = {
+        filters = {
             "id": id, "case": case, "metric": metric, "device": device, "testbed": testbed, "branch": branch,
         }  # fmt: skip
         with reading(self.engine, self.name) as connection:
             return series_queries.series_of(
-                connection, {name: value for name, value in given.items() if value is not None}
+                connection, {name: value for name, value in filters.items() if value is not None}
             )
 
     def history(self, series: int) -> History:

@@ -6,12 +6,12 @@ from pathlib import Path
 
 from nearpeak.core.history.stored_run import Device, Pairs, Revision, RunRecord, SampleSet
 from nearpeak.errors import SpecError
-from nearpeak.store.importer import Given, Importer
+from nearpeak.store.importer import FileContext, Importer
 from nearpeak.store.json_tree import Tree, parsed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class ForeignRun:
     """What is read of one run; what a format has no place for stays empty and comes from the user."""
 
     samples: tuple[SampleSet, ...]
@@ -33,7 +33,7 @@ class Found:
 
 
 Marks = tuple[str, ...]
-Read = Callable[[Tree, Path], Sequence[Found]]
+Read = Callable[[Tree, Path], Sequence[ForeignRun]]
 
 
 def foreign(
@@ -50,38 +50,40 @@ def foreign(
     """
 
     def recognises(data: bytes) -> bool:
-        holds = all(any(one.encode() in data for one in mark.split("|")) for mark in marks)
-        return holds and not any(one.encode() in data for one in never)
+        holds = all(any(part.encode() in data for part in mark.split("|")) for mark in marks)
+        return holds and not any(part.encode() in data for part in never)
 
-    def runs(data: bytes, given: Given) -> tuple[RunRecord, ...]:
-        found = read(tree_of(data, given.name), (given.folder or Path()) / given.name)
-        if not found or not all(one.samples for one in found):
-            raise SpecError(f"{given.name}: holds no measurements")
-        return tuple(_record(one, given, name, version) for one in found)
+    def runs(data: bytes, context: FileContext) -> tuple[RunRecord, ...]:
+        read_runs = read(tree_of(data, context.name), (context.folder or Path()) / context.name)
+        if not read_runs or not all(run.samples for run in read_runs):
+            raise SpecError(f"{context.name}: holds no measurements")
+        return tuple(_record(run, context, name, version) for run in read_runs)
 
     return Importer(name=name, title=title, version=version, recognises=recognises, read=runs, marks=marks)
 
 
-def _record(found: Found, given: Given, name: str, version: int) -> RunRecord:
+def _record(foreign_run: ForeignRun, context: FileContext, name: str, version: int) -> RunRecord:
     """Return the run as it goes into a store; what the file says wins."""
-    device = found.device or given.device
+    device = foreign_run.device or context.device
     if device is None:
-        raise SpecError(f"{given.name}: does not say on which device it was measured; name it by --device")
+        raise SpecError(f"{context.name}: does not say on which device it was measured; name it by --device")
+    began_ns = foreign_run.started_ns or context.written_ns if context.started_ns is None else context.started_ns
     return RunRecord(
-        device=device, samples=found.samples, revision=_revision(found.revision, given),
-        source=given.source(name, version, selector=found.selector, lost=found.lost),
-        branch=found.branch or given.branch, stack=tuple(sorted({**dict(given.stack), **dict(found.stack)}.items())),
-        track=given.track, trigger=given.trigger,
-        started_ns=given.started_ns if given.started_ns is not None else found.started_ns or given.written_ns,
+        device=device, samples=foreign_run.samples, revision=_revision(foreign_run.revision, context),
+        source=context.source(name, version, selector=foreign_run.selector, lost=foreign_run.lost),
+        branch=foreign_run.branch or context.branch,
+        stack=tuple(sorted({**dict(context.stack), **dict(foreign_run.stack)}.items())),
+        track=context.track, trigger=context.trigger,
+        started_ns=began_ns,
     )  # fmt: skip
 
 
-def _revision(own: Revision | None, given: Given) -> Revision | None:
+def _revision(revision: Revision | None, context: FileContext) -> Revision | None:
     """Return the commit: the user knows where it stands, the file which one it is; the two must agree."""
-    if own is None or given.revision is None:
-        return own or given.revision
-    if not given.revision.sha.startswith(own.sha):
+    if revision is None or context.revision is None:
+        return revision or context.revision
+    if not context.revision.sha.startswith(revision.sha):
         raise SpecError(
-            f"{given.name}: was measured at {own.sha[:12]}, --commit names {given.revision.sha[:12]}; give one"
+            f"{context.name}: was measured at {revision.sha[:12]}, --commit names {context.revision.sha[:12]}; give one"
         )
-    return given.revision
+    return context.revision

@@ -16,8 +16,8 @@ def epoch_ns(value: Tree) -> int:
     1000000000
     """
     try:
-        found = datetime.fromisoformat(value.text())
-        seconds = (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+        moment = datetime.fromisoformat(value.text())
+        seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):
         raise SpecError(f"{value.where}: {str(value.raw)[:40]!r} is no ISO 8601 time") from None
     return max(0, round(seconds * 1e6) * 1000)

@@ -8,7 +8,7 @@ from nearpeak.core.history.stored_run import Device, Pairs, Revision, RunRecord,
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class FileContext:
     """What the user says of a file, where the file itself does not say it; what the file says wins."""
 
     name: str
@@ -60,7 +60,7 @@ class Importer:
     """Raised whenever the same file is read differently."""
     recognises: Callable[[bytes], bool]
     """Whether bytes are of this format; it looks at little, and never raises."""
-    read: Callable[[bytes, Given], tuple[RunRecord, ...]]
+    read: Callable[[bytes, FileContext], tuple[RunRecord, ...]]
     """The runs of a file; a SpecError names file, place and field where one is missing or wrong."""
     marks: tuple[str, ...] = ()
     """Texts that every file of this format holds, alternatives between bars, by which a file that lacks one is told."""

@@ -171,8 +171,8 @@ def _damaged_samples(connection: Connection) -> Iterator[tuple[int, int, int, st
     beside = select(c.run_id, c.series_id, c.launch, c.crc32, c.data)
     r = TABLES["record_blob"].c
     records = select(r.run_id, r.series_id, r.launch, r.crc32, r.data)
-    for asked in (plain, beside, records):
-        for run, series, launch, crc32, data in connection.execution_options(yield_per=1000).execute(asked):
+    for query in (plain, beside, records):
+        for run, series, launch, crc32, data in connection.execution_options(yield_per=1000).execute(query):
             if checksum(data) != crc32:
                 words = f"run {run}, series {series}, launch {launch}: its samples are damaged (checksum differs)"
                 yield run, series, launch, words
@@ -181,12 +181,12 @@ def _damaged_samples(connection: Connection) -> Iterator[tuple[int, int, int, st
 def _missing_samples(connection: Connection) -> Iterator[str]:
     m, b = TABLES["measurement"].c, TABLES["sample_blob"].c
     archived = m.flags.op("&")(ARCHIVED) != 0
-    asked = (
+    query = (
         select(m.run_id, m.series_id)
         .outerjoin_from(TABLES["measurement"], TABLES["sample_blob"], m.sample_id == b.id)
         .where(m.n > 0, b.id.is_(None), ~archived)
     )
-    for run, series in connection.execute(asked):
+    for run, series in connection.execute(query):
         yield f"run {run}, series {series}: its samples are missing"
     owned = select(m.sample_id).where(m.sample_id.is_not(None))
     orphans = connection.execute(select(func.count()).select_from(TABLES["sample_blob"]).where(b.id.not_in(owned)))

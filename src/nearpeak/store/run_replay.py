@@ -25,12 +25,12 @@ def records_of(store: Store, runs: Sequence[int] | None = None) -> Iterator[RunR
         StoreError: samples of a run are not there any more, or damaged.
     """
     r, wanted = TABLES["run"].c, None if runs is None else set(runs)
-    asked = select(r.id).where(r.superseded_by.is_(None)).order_by(r.order_key, r.id)
+    query = select(r.id).where(r.superseded_by.is_(None)).order_by(r.order_key, r.id)
     with reading(store.engine, store.name) as connection:
-        ids = [one for one in connection.execute(asked).scalars() if wanted is None or one in wanted]
-    for one in ids:
+        ids = [run for run in connection.execute(query).scalars() if wanted is None or run in wanted]
+    for run in ids:
         with reading(store.engine, store.name) as connection:
-            yield _record(connection, one)
+            yield _record(connection, run)
 
 
 def _record(connection: Connection, number: int) -> RunRecord:
@@ -41,7 +41,7 @@ def _record(connection: Connection, number: int) -> RunRecord:
     series = _series_of(connection, number)
     return RunRecord(
         device=run.device, samples=tuple(_sets(connection, number, series)), revision=run.revision,
-        branch=row["branch"], stack=run.stack, track=next((one.track for one in series.values()), ()),
+        branch=row["branch"], stack=run.stack, track=next((entry.track for entry in series.values()), ()),
         started_ns=run.started_ns, ended_ns=row["ended_ns"],
         trigger=run.trigger, dirty=row["dirty_hash"], facts=run.facts,
         source=Source(
@@ -60,16 +60,16 @@ def _series_of(connection: Connection, run: int) -> dict[int, Series]:
 
 def _sets(connection: Connection, run: int, series: dict[int, Series]) -> Iterator[SampleSet]:
     m, b = TABLES["measurement"].c, TABLES["sample_blob"].c
-    asked = select(m.series_id, m.launch, m.outcome, m.note, m.clock_hz, m.n, b.format, b.crc32, b.data)
-    asked = asked.outerjoin_from(TABLES["measurement"], TABLES["sample_blob"], b.id == m.sample_id)
+    query = select(m.series_id, m.launch, m.outcome, m.note, m.clock_hz, m.n, b.format, b.crc32, b.data)
+    query = query.outerjoin_from(TABLES["measurement"], TABLES["sample_blob"], b.id == m.sample_id)
     channels = _channels(connection, run)
     for number, launch, outcome, note, clock_hz, count, *blob in connection.execute(
-        asked.where(m.run_id == run).order_by(m.series_id, m.launch)
+        query.where(m.run_id == run).order_by(m.series_id, m.launch)
     ):
-        one, what = series[number], f"run {run}, series {number}, launch {launch}"
+        entry, what = series[number], f"run {run}, series {number}, launch {launch}"
         yield SampleSet(
-            case=one.case, label=one.label, metric=one.metric, testbed=one.testbed, workload=one.workload,
-            values=tuple(unpacked(what, *blob).tolist()) if count else (), parameters=one.parameters, launch=launch,
+            case=entry.case, label=entry.label, metric=entry.metric, testbed=entry.testbed, workload=entry.workload,
+            values=tuple(unpacked(what, *blob).tolist()) if count else (), parameters=entry.parameters, launch=launch,
             outcome=outcome, note=note or "", clock_hz=clock_hz, channels=channels.get((number, launch), {}),
             records=series_queries.record_texts(connection, run, number, launch),
         )  # fmt: skip
@@ -77,9 +77,9 @@ def _sets(connection: Connection, run: int, series: dict[int, Series]) -> Iterat
 
 def _channels(connection: Connection, run: int) -> dict[tuple[int, int], dict[str, tuple[float, ...]]]:
     c = TABLES["channel_blob"].c
-    found: dict[tuple[int, int], dict[str, tuple[float, ...]]] = {}
-    asked = select(c.series_id, c.launch, c.channel, c.format, c.crc32, c.data).where(c.run_id == run)
-    for series, launch, name, *blob in connection.execute(asked):
+    channels: dict[tuple[int, int], dict[str, tuple[float, ...]]] = {}
+    query = select(c.series_id, c.launch, c.channel, c.format, c.crc32, c.data).where(c.run_id == run)
+    for series, launch, name, *blob in connection.execute(query):
         values = unpacked(f"run {run}, series {series}, {name}", *blob).tolist()
-        found.setdefault((series, launch), {})[name] = tuple(values)
-    return found
+        channels.setdefault((series, launch), {})[name] = tuple(values)
+    return channels

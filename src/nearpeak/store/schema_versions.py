@@ -31,23 +31,23 @@ def version_of(connection: Connection) -> str | None:
     return str(connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one())
 
 
-def check_version(name: str, found: str | None) -> None:
+def check_version(name: str, version: str | None) -> None:
     """Refuse a store of another version than this nearpeak's.
 
     Raises:
         SchemaVersionError: it is older, or newer.
         StoreError: it holds no tables.
     """
-    if found is None:
+    if version is None:
         raise StoreError(f"{name}: holds no tables; a store is made by 'nearpeak store import'")
-    if found > HEAD:
+    if version > HEAD:
         raise SchemaVersionError(
-            f"{name}: schema {found} is newer than {HEAD}, which this nearpeak knows;"
+            f"{name}: schema {version} is newer than {HEAD}, which this nearpeak knows;"
             " nothing is touched: use a newer nearpeak"
         )
-    if found < HEAD:
+    if version < HEAD:
         raise SchemaVersionError(
-            f"{name}: schema {found} is older than {HEAD};"
+            f"{name}: schema {version} is older than {HEAD};"
             f" 'nearpeak store upgrade --store {name}' saves a copy and upgrades it"
         )
 

@@ -193,12 +193,12 @@ def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str,
 
 def id_of(connection: Connection, table: Table, row: Mapping[str, Any], unique: Sequence[str]) -> int:
     """Return the id of the row with the `unique` columns of `row`, which is inserted where there is none."""
-    asked = select(table.c.id).where(*(table.c[name] == row[name] for name in unique))
-    found = connection.execute(asked).scalar()
-    if found is None:
+    query = select(table.c.id).where(*(table.c[name] == row[name] for name in unique))
+    number = connection.execute(query).scalar()
+    if number is None:
         insert_new(connection, table, [row], unique)
-        found = connection.execute(asked).scalar_one()
-    return int(found)
+        number = connection.execute(query).scalar_one()
+    return int(number)
 
 
 @contextmanager
@@ -256,10 +256,10 @@ _IN_USE: Counter[_FileKey] = Counter()
 
 def _file_key(path: Path) -> _FileKey:
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return stat.st_dev, stat.st_ino
 
 
 def is_in_use(path: Path) -> bool:

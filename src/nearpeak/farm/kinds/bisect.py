@@ -30,12 +30,12 @@ def _run(payload: Payload) -> Mapping[str, Any]:
     axis = commit_axis(place, payload["good"], payload["bad"])
     with Workshop(place, payload["run"], payload.get("build") or "", limit_s=limit_s, keep=FILES) as workshop:
         search = searched([axis], workshop)
-    found, ends = search.found, search.ends.judgement
+    result, ends = search.found, search.ends.judgement
     return {
-        "verdict": ends.verdict, "time_ratio": ends.time_ratio, "outcome": found.outcome if found else "no slowdown",
-        "step_count": len(found.steps) if found else 0,
-        "culprits": [{"before": one.before, "after": one.after, "probability_ratio": one.probability_ratio,
-                      "time_ratio": one.time_ratio} for one in (found.culprits if found else ())],
+        "verdict": ends.verdict, "time_ratio": ends.time_ratio, "outcome": result.outcome if result else "no slowdown",
+        "step_count": len(result.steps) if result else 0,
+        "culprits": [{"before": culprit.before, "after": culprit.after, "probability_ratio": culprit.probability_ratio,
+                      "time_ratio": culprit.time_ratio} for culprit in (result.culprits if result else ())],
     }  # fmt: skip
 
 

@@ -27,9 +27,9 @@ def timing_in(payload: Payload) -> Timing:
     Raises:
         SpecError: an entry is not known, of the wrong type, or not positive.
     """
-    given = payload.get("timing") or {}
-    timing: Timing = _TIMINGS.value(given, Timing, "measure: timing")
-    for name, value in given.items():
+    options = payload.get("timing") or {}
+    timing: Timing = _TIMINGS.value(options, Timing, "measure: timing")
+    for name, value in options.items():
         if type(value) in (int, float) and not (math.isfinite(value) and value > 0):
             raise SpecError(f"measure: timing {name!r} is {value!r}; it must be more than 0")
     return timing
@@ -63,9 +63,9 @@ def _run(payload: Payload) -> Mapping[str, Any]:
 
     runner = runner_of(payload["runner"], timing_in(payload), "fresh")
     case = case_in(payload, "measure")
-    found = runner.measure(case, _lock) if isinstance(runner, TimedRunner) else runner.measure(case)
-    environment = environment_record(found.environment) if found.environment else None
-    return {"measurement": measurement_record(found, ""), "environment": environment}
+    measurement = runner.measure(case, _lock) if isinstance(runner, TimedRunner) else runner.measure(case)
+    environment = environment_record(measurement.environment) if measurement.environment else None
+    return {"measurement": measurement_record(measurement, ""), "environment": environment}
 
 
 def _lock(backend: Backend) -> AbstractContextManager[None]:

@@ -16,11 +16,8 @@ def _check(payload: Payload) -> None:
 def _run(payload: Payload) -> Mapping[str, Any]:
     from nearpeak.api.achievable_time import predict
 
-    found = predict(case_in(payload, "predict"), payload["target"])
-    return {
-        "bound_s": found.bound_s, "time_s": found.time_s, "low_s": found.low_s, "high_s": found.high_s,
-        "limiter": found.limiter,
-    }  # fmt: skip
+    prediction = predict(case_in(payload, "predict"), payload["target"])
+    return {name: getattr(prediction, name) for name in ("bound_s", "time_s", "low_s", "high_s", "limiter")}
 
 
 KIND = Kind(

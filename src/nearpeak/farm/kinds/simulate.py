@@ -18,8 +18,8 @@ def _run(payload: Payload) -> Mapping[str, Any]:
     from nearpeak.simulation.step_simulation import simulate_case
     from nearpeak.targets import target_of
 
-    found = simulate_case(case_in(payload, "simulate"), target_of(payload["target"]))
-    return {"time_s": found.end_ps / PS_PER_S, "cta_count": found.cta_count}
+    simulation = simulate_case(case_in(payload, "simulate"), target_of(payload["target"]))
+    return {"time_s": simulation.end_ps / PS_PER_S, "cta_count": simulation.cta_count}
 
 
 KIND = Kind(name="simulate", pool="slot", check=_check, run=_run, preload=("nearpeak.farm.slot_preload:simulations",))

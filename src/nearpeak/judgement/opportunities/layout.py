@@ -27,7 +27,7 @@ def look(gaps: Sequence[Gap]) -> tuple[list[Advice], list[Abstention]]:
 
 
 def _kept(module: str, part: list[Gap]) -> Advice:
-    total_s = sum(one.timed.measured_s * one.timed.call_count for one in part)
-    count = sum(one.timed.call_count for one in part)
+    total_s = sum(gap.timed.measured_s * gap.timed.call_count for gap in part)
+    count = sum(gap.timed.call_count for gap in part)
     title = f"Keep one layout through {module}, so that nothing is reordered"
     return advice(KIND, title, module, total_s, f"{count} calls only move elements, {show(total_s, 's')}", MEASURED)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nearpeak.core.history.stored_run import TIME, Device, Metric, Revision, SampleSet, Testbed
 from nearpeak.errors import SpecError
-from nearpeak.store.foreign_runs import Found, foreign
+from nearpeak.store.foreign_runs import ForeignRun, foreign
 from nearpeak.store.json_tree import Tree, parsed
 
 _VERSION = 1
@@ -20,9 +20,9 @@ MOST_CASES = 100_000
 """Combinations of parameters of one benchmark."""
 
 
-def _read(tree: Tree, path: Path) -> tuple[Found, ...]:
+def _read(tree: Tree, path: Path) -> tuple[ForeignRun, ...]:
     """Return the run of the file; benchmarks whose unit nothing states are left out and told as lost."""
-    columns = [one.text() for one in tree.get("result_columns").each()]
+    columns = [column.text() for column in tree.get("result_columns").each()]
     if tuple(columns[: len(_FIRST)]) != _FIRST:
         raise SpecError(
             f"{tree.where}: result_columns do not start with {', '.join(_FIRST)}; re-write it with asv 0.4+"
@@ -38,7 +38,7 @@ def _read(tree: Tree, path: Path) -> tuple[Found, ...]:
     date = tree.maybe("date")
     date_ns = int(date.positive() * 1e6) if date else 0
     return (
-        Found(
+        ForeignRun(
             device=_device(machine), samples=tuple(samples), stack=_stack(tree),
             revision=Revision(sha=tree.get("commit_hash").text(), committed_ns=date_ns or None),
             started_ns=date_ns, lost=(*unitless, *tree.lost()),
@@ -59,7 +59,7 @@ def _samples(name: str, cells: dict[str, Tree], metric: Metric) -> Iterator[Samp
     for column in ("version", "started_at", "duration"):
         if column in cells:
             cells[column].skip()
-    params = [[one.plain() for one in axis.each()] for axis in cells["params"].each()] if "params" in cells else []
+    params = [[cell.plain() for cell in axis.each()] for axis in cells["params"].each()] if "params" in cells else []
     count = math.prod(map(len, params))
     results = cells["result"].each() if "result" in cells else []
     raws = cells["samples"].each() if "samples" in cells else []
@@ -113,12 +113,12 @@ def _device(machine: Tree) -> Device | None:
 
 
 def _stack(tree: Tree) -> tuple[tuple[str, str], ...]:
-    found = {}
+    stack = {}
     if (python := tree.maybe("python")) is not None:
-        found["python"] = python.text()
+        stack["python"] = python.text()
     if (wanted := tree.maybe("requirements")) is not None:
-        found |= {name: str(version.plain()) for name, version in wanted.entries() if version.raw is not None}
-    return tuple(sorted(found.items()))
+        stack |= {name: str(version.plain()) for name, version in wanted.entries() if version.raw is not None}
+    return tuple(sorted(stack.items()))
 
 
 IMPORTER = foreign(
