@@ -20,7 +20,7 @@ _POLL_S = 0.2
 
 
 class FarmWorkshop:
-    """What `history.bisecting` asks for rounds; each is put into the queue and waited for.
+    """Runs the rounds of a bisection as jobs of the farm, and waits for each.
 
     The repository must lie at the same path on the hosts of the farm.
     """

@@ -5,10 +5,10 @@ import subprocess
 
 import pytest
 
-from nearpeak.core.history.bisection import BisectAxis
+from nearpeak.bisection.commit_search import blamed, commit_axis, searched
+from nearpeak.bisection.noisy_search import BisectAxis
 from nearpeak.core.history.stored_run import TIME, Device, RunRecord, SampleSet, Source, Testbed
 from nearpeak.errors import MeasureError, SpecError
-from nearpeak.history.commit_bisection import blamed, commit_axis, searched
 from nearpeak.history.regression_groups import regressed, saved
 from nearpeak.history.revision_builds import Workshop, launch_of
 from nearpeak.history.series_tracks import track_of

@@ -23,7 +23,7 @@ def _check(payload: Payload) -> None:
 
 
 def _run(payload: Payload) -> Mapping[str, Any]:
-    from nearpeak.history.commit_bisection import commit_axis, searched
+    from nearpeak.bisection.commit_search import commit_axis, searched
     from nearpeak.history.revision_builds import Workshop
 
     place, limit_s = Path(payload["repository"]), float(payload["limit_s"])

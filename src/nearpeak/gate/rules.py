@@ -17,10 +17,10 @@ from nearpeak.core.history.gate import (  # fmt: skip
     GateRule,
     GateSubject,
 )
-from nearpeak.core.history.newest_value import HistoryJudgement
 from nearpeak.core.runs.estimate import estimate_of
 from nearpeak.core.runs.paired_rounds import INCONCLUSIVE as UNDECIDED
 from nearpeak.core.runs.paired_rounds import REGRESSION, Judgement
+from nearpeak.gate.persistence import HistoryJudgement
 from nearpeak.units import show
 
 _ORDER = (INFRA_CODE, INCORRECT_CODE, REGRESSION_CODE, INCONCLUSIVE_CODE, 0)

@@ -7,13 +7,12 @@ from itertools import groupby
 from statistics import fmean, median
 
 from nearpeak.core.history.gate import GateRule
-from nearpeak.core.history.newest_value import Confirmation, HistoryJudgement
 from nearpeak.core.history.stored_run import Metric
 from nearpeak.core.history.track import TrackPoint
 from nearpeak.core.runs.paired_rounds import REGRESSION, Judgement
+from nearpeak.gate.persistence import MANY_VALUES, Confirmation, HistoryJudgement, confirmation, largest_excursion
 from nearpeak.history.commit_points import clock_share_between
 from nearpeak.judgement.newest_value_test import at_both, judged_against
-from nearpeak.judgement.persistence import MANY_VALUES, confirmation, largest_excursion
 
 HISTORY_VALUES = 60
 """Newest commits before the judged one from which the noise is taken."""

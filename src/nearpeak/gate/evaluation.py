@@ -7,11 +7,11 @@ from nearpeak.core.history.gate import GatePolicy, GateResult, GateRule, GateSub
 from nearpeak.core.history.stored_run import Series
 from nearpeak.core.history.track import TrackPoint
 from nearpeak.errors import NotFoundError, SpecError
-from nearpeak.history.baselines import Line, far_of, judged_in_history
+from nearpeak.gate.baselines import Line, far_of, judged_in_history
+from nearpeak.gate.rules import Judged, decided, selects
 from nearpeak.history.series_bridges import linked_points
 from nearpeak.history.series_state import bound_of, prediction_of
 from nearpeak.history.stored_devices import target_of_device
-from nearpeak.judgement.gate_rules import Judged, decided, selects
 from nearpeak.store import History, Store
 from nearpeak.store.rows.policy_rows import Baseline
 

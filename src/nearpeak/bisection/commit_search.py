@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from nearpeak.core.history.bisection import BisectAxis, Bisection
+from nearpeak.bisection.noisy_search import BisectAxis, Bisection, bisected
 from nearpeak.core.runs.launch_pairs import BASELINE, Launch, LaunchJudgement
 from nearpeak.core.runs.paired_rounds import REGRESSION
 from nearpeak.errors import MeasureError, SpecError
 from nearpeak.history.revision_builds import COMMIT
 from nearpeak.judgement.launch_verdict import MARGIN_RATIO, compared_in_looks
-from nearpeak.judgement.noisy_bisection import bisected
 from nearpeak.store import Store
 from nearpeak.store.git_commits import git_history, git_revision
 from nearpeak.store.rows.investigation_rows import Attribution, BisectStep
