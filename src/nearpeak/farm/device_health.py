@@ -102,21 +102,15 @@ def refusals(health: Health, limits: Limits, before: Mapping[str, str] | None = 
         reasons.append(
             f"{health.free_bytes // _MIB} MiB are free on the device; {limits.free_bytes // _MIB} are needed"
         )
-    reasons += [f"{name} is {new}, was {old} before" for name, old, new in _differences(before or {}, health.facts)]
+    for name, old in sorted((before or {}).items()):
+        if (new := health.facts.get(name)) != old:
+            reasons.append(f"{name} is {'absent' if new is None else new}, was {old} before")
     return tuple(reasons)
 
 
 def changes(before: Health, after: Health, limits: Limits) -> tuple[str, ...]:
     """Return what changed while a batch ran, which flags it: a fact, a process of others, heat beyond the limit."""
     return refusals(after, limits, before.facts)
-
-
-def _differences(left: Mapping[str, str], right: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    return [
-        (name, left.get(name, "absent"), right.get(name, "absent"))
-        for name in sorted(left)
-        if left.get(name) != right.get(name)
-    ]
 
 
 def probe(device: Device) -> bool:

@@ -19,7 +19,7 @@ from nearpeak.farm.device_registry import placed
 from nearpeak.farm.host_lock import held
 from nearpeak.farm.job_queue import ATTEMPT, BATCH
 from nearpeak.farm.jobs import Lease, LeasedJob, Outcome, text_of
-from nearpeak.farm.kinds import KINDS
+from nearpeak.farm.kinds import KINDS, case_in
 from nearpeak.farm.lease_keeper import Keeper
 from nearpeak.farm.process_watchdog import GRACE_S, Watched, environment_for, watched
 from nearpeak.farm.result_handover import read_result
@@ -62,13 +62,19 @@ def execute(errand: Mapping[str, Any], place: str) -> dict[str, Any]:
 
 def _run(store: Store, lease: Lease, limits: device_health.Limits, grace_s: float) -> str:
     """Return `published`, `rejected`, `infra` or `lost`."""
-    with Keeper(store, lease, _longest_s(lease, grace_s)) as keeper:
+    limits_s = [KINDS[job.kind].limit_s(job.payload) + grace_s for job in lease.jobs]
+    # An execution that takes longer hangs in something that has no limit of its own.
+    longest_s = WAIT_S + 2 * device_health.PROBE_S + START_S * len(limits_s) + sum(limits_s)
+    with Keeper(store, lease, longest_s) as keeper:
         try:
             with held(placed(lease.device), WAIT_S, lambda: keeper.is_lost) as (files, names):
                 before = _fit(store, lease, limits)
                 if not leases.start(store, lease, before.record()):
                     return "lost"
-                outcomes = _outcomes(lease, keeper, (files, names), grace_s)
+                if lease.device.pool == "slot":
+                    outcomes = run_on_slot(lease.device.name, lease.jobs, lambda: keeper.is_lost)
+                else:
+                    outcomes = [_alone(lease, job, keeper, (files, names), grace_s) for job in lease.jobs]
                 after, flags = _after(store, lease, before, limits)
         except (NearpeakError, OSError) as error:
             is_dead, outcome = isinstance(error, device_health.DeadDeviceError), "lost" if keeper.is_lost else "infra"
@@ -76,12 +82,6 @@ def _run(store: Store, lease: Lease, limits: device_health.Limits, grace_s: floa
             leases.give_back(store, lease, str(error), outcome=outcome, is_unfit=is_dead, is_passing=passing)
             return outcome
         return "published" if _published(store, lease, keeper, outcomes, (after, "; ".join(flags))) else "rejected"
-
-
-def _longest_s(lease: Lease, grace_s: float) -> float:
-    """Return the time that an execution may take at most: beyond it something hangs that has no limit of its own."""
-    limits_s = [KINDS[job.kind].limit_s(job.payload) + grace_s for job in lease.jobs]
-    return WAIT_S + 2 * device_health.PROBE_S + START_S * len(limits_s) + sum(limits_s)
 
 
 def _published(
@@ -145,14 +145,6 @@ def _after(
         database_ns = now_ns(connection)
     health = device_health.look(placed(lease.device), database_ns)
     return health.record(), device_health.changes(before, health, limits)
-
-
-def _outcomes(
-    lease: Lease, keeper: Keeper, locks: tuple[tuple[int, ...], tuple[str, ...]], grace_s: float
-) -> list[Outcome]:
-    if lease.device.pool == "slot":
-        return run_on_slot(lease.device.name, lease.jobs, lambda: keeper.is_lost)
-    return [_alone(lease, job, keeper, locks, grace_s) for job in lease.jobs]
 
 
 def _alone(
@@ -223,7 +215,6 @@ def _row(job: LeasedJob, ended: Watched, answer: Any) -> dict[str, Any]:
     """Return the row of a measurement that did not come about, as `nearpeak measure` would have it."""
     from nearpeak.base.isolation import Ending
     from nearpeak.exchange.measurement_lines import measurement_record
-    from nearpeak.farm.case_payload import case_in
     from nearpeak.farm.kinds.measure import timing_in
     from nearpeak.measurement.isolated_measurement import told
 

@@ -9,10 +9,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, case, func, select
 
 from nearpeak.errors import NotFoundError, SpecError, StoreError
-from nearpeak.farm.case_payload import case_in
 from nearpeak.farm.device_registry import SILENT_S, devices, hosts
 from nearpeak.farm.job_queue import ATTEMPT, BATCH, JOB, NS, RESULT, budgets
 from nearpeak.farm.jobs import FINAL, STATES, Device
+from nearpeak.farm.kinds import case_in
 from nearpeak.farm.unplaceable_jobs import stranded
 from nearpeak.ops import label_of
 from nearpeak.store import Store

@@ -2,10 +2,10 @@
 
 import json
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Select, select
+from sqlalchemy import select
 
 from nearpeak.errors import NotFoundError
 from nearpeak.farm.farm_status import whole_result
@@ -29,27 +29,19 @@ def results(store: Store, *, kind: str = "", uids: Sequence[str] | None = None) 
     query = select(JOB.c.uid, JOB.c.kind, JOB.c.state, JOB.c.payload, RESULT.c.result, RESULT.c.crc32, RESULT.c.time_s)
     query = query.outerjoin_from(JOB, RESULT, RESULT.c.job_id == JOB.c.id).order_by(JOB.c.id)
     query = query.where(JOB.c.kind == kind) if kind else query
+    parts = [query] if uids is None else [query.where(JOB.c.uid.in_(part)) for part in in_parts(list(uids))]
     with reading(store.engine, store.name) as connection:
-        rows = list(_rows(connection, query, uids))
+        rows = [row for part in parts for row in connection.execute(part)]
     if uids is not None and (missing := set(uids) - {row.uid for row in rows}) and not kind:
         raise NotFoundError(f"job {min(missing)}: is not in the queue; 'nearpeak farm status --jobs' lists what is")
     places = {uid: place for place, uid in enumerate(uids or ())}
     rows.sort(key=lambda row: places.get(row.uid, 0))
-    return [_told(row) for row in rows if row.result is not None]
-
-
-def _rows(connection: Any, query: Select[Any], uids: Sequence[str] | None) -> Iterator[Any]:
-    if uids is None:
-        yield from connection.execute(query)
-        return
-    for part in in_parts(list(uids)):
-        yield from connection.execute(query.where(JOB.c.uid.in_(part)))
-
-
-def _told(row: Any) -> dict[str, Any]:
-    result = whole_result(row.uid, row.result, row.crc32)
-    return {"job": row.uid, "kind": row.kind, "state": row.state, "payload": json.loads(row.payload),
-            "time_s": row.time_s, "result": result}  # fmt: skip
+    return [
+        {"job": row.uid, "kind": row.kind, "state": row.state, "payload": json.loads(row.payload),
+         "time_s": row.time_s, "result": whole_result(row.uid, row.result, row.crc32)}
+        for row in rows
+        if row.result is not None
+    ]  # fmt: skip
 
 
 def row_of(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -76,14 +76,20 @@ def _taken(
         .where(LEASE.c.id == row.id)
         .values(job_batch_id=batch, holder=who[0], fencing_token=token, expires_ns=at_ns + int(ttl_s * NS))
     )
-    attempt = _new_attempt(connection, batch, row.name, token, who[0], at_ns)
+    attempt = {
+        "job_batch_id": batch, "device": row.name, "fencing_token": token, "holder": who[0], "begun_ns": at_ns,
+        "ended_ns": None, "outcome": "running", "note": "", "preflight": "", "postflight": "", "evidence": "",
+    }  # fmt: skip
+    number = int(connection.execute(insert(ATTEMPT).values(attempt).returning(ATTEMPT.c.id)).scalar_one())
     set_state(
         connection, batch, "leased", at_ns, held_by=row.name, fencing_token=token,
         attempt_count=wanted.attempt_count + 1,
     )  # fmt: skip
+    jobs = connection.execute(select(JOB).where(JOB.c.job_batch_id == batch).order_by(JOB.c.place)).all()
     return Lease(
-        device=_device(row), batch=batch, uid=wanted.uid, attempt=attempt, holder=who[0], fencing_token=token,
-        ttl_s=ttl_s, began_s=who[1], jobs=_jobs(connection, batch),
+        device=Device(name=row.name, pool=row.pool, host=row.host, model=row.model, parent=row.parent), batch=batch,
+        uid=wanted.uid, attempt=number, holder=who[0], fencing_token=token, ttl_s=ttl_s, began_s=who[1],
+        jobs=tuple(LeasedJob(id=job.id, uid=job.uid, kind=job.kind, text=job.payload) for job in jobs),
     )  # fmt: skip
 
 
@@ -149,23 +155,6 @@ def _fits(connection: Connection, wanted: Any, row: Any) -> bool:
         BATCH.c.comparison == wanted.comparison, BATCH.c.held_by != "", BATCH.c.state != "queued"
     )
     return set(connection.execute(begun).scalars()) <= {row.name}
-
-
-def _new_attempt(connection: Connection, batch: int, device: str, token: int, holder: str, at_ns: int) -> int:
-    row = {
-        "job_batch_id": batch, "device": device, "fencing_token": token, "holder": holder, "begun_ns": at_ns,
-        "ended_ns": None, "outcome": "running", "note": "", "preflight": "", "postflight": "", "evidence": "",
-    }  # fmt: skip
-    return int(connection.execute(insert(ATTEMPT).values(row).returning(ATTEMPT.c.id)).scalar_one())
-
-
-def _jobs(connection: Connection, batch: int) -> tuple[LeasedJob, ...]:
-    rows = connection.execute(select(JOB).where(JOB.c.job_batch_id == batch).order_by(JOB.c.place)).all()
-    return tuple(LeasedJob(id=row.id, uid=row.uid, kind=row.kind, text=row.payload) for row in rows)
-
-
-def _device(row: Any) -> Device:
-    return Device(name=row.name, pool=row.pool, host=row.host, model=row.model, parent=row.parent)
 
 
 def start(store: Store, lease: Lease, preflight: Mapping[str, Any]) -> bool:

@@ -59,19 +59,16 @@ def weights_of(members: Iterable[MemberRow]) -> dict[int, Weight]:
 
 def _weight(rows: Sequence[MemberRow]) -> Weight:
     first = next((row for row in rows if row.role == "primary"), rows[0])
-    gaps_s = [gap_s for row in rows if (gap_s := _gap_s(row)) is not None]
+    gaps_s = [
+        max(0.0, -row.value * math.expm1(-row.effect_ratio))  # newest time over that of the old level
+        for row in rows
+        if row.unit == "s" and row.direction == "lower" and row.value is not None
+    ]
     return Weight(
         change_count=len(rows), worst_ratio=math.exp(max(abs(row.effect_ratio) for row in rows)),
         gap_s=sum(gaps_s) if gaps_s else None, series=first.series,
         owners=tuple(sorted({row.owner for row in rows if row.owner})),
     )  # fmt: skip
-
-
-def _gap_s(row: MemberRow) -> float | None:
-    """Return by how much the newest time is above that of the old level; none where it is no time, or not known."""
-    if row.unit != "s" or row.direction != "lower" or row.value is None:
-        return None
-    return max(0.0, -row.value * math.expm1(-row.effect_ratio))
 
 
 def act(

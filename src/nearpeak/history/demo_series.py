@@ -114,7 +114,11 @@ def demo_runs(
     for position, revision in enumerate(revisions):
         for number, (device, clock_hz) in enumerate(_DEVICES):
             rng = np.random.default_rng([seed, 2, position, number])
-            here = [plant for plant in plants if _shows(plant, position, device.name)]
+            here = [
+                plant for plant in plants
+                if plant.commit <= position < (plant.stop or commits)
+                and (not plant.devices or device.name in plant.devices)
+            ]  # fmt: skip
             hertz = clock_hz / math.prod(plant.time_ratio for plant in here if plant.cause == "clock")
             samples = [
                 launch
@@ -148,11 +152,6 @@ def demo_revisions(commits: int, seed: int) -> tuple[Revision, ...]:
         )
         for position, sha in enumerate(shas)
     )  # fmt: skip
-
-
-def _shows(plant: Planted, position: int, device: str) -> bool:
-    until = plant.stop is None or position < plant.stop
-    return plant.commit <= position and until and (not plant.devices or device in plant.devices)
 
 
 def _effect(here: list[Planted], subject: Subject) -> float:

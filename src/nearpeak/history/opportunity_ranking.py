@@ -146,14 +146,15 @@ def _with_bound(row: TimedCase, target: Target) -> TimedCase:
 def _alternatives(timed: Newest, beside: Sequence[Newest], target: Target | None) -> Iterator[Alternative]:
     """Yield the other ways in which the work of a case can be done on its device: what was measured of them, bounds."""
     same = [other for other in beside if other.series.testbed == timed.series.testbed]
-    narrower = _in_format(timed.case)
+    dtype = _NARROWER.get(dict(timed.case.dtypes).get("dtype", ""))  # operands narrower, results as they are
+    narrower = _variant(timed.case, {"dtype": dtype}) if dtype is not None and "gemm" in timed.case.op else None
     if narrower is not None:
         yield Alternative(
             kind="precision", label=dict(narrower.dtypes)["dtype"], bound_s=_bound_s(narrower, target),
             measured_s=_time_of(narrower, same),
         )  # fmt: skip
     axes = dict(timed.case.axes)
-    padded = _with_axes(timed.case, padded_axes(axes)) if {"m", "n", "k"} <= axes.keys() else None
+    padded = _variant(timed.case, padded_axes(axes)) if {"m", "n", "k"} <= axes.keys() else None
     if padded is not None and padded != timed.case:
         yield Alternative(
             kind="padding", label=padded.label(), bound_s=_bound_s(padded, target), measured_s=_time_of(padded, same)
@@ -178,21 +179,10 @@ def _but(case: Case, axis: str) -> tuple[object, ...]:
     return (case.op, case.phase, rest, case.dtypes, case.attributes)
 
 
-def _in_format(case: Case) -> Case | None:
-    """Return the case with its operands in the next narrower format, results as they are; none where it has none."""
-    dtypes = dict(case.dtypes)
-    narrower = _NARROWER.get(dtypes.get("dtype", ""))
-    if narrower is None or "gemm" not in case.op:
-        return None
+def _variant(case: Case, changed: Mapping[str, int] | Mapping[str, str]) -> Case | None:
+    """Return the case with other extents or formats; none where its operator does not allow them."""
     try:
-        return OPS[case.op].case(case.phase, **(dict(case.axes) | dtypes | {"dtype": narrower} | dict(case.attributes)))
-    except NearpeakError:
-        return None
-
-
-def _with_axes(case: Case, axes: Mapping[str, int]) -> Case | None:
-    try:
-        return OPS[case.op].case(case.phase, **(dict(axes) | dict(case.dtypes) | dict(case.attributes)))
+        return OPS[case.op].case(case.phase, **dict((*case.axes, *case.dtypes, *case.attributes, *changed.items())))
     except NearpeakError:
         return None
 

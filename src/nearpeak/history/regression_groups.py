@@ -95,7 +95,11 @@ def _group(part: list[Pair], tracks: Sequence[Track]) -> Regressed:
 
 def _suspects(part: Sequence[Pair], tracks: Sequence[Track]) -> Iterable[tuple[str, str]]:
     """Yield what may be behind a group, likeliest first: the clock, components that changed, the device, the commit."""
-    if all(_mostly_clock(change) for _, change in part):
+    if all(
+        change.by_clock
+        or (change.clock_ratio and -math.log(change.clock_ratio) / math.log(change.value_ratio) >= CLOCK_SHARE_RATIO)
+        for _, change in part
+    ):
         ratios = sorted(change.clock_ratio or 1.0 for _, change in part)
         yield "clock", f"{(ratios[len(ratios) // 2] - 1) * 100:+.1f} %"
     stacks = Counter(row for _, change in part for row in change.stack)
@@ -112,13 +116,6 @@ def _suspects(part: Sequence[Pair], tracks: Sequence[Track]) -> Iterable[tuple[s
             explained.add(shared.axis)
     if not stacks and not all(change.by_clock for _, change in part):
         yield "commit", part[0][1].subject or part[0][1].bad_sha[:10]
-
-
-def _mostly_clock(change: TrackChange) -> bool:
-    """Say whether the clock moved the other way by as much as explains the change, or most of it."""
-    if change.by_clock or change.clock_ratio is None:
-        return change.by_clock
-    return -math.log(change.clock_ratio) / math.log(change.value_ratio) >= CLOCK_SHARE_RATIO
 
 
 def _alone(part: Sequence[Pair], tracks: Sequence[Track]) -> Iterable[tuple[str, str]]:

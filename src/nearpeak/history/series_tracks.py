@@ -1,7 +1,7 @@
 """Series as tracks: one value per commit, detected level changes, and the environment that changed with them."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
@@ -43,7 +43,7 @@ def series_named(
         return held
     number = int(words[0]) if len(words) == 1 and words[0].isdigit() else None
     matches = [series for series in held if series.id == number]
-    matches = matches or [series for series in held if all(_fits(series, word) for word in words)]
+    matches = matches or [series for series in held if all(_is_named(series, word) for word in words)]
     if not matches:
         text = " ".join(words)
         raise NotFoundError(f"{store.name}: no series {text!r}; 'nearpeak history' lists all {len(held)} with numbers")
@@ -62,11 +62,10 @@ def series_numbered(store: Store, number: int) -> Series:
     return matches[0]
 
 
-def _fits(series: Series, word: str) -> bool:
-    if len(word) >= 8 and (series.fingerprint.startswith(word) or series.case.startswith(word)):
-        return True
+def _is_named(series: Series, word: str) -> bool:
     text = " ".join((series.label, series.workload, series.device, series.testbed.name, series.branch)).lower()
-    return word.lower() in text
+    digests = (series.fingerprint, series.case) if len(word) >= 8 else ()
+    return word.lower() in text or any(digest.startswith(word) for digest in digests)
 
 
 def track_of(store: Store, series: int) -> Track:
@@ -80,7 +79,8 @@ def track_of(store: Store, series: int) -> Track:
     search, episodes, share = _searched(points, history.series.metric)
     clocks = {item.index: over for item, over in episodes}
     both = sorted((*search.points, *(item for item, _ in episodes)), key=lambda item: item.index)
-    revisions = {item.sha: item for item in _revisions(store, points, both)}
+    runs = store.runs([points[item.index].run_id for item in both]) if both else ()
+    revisions = {run.revision.sha: run.revision for run in runs if run.revision is not None}
     level = _equal(points, share) if share else [item.value for item in points]
     reported = [_change(store, history.series, points, item, revisions) for item in both]
     later = {item.index: search.points[place + 1 :] for place, item in enumerate(search.points)}
@@ -129,7 +129,9 @@ def _episode(point: ChangePoint, clocks: Sequence[float], share: float) -> tuple
     """
     places = range(max(STEP_COMMITS, point.index - SAME_COMMITS), min(len(clocks) - 1, point.index + SAME_COMMITS) + 1)
     sign = 1 if point.time_ratio > 1 else -1
-    steps = {place: _clock_step(clocks, place) for place in places}
+    steps = {
+        at: math.log(median(clocks[at : at + STEP_COMMITS]) / median(clocks[at - STEP_COMMITS : at])) for at in places
+    }
     # The step between neighbours tells apart places whose three commits on each side show it alike.
     edges = {at: steps[at] + math.log(clocks[at] / clocks[at - 1]) for at in steps}
     place = min(edges, key=lambda at: (sign * edges[at], abs(at - point.index)), default=0)
@@ -147,18 +149,6 @@ def _episode(point: ChangePoint, clocks: Sequence[float], share: float) -> tuple
         point, index=place, low_index=place, high_index=place, time_ratio=math.exp(effect),
         low_ratio=math.exp(effect - reach), high_ratio=math.exp(effect + reach),
     ), stop is not None  # fmt: skip
-
-
-def _clock_step(clocks: Sequence[float], place: int) -> float:
-    """Return the logarithm of the clock from a commit on over that before it."""
-    before, after = clocks[place - STEP_COMMITS : place], clocks[place : place + STEP_COMMITS]
-    return math.log(median(after) / median(before))
-
-
-def _revisions(store: Store, points: Sequence[TrackPoint], detected: Sequence[ChangePoint]) -> Iterable[Revision]:
-    """Return the commits at the changes, with their subjects."""
-    runs = [points[change.index].run_id for change in detected]
-    return [run.revision for run in store.runs(runs) if run.revision is not None] if runs else []
 
 
 def _change(

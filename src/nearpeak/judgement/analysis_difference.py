@@ -1,7 +1,7 @@
 """Comparison of two analyses by figure, target and case; swapping them mirrors every verdict."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from nearpeak.core.answers.analysis import Analysis, TargetAnalysis
@@ -18,9 +18,9 @@ from nearpeak.core.answers.analysis_comparison import (
 
 SAME_RATIO = 1e-9
 """Relative difference up to which two figures are the same: bounds have no noise, only rounding."""
-_TIMES = ("bound_s", "chained_s", "unfused_s", "launch_floor_s")
+_TIMES = dict.fromkeys(("bound_s", "chained_s", "unfused_s", "launch_floor_s"), "s")
 _WORK = {"matrix_flop": "FLOP", "total_flop": "FLOP", "fused_bytes": "B", "unfused_bytes": "B"}
-_MEMORY = ("weight_bytes", "activation_peak_bytes", "peak_bytes")
+_MEMORY = dict.fromkeys(("weight_bytes", "activation_peak_bytes", "peak_bytes"), "B")
 _Entry = tuple[str, float, int]
 """Label, time of all calls and calls of one case on one target."""
 _NOTHING: _Entry = ("", 0.0, 0)
@@ -33,14 +33,15 @@ def compare(baseline: Analysis, candidate: Analysis) -> Comparison:
     comparable; the reason is said. Cases that both have are comparable even where the steps are not.
     """
     reason = _step_reason(baseline, candidate)
-    pairs = _pairs(
-        [analysis.target for analysis in baseline.targets], [analysis.target for analysis in candidate.targets]
-    )
+    pairs = _pairs([target.target for target in baseline.targets], [target.target for target in candidate.targets])
+    work_changes = _changes(baseline, candidate, _WORK)
+    if baseline.memory is not None and candidate.memory is not None:
+        work_changes += _changes(baseline.memory, candidate.memory, _MEMORY)
     return Comparison(
         baseline=baseline.name,
         candidate=candidate.name,
         reason=reason,
-        changes=() if reason else tuple(_work_changes(baseline, candidate)),
+        changes=() if reason else work_changes,
         targets=tuple(_target(pair, baseline, candidate, reason) for pair in pairs),
     )
 
@@ -58,6 +59,12 @@ def verdict(baseline: float, candidate: float) -> str:
 
 def _change(quantity: str, unit: str, baseline: float, candidate: float) -> Change:
     return Change(quantity=quantity, pair=(unit, baseline, candidate), verdict=verdict(baseline, candidate))
+
+
+def _changes(baseline: object, candidate: object, units: Mapping[str, str]) -> tuple[Change, ...]:
+    """Return the changes of the attributes of `units` that both have."""
+    pairs = ((name, unit, getattr(baseline, name), getattr(candidate, name)) for name, unit in units.items())
+    return tuple(_change(*pair) for pair in pairs if None not in pair)
 
 
 def _step_reason(baseline: Analysis, candidate: Analysis) -> str:
@@ -92,14 +99,6 @@ def _policy(analysis: Analysis) -> str:
     return f"{policy.dtype}, {outputs}, {'cold' if policy.cold_inputs else 'warm'} inputs"
 
 
-def _work_changes(baseline: Analysis, candidate: Analysis) -> Iterable[Change]:
-    for name, unit in _WORK.items():
-        yield _change(name, unit, getattr(baseline, name), getattr(candidate, name))
-    if baseline.memory is not None and candidate.memory is not None:
-        for name in _MEMORY:
-            yield _change(name, "B", getattr(baseline.memory, name), getattr(candidate.memory, name))
-
-
 def _pairs(left: list[str], right: list[str]) -> list[tuple[str, str]]:
     """Return which targets to compare: those of one name, then a device with its what-if edit (after a plus).
 
@@ -127,7 +126,7 @@ def _target(pair: tuple[str, str], baseline: Analysis, candidate: Analysis, step
         return TargetComparison(target=name, verdict=NOT_COMPARABLE, reason=reason, changes=(), cases=())
     target_reason = _target_reason(baseline, candidate, left, right)
     reason = target_reason or step_reason
-    changes = () if reason else tuple(_time_changes(left, right))
+    changes = () if reason else _changes(left, right, _TIMES)
     return TargetComparison(
         target=name,
         verdict=NOT_COMPARABLE if reason else changes[0].verdict,
@@ -137,13 +136,6 @@ def _target(pair: tuple[str, str], baseline: Analysis, candidate: Analysis, step
         if target_reason
         else _doubted(_cases(_entries(baseline, left), _entries(candidate, right)), left, right),
     )
-
-
-def _time_changes(left: TargetAnalysis, right: TargetAnalysis) -> Iterable[Change]:
-    for name in _TIMES:
-        pair = (getattr(left, name), getattr(right, name))
-        if None not in pair:
-            yield _change(name, "s", *pair)
 
 
 def _entries(analysis: Analysis, target: TargetAnalysis) -> Mapping[str, _Entry]:

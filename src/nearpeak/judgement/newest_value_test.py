@@ -48,7 +48,10 @@ def judged_against(
     >>> [judged_against([one], before[-3:], before, 0.02).verdict for one in (105.0, 100.1, 96.0)]
     ['regression', 'invariant', 'improvement']
     """
-    logs = [_logs(part) for part in (candidate, baseline, before)]
+    for value in (*candidate, *baseline, *before):
+        if not (math.isfinite(value) and value > 0):
+            raise SpecError(f"judge: value {value!r} is not positive and finite")
+    logs = [[math.log(value) for value in part] for part in (candidate, baseline, before)]
     if not logs[0] or not logs[1]:
         raise SpecError("judge: candidate and baseline need a value each")
     effect = statistics.median(logs[0]) - statistics.median(logs[1])
@@ -115,10 +118,3 @@ def _by_launches(candidate: Sequence[float], baseline: Sequence[float]) -> tuple
     total = sum(part for part, _ in parts)
     freedom = total**2 / sum(part**2 / (count - 1) for part, count in parts)
     return math.sqrt(total), max(1, math.floor(freedom))
-
-
-def _logs(values: Sequence[float]) -> list[float]:
-    for value in values:
-        if not (math.isfinite(value) and value > 0):
-            raise SpecError(f"judge: value {value!r} is not positive and finite")
-    return [math.log(value) for value in values]

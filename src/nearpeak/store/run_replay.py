@@ -38,7 +38,10 @@ def _record(connection: Connection, number: int) -> RunRecord:
     table = TABLES["run"]
     row = connection.execute(select(table).where(table.c.id == number)).mappings().one()
     importer, version, selector = importer_of(row["importer"])
-    series = _series_of(connection, number)
+    m = TABLES["measurement"].c
+    members = TABLES["series"].c.id.in_(select(m.series_id).where(m.run_id == number))
+    rows = connection.execute(series_queries.series_select().where(members))
+    series = {entry.id: series_queries.series_row(entry, 0) for entry in rows}
     return RunRecord(
         device=run.device, samples=tuple(_sets(connection, number, series)), revision=run.revision,
         branch=row["branch"], stack=run.stack, track=next((entry.track for entry in series.values()), ()),
@@ -49,13 +52,6 @@ def _record(connection: Connection, number: int) -> RunRecord:
             lost=run.lost, uid=run.uid,
         ),
     )  # fmt: skip
-
-
-def _series_of(connection: Connection, run: int) -> dict[int, Series]:
-    m = TABLES["measurement"].c
-    mine = select(m.series_id).where(m.run_id == run)
-    rows = connection.execute(series_queries.series_select().where(TABLES["series"].c.id.in_(mine))).all()
-    return {row.id: series_queries.series_row(row, 0) for row in rows}
 
 
 def _sets(connection: Connection, run: int, series: dict[int, Series]) -> Iterator[SampleSet]:

@@ -17,8 +17,11 @@ _LOCK = 0x6E70_6B31
 """Advisory lock of PostgreSQL that one migration holds at a time."""
 
 
-def version_of(connection: Connection) -> str | None:
+def version_of(connection: Connection, prefix: str = "") -> str | None:
     """Return the version of the tables; none where there are none.
+
+    Args:
+        prefix: start of the error message.
 
     Raises:
         StoreError: there are tables, but not those of a store.
@@ -27,7 +30,9 @@ def version_of(connection: Connection) -> str | None:
     if not names:
         return None
     if not {"alembic_version", "store_info"} <= names:
-        raise StoreError("is a database of something else: it has tables, but not those of a store; name another")
+        raise StoreError(
+            f"{prefix}is a database of something else: it has tables, but not those of a store; name another"
+        )
     return str(connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one())
 
 

@@ -152,11 +152,15 @@ def latest_against_previous(connection: Connection, series: Iterable[int] | None
 
     The value of a run is the median over its launches.
     """
-    halves = [
-        _at_run(column, None if series is None else list(series)) for column in ("last_run_id", "previous_run_id")
-    ]
+    s, m = _T["series"].c, _T["measurement"].c
     medians: dict[tuple[int, int, int], tuple[list[float], list[float]]] = {}
-    for which, half in enumerate(halves):
+    wanted = None if series is None else list(series)
+    for which, column in enumerate(("last_run_id", "previous_run_id")):
+        at = (m.run_id == s[column]) & (m.series_id == s.id)
+        # An outer join keeps SQLite from starting with all measurements.
+        query = select(s.id, s.last_run_id, s.previous_run_id, m.median).outerjoin(_T["measurement"], at)
+        query = query.where(s.previous_run_id.is_not(None))
+        half = query if wanted is None else query.where(s.id.in_(wanted))
         for number, last, previous, value in connection.execute(half).tuples().all():
             if value is not None:
                 medians.setdefault((number, last, previous), ([], []))[which].append(value)
@@ -165,18 +169,6 @@ def latest_against_previous(connection: Connection, series: Iterable[int] | None
         for (number, run, previous), (new, old) in sorted(medians.items())
         if new and old
     )
-
-
-def _at_run(column: str, series: Sequence[int] | None) -> Select[Any]:
-    """Return the question for the values of each series at one of its two newest runs.
-
-    An outer join keeps SQLite from starting with all measurements.
-    """
-    s, m = _T["series"].c, _T["measurement"].c
-    at = (m.run_id == s[column]) & (m.series_id == s.id)
-    query = select(s.id, s.last_run_id, s.previous_run_id, m.median).outerjoin(_T["measurement"], at)
-    query = query.where(s.previous_run_id.is_not(None))
-    return query if series is None else query.where(s.id.in_(series))
 
 
 def runs_of(connection: Connection, ids: Sequence[int] | None = None, limit: int | None = None) -> tuple[Run, ...]:

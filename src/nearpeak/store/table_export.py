@@ -5,9 +5,10 @@ import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +99,9 @@ def read_samples(folder: Path) -> dict[tuple[int, int, int], npt.NDArray[Any]]:
     """Return the samples of an export by run, series and launch, in the order of their taking."""
     samples: dict[tuple[int, int, int], list[Any]] = {}
     for path in sorted(folder.glob("table=sample/part-*")):
-        for run, series, launch, _, value in _read(path):
-            samples.setdefault((int(run), int(series), int(launch)), []).append(value)
+        rows = islice(_csv_rows(path), 1, None) if path.suffix == ".csv" else _parquet_rows(path, "*")
+        for run, series, launch, _, value in rows:
+            samples.setdefault((int(run), int(series), int(launch)), []).append(float(value))
     return {key: np.array(values) for key, values in samples.items()}
 
 
@@ -203,20 +205,17 @@ def sha256_of(path: Path) -> str:
 
 def _rows_of(path: Path) -> int:
     if path.suffix == ".csv":
-        with path.open(encoding="utf-8", newline="") as file:
-            return sum(1 for _ in csv.reader(file)) - 1
-    return int(_asked(path, "count(*)")[0][0])
+        return sum(1 for _ in _csv_rows(path)) - 1
+    return int(_parquet_rows(path, "count(*)")[0][0])
 
 
-def _read(path: Path) -> list[tuple[Any, ...]]:
-    if path.suffix == ".csv":
-        with path.open(encoding="utf-8", newline="") as file:
-            return [(*map(int, row[:-1]), float(row[-1])) for row in list(csv.reader(file))[1:]]
-    return _asked(path, "*")
+def _csv_rows(path: Path) -> Iterator[Sequence[Any]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        yield from csv.reader(file)
 
 
-def _asked(path: Path, what: str) -> list[tuple[Any, ...]]:
-    """Return what a Parquet file answers; `table=` in the name of its folder is no column of it."""
+def _parquet_rows(path: Path, what: str) -> Sequence[Sequence[Any]]:
+    """Return the columns `what` of a Parquet file; `table=` in the name of its folder is no column of it."""
     import duckdb
 
     with duckdb.connect() as connection:

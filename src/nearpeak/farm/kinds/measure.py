@@ -9,8 +9,7 @@ from nearpeak.core.records.converter import one_of
 from nearpeak.core.records.record_codec import Codec, Shape
 from nearpeak.core.runs.measurement import Backend, Timing
 from nearpeak.errors import SpecError
-from nearpeak.farm.case_payload import case_in
-from nearpeak.farm.kinds import Kind, Payload, need
+from nearpeak.farm.kinds import Kind, Payload, case_in, need
 
 START_S = 60.0
 """Time that a fresh process may take to import what it needs, beyond the limit of its case."""

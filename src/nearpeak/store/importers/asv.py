@@ -33,7 +33,12 @@ def _read(tree: Tree, path: Path) -> tuple[ForeignRun, ...]:
         if metric is None:
             unitless.append(f"results.{name} (no unit)")
             continue
-        samples += list(_samples(name, _row(row, columns), metric))
+        cells = row.each()
+        if len(cells) > len(columns):
+            raise SpecError(f"{row.where}: {len(cells)} cells for {len(columns)} columns")
+        # Empty columns at the end of a row are left out of the file.
+        by_column = {column: cell for column, cell in zip(columns, cells, strict=False) if cell.raw is not None}
+        samples += list(_samples(name, by_column, metric))
     machine = tree.get("params")
     date = tree.maybe("date")
     date_ns = int(date.positive() * 1e6) if date else 0
@@ -44,14 +49,6 @@ def _read(tree: Tree, path: Path) -> tuple[ForeignRun, ...]:
             started_ns=date_ns, lost=(*unitless, *tree.lost()),
         ),
     )  # fmt: skip
-
-
-def _row(row: Tree, columns: list[str]) -> dict[str, Tree]:
-    """Return the cells of a benchmark by column; columns at the end that are empty are left out of files."""
-    cells = row.each()
-    if len(cells) > len(columns):
-        raise SpecError(f"{row.where}: {len(cells)} cells for {len(columns)} columns")
-    return {name: cell for name, cell in zip(columns, cells, strict=False) if cell.raw is not None}
 
 
 def _samples(name: str, cells: dict[str, Tree], metric: Metric) -> Iterator[SampleSet]:
@@ -69,21 +66,16 @@ def _samples(name: str, cells: dict[str, Tree], metric: Metric) -> Iterator[Samp
         label = f"{name}({', '.join(map(str, combination))})" if combination else name
         centre = results[index] if results else None
         raw = raws[index] if index < len(raws) and raws[index].raw else None
-        values = _values(centre, raw)
+        values: tuple[float, ...] = ()
+        if centre is not None and centre.raw is not None and centre.raw == centre.raw:  # asv writes NaN for failures
+            median = centre.positive()
+            values = (median,) if raw is None else raw.positives()
         yield SampleSet(
             case=f"asv:{label}", label=label, metric=metric, testbed=Testbed(name="asv"), values=values,
             parameters={f"param{place}": value for place, value in enumerate(combination)}, workload=name,
             outcome="budget" if values else "failed",
             note="" if raw is not None or not values else "summary: the median alone is known",
         )  # fmt: skip
-
-
-def _values(centre: Tree | None, raw: Tree | None) -> tuple[float, ...]:
-    failed = centre is None or centre.raw is None or (isinstance(centre.raw, float) and math.isnan(centre.raw))
-    if failed or centre is None:
-        return ()
-    centre.positive()
-    return raw.positives() if raw is not None else (centre.positive(),)
 
 
 def _units(path: Path) -> dict[str, str]:

@@ -4,8 +4,7 @@ from pathlib import Path
 
 from nearpeak.core.history.stored_run import CPU_TIME, TIME, Device, Metric, SampleSet, Testbed
 from nearpeak.errors import SpecError
-from nearpeak.store.foreign_runs import ForeignRun, foreign
-from nearpeak.store.foreign_times import epoch_ns, seconds_per
+from nearpeak.store.foreign_runs import ForeignRun, epoch_ns, foreign, seconds_per
 from nearpeak.store.json_tree import Tree
 
 _VERSION = 1

@@ -12,7 +12,10 @@ _VERSION = 1
 _INIT = Metric(name="init_time", unit="s")
 _THROUGHPUT = Metric(name="throughput", unit="1/s", direction="higher", kind="throughput")
 _PARAMETERS = ("global_batch_size", "submission_division", "gradient_accumulation_steps")
-"""What makes two runs of a benchmark different cases."""
+"""Parameters that distinguish the cases of a benchmark."""
+_READ = {"run_start", "run_stop", "init_start", "init_stop", "tracked_stats", "submission_benchmark",
+         "submission_platform", *_PARAMETERS}  # fmt: skip
+"""Events that are read."""
 
 
 def events_of(data: bytes, name: str) -> Tree:
@@ -58,7 +61,7 @@ def _read(tree: Tree, _path: Path) -> tuple[ForeignRun, ...]:
     return (
         ForeignRun(
             device=Device(name=_value(events, "submission_platform", tree)), samples=(run, *more),
-            started_ns=int(start_ms * 1e6), lost=_lost(events),
+            started_ns=int(start_ms * 1e6), lost=tuple(sorted(events.keys() - _READ)),
         ),
     )  # fmt: skip
 
@@ -70,15 +73,9 @@ def _more(events: dict[str, list[Tree]]) -> list[tuple[Metric, tuple[float, ...]
         ends = [events[key][-1].get("time_ms").number() for key in ("init_start", "init_stop")]
         if ends[1] > ends[0]:
             metrics.append((_INIT, ((ends[1] - ends[0]) * 1e-3,)))
-    rates = [
-        event.get("value").get("throughput").positive() for event in events.get("tracked_stats", []) if _has_rate(event)
-    ]
-    return [*metrics, (_THROUGHPUT, tuple(rates))] if rates else metrics
-
-
-def _has_rate(event: Tree) -> bool:
-    value = event.maybe("value")
-    return value is not None and value.has("throughput")
+    values = [value for event in events.get("tracked_stats", []) if (value := event.maybe("value")) is not None]
+    rates = tuple(value.get("throughput").positive() for value in values if value.has("throughput"))
+    return [*metrics, (_THROUGHPUT, rates)] if rates else metrics
 
 
 def _one(events: dict[str, list[Tree]], key: str, tree: Tree) -> Tree:
@@ -90,13 +87,6 @@ def _one(events: dict[str, list[Tree]], key: str, tree: Tree) -> Tree:
 
 def _value(events: dict[str, list[Tree]], key: str, tree: Tree) -> str:
     return _one(events, key, tree).get("value").text()
-
-
-def _lost(events: dict[str, list[Tree]]) -> tuple[str, ...]:
-    """Return the events that nothing was read from."""
-    known = {"run_start", "run_stop", "init_start", "init_stop", "tracked_stats", "submission_benchmark",
-            "submission_platform", *_PARAMETERS}  # fmt: skip
-    return tuple(sorted(set(events) - known))
 
 
 IMPORTER = foreign("mlperf", "MLPerf, training log", _VERSION, _read, marks=(MARK,), tree_of=events_of)

@@ -71,22 +71,16 @@ def _sets(measurements: list[Measurement]) -> Iterator[SampleSet]:
 def _set(
     measurement: Measurement, testbed: Testbed, launch: int, metric: Metric, samples_s: tuple[float, ...]
 ) -> SampleSet:
-    case = measurement.case
+    case, written = measurement.case, measurement_record(measurement, "") if metric is TIME else {}
     channels = {
         name: values for name, field in _CHANNELS.items() if metric is TIME and (values := getattr(measurement, field))
     }
     return SampleSet(
         case=case.digest, label=label_of(case), workload=case.op, metric=metric, testbed=testbed,
         values=samples_s, launch=launch, outcome=measurement.outcome.value, note=measurement.note, channels=channels,
-        records=_records(measurement) if metric is TIME else {},
+        records={name: canonical_json(written[name]) for name in _RECORDS if written.get(name)},
         parameters={name: value for name, value in case.record().items() if isinstance(value, (str, int, float))},
     )  # fmt: skip
-
-
-def _records(measurement: Measurement) -> dict[str, str]:
-    """Return what stands beside the times of a measurement, as its file states it."""
-    written = measurement_record(measurement, "")
-    return {name: canonical_json(written[name]) for name in _RECORDS if written.get(name)}
 
 
 def _testbed(measurement: Measurement) -> Testbed:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nearpeak.core.history.stored_run import TIME, Device, Metric, Revision, SampleSet, Testbed
+from nearpeak.core.history.stored_run import TIME, Device, Metric, SampleSet, Testbed
 from nearpeak.errors import SpecError
 from nearpeak.store.foreign_runs import ForeignRun, foreign
 from nearpeak.store.json_tree import Tree
@@ -27,12 +27,13 @@ def _read(tree: Tree, path: Path) -> tuple[ForeignRun, ...]:
                 raise SpecError(f"{state.where}: device {number} is not among those of the file")
             rows[number] += _state(benchmark.get("name").text(), state, path)
     devices_by_id = {number: _device(device) for number, device in devices.items()}
-    version, revision = _version(tree)
+    # The commit that the file states is that of nvbench, not of the measured code.
+    version = tree.get("meta").get("version").get("nvbench").get("string").text()
     lost = tree.lost()
     return tuple(
         ForeignRun(
-            device=devices_by_id[number], samples=tuple(samples), revision=revision, stack=(("nvbench", version),),
-            lost=lost, selector=f"device={number}",
+            device=devices_by_id[number], samples=tuple(samples), stack=(("nvbench", version),), lost=lost,
+            selector=f"device={number}",
         )
         for number, samples in rows.items()
         if samples
@@ -107,12 +108,6 @@ def _device(entry: Tree) -> Device:
         architecture=f"sm_{int(architecture.number()) // 10}" if architecture else "",
         settings=(("ecc", str(ecc.plain())),) if ecc else (),
     )  # fmt: skip
-
-
-def _version(tree: Tree) -> tuple[str, Revision | None]:
-    """Return the version of nvbench; its own commit is none of the code that it times."""
-    version = tree.get("meta").get("version").get("nvbench")
-    return version.get("string").text(), None
 
 
 IMPORTER = foreign(

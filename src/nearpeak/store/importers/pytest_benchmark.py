@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from nearpeak.core.history.stored_run import TIME, Device, Revision, SampleSet, Testbed
-from nearpeak.store.foreign_runs import ForeignRun, foreign
-from nearpeak.store.foreign_times import epoch_ns
+from nearpeak.store.foreign_runs import ForeignRun, epoch_ns, foreign
 from nearpeak.store.json_tree import Tree
 
 _VERSION = 1
@@ -16,9 +15,14 @@ def _read(tree: Tree, _path: Path) -> tuple[ForeignRun, ...]:
     machine = tree.get("machine_info")
     revision, branch = _revision(tree)
     started = tree.maybe("datetime")
+    components = (
+        ("python", machine.maybe("python_version")), ("system", machine.maybe("system")),
+        ("kernel", machine.maybe("release")), ("pytest-benchmark", tree.maybe("version")),
+    )  # fmt: skip
+    stack = tuple((name, value.text()) for name, value in components if value is not None and value.text())
     return (
         ForeignRun(
-            device=_device(machine), samples=samples, revision=revision, branch=branch, stack=_stack(tree, machine),
+            device=_device(machine), samples=samples, revision=revision, branch=branch, stack=stack,
             started_ns=epoch_ns(started) if started else 0, lost=tree.lost(),
         ),
     )  # fmt: skip
@@ -55,14 +59,6 @@ def _device(machine: Tree) -> Device | None:
     if not name:
         return None
     return Device(name=name, architecture=kind.text() if kind else "", host=node.text() if node else "")
-
-
-def _stack(tree: Tree, machine: Tree) -> tuple[tuple[str, str], ...]:
-    named = (
-        ("python", machine.maybe("python_version")), ("system", machine.maybe("system")),
-        ("kernel", machine.maybe("release")), ("pytest-benchmark", tree.maybe("version")),
-    )  # fmt: skip
-    return tuple((name, value.text()) for name, value in named if value is not None and value.text())
 
 
 def _revision(tree: Tree) -> tuple[Revision | None, str]:

@@ -61,7 +61,11 @@ def series_ids(connection: Connection, record: RunRecord, prints: Sequence[str],
 def _series_rows(connection: Connection, record: RunRecord, new: Mapping[str, SampleSet]) -> dict[str, dict[str, Any]]:
     cases = _case_ids(connection, new.values())
     metrics = _metric_ids(connection, {sample_set.metric.name: sample_set.metric for sample_set in new.values()})
-    testbeds = _testbed_ids(connection, [sample_set.testbed for sample_set in new.values()])
+    testbed_rows = {
+        _testbed_print(bed): {"name": bed.name, "policy": canonical_json(dict(bed.policy))}
+        for bed in (sample_set.testbed for sample_set in new.values())
+    }
+    testbeds = ids_of(connection, "testbed", "fingerprint", testbed_rows)
     model = _model_id(connection, record.device)
     same = {
         "device_model_id": model, "mig_profile": record.device.partition, "branch": record.branch,
@@ -104,14 +108,6 @@ def _metric_ids(connection: Connection, metrics: Mapping[str, Metric]) -> dict[s
                 f" ({metric.direction}); a series has one unit: convert it, or give the metric another name"
             )
     return ids
-
-
-def _testbed_ids(connection: Connection, testbeds: Sequence[Testbed]) -> dict[str, int]:
-    rows = {
-        _testbed_print(testbed): {"name": testbed.name, "policy": canonical_json(dict(testbed.policy))}
-        for testbed in testbeds
-    }
-    return ids_of(connection, "testbed", "fingerprint", rows)
 
 
 def _testbed_print(testbed: Testbed) -> str:

@@ -194,7 +194,11 @@ class Findings:
             connection.execute(update(table).where(table.c.id == alert).values(values))
             _add_event(connection, alert, AlertEvent(
                 at_ns=time.time_ns(), actor=actor, from_status=row["status"], to_status=row["status"],
-                note=_in_words(values),
+                note=", ".join(
+                    f"{name.removesuffix('_ns').replace('_', ' ')} "
+                    f"{time_text(value)[:10] if name.endswith('_ns') else value}"
+                    for name, value in values.items()
+                ),
             ))  # fmt: skip
 
     def note_alert(self, alert: int, note: str, *, actor: str) -> None:
@@ -242,15 +246,6 @@ class Findings:
         with reading(self._engine, self._name) as connection:
             _alert_row(connection, alert)
             return tuple(AlertEvent(**row) for row in connection.execute(query).mappings())
-
-
-def _in_words(values: Mapping[str, Any]) -> str:
-    """Return what was said of an alert, days as days."""
-    words = {
-        name.removesuffix("_ns").replace("_", " "): time_text(value)[:10] if name.endswith("_ns") else value
-        for name, value in values.items()
-    }
-    return ", ".join(f"{name} {value}" for name, value in words.items())
 
 
 def _alert_row(connection: Connection, alert: int) -> Mapping[str, Any]:
