@@ -22,7 +22,7 @@ LEAST_SPREAD_RATIO = 0.001
 
 
 class Rounds(Protocol):
-    """What takes a round of two versions: a workshop on this host, or the farm."""
+    """Source of measurement rounds of two versions: a workshop on this host, or the farm."""
 
     def round(self, baseline: Mapping[str, str], candidate: Mapping[str, str]) -> tuple[Launch, ...] | None:
         """Return one round A B B A in its order; none where one of the two cannot be built or run."""
@@ -30,12 +30,12 @@ class Rounds(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """What a search began with, and what it found."""
+    """Comparison of the ends of a search, and its result."""
 
     ends: LaunchJudgement
     """Good against bad, everything else as in each."""
     found: Bisection | None
-    """What was found; none where good and bad do not differ."""
+    """Result; none where good and bad do not differ."""
 
 
 def commit_axis(repository: Path, good: str, bad: str) -> BisectAxis:
@@ -54,7 +54,7 @@ def commit_axis(repository: Path, good: str, bad: str) -> BisectAxis:
 def searched(
     axes: Sequence[BisectAxis], workshop: Rounds, *, margin_ratio: float = MARGIN_RATIO, most_steps: int = 20
 ) -> Search:
-    """Return which change makes the last version of every axis slower than the first.
+    """Return the change that makes the last version of every axis slower than the first.
 
     First good and bad are compared in turns, which says how large the slowdown is and how far comparisons scatter; then
     the changes are searched.
@@ -88,7 +88,7 @@ def searched(
 
 
 def blamed(store: Store, alert: int, search: Search) -> None:
-    """Keep the steps of a search, and what it found as what the alert is blamed on."""
+    """Store the steps of a search, and its culprits as attributions of the alert."""
     result = search.found
     if result is None:
         return

@@ -14,7 +14,7 @@ Measure = Callable[[Mapping[str, str], Mapping[str, str]], float | None]
 SURE_RATIO = 0.995
 """Chance of one culprit at which the search ends."""
 WRONG_RATIO = 0.01
-"""Share of comparisons that say nothing: a disturbed device, a build that took other inputs."""
+"""Share of comparisons without information: a disturbed device, a build with other inputs."""
 WHOLE_RATIO = 0.8
 """A culprit that explains less of the slowdown is not the only one."""
 PARENT_REPEATS = 3
@@ -54,7 +54,7 @@ class Culprit:
     """One change between neighbouring versions, and what it costs."""
 
     axis: str
-    """Axis on which it lies."""
+    """Axis of the change."""
     before: str
     """Last version without it."""
     after: str
@@ -79,7 +79,7 @@ class BisectStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bisection:
-    """What a search found, and by which comparisons."""
+    """Result of a search with its comparisons."""
 
     outcome: str
     """`found`, `likely` or `not-there`."""

@@ -8,15 +8,15 @@ from nearpeak.farm.jobs import WaitingBatch
 REASONS: Mapping[str, int] = {
     "round": 1, "gate": 2, "suspect": 3, "bisect": 4, "pr": 5, "nightly": 6, "manual": 6, "calibration": 7, "sweep": 7,
 }  # fmt: skip
-"""What a job is for, and its priority: someone waits for a gate; an A/A pair or a sweep fills idle time."""
+"""Priority by reason of a job: someone waits for a gate; an A/A pair or a sweep fills idle time."""
 STEP_S = 3600.0
 """Waiting time that raises a batch by one priority."""
 NOISY = range(2, 6)
-"""Priorities that a noisy device does not serve: they ask for small differences."""
+"""Priorities that a noisy device does not serve, as they compare small differences."""
 
 
 def priority_of(reason: str) -> int:
-    """Return the priority of what a job is for.
+    """Return the priority of a job's reason.
 
     >>> priority_of("gate")
     2

@@ -26,7 +26,7 @@ class FarmWorkshop:
     """
 
     def __init__(self, store: Store, repository: Path, run: str, build: str = "", *, limit_s: float = 600.0) -> None:
-        """Keep the commands; nothing is submitted until a round is asked for."""
+        """Store the commands; nothing is submitted before the first round."""
         self._store = store
         self._common = {"repository": str(repository.resolve()), "run": run, "build": build, "limit_s": limit_s}
         self._name, self._count = f"bisect:{new_uid()}", 0
@@ -55,7 +55,7 @@ class FarmWorkshop:
         return None if launches is None else tuple(Launch(**launch) for launch in launches)
 
     def _waited(self, uid: str) -> dict[str, Any]:
-        """Return a job that is over; one that is waited for no longer, for whatever reason, is cancelled."""
+        """Return a finished job; a job whose wait is interrupted is cancelled."""
         begun_s = time.monotonic()
         try:
             while (status := farm_status.job(self._store, uid))["state"] not in FINAL:
@@ -68,6 +68,6 @@ class FarmWorkshop:
         return status
 
     def _check_heard(self, waited_s: float) -> None:
-        """Refuse to wait where no host was heard of for long."""
+        """Refuse to wait when no host has sent a heartbeat for long."""
         if waited_s > SILENT_S and min((row[2] for row in hosts(self._store)), default=math.inf) > SILENT_S:
             raise MeasureError("bisect: no farm runs on this store; start one by 'nearpeak farm up'")

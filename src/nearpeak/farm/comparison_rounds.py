@@ -19,9 +19,9 @@ from nearpeak.store import Store
 from nearpeak.store.sql_dialect import reading
 
 AA = "aa:"
-"""Begins the name of a comparison whose arms are the same: what it sees is the device's own noise."""
+"""Prefix of the name of an A/A comparison, which measures the noise of a device."""
 LEAST_ROUNDS = 3
-"""Rounds from which on the noise of a device is said."""
+"""Least rounds for an estimate of a device's noise."""
 _Z = 1.96 + 1.645
 """Quantiles of a two-sided test at 5 % with 95 % power, as the detectable effect of `nearpeak gate` has them."""
 
@@ -29,7 +29,7 @@ _Z = 1.96 + 1.645
 def rounds(
     kind: str, arms: tuple[Mapping[str, Any], Mapping[str, Any]], count: int, *, key: str = "", **options: Any
 ) -> tuple[BatchRequest, ...]:
-    """Return a comparison as so many rounds, each A B B A of fresh processes under one lease.
+    """Return the batches of a comparison, one A B B A round of fresh processes under one lease each.
 
     Args:
         arms: payloads of baseline and candidate.
@@ -67,7 +67,7 @@ def rounds_needed(noise_ratio: float, effect_ratio: float) -> int:
 
 
 def check_effect(store: Store, device: str, effect_ratio: float, count: int) -> None:
-    """Refuse a comparison that could not see what it asks for.
+    """Refuse a comparison with too few rounds to detect its effect.
 
     Raises:
         SpecError: with the number of launches that it takes on this device.
@@ -122,7 +122,7 @@ def _launch(row: Any) -> Launch | None:
 
 
 def verdict(store: Store, comparison: str, margin_ratio: float = MARGIN_RATIO) -> LaunchJudgement | None:
-    """Return what the finished rounds amount to; none where there are not enough."""
+    """Return the verdict on the finished rounds; none where there are too few."""
     launches = [launch for each in launches_of(store, comparison) for launch in each]
     return judged_launches(launches, margin_ratio) if len(launches) >= 4 else None
 
@@ -140,7 +140,7 @@ def effects(launch_rounds: Sequence[Sequence[Launch]]) -> list[float]:
 
 
 def note_noise(store: Store, comparison: str) -> float | None:
-    """Keep how much the rounds of an A/A comparison spread, as what its device is worth; none where it is none."""
+    """Store the spread of an A/A comparison's rounds as noise of its device; none for other comparisons."""
     if not comparison.startswith(AA):
         return None
     launch_rounds = launches_of(store, comparison)

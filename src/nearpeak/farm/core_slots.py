@@ -13,14 +13,14 @@ from nearpeak.farm.process_watchdog import environment_for
 from nearpeak.measurement.isolated_measurement import thread_variables
 
 ENOUGH_S = 60.0
-"""Time after which a process gives the answers that it has; what is left goes to another one."""
+"""Time after which a process returns its answers; remaining jobs go to another process."""
 
 
 def answers(jobs: list[tuple[str, str]], enough_s: float) -> str:
     """Return the text of each job's result, its time and whether it failed, as JSON; runs in a process of its own.
 
     Args:
-        enough_s: after so long the jobs that are left are left: the answers so far are kept.
+        enough_s: time after which no further job starts; the answers so far are returned.
     """
     results, until_s = list[tuple[str, float, bool]](), time.perf_counter() + enough_s
     for kind, payload in jobs:

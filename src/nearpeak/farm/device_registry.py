@@ -29,7 +29,7 @@ class DeviceState:
     """A device, and what it does."""
 
     device: Device
-    """Which."""
+    """The device."""
     service: str
     """`open`, `draining` or `quarantined`."""
     note: str

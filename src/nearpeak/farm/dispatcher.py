@@ -18,11 +18,11 @@ from nearpeak.farm.unplaceable_jobs import fitting, wanted
 from nearpeak.store import Store
 
 AHEAD = 2
-"""Executions that an engine is given per device, so that the next one is at hand when one ends."""
+"""Executions submitted ahead per device, so that the next one starts when one ends."""
 REST_S, LONGEST_REST_S = 1.0, 60.0
 """Time for which a batch rests when the engine lost its execution; it doubles each time, up to the longest."""
 MISSING_S = 5.0
-"""Time for which jobs wait for a device that nobody lends before that is said: hosts of Dask join one by one."""
+"""Delay before jobs without a fitting device are reported, as Dask hosts join one by one."""
 HEARTBEAT_S = 15.0
 """Time between two signs of life in the store."""
 
@@ -97,9 +97,9 @@ class Dispatcher:
         return len(self._out)
 
     def run(self, is_done: Callable[[], bool]) -> None:
-        """Go on until `is_done`; a store or engine that cannot be reached for a while is asked again.
+        """Run until `is_done`, and retry while the store or the executor is unreachable.
 
-        Each error is told once, on standard error.
+        Each error is printed once, on standard error.
 
         Raises:
             SpecError: something is wrong that does not go by.

@@ -29,7 +29,7 @@ from nearpeak.store.sql_dialect import now_ns, reading
 WAIT_S = 300.0
 """Longest wait for another measurement on the host to end."""
 START_S = 10.0
-"""Time that starting and ending a process takes at most, beside its own limit."""
+"""Longest time to start and end a process, in addition to its own limit."""
 _POLL_S, _RETRY_S = 0.1, 1.0
 _TAIL = 300
 
@@ -183,7 +183,7 @@ def _alone(
 
 
 def _told(lease: Lease, job: LeasedJob, ended: Watched, answer: Any) -> Outcome:
-    """Return what a process told, or how it ended instead: the program's own failure is a result, too."""
+    """Return the result of a process, or the way in which it failed: a failure of the program is a result, too."""
     if isinstance(answer, dict) and "result" in answer and ended.verdict == "ended":
         try:
             return Outcome(text=text_of(answer["result"]), time_s=ended.time_s)
@@ -212,7 +212,7 @@ def _why(ended: Watched, answer: Any) -> str:
 
 
 def _row(job: LeasedJob, ended: Watched, answer: Any) -> dict[str, Any]:
-    """Return the row of a measurement that did not come about, as `nearpeak measure` would have it."""
+    """Return the record of a failed measurement, as `nearpeak measure` writes it."""
     from nearpeak.base.isolation import Ending
     from nearpeak.exchange.measurement_lines import measurement_record
     from nearpeak.farm.kinds.measure import timing_in

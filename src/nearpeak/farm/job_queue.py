@@ -36,11 +36,11 @@ class Submitted:
     new_count: int
     """Jobs that were not there before."""
     known_count: int
-    """Jobs that were there already, in whatever state."""
+    """Jobs that were in the queue already, in any state."""
     refused: tuple[tuple[str, str], ...]
     """First job of each batch that is over its budget, and why."""
     uids: tuple[str, ...]
-    """Identities of all jobs that were asked for, in order."""
+    """Identities of all submitted jobs, in order."""
 
 
 def submit(store: Store, requests: Sequence[BatchRequest]) -> Submitted:
@@ -50,7 +50,7 @@ def submit(store: Store, requests: Sequence[BatchRequest]) -> Submitted:
     again it is looked at again.
 
     Raises:
-        SpecError: a payload cannot run, or the same job stands twice.
+        SpecError: a payload cannot run, or the same job occurs twice.
     """
     check(requests)
     uids = [job.uid for request in requests for job in request.jobs]
@@ -60,7 +60,7 @@ def submit(store: Store, requests: Sequence[BatchRequest]) -> Submitted:
 
 
 def check(requests: Sequence[BatchRequest]) -> None:
-    """Refuse what cannot run or would run in the wrong pool, and a job that stands twice.
+    """Refuse jobs that cannot run, belong to another pool, or occur twice.
 
     Raises:
         SpecError: says which and why.
@@ -119,7 +119,7 @@ def _new_part(request: BatchRequest, known: Collection[str]) -> BatchRequest | N
 
 
 def _forget_rejected(connection: Connection, uids: Sequence[str]) -> None:
-    """Take batches that a budget refused out, as though they had not been asked for; nothing of them ever ran."""
+    """Delete batches that a budget refused, none of which ever ran, so that they can be submitted again."""
     refused = select(JOB.c.job_batch_id).where(JOB.c.state == "rejected")
     for part in in_parts(sorted(set(_looked_up(connection, refused, JOB.c.uid, uids)))):
         connection.execute(delete(JOB).where(JOB.c.job_batch_id.in_(part)))
@@ -186,7 +186,7 @@ def set_budget(store: Store, trigger: str, day_s: float | None) -> None:
 
 
 def budgets(store: Store) -> dict[str, tuple[float, float]]:
-    """Return for each trigger that has a budget what it may ask for in a day, and what it asked for in the last one."""
+    """Return, for each trigger with a budget, the device time per day and the time requested in the last day."""
     with reading(store.engine, store.name) as connection:
         at_ns = now_ns(connection)
         rows = connection.execute(select(BUDGET.c.run_trigger, BUDGET.c.day_s).order_by(BUDGET.c.run_trigger)).all()
@@ -194,7 +194,7 @@ def budgets(store: Store) -> dict[str, tuple[float, float]]:
 
 
 def _asked_s(connection: Connection, trigger: str, at_ns: int) -> float:
-    """Return the device time that a trigger has asked for in the last day."""
+    """Return the device time that a trigger requested in the last day."""
     query = select(func.coalesce(func.sum(BATCH.c.cost_s), 0.0)).where(
         BATCH.c.run_trigger == trigger, BATCH.c.created_ns > at_ns - int(DAY_S * NS),
         BATCH.c.state.not_in(("rejected", "cancelled")),
@@ -203,7 +203,7 @@ def _asked_s(connection: Connection, trigger: str, at_ns: int) -> float:
 
 
 def waiting(store: Store) -> list[WaitingBatch]:
-    """Return the batches that may begin now: queued, not told to wait, and no earlier round of theirs unfinished."""
+    """Return the batches that may begin now: queued, not delayed, and without an unfinished earlier round."""
     earlier = BATCH.alias()
     unfinished = (
         select(earlier.c.id)

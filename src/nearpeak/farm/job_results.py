@@ -16,7 +16,7 @@ from nearpeak.store.sql_dialect import reading
 
 
 def results(store: Store, *, kind: str = "", uids: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """Return the accepted results of jobs with what was asked, in the order in which they were submitted.
+    """Return the accepted results of jobs with their payloads, in the order of submission.
 
     Args:
         kind: only those of this kind; empty for all.
@@ -45,7 +45,7 @@ def results(store: Store, *, kind: str = "", uids: Sequence[str] | None = None) 
 
 
 def row_of(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a result as a row of a table: the case's axes beside what is asked of it and what was found.
+    """Return a result as a table row: axes of the case, fields of the payload, and fields of the result.
 
     Lists and objects have no place in a table; the samples of a measurement become their median.
 

@@ -158,7 +158,7 @@ def _fits(connection: Connection, wanted: Any, row: Any) -> bool:
 
 
 def start(store: Store, lease: Lease, preflight: Mapping[str, Any]) -> bool:
-    """Say that the batch runs, and how its device was found before; return whether the lease still lives."""
+    """Mark the batch as running, record the preflight state of its device, and return whether the lease still lives."""
     with writing(store.engine, store.name) as connection:
         if not _live(connection, lease):
             return False
@@ -184,7 +184,7 @@ def publish(
 ) -> bool:
     """Make the results count and free the device, in one transaction; return whether they count.
 
-    Without the lease nothing counts: the results are kept with the attempt, as evidence, and enter no history. Asked
+    Without the lease nothing counts: the results are stored with the attempt, as evidence, and enter no history. Called
     again after they were accepted, as by a holder that did not hear of it, it says so and changes nothing.
     """
     with writing(store.engine, store.name) as connection:

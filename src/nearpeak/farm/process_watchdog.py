@@ -71,7 +71,7 @@ def watched(
 
     Args:
         keep: files that it inherits: the lock of its device.
-        started: told its number once it runs.
+        started: called with the process id once the process runs.
     """
     mark = uuid.uuid4().hex
     begun_s = time.monotonic()

@@ -39,25 +39,25 @@ class JobRow:
     kind: str
     """Kind."""
     subject: str
-    """What it is about."""
+    """Subject."""
     state: str
-    """Where it stands."""
+    """State."""
     priority: int
     """1 is first."""
     owner: str
-    """Who asked."""
+    """Owner."""
     trigger: str
-    """Why."""
+    """Reason of the submission."""
     device: str
-    """Device that holds it, or held it last."""
+    """Current or last device."""
     attempt_count: int
-    """How often it was begun."""
+    """Number of attempts."""
     note: str
-    """What is to be known of it."""
+    """Note."""
     created_ns: int
-    """When it was asked for, by the clock of the database."""
+    """Time of submission by the database clock."""
     result: str
-    """What came of it, as JSON; empty while nothing did."""
+    """Result as JSON; empty while there is none."""
 
 
 def holdings(store: Store) -> dict[str, Holding]:

@@ -37,7 +37,7 @@ def stranded(store: Store) -> list[dict[str, object]]:
 
 
 def untaken(store: Store, requests: Sequence[BatchRequest]) -> list[str]:
-    """Return in words which devices requests name that the farm does not have; none while it has no devices at all."""
+    """Return descriptions of requested devices that the farm lacks; none while it has no devices at all."""
     known = devices(store)
     requirements = {
         (request.pool, request.device, request.model) for request in requests if request.device or request.model
@@ -46,7 +46,7 @@ def untaken(store: Store, requests: Sequence[BatchRequest]) -> list[str]:
 
 
 def fitting(known: Sequence[DeviceState], pool: str, device: str, model: str) -> list[DeviceState]:
-    """Return the devices that will do, in whatever service they are."""
+    """Return the matching devices, in service or not."""
     return [
         state for state in known
         if state.device.pool == pool and device in ("", state.device.name) and model in ("", state.device.model)
@@ -54,7 +54,7 @@ def fitting(known: Sequence[DeviceState], pool: str, device: str, model: str) ->
 
 
 def wanted(pool: str, device: str = "", model: str = "") -> str:
-    """Return in words what a batch asks for.
+    """Return a description of the device that a batch needs.
 
     >>> wanted("slot"), wanted("device"), wanted("device", "cpu@a"), wanted("device", model="NVIDIA H200")
     ('a slot', 'a device', "device 'cpu@a'", "a device of model 'NVIDIA H200'")

@@ -15,14 +15,14 @@ from nearpeak.history.commit_points import clock_share_between
 from nearpeak.judgement.newest_value_test import at_both, judged_against
 
 HISTORY_VALUES = 60
-"""Newest commits before the judged one from which the noise is taken."""
+"""Newest commits before the judged one for the noise estimate."""
 CLOCK_RATIO = 0.001
 """Clocks that differ less than this explain nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A series at the judged revision, and the history that it is judged by."""
+    """A series at the judged revision with the history of its baseline."""
 
     own: tuple[TrackPoint, ...]
     """Commits of its branch."""
@@ -77,7 +77,7 @@ def judged_in_history(rule: GateRule, line: Line, tag: str, far: float | None = 
 
 
 def _chosen(rule: GateRule, line: Line, tag: str) -> tuple[Sequence[TrackPoint], int]:
-    """Return the commits that a rule compares with, and how many commits before the judged one the newest lies.
+    """Return the commits of a rule's baseline, and the distance of the newest one to the judged commit.
 
     A single run of one commit may be an excursion: the previous commit is passed by where it strays from the one before
     it, and a tag is taken with its two neighbours, of whose median one excursion or one change does not matter.
@@ -145,7 +145,7 @@ def _usual(chosen: Sequence[TrackPoint]) -> float | None:
 
 
 def _shares(line: Line, mine: TrackPoint, clock_ratio: float | None) -> tuple[float, ...]:
-    """Return the part of the clock that shows in the time: one, or the two ends between which it must lie."""
+    """Return the clock dependence of the time: one value, or the two ends of its possible range."""
     if clock_ratio is None or line.metric.kind != "time":
         return (0.0,)
     share = clock_share_between((*line.before, mine))

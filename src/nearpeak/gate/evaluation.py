@@ -27,7 +27,7 @@ def gated(
     store: Store, policy: GatePolicy, *, revision: str = "", branch: str = "main", against: str = "",
     metric: str = "time", repository: Path | None = None,
 ) -> GateResult:  # fmt: skip
-    """Return what `policy` says of a revision.
+    """Return the result of `policy` for a revision.
 
     Args:
         revision: commit, or the first letters of it; the newest of the branch by default.
@@ -69,7 +69,7 @@ def _judged(policy: GatePolicy, pairs: Sequence[tuple[GateSubject, Line]], tags:
 
 
 def kept_gate(store: Store, result: GateResult, mark: str = "") -> None:
-    """Keep in the store what a gate said, and a name for the judged commit where one is given.
+    """Store the result of a gate, and optionally a name for the judged commit.
 
     Args:
         mark: name that `tag` of later policies can use.
@@ -80,7 +80,7 @@ def kept_gate(store: Store, result: GateResult, mark: str = "") -> None:
 
 
 def _resolved(store: Store, histories: dict[int, History], revision: str, branch: str) -> str:
-    """Return the whole name of the judged commit."""
+    """Return the full hash of the judged commit."""
     rows = (
         (sha, int(key))
         for history in histories.values()
@@ -159,12 +159,12 @@ def _bases(
 
 
 def _key(series: Series) -> tuple[object, ...]:
-    """Return what two series of different branches must share to be compared."""
+    """Return the key that comparable series of two branches share."""
     return (series.case, series.device, series.testbed.name, tuple(sorted(series.testbed.policy.items())), series.track)
 
 
 def _tagged(rule: GateRule, bases: Iterable[tuple[TrackPoint, ...]], repository: Path | None) -> str:
-    """Return the commit that a rule's tag names: letters of one that was measured, or what the repository says."""
+    """Return the commit of a rule's tag: the prefix of a measured commit, or a name in the repository."""
     shas = {point.sha for points in bases for point in points}
     if len(rule.tag) >= LEAST_LETTERS and (matches := [sha for sha in shas if sha.startswith(rule.tag)]):
         if len(matches) > 1:

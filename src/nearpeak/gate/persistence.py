@@ -27,9 +27,9 @@ class Confirmation:
     """Whether a slowdown is more than an excursion of one run."""
 
     confirmed: bool
-    """Whether commits in a row, several runs, or its size say that it is there."""
+    """Whether consecutive commits, several runs, or its size confirm it."""
     text: str
-    """What says so, or what would."""
+    """Evidence, or the measurement that would provide it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,13 +43,13 @@ class HistoryJudgement:
     clock_ratio: float | None = None
     """Clock of the judged commit over that of its baseline; none where one is unknown."""
     share_known: bool = True
-    """Whether it is known how much of the clock shows; else the verdict holds for none and for all of it."""
+    """Whether the clock dependence is known; else the verdict holds for none and for full dependence."""
     confirmation: Confirmation | None = None
-    """What bears a regression out; none where the verdict is another one."""
+    """Evidence for a regression; none for other verdicts."""
 
     @property
     def fails(self) -> bool:
-        """Say whether it is a regression that is borne out."""
+        """Say whether it is a confirmed regression."""
         bears = self.confirmation is not None and self.confirmation.confirmed
         return self.judgement.verdict == REGRESSION and bears
 
@@ -103,7 +103,7 @@ def confirmation(
     limit: float, runs: Sequence[float], beside: tuple[Sequence[float], Sequence[float]], history: Sequence[float],
     many_runs: Sequence[bool], far: float | None,
 ) -> Confirmation:  # fmt: skip
-    """Return whether more than one run bears a slowdown out.
+    """Return whether more than one run confirms a slowdown.
 
     Several commits in a row do, where each is beyond the limit, and no earlier excursion of their size lasted half as
     long; but not where such excursions of more than one commit came more than once. Several runs of the commit itself
@@ -111,7 +111,7 @@ def confirmation(
     longer than a run, and so may be this one. What is half as large again as any excursion of a thousand values does.
 
     Args:
-        limit: logarithm beyond which a value is slower than the baseline, which stands at 0 here and below.
+        limit: logarithm beyond which a value is slower than the baseline, which is 0 here and below.
         runs: logarithm of the value of each run of the judged commit.
         beside: logarithms of the commits before, the nearest last, and after it, the nearest first.
         history: logarithms of the commits before the judged one.

@@ -74,7 +74,7 @@ def _rule(row: Any, usual: Mapping[str, Any], where: str) -> GateRule:
 
 
 def _belong(row: Mapping[str, Any], baseline: str, where: str) -> None:
-    """Refuse what the baseline does not have, and the absence of what it needs."""
+    """Refuse keys that do not fit the baseline, and missing keys that it needs."""
     for key, baselines in _BELONGS.items():
         if key in row and baseline not in baselines:
             raise SpecError(f"{where}: {key} contradicts baseline {baseline!r}; it belongs to {baselines[0]!r}")
@@ -86,7 +86,7 @@ def _belong(row: Mapping[str, Any], baseline: str, where: str) -> None:
 
 
 def _agree(rules: tuple[GateRule, ...], source: str) -> None:
-    """Refuse rules that ask two different things of the same series, or of none."""
+    """Refuse rules that contradict each other or select nothing."""
     for rule in rules:
         both = [name for name, pattern in rule.select.items() if rule.leave_out.get(name) in (pattern, "*")]
         if both or "*" in rule.leave_out.values():

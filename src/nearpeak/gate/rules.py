@@ -28,11 +28,11 @@ _ORDER = (INFRA_CODE, INCORRECT_CODE, REGRESSION_CODE, INCONCLUSIVE_CODE, 0)
 Judged = Mapping[tuple[str, str], HistoryJudgement]
 """Judgements by name of rule and of series."""
 TOLD_CLOCK_RATIO = 0.005
-"""Clocks that differ less than this are not told."""
+"""Smaller clock differences are not reported."""
 
 
 def decided(policy: GatePolicy, subjects: Sequence[GateSubject], judged: Judged, revision: str) -> GateResult:
-    """Return what `policy` says of `subjects`.
+    """Return the result of `policy` for `subjects`.
 
     Args:
         judged: for each rule that compares revisions, the judgement of each series that has a baseline.
@@ -77,7 +77,7 @@ def _line(rule: GateRule, subject: GateSubject, judgement: HistoryJudgement | No
 
 
 def _against_history(rule: GateRule, subject: GateSubject, history: HistoryJudgement | None) -> GateLine:
-    """Fail where a regression is borne out; one that a single run shows is a suspect, and decides nothing."""
+    """Fail on a confirmed regression; a regression in a single run is a suspect, and is undecided."""
     if history is None:
         return _undecided(rule, subject, f"there is no baseline: {baseline_of(rule)} holds no time of it")
     judgement = history.judgement
@@ -94,7 +94,7 @@ def _against_history(rule: GateRule, subject: GateSubject, history: HistoryJudge
 
 
 def _clock(judgement: HistoryJudgement) -> str:
-    """Return what is to be said of the clock."""
+    """Return the part of a line on the clock."""
     if judgement.clock_ratio is None or abs(judgement.clock_ratio - 1) < TOLD_CLOCK_RATIO:
         return ""
     moved = f"clock {judgement.clock_ratio - 1:+.1%}, {judgement.plain.time_ratio - 1:+.1%} time with it"
@@ -135,7 +135,7 @@ def _within(rule: GateRule, subject: GateSubject, ends_s: tuple[float, float], l
 
 
 def _undecided(rule: GateRule, subject: GateSubject, text: str, judgement: Judgement | None = None) -> GateLine:
-    """Return the line of a rule that cannot tell: what it does is the policy's choice, what it says is not."""
+    """Return the line of an undecided rule; the policy chooses its exit code."""
     code = {"stop": INCONCLUSIVE_CODE, "pass": 0, "fail": REGRESSION_CODE}[rule.inconclusive]
     return _said(rule, subject, INCONCLUSIVE, text, judgement, code=code)
 
@@ -151,7 +151,7 @@ def _said(
 
 
 def baseline_of(rule: GateRule) -> str:
-    """Return what a rule compares with, in words.
+    """Return a description of a rule's baseline.
 
     >>> baseline_of(GateRule(name="r", baseline="rolling", window_count=5))
     'the 5 revisions before'

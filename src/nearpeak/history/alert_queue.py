@@ -18,25 +18,25 @@ from nearpeak.store.page_queries import in_parts
 from nearpeak.store.rows.list_rows import AlertEffects, AlertKey
 
 SORTS = ("gap", "age", "owner")
-"""Orders: the largest gap first, the oldest first, by who looks after them."""
+"""Orders: the largest gap first, the oldest first, by assignee."""
 SHOWN = ("open", "closed", "all", *STATUSES)
-"""Which alerts a queue is of."""
+"""Filters of the queue by state."""
 LOOKED_BACK = 64
 """Newest events whose alerts are read anew each time: PostgreSQL may show an event after one with a greater number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """Which alerts are wanted, and in which order."""
+    """Filter and order of a queue request."""
 
     shown: str = "open"
     """`open`, `closed`, `all`, or a state."""
     sort: str = "gap"
     """`gap`, `age` or `owner`."""
     words: tuple[str, ...] = ()
-    """Each is held by the title, the first bad commit or the name of who looks after it, in any case."""
+    """Words that title, first bad commit or assignee must contain, case-insensitive."""
     owner: str = ""
-    """Who looks after the alert, or after one of its series; empty for all."""
+    """Assignee of the alert or owner of one of its series; empty for all."""
     at_ns: int | None = None
     """Time at which snoozed ones are left out; none where they are not."""
 
@@ -48,14 +48,14 @@ class Wanted:
 
 
 class Standing(NamedTuple):
-    """What an alert is ordered by."""
+    """Sort keys of an alert."""
 
     gap_s: float
     """Seconds by which its cases got longer, added up; 0 where that is not known."""
     worst_ratio: float
     """Logarithm of its largest change; −1 without changes."""
     owners: tuple[str, ...]
-    """Who looks after its series."""
+    """Owners of its series."""
 
 
 NOTHING = Standing(gap_s=0.0, worst_ratio=-1.0, owners=())
@@ -67,9 +67,9 @@ class Columns:
     """All alerts of a store at one moment."""
 
     keys: Mapping[int, AlertKey]
-    """What is known of each, by number."""
+    """Alerts by number."""
     standings: Mapping[int, Standing]
-    """What each that has changes is ordered by."""
+    """Sort keys of the alerts that have changes."""
 
     def wanted(self, request: Wanted) -> list[int]:
         """Return the alerts that are wanted, in order."""
@@ -165,7 +165,7 @@ class Queue:
 
 
 def standings_of(rows: AlertEffects) -> dict[int, Standing]:
-    """Return what each alert is ordered by.
+    """Return the sort keys of each alert.
 
     >>> rows = AlertEffects(alerts=(1, 1), series=(7, 8), effect_ratios=(math.log(1.25), -0.5),
     ...                     known={7: (5e-6, "kernels"), 8: (None, "")})

@@ -11,7 +11,7 @@ from nearpeak.store import Store
 from nearpeak.store.rows.list_rows import MemberRow
 
 ACTIONS = ("acknowledge", "assign", "expected", "invalid", "snooze", "fixing", "verify", "reopen")
-"""What can be done with an alert in one step."""
+"""Actions on an alert."""
 MOST_SNOOZE_DAYS = 90
 _ENDS = {"expected": "expected", "invalid": "invalid-noise"}
 _ON_THE_WAY = {
@@ -23,7 +23,7 @@ _ON_THE_WAY = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weight:
-    """How much an alert matters."""
+    """Weight of an alert in the queue."""
 
     change_count: int
     """Changes that belong to it."""
@@ -35,7 +35,7 @@ class Weight:
     series: int | None
     """Series of its first change."""
     owners: tuple[str, ...]
-    """Who looks after its series."""
+    """Owners of its series."""
 
 
 NOTHING = Weight(change_count=0, worst_ratio=None, gap_s=None, series=None, owners=())
@@ -74,13 +74,13 @@ def _weight(rows: Sequence[MemberRow]) -> Weight:
 def act(
     store: Store, alert: int, action: str, *, actor: str, note: str = "", assignee: str = "", days: float = 7.0
 ) -> str:
-    """Do one step with an alert, on the way through the states that come before it, and return where it stands.
+    """Apply an action to an alert, pass through the states before its final one, and return the new state.
 
     All states on the way and the line of the audit log are one transaction.
 
     Args:
-        assignee: who shall look after it, for `assign`.
-        days: how long, for `snooze`.
+        assignee: new assignee, for `assign`.
+        days: length of the snooze, for `snooze`.
 
     Raises:
         NotFoundError: there is no such alert.

@@ -29,7 +29,7 @@ class Compared:
     """A series at two commits."""
 
     series: Series
-    """Whose."""
+    """The series."""
     before: TrackPoint | None
     """At the baseline; none where it was not measured there."""
     after: TrackPoint | None

@@ -13,7 +13,7 @@ from nearpeak.store import Store
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """What was put into a store."""
+    """Result of filling a store."""
 
     run_count: int
     """Runs that were not there before."""
@@ -56,7 +56,7 @@ def filled(store: Store, *, commits: int = 120, seed: int = 0) -> Made:
 
 @cache
 def bound_on(case: Case, device: str) -> float:
-    """Return the bound of a case on a device that goes by its driver's name, in seconds."""
+    """Return the bound of a case in seconds on the device with this driver name."""
     from nearpeak.bounds.case_bound import case_bound
 
     target = target_of_device(device)

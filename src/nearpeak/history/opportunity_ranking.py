@@ -18,9 +18,9 @@ from nearpeak.ops import OPS, work_of
 from nearpeak.store import History, Store
 
 _NARROWER = {"fp32": "bf16", "bf16": "fp8_e4m3", "fp16": "fp8_e4m3"}
-"""The next narrower format that units form products of."""
+"""The next narrower format of matrix units."""
 _BATCHES = ("batch", "m", "rows", "tokens", "elements")
-"""Axes along which pieces of work are put together."""
+"""Axes along which work is batched."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,20 +28,20 @@ class Newest:
     """The newest time of a series."""
 
     series: Series
-    """Whose."""
+    """The series."""
     case: Case
     """What ran."""
     time_s: float
     """Median over the launches of its newest commit."""
     host_s: float | None
-    """The same of the host's times; none where they were not recorded."""
+    """Median host time; none where it was not recorded."""
 
 
 def ranking_of(store: Store, series: Sequence[Series], workload: Workload | None = None, *, model: str = "") -> Ranking:
     """Return gaps and advice for the newest time of each series.
 
     Args:
-        workload: says how often each case runs and in which modules; without it each case counts once.
+        workload: states call counts and modules of each case; without it each case counts once.
         model: name of the workload in reports.
 
     Raises:
@@ -144,7 +144,7 @@ def _with_bound(row: TimedCase, target: Target) -> TimedCase:
 
 
 def _alternatives(timed: Newest, beside: Sequence[Newest], target: Target | None) -> Iterator[Alternative]:
-    """Yield the other ways in which the work of a case can be done on its device: what was measured of them, bounds."""
+    """Yield variants of a case on its device (format, padding, batch) with measured time and bound."""
     same = [other for other in beside if other.series.testbed == timed.series.testbed]
     dtype = _NARROWER.get(dict(timed.case.dtypes).get("dtype", ""))  # operands narrower, results as they are
     narrower = _variant(timed.case, {"dtype": dtype}) if dtype is not None and "gemm" in timed.case.op else None

@@ -51,14 +51,14 @@ def regressed(tracks: Sequence[Track], *, better: bool = False, suspects: bool =
 
 
 def _name(point: TrackPoint) -> str:
-    """Return what stands for a point in all series: its commit, or its time where it is of none."""
+    """Return a key of a point that is the same in all series: its commit, or else its time."""
     return point.sha or str(point.order_key)
 
 
 def _candidate(name: str, series: Series, change: TrackChange, place: int, ends: tuple[int, ...]) -> Candidate:
-    """Return a change as grouping takes it: where it may lie among all commits, and what its series belongs to.
+    """Return a change as grouping takes it: its range of commits, and the axis values of its series.
 
-    Changes with which other components changed cannot have one cause, so that these are part of every axis.
+    Changes that came with different component changes cannot share a cause, so these are part of every axis.
     """
     components = "+".join(
         [*sorted(component for component, _, _ in change.stack), *(["clock"] if change.by_clock else [])]
@@ -73,7 +73,7 @@ def _candidate(name: str, series: Series, change: TrackChange, place: int, ends:
 
 
 def axes_of(series: Series) -> dict[str, str]:
-    """Return what a series belongs to."""
+    """Return operator, device and runner of a series."""
     return {
         "operator": str(series.parameters.get("op", series.workload)), "device": series.device,
         "runner": series.testbed.name,
@@ -81,7 +81,7 @@ def axes_of(series: Series) -> dict[str, str]:
 
 
 def fields_of(series: Series) -> dict[str, str]:
-    """Return what declarations and suppressions select series by."""
+    """Return the fields by which declarations and suppressions select series."""
     return {**axes_of(series), "branch": series.branch, "owner": series.owner, "case": series.label}
 
 
@@ -94,7 +94,7 @@ def _group(part: list[Pair], tracks: Sequence[Track]) -> Regressed:
 
 
 def _suspects(part: Sequence[Pair], tracks: Sequence[Track]) -> Iterable[tuple[str, str]]:
-    """Yield what may be behind a group, likeliest first: the clock, components that changed, the device, the commit."""
+    """Yield suspected causes of a group, likeliest first: the clock, changed components, the device, the commit."""
     if all(
         change.by_clock
         or (change.clock_ratio and -math.log(change.clock_ratio) / math.log(change.value_ratio) >= CLOCK_SHARE_RATIO)
@@ -119,7 +119,7 @@ def _suspects(part: Sequence[Pair], tracks: Sequence[Track]) -> Iterable[tuple[s
 
 
 def _alone(part: Sequence[Pair], tracks: Sequence[Track]) -> Iterable[tuple[str, str]]:
-    """Yield the device or runner that alone shows what series of the same cases elsewhere do not show."""
+    """Yield the device or runner that alone shows the change among series of the same cases."""
     cases = {series.case for series, _ in part}
     same = [track.series for track in tracks if track.series.case in cases]
     for axis in ("device", "runner"):
@@ -198,7 +198,7 @@ def _moved(store: Store, group: Regressed, status: str, note: str) -> Regressed:
 
 
 def told(store: Store, groups: Sequence[Regressed]) -> tuple[Regressed, ...]:
-    """Return the groups without series that are suppressed now; a group of which none is left is left out."""
+    """Return the groups without suppressed series; a group without any series left is dropped."""
     silent = store.policies.suppressions()
 
     def is_silent(series: Series) -> bool:

@@ -20,12 +20,12 @@ from nearpeak.store.git_commits import git_revision
 from nearpeak.units import parse
 
 COMMIT = "commit"
-"""Axis whose versions are checked out; all others are told to the commands alone."""
+"""Axis whose versions are checked out; versions of other axes are only passed to the commands."""
 _TAIL = 160
 
 
 class Workshop:
-    """A folder for each commit, checked out beside each other, built once, run as often as asked.
+    """Work folders, one per commit: checked out and built once, run any number of times.
 
     Commands run in a shell, in the folder of their commit. `{commit}` and the names of other axes in braces stand for
     versions, as do the variables NEARPEAK_COMMIT and so on. A run prints its time last: a quantity as `1.25 ms`, or
@@ -35,7 +35,7 @@ class Workshop:
     def __init__(
         self, repository: Path, run: str, build: str = "", *, limit_s: float = 600.0, keep: Sequence[int] = ()
     ) -> None:
-        """Keep the commands; nothing runs until a time is asked for.
+        """Store the commands; nothing runs before the first launch.
 
         Args:
             keep: open files that commands inherit: the lock of the device they run on.

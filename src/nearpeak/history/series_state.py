@@ -16,20 +16,20 @@ from nearpeak.store.page_queries import in_parts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """The newest value of a series beside what it could be."""
+    """Newest value of a series with its bound, prediction and previous value."""
 
     series: Series
-    """Whose."""
+    """The series."""
     value: float | None
     """Newest value, in the metric's unit; none where there is none."""
     previous_value: float | None
-    """The one before."""
+    """Previous value."""
     run: int | None
     """Run of the newest value."""
     bound_s: float | None = None
     """Least time that the case can take on the device; none where nothing bounds it."""
     limiter: str = ""
-    """What bounds it."""
+    """Limiting resource of the bound."""
     predicted_s: float | None = None
     """Time that good software is expected to reach; none where nothing predicts it."""
 
@@ -54,10 +54,10 @@ class Standing:
 
 
 def standings(store: Store, series: Sequence[Series], *, predicted: bool = True) -> tuple[Standing, ...]:
-    """Return where some series stand, in their order.
+    """Return the state of some series, in their order.
 
     Args:
-        predicted: also what good software reaches.
+        predicted: include the predicted time.
     """
     ids = [entry.id for entry in series]
     latest = {entry.series: entry for part in in_parts(ids) for entry in store.latest_against_previous(part)}
@@ -93,7 +93,7 @@ def _case(series: Series) -> Case | None:
 
 
 class _Held:
-    """A series that is no part of what its case is remembered by: the digest says it all."""
+    """A series that compares equal to every other, so that a cache is keyed by the case digest alone."""
 
     __slots__ = ("series",)
 

@@ -19,10 +19,10 @@ Round = Callable[[str, str], "tuple[Launch, ...] | None"]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
-    """What measuring a group of changes again said."""
+    """Result of the re-measurement of a group of changes."""
 
     group: Regressed
-    """The group, with where its alert stands now."""
+    """The group with the new state of its alert."""
     found: LaunchJudgement
     """The verdict on the launches."""
     launch_count: int
@@ -30,7 +30,7 @@ class Confirmation:
 
 
 def confirmed(store: Store, group: Regressed, measure_round: Round, margin_ratio: float = MARGIN_RATIO) -> Confirmation:
-    """Return what a group's good and bad commit in turns say, after 3, 5 or 10 rounds; verdict and alert are kept.
+    """Return the verdict of interleaved runs of a group's good and bad commit (3, 5 or 10 rounds), and store it.
 
     A change makes the alert active and its members confirmed; none, `invalid-noise`; one that is gone at equal clocks,
     `infra`; where nothing can be said, the alert is new again.
@@ -74,7 +74,7 @@ def _keep(
 
 
 def _moved(store: Store, group: Regressed, judgement: LaunchJudgement) -> Regressed:
-    """Move the alert where the verdict says, and raise its changes where the change is there."""
+    """Move the alert to the state that follows from the verdict, and confirm its changes where it is active."""
     verdict, ratio = judgement.judgement.verdict, judgement.judgement.time_ratio
     outcome = f"{verdict}: {(ratio - 1) * 100:+.1f} % in turns"
     if judgement.cause == BY_CLOCKS:

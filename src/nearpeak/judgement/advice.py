@@ -11,17 +11,17 @@ def advice(kind: str, title: str, where: str, gain_s: float, evidence: str, basi
 
 
 def abstention(kind: str, gap: Gap, reason: str) -> Abstention:
-    """Return that the rule `kind` says nothing of `gap`, and why."""
+    """Return the reason why the rule `kind` gives no advice on `gap`."""
     return Abstention(kind=kind, where=named(gap), reason=reason)
 
 
 def named(gap: Gap) -> str:
-    """Return the case with its device, so that advice on several devices is told apart."""
+    """Return label and device of a case, so that advice names its device."""
     return f"{gap.timed.label} on {gap.timed.target}" if gap.timed.target else gap.timed.label
 
 
 def alternatives(gap: Gap, kind: str) -> tuple[Alternative, ...]:
-    """Return the other ways of one kind in which the work of `gap` can be done."""
+    """Return the alternatives of one kind for the work of `gap`."""
     return tuple(alternative for alternative in gap.timed.alternatives if alternative.kind == kind)
 
 

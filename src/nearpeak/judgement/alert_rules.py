@@ -15,7 +15,7 @@ Step = tuple[str, str]
 
 
 def grouped(candidates: Sequence[Candidate]) -> tuple[Group, ...]:
-    """Return the changes in groups, the earliest first; their order on the way in does not matter.
+    """Return the changes in groups, the earliest first, independent of their input order.
 
     Two changes are one's where their ranges of commits overlap or nearly do, they go the same way, and they share the
     value of an axis. The primary has the largest gap; what is built on a member is downstream, the rest is related.
@@ -68,7 +68,7 @@ def declared(axes: Mapping[str, str], sha: str, time_ratio: float, expectations:
     """Say whether somebody declared the change of a series at a commit, by selector and range.
 
     Args:
-        axes: what the series belongs to, by name.
+        axes: axis values of the series, by name.
         time_ratio: new over old.
     """
     return any(
@@ -80,7 +80,7 @@ def declared(axes: Mapping[str, str], sha: str, time_ratio: float, expectations:
 
 
 def matches(selector: Mapping[str, object], axes: Mapping[str, str]) -> bool:
-    """Say whether a series has all that a selector asks for.
+    """Say whether a series matches all patterns of a selector.
 
     >>> matches({"operator": "ge*"}, {"operator": "gemm"}), matches({"owner": "a"}, {"operator": "gemm"})
     (True, False)
@@ -89,7 +89,7 @@ def matches(selector: Mapping[str, object], axes: Mapping[str, str]) -> bool:
 
 
 def after_verdict(status: str, verdict: str, time_ratio: float) -> Step | None:
-    """Return the step that a comparison asks of an alert; none where it asks for none.
+    """Return the state transition that follows from a comparison; none where there is none.
 
     Verifying: the change is there (active) or is not (invalid-noise). Waiting for a fix to be verified: fixed only
     where the new level is the one before the change, or better; still slower is active again.

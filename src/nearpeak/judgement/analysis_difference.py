@@ -30,7 +30,7 @@ def compare(baseline: Analysis, candidate: Analysis) -> Comparison:
     """Return how `candidate` differs from `baseline`; less time, work and memory is better.
 
     Steps of another kind, batch or coverage, bounds under another policy and targets with other roofs are not
-    comparable; the reason is said. Cases that both have are comparable even where the steps are not.
+    comparable; the reason is stated. Cases that both have are comparable even where the steps are not.
     """
     reason = _step_reason(baseline, candidate)
     pairs = _pairs([target.target for target in baseline.targets], [target.target for target in candidate.targets])

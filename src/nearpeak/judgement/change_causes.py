@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from nearpeak.errors import SpecError
 
 UNLIKELY_RATIO = 0.01
-"""What comes together with a smaller chance than this is told."""
+"""Axis values with a smaller chance of coincidence than this are reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,9 +17,9 @@ class SharedValue:
     axis: str
     """Name of the axis: operator, device, runner, …"""
     value: str
-    """Which value of the axis."""
+    """Value of the axis."""
     text: str
-    """Why, in one sentence."""
+    """Evidence in one sentence."""
     chance_ratio: float
     """Chance that so much would come together by accident."""
 

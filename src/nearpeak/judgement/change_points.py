@@ -21,13 +21,13 @@ from nearpeak.judgement.level_search import searched
 from nearpeak.judgement.slope_test import without_slopes
 
 DETECTOR, VERSION = "levels", 1
-"""Name and version of the detector, stored beside what it finds."""
+"""Name and version of the detector, stored with its change points."""
 WINDOW_VALUES = 500
 """Newest values that are looked at."""
 CONFIRMED_RATIO, SUSPECT_RATIO = 0.5, 0.1
 """Chance of a change within REACH values from which it is confirmed, or suspected."""
 FLOOR_RATIO = 0.005
-"""Smaller changes are not told."""
+"""Smaller changes are not reported."""
 REACH = 5
 """Values on each side over which the chance of one change is summed."""
 _NORMAL_99 = 2.5758

@@ -15,7 +15,7 @@ LEAST_SPREAD = 1e-3
 LEAST_STEP_RATIO = 0.005
 """Steps of the clock from commit to commit below this say nothing."""
 LARGE_RATIO = 1 / 3
-"""Steps below this part of the largest are noise of the clock, beside which noise of the time says little."""
+"""Steps below this part of the largest are clock noise and are not used."""
 LEAST_STEPS = 2
 """Steps that the share is taken from: one alone may be a change of the code at the same commit."""
 

@@ -17,7 +17,7 @@ LOOKS = (3, 5, 10)
 TURN = (BASELINE, CANDIDATE, CANDIDATE, BASELINE)
 """One round: the palindrome cancels steady drift."""
 MARGIN_RATIO = 0.01
-"""Change up to which two builds count as the same, where nothing else is said."""
+"""Default change up to which two builds count as equal."""
 FLOOR_RATIO = 0.005
 """Smaller changes are never called one."""
 CLOCK_RATIO = 0.001

@@ -25,7 +25,7 @@ def keys_since(connection: Connection, event: int | None) -> tuple[AlertKey, ...
 
 
 def effects(connection: Connection, alerts: Sequence[int] | None) -> AlertEffects:
-    """Return the changes of some alerts, or of all, beside what is known of each series: not once per change.
+    """Return the changes of some alerts, or of all, and once per series its newest value and owner.
 
     Args:
         alerts: at most as many as a question may name.

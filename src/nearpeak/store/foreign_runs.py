@@ -16,24 +16,24 @@ SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignRun:
-    """What is read of one run; what a format has no place for stays empty and comes from the user."""
+    """One run of an imported file; fields that the format lacks stay empty and come from the user."""
 
     samples: tuple[SampleSet, ...]
     """What was measured."""
     device: Device | None = None
-    """Where it ran; none where the file does not say."""
+    """Device; none where the file states none."""
     revision: Revision | None = None
-    """Which commit."""
+    """Commit."""
     branch: str = ""
-    """Which branch."""
+    """Branch."""
     stack: Pairs = ()
     """Software that took part."""
     started_ns: int = 0
-    """When; 0 where the file does not say."""
+    """Start time; 0 where the file states none."""
     lost: tuple[str, ...] = ()
     """Fields that the store has no place for."""
     selector: str = ""
-    """Which part of the file it is."""
+    """Part of the file that the run is."""
 
 
 Marks = tuple[str, ...]
@@ -47,9 +47,9 @@ def foreign(
     """Return the importer of a format.
 
     Args:
-        read: from the document, and the place of its file, to what stands in it.
-        marks: texts of which a file of this format holds every one.
-        never: texts of which it holds none.
+        read: returns the runs of a document; the second argument is the path of its file.
+        marks: texts that every file of this format contains.
+        never: texts that no file of this format contains.
         tree_of: bytes to a document, where they are not JSON.
     """
 
@@ -83,7 +83,7 @@ def _record(foreign_run: ForeignRun, context: FileContext, name: str, version: i
 
 
 def _revision(revision: Revision | None, context: FileContext) -> Revision | None:
-    """Return the commit: the user knows where it stands, the file which one it is; the two must agree."""
+    """Return the commit of the user, who knows its position, or else of the file; the two must agree."""
     if revision is None or context.revision is None:
         return revision or context.revision
     if not context.revision.sha.startswith(revision.sha):

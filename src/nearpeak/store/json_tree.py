@@ -10,11 +10,11 @@ from nearpeak.errors import SpecError
 MOST = 1e300
 """Numbers beyond this are looked at one by one: they may not fit."""
 MOST_LOST = 100
-"""Names of unread fields that are kept; beyond them only their number."""
+"""Names of unread fields that are listed; of the rest only the number is."""
 
 
 class Tree:
-    """A JSON value, where it stands, and which fields of the document were read so far."""
+    """A JSON value with its path in the document, and the fields of the document read so far."""
 
     __slots__ = ("_name", "_place", "_read", "raw")
 
@@ -158,7 +158,7 @@ def _pattern(place: str) -> str:
 
 
 def _unread(raw: Any, pattern: str, read: set[str], unread: dict[str, None]) -> None:
-    """Add to `found` the leaves below that no reader noted."""
+    """Add to `unread` the leaves that no reader has read."""
     if f"{pattern}*" in read:
         return
     if isinstance(raw, dict):

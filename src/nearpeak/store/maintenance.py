@@ -54,7 +54,7 @@ def backup(place: str, target: Path) -> Path:
 
 
 def upgrade(place: str) -> tuple[str, str, str]:
-    """Bring a store to the schema of this nearpeak; return the version before, the one after, and where the copy lies.
+    """Upgrade a store to the schema of this nearpeak; return old version, new version and path of the backup.
 
     Everything is one transaction: where anything fails, the store is what it was.
 
@@ -206,7 +206,7 @@ def _wrong_order(connection: Connection) -> Iterator[str]:
 def _patched_copy(path: Path, work: Path, sound: Path) -> None:
     """Copy a damaged file with the header of a sound one, which states pages of the same size.
 
-    A log beside it is taken along where SQLite still accepts it: it may hold the newest commits.
+    Its write-ahead log is copied where SQLite still accepts it: it may hold the newest commits.
     """
     shutil.copy(path, work)
     wal = path.with_name(path.name + "-wal")

@@ -53,7 +53,7 @@ class Browsing:
         return tuple(by_id[number] for number in ids if number in by_id)
 
     def cases(self) -> tuple[tuple[str, str, str], ...]:
-        """Return each case: its identity, its line for people, what it is of."""
+        """Return digest, label and workload of each case."""
         c, w = _T["test_case"].c, _T["workload"].c
         query = select(c.case_digest, c.label, w.name).join_from(_T["test_case"], _T["workload"], w.id == c.workload_id)
         with reading(self._engine, self._name) as connection:

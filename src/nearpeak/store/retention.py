@@ -17,7 +17,7 @@ from nearpeak.store.table_export import MANIFEST, export, sha256_of, verify
 from nearpeak.store.table_schema import TABLES
 
 NEAR_COMMITS = 20
-"""Commits on either side of a change point whose samples are kept."""
+"""Commits on either side of a change point whose samples are never archived."""
 _DAY_NS = 86_400 * 10**9
 
 
@@ -28,7 +28,7 @@ class Retention:
     runs: tuple[int, ...]
     """Runs whose samples are old and needed by nothing."""
     kept_count: int
-    """Old runs whose samples are kept: near a change point, in an open alert, or of a baseline."""
+    """Old runs whose samples stay: near a change point, in an open alert, or of a baseline."""
     sets_count: int
     """Sets of samples."""
     data_bytes: int

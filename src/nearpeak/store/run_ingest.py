@@ -28,7 +28,7 @@ PLACE_BITS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingested:
-    """What became of a run that was given to the store."""
+    """Outcome of the ingest of one run."""
 
     id: int
     """Its identity within the store."""
@@ -210,7 +210,7 @@ def summaries(rows: npt.NDArray[Any]) -> dict[str, npt.NDArray[np.float64]]:
     Shapes: rows [sets, samples], at least one sample; results [sets].
 
     Quantiles lie between neighbours by proportion; `low` and `high` are the ends of the median's 95 % interval by
-    ranks. All are order statistics, so that a set has the same summaries, to the bit, whatever stands beside it.
+    ranks. All are order statistics, so that the summaries of a set do not depend, to the bit, on other sets.
 
     >>> {name: float(found[0]) for name, found in summaries(np.array([[3.0, 1.0, 2.0]])).items()}["median"]
     2.0

@@ -16,7 +16,7 @@ from nearpeak.store.table_schema import TABLES
 def records_of(store: Store, runs: Sequence[int] | None = None) -> Iterator[RunRecord]:
     """Yield the runs of a store that count, oldest first, each with its samples.
 
-    Samples that were archived, or that are damaged, cannot be given on: their run raises.
+    A run whose samples are archived or damaged raises.
 
     Args:
         runs: only these.

@@ -16,7 +16,7 @@ MOST_BYTES = 16 << 20
 
 
 def format_of(unit: str, values: Sequence[float] | npt.NDArray[Any]) -> str:
-    """Return the format in which samples of `unit` are kept.
+    """Return the storage format of samples of `unit`.
 
     >>> format_of("s", [0.5]), format_of("B", [16777217]), format_of("J", [0.5])
     ('f4', 'i8', 'f8')

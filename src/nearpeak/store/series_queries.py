@@ -27,7 +27,7 @@ class History:
     """
 
     series: Series
-    """Whose."""
+    """The series."""
     run_ids: npt.NDArray[np.int64]
     """Run of each row; launches of one run stand together."""
     order_keys: npt.NDArray[np.int64]
@@ -35,7 +35,7 @@ class History:
     positions: npt.NDArray[np.int64]
     """First-parent position of the commit; −1 where it is not known."""
     shas: tuple[str, ...]
-    """Commit; empty where the run is of none."""
+    """Commit; empty for a run without one."""
     stack_ids: npt.NDArray[np.int64]
     """Software stack; `Store.stack` tells its components."""
     device_ids: npt.NDArray[np.int64]
@@ -148,7 +148,7 @@ def _history(series: Series, rows: Sequence[Any]) -> History:
 
 
 def latest_against_previous(connection: Connection, series: Iterable[int] | None = None) -> tuple[Latest, ...]:
-    """Return the newest run of each series beside the one before it; series with fewer than two are left out.
+    """Return the newest and the previous run of each series that has at least two.
 
     The value of a run is the median over its launches.
     """
@@ -198,7 +198,7 @@ def stack_of(connection: Connection, stack: int) -> Pairs:
 
 
 def samples_of(connection: Connection, run: int, series: int, launch: int = 0, channel: str = "") -> npt.NDArray[Any]:
-    """Return the samples of one launch, or of a channel beside them, in the order of their taking.
+    """Return the samples of one launch, or of one of its channels, in measurement order.
 
     Raises:
         NotFoundError: there are none: it failed, or they were archived.
@@ -223,7 +223,7 @@ def samples_of(connection: Connection, run: int, series: int, launch: int = 0, c
 
 
 def records_of(connection: Connection, run: int, series: int, launch: int = 0) -> dict[str, Any]:
-    """Return what is kept beside the samples of one launch, by kind: `validation`, `telemetry`, `ledger`, ….
+    """Return the records attached to one launch, by kind: `validation`, `telemetry`, `ledger`, ….
 
     Raises:
         StoreError: their bytes are not those that were written.
@@ -232,7 +232,7 @@ def records_of(connection: Connection, run: int, series: int, launch: int = 0) -
 
 
 def record_texts(connection: Connection, run: int, series: int, launch: int = 0) -> dict[str, str]:
-    """Return the same as it was given, as JSON."""
+    """Return the records as JSON text."""
     c = _T["record_blob"].c
     query = select(c.kind, c.crc32, c.data).where(c.run_id == run, c.series_id == series, c.launch == launch)
     texts = {}

@@ -82,7 +82,7 @@ def is_sqlite(connection: Connection | Engine) -> bool:
 
 
 _HELD: ContextVar[tuple[Engine, Connection] | None] = ContextVar("nearpeak_held", default=None)
-"""Transaction that everything below joins, and the engine that it is of."""
+"""Current transaction that nested calls join, and its engine."""
 
 
 @contextmanager
@@ -110,7 +110,7 @@ def writing(engine: Engine, name: str) -> Iterator[Connection]:
     """Hold a transaction that may write, committed at the end of the block, and undone where it raises.
 
     On SQLite it holds the only right to write from its start: one that asks later fails at once when another writer
-    was quicker, however long it is told to wait.
+    was quicker, independent of the timeout.
 
     Raises:
         StoreError: the store cannot be written; says why.

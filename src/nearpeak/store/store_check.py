@@ -154,7 +154,7 @@ def _check_file(path: Path) -> None:
 
 
 def _check_length(path: Path, head: bytes) -> None:
-    """Refuse a file that was cut: its header counts the pages, unless a log beside it holds newer ones."""
+    """Refuse a file that was cut: its header counts the pages, unless its write-ahead log holds newer ones."""
     page_bytes = int.from_bytes(head[16:18], "big") or 1 << 16
     page_bytes = 1 << 16 if page_bytes == 1 else page_bytes
     counted = head[24:28] == head[92:96]

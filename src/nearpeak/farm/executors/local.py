@@ -28,7 +28,7 @@ class Local:
         self._lock = threading.Lock()
 
     def devices(self) -> tuple[Device, ...]:
-        """Return the devices that it was given."""
+        """Return the configured devices."""
         return self._devices
 
     def submit(self, errand: Errand) -> str:

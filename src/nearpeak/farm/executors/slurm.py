@@ -15,7 +15,7 @@ from nearpeak.store.store_check import ENVIRONMENT
 PREFIX = "slurm@"
 """Begins the names of devices that Slurm assigns: one of a node."""
 LIMIT_S = 3600.0
-"""Wall time that is asked of Slurm for one batch, where nothing else is said."""
+"""Default wall time of one batch in Slurm."""
 
 
 def nodes(names: Sequence[str]) -> tuple[Device, ...]:
@@ -69,7 +69,7 @@ class Slurm:
         register(opened(place), self._devices)
 
     def devices(self) -> tuple[Device, ...]:
-        """Return the devices of the nodes that it was given; Slurm itself keeps others off them."""
+        """Return the devices of the configured nodes; Slurm itself reserves them."""
         return self._devices
 
     def submit(self, errand: Errand) -> str:

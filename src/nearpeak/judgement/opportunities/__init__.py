@@ -11,7 +11,7 @@ from nearpeak.units import show
 SMALLEST_GAIN_RATIO = 0.01
 """Advice that gains less than this part of all measured time is left out."""
 MOST = 20
-"""Gaps, largest first, about which rules are asked: what to try of the rest would drown it."""
+"""Number of gaps, largest first, to which rules are applied."""
 
 
 class Rule(Protocol):
@@ -38,7 +38,7 @@ KEYS: dict[str, Callable[[TimedCase], str]] = {
 def ranked(rows: Sequence[TimedCase]) -> Ranking:
     """Return the gaps of `rows`, largest first, with what to try about them.
 
-    A row whose time is below its bound has no gap: that is a fault of a rule, a figure or a timer, and is said so.
+    A row whose time is below its bound has no gap: a rule, a figure or a timer is wrong, and the abstention states it.
     """
     results = [gap_of(row) for row in rows]
     gaps = sorted(

@@ -8,7 +8,7 @@ from nearpeak.units import show
 
 KIND = "batching"
 SHORT = 4.0
-"""Kernels shorter than this many launch floors are asked about."""
+"""Kernels shorter than this many launch floors are reported when no larger batch is measured."""
 
 
 def look(gaps: Sequence[Gap]) -> tuple[list[Advice], list[Abstention]]:

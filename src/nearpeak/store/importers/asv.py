@@ -21,7 +21,7 @@ MOST_CASES = 100_000
 
 
 def _read(tree: Tree, path: Path) -> tuple[ForeignRun, ...]:
-    """Return the run of the file; benchmarks whose unit nothing states are left out and told as lost."""
+    """Return the run of the file; benchmarks without a known unit are skipped and listed as lost."""
     columns = [column.text() for column in tree.get("result_columns").each()]
     if tuple(columns[: len(_FIRST)]) != _FIRST:
         raise SpecError(

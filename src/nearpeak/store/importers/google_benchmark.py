@@ -12,7 +12,7 @@ _TESTBED = "google-benchmark"
 
 
 def _read(tree: Tree, _path: Path) -> tuple[ForeignRun, ...]:
-    """Return the run of the file; where repetitions were left out of it, the median over them is kept and says so."""
+    """Return the run of the file; without repetitions in the file, their median is imported, with a note."""
     context = tree.get("context")
     groups: dict[str, list[Tree]] = {}
     for row in tree.get("benchmarks").each():

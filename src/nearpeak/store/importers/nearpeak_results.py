@@ -14,7 +14,7 @@ from nearpeak.store.importer import FileContext, Importer
 
 _VERSION = 1
 _RECORDS = ("ledger", "validation", "phases_s", "algorithm", "telemetry")
-"""Fields that are kept as they are written."""
+"""Fields that are stored as written."""
 _CHANNELS = {"host_s": "host_samples_s", "warmup_s": "warmup_s", "clock_probe_s": "clock_probes_s"}
 
 

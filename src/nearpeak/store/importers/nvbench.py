@@ -17,7 +17,7 @@ _MEANS = (("nv/cold/time/gpu/mean", "cold", TIME), ("nv/cold/time/cpu/mean", "co
 
 
 def _read(tree: Tree, path: Path) -> tuple[ForeignRun, ...]:
-    """Return a run for each device; states without a file of samples keep their means, and say so."""
+    """Return a run for each device; of states without a sample file the means are imported, with a note."""
     devices = {int(device.get("id").number()): device for device in tree.get("devices").each()}
     rows: dict[int, list[SampleSet]] = {number: [] for number in devices}
     for benchmark in tree.get("benchmarks").each():
@@ -84,7 +84,7 @@ def _value(summary: Tree, name: str = "value") -> Tree:
 
 
 def _floats(summary: Tree, path: Path) -> tuple[float, ...]:
-    """Return the samples of a binary file, little-endian float32; it must lie beside the JSON and be whole."""
+    """Return the samples of a binary file, little-endian float32; it must be in the folder of the JSON and complete."""
     name, count = _value(summary, "filename").text(), int(_value(summary, "size").number())
     folder = path.resolve().parent
     places = [folder / name, folder / f"{path.name}-bin" / Path(name).name]

@@ -10,7 +10,7 @@ _VERSION = 1
 
 
 def _read(tree: Tree, _path: Path) -> tuple[ForeignRun, ...]:
-    """Return the run of the file; a benchmark without `data` keeps its median alone, and says so."""
+    """Return the run of the file; of a benchmark without `data` only the median is imported, with a note."""
     samples = tuple(_samples(row) for row in tree.get("benchmarks").each())
     machine = tree.get("machine_info")
     revision, branch = _revision(tree)

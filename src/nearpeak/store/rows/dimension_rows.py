@@ -12,7 +12,7 @@ from nearpeak.store.sql_dialect import id_of, insert_new
 from nearpeak.store.table_schema import TABLES
 
 _MOST_NAMES = 500
-"""Names asked for at once; SQLite takes no statement with more than some ten thousand."""
+"""Names per query; SQLite limits the parameters of a statement to some ten thousand."""
 
 
 def ids_of(connection: Connection, table: str, unique: str, rows: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
@@ -44,7 +44,7 @@ def series_ids(connection: Connection, record: RunRecord, prints: Sequence[str],
 
     Args:
         prints: identity of the series of each set.
-        known: ids by fingerprint that need not be asked for.
+        known: ids by fingerprint that need no query.
 
     Raises:
         SpecError: a metric has another unit in the store.
@@ -150,7 +150,7 @@ def revision_id(connection: Connection, revision: Revision) -> int:
     """Return the id of a commit.
 
     Raises:
-        SpecError: the store knows the history of its repository, and the commit is not in it; or it stands elsewhere.
+        SpecError: the commit is not in the known history of its repository, or has another position there.
     """
     repository = ids_of(connection, "repo", "url", {revision.repository: {}})[revision.repository]
     table = TABLES["revision"]

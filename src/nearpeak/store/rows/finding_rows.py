@@ -183,7 +183,7 @@ class Findings:
         self, alert: int, *, actor: str, assignee: str | None = None, due_ns: int | None = None,
         snoozed_until_ns: int | None = None, tracker_url: str | None = None, priority: int | None = None,
     ) -> None:  # fmt: skip
-        """Say who looks after an alert, until when, and where; what is not given stays, and what changes is logged."""
+        """Set the given fields of an alert (assignee, snooze, links) and log the change."""
         changed = {
             "assignee": assignee, "due_ns": due_ns, "snoozed_until_ns": snoozed_until_ns, "tracker_url": tracker_url,
             "priority": priority,
@@ -235,7 +235,7 @@ class Findings:
         )
 
     def status_of(self, alert: int) -> str:
-        """Return where an alert stands."""
+        """Return the state of an alert."""
         with reading(self._engine, self._name) as connection:
             return str(_alert_row(connection, alert)["status"])
 

@@ -32,7 +32,7 @@ class Attribution:
     axis: str
     """`commit`, `component`, `driver`, `device`, `host`, `clock` or `input`."""
     what: str
-    """Which: name of the component, full name of the commit."""
+    """Name of the component, or full hash of the commit."""
     before: str = ""
     """Its value on the good side."""
     after: str = ""

@@ -69,7 +69,7 @@ def to(table: str, *, name: str = "", primary: bool = False, optional: bool = Fa
 
 
 def text(name: str, *, optional: bool = False) -> Column[str]:
-    """Return a column of text, empty where nothing is said."""
+    """Return a column of text, empty by default."""
     return Column(name, Text, nullable=optional)
 
 

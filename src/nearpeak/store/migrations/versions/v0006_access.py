@@ -8,7 +8,7 @@ from nearpeak.store.rows.schema_columns import integer, key, make, one_of, table
 
 revision, down_revision = "0006", "0005"
 SCOPES = ("read", "submit", "admin")
-"""What a token may do; each may also do what stands before it."""
+"""Scopes of a token; each includes the ones before it."""
 
 _APPEND_ONLY = {
     "sqlite": [
