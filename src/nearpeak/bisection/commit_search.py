@@ -87,7 +87,7 @@ def searched(
     return Search(ends=ends, found=result)
 
 
-def blamed(store: Store, alert: int, search: Search) -> None:
+def record_culprits(store: Store, alert: int, search: Search) -> None:
     """Store the steps of a search, and its culprits as attributions of the alert."""
     result = search.found
     if result is None:

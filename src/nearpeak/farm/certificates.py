@@ -23,7 +23,10 @@ def make(folder: Path, hosts: list[str], days: int = DAYS) -> tuple[Path, ...]:
     Raises:
         SpecError: a host's name is no name or address, or it has a certificate already.
     """
-    x509 = _library()
+    try:
+        from cryptography import x509
+    except ImportError:
+        raise MissingExtraError("farm tls: needs cryptography; pip install 'nearpeak[farm]'") from None
     for host in hosts:
         if not host or any(character in host for character in "/\\\0 ") or len(host) > 200 or host.startswith("."):
             raise SpecError(f"--host {host!r}: is neither a name nor an address")
@@ -56,14 +59,6 @@ def files_in(folder: Path) -> tuple[Path, Path, Path]:
     if key.stat().st_mode & 0o077:
         raise SpecError(f"{key}: others may read it; chmod 600 {key}")
     return folder / CA, chosen[0], key
-
-
-def _library() -> Any:
-    try:
-        from cryptography import x509
-    except ImportError:
-        raise MissingExtraError("farm tls: needs cryptography; pip install 'nearpeak[farm]'") from None
-    return x509
 
 
 def _authority(x509: Any, folder: Path, days: int) -> list[Path]:

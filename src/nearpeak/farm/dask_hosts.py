@@ -168,7 +168,7 @@ def workers(address: str, security: Any, devices: Sequence[Device]) -> Backgroun
     groups = [[device] for device in devices if device.pool == "device"] + ([slots] if slots else [])
 
     async def run(stop: asyncio.Event, say: Callable[[str], None]) -> None:
-        tasks = [asyncio.create_task(_kept_up(dask, address, security, group, stop)) for group in groups]
+        tasks = [asyncio.create_task(_supervised(dask, address, security, group, stop)) for group in groups]
         say(address)
         await stop.wait()
         for task in tasks:
@@ -178,7 +178,7 @@ def workers(address: str, security: Any, devices: Sequence[Device]) -> Backgroun
     return Background(run)
 
 
-async def _kept_up(dask: Any, address: str, security: Any, group: Sequence[Device], stop: asyncio.Event) -> None:
+async def _supervised(dask: Any, address: str, security: Any, group: Sequence[Device], stop: asyncio.Event) -> None:
     """Run one worker after the other until it is told to stop."""
     pool, address_here = group[0].pool, "127.0.0.1"
     if host_of(address) not in LOOPBACK:

@@ -196,7 +196,7 @@ def _gpu(uuid: str, offset_s: float, load_ratio: float) -> Health:
         pids = tuple(sorted({process.pid for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle)}))
     except nvml.NVMLError as error:
         raise DeadDeviceError(f"{uuid}: does not answer: {error}") from None
-    heat = _said(nvml, lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
+    heat = _answer_text(nvml, lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
     return Health(
         offset_s=offset_s, load_ratio=load_ratio, foreign_pids=pids, free_bytes=int(memory.free),
         temperature_celsius=None if heat == "unknown" else float(heat), facts={"device": uuid, **_facts(nvml, handle)},
@@ -214,10 +214,10 @@ def _facts(nvml: Any, handle: Any) -> dict[str, str]:
         "remapped rows": lambda: tuple(nvml.nvmlDeviceGetRemappedRows(handle)[:2]),
         "applications clock MHz": lambda: nvml.nvmlDeviceGetApplicationsClock(handle, nvml.NVML_CLOCK_SM),
     }
-    return {name: _said(nvml, call) for name, call in queries.items()}
+    return {name: _answer_text(nvml, call) for name, call in queries.items()}
 
 
-def _said(nvml: Any, call: Any) -> str:
+def _answer_text(nvml: Any, call: Any) -> str:
     """Return an answer of the driver in words, `unknown` where it refuses: that is a fact which may change too."""
     try:
         value = call()

@@ -179,10 +179,10 @@ def _alone(
         answer = read_result(file.with_name("result"))
     if ended.verdict == "stopped":
         raise MeasureError("the lease was lost while it ran")
-    return _told(lease, job, ended, answer)
+    return _outcome(lease, job, ended, answer)
 
 
-def _told(lease: Lease, job: LeasedJob, ended: Watched, answer: Any) -> Outcome:
+def _outcome(lease: Lease, job: LeasedJob, ended: Watched, answer: Any) -> Outcome:
     """Return the result of a process, or the way in which it failed: a failure of the program is a result, too."""
     if isinstance(answer, dict) and "result" in answer and ended.verdict == "ended":
         try:

@@ -78,7 +78,11 @@ def check(requests: Sequence[BatchRequest]) -> None:
 
 
 def _submitted(connection: Connection, requests: Sequence[BatchRequest], uids: list[str]) -> Submitted:
-    _forget_rejected(connection, uids)
+    # Batches that a budget refused never ran: they are deleted, so that they can be submitted again.
+    rejected = select(JOB.c.job_batch_id).where(JOB.c.state == "rejected")
+    for part in in_parts(sorted(set(_looked_up(connection, rejected, JOB.c.uid, uids)))):
+        connection.execute(delete(JOB).where(JOB.c.job_batch_id.in_(part)))
+        connection.execute(delete(BATCH).where(BATCH.c.id.in_(part)))
     known = set(_looked_up(connection, select(JOB.c.uid), JOB.c.uid, uids))
     costs = _past_s(connection, [job.what for request in requests for job in request.jobs])
     at_ns, spent, refused, rows = now_ns(connection), dict[str, float](), list[tuple[str, str]](), []
@@ -118,14 +122,6 @@ def _new_part(request: BatchRequest, known: Collection[str]) -> BatchRequest | N
     return replace(request, jobs=new)
 
 
-def _forget_rejected(connection: Connection, uids: Sequence[str]) -> None:
-    """Delete batches that a budget refused, none of which ever ran, so that they can be submitted again."""
-    refused = select(JOB.c.job_batch_id).where(JOB.c.state == "rejected")
-    for part in in_parts(sorted(set(_looked_up(connection, refused, JOB.c.uid, uids)))):
-        connection.execute(delete(JOB).where(JOB.c.job_batch_id.in_(part)))
-        connection.execute(delete(BATCH).where(BATCH.c.id.in_(part)))
-
-
 def _row(request: BatchRequest, cost_s: float, at_ns: int, note: str) -> dict[str, Any]:
     return {
         "uid": request.uid, "comparison": request.comparison, "round": request.round, "pool": request.pool,
@@ -160,7 +156,7 @@ def _over_budget(connection: Connection, trigger: str, cost_s: float, spent: dic
     if day_s is None:
         return ""
     if trigger not in spent:
-        spent[trigger] = _asked_s(connection, trigger, at_ns)
+        spent[trigger] = _requested_s(connection, trigger, at_ns)
     if spent[trigger] + cost_s > day_s:
         return (
             f"budget of trigger {trigger!r}: {spent[trigger]:.0f} s of {day_s:.0f} s a day are spent, "
@@ -190,10 +186,10 @@ def budgets(store: Store) -> dict[str, tuple[float, float]]:
     with reading(store.engine, store.name) as connection:
         at_ns = now_ns(connection)
         rows = connection.execute(select(BUDGET.c.run_trigger, BUDGET.c.day_s).order_by(BUDGET.c.run_trigger)).all()
-        return {row.run_trigger: (row.day_s, _asked_s(connection, row.run_trigger, at_ns)) for row in rows}
+        return {row.run_trigger: (row.day_s, _requested_s(connection, row.run_trigger, at_ns)) for row in rows}
 
 
-def _asked_s(connection: Connection, trigger: str, at_ns: int) -> float:
+def _requested_s(connection: Connection, trigger: str, at_ns: int) -> float:
     """Return the device time that a trigger requested in the last day."""
     query = select(func.coalesce(func.sum(BATCH.c.cost_s), 0.0)).where(
         BATCH.c.run_trigger == trigger, BATCH.c.created_ns > at_ns - int(DAY_S * NS),

@@ -271,7 +271,10 @@ def give_back(
         row = connection.execute(select(BATCH.c.infra_count).where(BATCH.c.id == lease.batch)).one()
         is_infra = outcome == "infra"
         count = row.infra_count + (is_infra and not is_passing)
-        wait_ns = _wait_ns(connection, lease.batch) if is_infra else 0
+        # The wait doubles with each unfit host or device that the batch has met.
+        met = select(func.count()).where(ATTEMPT.c.job_batch_id == lease.batch, ATTEMPT.c.outcome == "infra")
+        doublings = min(max(0, int(connection.execute(met).scalar_one()) - 1), _DOUBLINGS)
+        wait_ns = int(BACK_OFF_S * 2**doublings * NS) if is_infra else 0
         state = "failed" if count >= INFRA_COUNT else "queued"
         set_state(connection, lease.batch, state, at_ns, infra_count=count, not_before_ns=at_ns + wait_ns, note=note)
         _release(connection, lease, failures=1 if is_unfit else None)
@@ -282,13 +285,6 @@ def _is_accepted(connection: Connection, lease: Lease) -> bool:
     """Say whether the results of this attempt count already."""
     query = select(ATTEMPT.c.outcome).where(ATTEMPT.c.id == lease.attempt)
     return bool(connection.execute(query).scalar() == "accepted")
-
-
-def _wait_ns(connection: Connection, batch: int) -> int:
-    """Return how long a batch waits after it met an unfit host or device, which doubles with each."""
-    query = select(func.count()).where(ATTEMPT.c.job_batch_id == batch, ATTEMPT.c.outcome == "infra")
-    count = int(connection.execute(query).scalar_one())
-    return int(BACK_OFF_S * 2 ** min(max(0, count - 1), _DOUBLINGS) * NS)
 
 
 def _release(connection: Connection, lease: Lease, failures: int | None = 0) -> None:

@@ -86,7 +86,8 @@ def _chosen(rule: GateRule, line: Line, tag: str) -> tuple[Sequence[TrackPoint],
     if rule.baseline == "rolling":
         return before[-max(1, rule.window_count) :], 1
     if rule.baseline == "previous":
-        strayed = len(before) > 1 and _strayed(rule, line, before[-2], before[-1])
+        values, limit = _values(line, before[-2:], 0.0), math.log1p(rule.tolerance_ratio)
+        strayed = len(values) > 1 and len(set(before[-1].run_ids)) == 1 and abs(values[1] - values[0]) >= limit
         return (before[-2:-1], 2) if strayed else (before[-1:], 1)
     place = next((place for place, point in enumerate(line.base) if point.sha == tag), None)
     if place is None:
@@ -96,11 +97,6 @@ def _chosen(rule: GateRule, line: Line, tag: str) -> tuple[Sequence[TrackPoint],
     if len(set(tagged[0].run_ids)) > 1 or lag == 1 or not place:
         return tagged, lag
     return line.base[place - 1 : place + 2], lag - 1
-
-
-def _strayed(rule: GateRule, line: Line, old: TrackPoint, new: TrackPoint) -> bool:
-    before, other = _values(line, (old, new), 0.0)
-    return len(set(new.run_ids)) == 1 and abs(other - before) >= math.log1p(rule.tolerance_ratio)
 
 
 def _judgement(

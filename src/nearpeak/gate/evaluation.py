@@ -68,7 +68,7 @@ def _judged(policy: GatePolicy, pairs: Sequence[tuple[GateSubject, Line]], tags:
     return {key: judgement for key, judgement in judgements.items() if judgement is not None}
 
 
-def kept_gate(store: Store, result: GateResult, mark: str = "") -> None:
+def record_gate_result(store: Store, result: GateResult, mark: str = "") -> None:
     """Store the result of a gate, and optionally a name for the judged commit.
 
     Args:

@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from nearpeak.core.runs.paired_rounds import REGRESSION, Judgement
 
@@ -119,7 +120,9 @@ def confirmation(
         far: the largest excursion of the store; none where it has too few values to tell.
     """
     effect = max(limit, statistics.median(runs))
-    group = [effect, *(value for side in (beside[0][::-1], beside[1]) for value in _beyond(side, limit))]
+    group = [effect]  # with the neighbouring commits that show the slowdown, too
+    for side in (beside[0][::-1], beside[1]):
+        group += takewhile(lambda value: value >= limit, side)
     spans = excursions(history, ALIKE_RATIO * min(group))
     longest = max((stop - start for start, stop in spans), default=0)
     returning = sum(stop - start > 1 for start, stop in spans) > 1
@@ -136,11 +139,3 @@ def confirmation(
         reason = "its runs disagree" if len(runs) >= SEVERAL else "one run alone shows it"
         return Confirmation(confirmed=False, text=f"{reason}: measure this revision again")
     return Confirmation(confirmed=False, text="as much came and went by itself before: measure both revisions in turns")
-
-
-def _beyond(values: Sequence[float], limit: float) -> Iterator[float]:
-    """Yield the values next to a slowdown that show it too."""
-    for value in values:
-        if not value >= limit:
-            return
-        yield value

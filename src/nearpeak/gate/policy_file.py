@@ -60,13 +60,15 @@ def _rule(row: Any, usual: Mapping[str, Any], where: str) -> GateRule:
     _known(row, _KEYS, where)
     baseline = _choice(row.get("baseline"), BASELINES, f"{where}: baseline")
     _belong(row, baseline, where)
-    least = row.get("at_least")
+    least, window = row.get("at_least"), row.get("window", 0)
+    if "window" in row and (type(window) is not int or not 1 <= window <= MOST_WINDOW):
+        raise SpecError(f"{where}: window {window!r} is no number of revisions from 1 to {MOST_WINDOW}")
     return GateRule(
         name=name, baseline=baseline,
         tolerance_ratio=parse_share(row.get("tolerance", usual["tolerance"]), f"{where}: tolerance"),
         least_ratio=None if least is None else parse_share(least, f"{where}: at_least"),
         tag=_text(row["tag"], f"{where}: tag") if "tag" in row else "",
-        window_count=_window(row["window"], where) if "window" in row else 0,
+        window_count=window,
         select=_selectors(row.get("select", {}), f"{where}: select"),
         leave_out=_selectors(row.get("except", {}), f"{where}: except"),
         inconclusive=_choice(row.get("inconclusive", usual["inconclusive"]), ON_INCONCLUSIVE, f"{where}: inconclusive"),
@@ -127,12 +129,6 @@ def _choice(value: Any, choices: tuple[str, ...], where: str) -> str:
     if value not in choices:
         raise SpecError(f"{where}: {value!r} is not known; choose {', '.join(choices)}")
     return str(value)
-
-
-def _window(value: Any, where: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_WINDOW:
-        raise SpecError(f"{where}: window {value!r} is no number of revisions from 1 to {MOST_WINDOW}")
-    return value
 
 
 def _selectors(raw: Any, where: str) -> dict[str, str]:

@@ -66,7 +66,7 @@ def _line(rule: GateRule, subject: GateSubject, judgement: HistoryJudgement | No
     if subject.outcome in ("incorrect", "infra"):
         code = INCORRECT_CODE if subject.outcome == "incorrect" else INFRA_CODE
         reason = "its result is wrong" if subject.outcome == "incorrect" else "the device was lost or not to be had"
-        return _said(rule, subject, FAIL if code == INCORRECT_CODE else INCONCLUSIVE, reason, code=code)
+        return _gate_line(rule, subject, FAIL if code == INCORRECT_CODE else INCONCLUSIVE, reason, code=code)
     if not subject.times_s:
         return _undecided(rule, subject, f"there is no time to judge: {subject.outcome or 'not measured'}")
     if rule.baseline == "bound":
@@ -90,7 +90,7 @@ def _against_history(rule: GateRule, subject: GateSubject, history: HistoryJudge
         text += f"; {history.confirmation.text}"
     if judgement.verdict == UNDECIDED or (judgement.verdict == REGRESSION and not history.fails):
         return _undecided(rule, subject, text, judgement)
-    return _said(rule, subject, FAIL if history.fails else PASS, text, judgement)
+    return _gate_line(rule, subject, FAIL if history.fails else PASS, text, judgement)
 
 
 def _clock(judgement: HistoryJudgement) -> str:
@@ -128,19 +128,19 @@ def _against_prediction(rule: GateRule, subject: GateSubject) -> GateLine:
 def _within(rule: GateRule, subject: GateSubject, ends_s: tuple[float, float], limit_s: float, text: str) -> GateLine:
     low_s, high_s = ends_s
     if high_s <= limit_s:
-        return _said(rule, subject, PASS, text)
+        return _gate_line(rule, subject, PASS, text)
     if low_s > limit_s:
-        return _said(rule, subject, FAIL, text)
+        return _gate_line(rule, subject, FAIL, text)
     return _undecided(rule, subject, f"{text}; {show(low_s, 's')} to {show(high_s, 's')} spans {show(limit_s, 's')}")
 
 
 def _undecided(rule: GateRule, subject: GateSubject, text: str, judgement: Judgement | None = None) -> GateLine:
     """Return the line of an undecided rule; the policy chooses its exit code."""
     code = {"stop": INCONCLUSIVE_CODE, "pass": 0, "fail": REGRESSION_CODE}[rule.inconclusive]
-    return _said(rule, subject, INCONCLUSIVE, text, judgement, code=code)
+    return _gate_line(rule, subject, INCONCLUSIVE, text, judgement, code=code)
 
 
-def _said(
+def _gate_line(
     rule: GateRule, subject: GateSubject, verdict: str, text: str, judgement: Judgement | None = None, *,
     code: int | None = None,
 ) -> GateLine:  # fmt: skip

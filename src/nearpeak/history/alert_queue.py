@@ -26,7 +26,7 @@ LOOKED_BACK = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class AlertFilter:
     """Filter and order of a queue request."""
 
     shown: str = "open"
@@ -71,7 +71,7 @@ class Columns:
     standings: Mapping[int, Standing]
     """Sort keys of the alerts that have changes."""
 
-    def wanted(self, request: Wanted) -> list[int]:
+    def wanted(self, request: AlertFilter) -> list[int]:
         """Return the alerts that are wanted, in order."""
         places: npt.NDArray[np.int64] = getattr(self, f"_by_{request.sort}")
         fits = np.ones(len(places), dtype=bool)
@@ -143,7 +143,7 @@ class Queue:
         keys = {key.id: key for key in store.browsing.alert_keys()}
         self._now = Columns(keys=keys, standings=standings_of(store.browsing.alert_effects()))
 
-    def wanted(self, request: Wanted) -> list[int]:
+    def wanted(self, request: AlertFilter) -> list[int]:
         """Return the alerts that are wanted now, in order."""
         with self._lock:
             self._now = self._brought_up(self._now)

@@ -12,7 +12,7 @@ from nearpeak.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class FilledStore:
     """Result of filling a store."""
 
     run_count: int
@@ -44,14 +44,14 @@ SUBJECTS = (
 """Cases of the demonstration."""
 
 
-def filled(store: Store, *, commits: int = 120, seed: int = 0) -> Made:
+def filled(store: Store, *, commits: int = 120, seed: int = 0) -> FilledStore:
     """Put the history into `store`, all of it or nothing; what is there already stays as it is."""
     done = store.ingest_all(tuple(demo_runs(SUBJECTS, bound_on, commits=commits, seed=seed)))
     owners = {subject.case.digest: subject.owner for subject in SUBJECTS}
     for owner in sorted(set(owners.values())):
         mine = [series.id for series in store.series() if owners.get(series.case) == owner and not series.owner]
         store.set_owner(mine, owner)
-    return Made(run_count=sum(run.new for run in done), planted=planted(commits))
+    return FilledStore(run_count=sum(run.new for run in done), planted=planted(commits))
 
 
 @cache

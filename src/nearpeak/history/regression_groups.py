@@ -128,7 +128,7 @@ def _alone(part: Sequence[Pair], tracks: Sequence[Track]) -> Iterable[tuple[str,
             yield axis, f"only on {shown.pop()}"
 
 
-def saved(store: Store, tracks: Sequence[Track], groups: Sequence[Regressed]) -> tuple[Regressed, ...]:
+def save_regressions(store: Store, tracks: Sequence[Track], groups: Sequence[Regressed]) -> tuple[Regressed, ...]:
     """Keep the changes in the store, open an alert for each group that none follows yet, and return groups with alerts.
 
     Changes that are not found any more are marked as retracted; an alert is never opened twice for a change. Episodes
@@ -197,7 +197,7 @@ def _moved(store: Store, group: Regressed, status: str, note: str) -> Regressed:
     return replace(group, status=status)
 
 
-def told(store: Store, groups: Sequence[Regressed]) -> tuple[Regressed, ...]:
+def unsuppressed(store: Store, groups: Sequence[Regressed]) -> tuple[Regressed, ...]:
     """Return the groups without suppressed series; a group without any series left is dropped."""
     silent = store.policies.suppressions()
 

@@ -132,9 +132,7 @@ def _target(pair: tuple[str, str], baseline: Analysis, candidate: Analysis, step
         verdict=NOT_COMPARABLE if reason else changes[0].verdict,
         reason=reason,
         changes=changes,
-        cases=()
-        if target_reason
-        else _doubted(_cases(_entries(baseline, left), _entries(candidate, right)), left, right),
+        cases=() if target_reason else _case_comparisons(baseline, candidate, left, right),
     )
 
 
@@ -147,17 +145,17 @@ def _entries(analysis: Analysis, target: TargetAnalysis) -> Mapping[str, _Entry]
     return entries
 
 
-def _cases(left: Mapping[str, _Entry], right: Mapping[str, _Entry]) -> tuple[CaseComparison, ...]:
-    digests = sorted({*left, *right})
-    moved = {digest: abs(right.get(digest, _NOTHING)[1] - left.get(digest, _NOTHING)[1]) for digest in digests}
-    ordered = sorted(digests, key=lambda digest: (-moved[digest], digest))
-    return tuple(_case(digest, left.get(digest), right.get(digest)) for digest in ordered)
-
-
-def _doubted(
-    cases: tuple[CaseComparison, ...], left: TargetAnalysis, right: TargetAnalysis
+def _case_comparisons(
+    baseline: Analysis, candidate: Analysis, left: TargetAnalysis, right: TargetAnalysis
 ) -> tuple[CaseComparison, ...]:
-    """Take back the verdict on cases that a measurement has beaten: their bounds are wrong until the cause is known."""
+    """Return the cases, largest change first.
+
+    Cases measured below their bound get no verdict: the bound is wrong until the cause is known.
+    """
+    old, new = _entries(baseline, left), _entries(candidate, right)
+    moved = {digest: abs(new.get(digest, _NOTHING)[1] - old.get(digest, _NOTHING)[1]) for digest in {*old, *new}}
+    ordered = sorted(moved, key=lambda digest: (-moved[digest], digest))
+    cases = [_case(digest, old.get(digest), new.get(digest)) for digest in ordered]
     beaten = {
         row.digest: f"{name} measured it at {row.measured_s:.6g} s, below its bound of {row.bound_s:.6g} s"
         for name, target in (("candidate", right), ("baseline", left))

@@ -84,18 +84,13 @@ def _taken(table: NDArray[np.float64]) -> list[tuple[int, int, int, float]]:
         middle = int(np.argmax(sums))
         if sums[middle] < SUSPECT_RATIO:
             return taken
-        place = _place(left, middle)
-        taken.append((*place, float(sums[middle])))
+        start = max(0, middle - REACH)
+        share = np.cumsum(left[start : middle + REACH + 1])
+        # The median, the 5 % and the 95 % quantile of the change's place.
+        at, low, high = (start + int(np.searchsorted(share, part * share[-1])) for part in (0.5, 0.05, 0.95))
+        taken.append((at, low, high, float(sums[middle])))
         left[max(0, middle - REACH) : middle + REACH + 1] = 0.0
-        left[max(0, place[0] - REACH) : place[0] + REACH + 1] = 0.0
-
-
-def _place(left: NDArray[np.float64], middle: int) -> tuple[int, int, int]:
-    """Return the median, the 5 % and the 95 % quantile of where the change near `middle` is."""
-    start = max(0, middle - REACH)
-    share = np.cumsum(left[start : middle + REACH + 1])
-    median, low, high = (start + int(np.searchsorted(share, part * share[-1])) for part in (0.5, 0.05, 0.95))
-    return median, low, high
+        left[max(0, at - REACH) : at + REACH + 1] = 0.0
 
 
 def _point(

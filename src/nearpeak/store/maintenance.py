@@ -91,7 +91,13 @@ def check(engine: Engine, name: str, *, mark: bool = True) -> Iterator[str]:
         damaged = list(_damaged_samples(connection))
         yield from (words for _, _, _, words in damaged)
         yield from _missing_samples(connection)
-        yield from _wrong_order(connection)
+        r, v = TABLES["run"].c, TABLES["revision"].c
+        placed = select(r.id, r.order_key, v.fp_pos).join_from(TABLES["run"], TABLES["revision"], v.id == r.revision_id)
+        for run, key, position in connection.execute(placed.where(v.fp_pos.is_not(None))):
+            if key >> 20 != position:
+                yield (
+                    f"run {run}: stands elsewhere in history than its commit; give --repository to order all runs again"
+                )
     if mark and damaged:
         m = TABLES["measurement"]
         with writing(engine, name) as connection:
@@ -193,14 +199,6 @@ def _missing_samples(connection: Connection) -> Iterator[str]:
     count = orphans.scalar_one()
     if count:
         yield f"{count} sets of samples belong to no measurement"
-
-
-def _wrong_order(connection: Connection) -> Iterator[str]:
-    r, v = TABLES["run"].c, TABLES["revision"].c
-    placed = select(r.id, r.order_key, v.fp_pos).join_from(TABLES["run"], TABLES["revision"], v.id == r.revision_id)
-    for run, key, position in connection.execute(placed.where(v.fp_pos.is_not(None))):
-        if key >> 20 != position:
-            yield f"run {run}: stands elsewhere in history than its commit; give --repository to order all runs again"
 
 
 def _patched_copy(path: Path, work: Path, sound: Path) -> None:

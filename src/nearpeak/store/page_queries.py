@@ -155,7 +155,7 @@ class Browsing:
         with reading(self._engine, self._name) as connection:
             return tuple(connection.execute(query).tuples())
 
-    def blamed(self, alerts: Sequence[int]) -> dict[int, tuple[tuple[str, str], ...]]:
+    def suspects(self, alerts: Sequence[int]) -> dict[int, tuple[tuple[str, str], ...]]:
         """Return, for each of some alerts, what may be behind it: axis and what it is."""
         t, causes = _T["attribution"].c, dict[int, tuple[tuple[str, str], ...]]()
         query = select(t.alert_id, t.axis, t.what).order_by(t.id)

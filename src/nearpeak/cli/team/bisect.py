@@ -36,7 +36,7 @@ def bisect(
     steps: int = typer.Option(20, "--steps", min=1, help="Most comparisons for each cause."),
     limit: str = typer.Option("600 s", "--limit", help="Longest time of one command."),
     farm: bool = typer.Option(False, "--farm", help="Take the rounds as jobs of the farm whose queue is in --store."),
-    alert: int = typer.Option(0, "--alert", min=0, help="Alert of --store that is blamed on what is found."),
+    alert: int = typer.Option(0, "--alert", min=0, help="Alert of --store that is record_culprits on what is found."),
     store: str | None = STORE,
     json: bool = shared.JSON,
 ) -> None:
@@ -93,7 +93,7 @@ def _keeper(alert: int, store: str | None) -> "Callable[[Search], None]":
     """Return what blames an alert on the result; an alert that is not there is said before anything runs."""
     if not alert:
         return lambda _: None
-    from nearpeak.bisection.commit_search import blamed
+    from nearpeak.bisection.commit_search import record_culprits
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
 
@@ -104,7 +104,7 @@ def _keeper(alert: int, store: str | None) -> "Callable[[Search], None]":
 
     def keep(result: "Search") -> None:
         with open_store(place) as opened:
-            blamed(opened, alert, result)
+            record_culprits(opened, alert, result)
 
     return keep
 

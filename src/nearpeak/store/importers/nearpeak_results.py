@@ -1,11 +1,13 @@
-"""Importer of result files that `nearpeak measure --out` writes."""
+"""Importer of result files that `nearpeak measure --out` writes, and of measurements of the current process."""
 
+import hashlib
 import json
+import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from nearpeak.base.canonical_json import canonical_json
-from nearpeak.core.history.stored_run import CPU_TIME, TIME, Device, Metric, RunRecord, SampleSet, Testbed
+from nearpeak.core.history.stored_run import CPU_TIME, TIME, Device, Metric, Revision, RunRecord, SampleSet, Testbed
 from nearpeak.core.runs.measurement import Environment, Measurement
 from nearpeak.errors import SpecError
 from nearpeak.exchange.measurement_lines import measurement_record, parse_results
@@ -38,6 +40,19 @@ def runs_of_measurements(all_measurements: Iterable[Measurement], context: FileC
     for measurement in all_measurements:
         by_environment[measurement.environment.digest if measurement.environment else ""].append(measurement)
     return tuple(_run(measurements, context) for measurements in by_environment.values())
+
+
+def runs_of_now(
+    measurements: Sequence[Measurement], revision: Revision | None = None, branch: str = "main"
+) -> tuple[RunRecord, ...]:
+    """Return measurements of this process as runs that began now."""
+    now_ns = time.time_ns()
+    context = FileContext(
+        name="nearpeak measure", digest=hashlib.sha256(repr((now_ns, measurements)).encode()).hexdigest(),
+        revision=revision, branch=branch, device=Device(name=measurements[0].target), trigger="manual",
+        started_ns=now_ns,
+    )  # fmt: skip
+    return runs_of_measurements(measurements, context)
 
 
 def _run(measurements: list[Measurement], context: FileContext) -> RunRecord:

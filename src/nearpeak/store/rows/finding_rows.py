@@ -189,16 +189,17 @@ class Findings:
             "priority": priority,
         }  # fmt: skip
         values = {name: value for name, value in changed.items() if value is not None}
+        words = [
+            f"{name.removesuffix('_ns').replace('_', ' ')} "
+            f"{time_text(value)[:10] if isinstance(value, int) and name.endswith('_ns') else value}"
+            for name, value in values.items()
+        ]
         with writing(self._engine, self._name) as connection:
             row, table = _alert_row(connection, alert), _T["alert"]
             connection.execute(update(table).where(table.c.id == alert).values(values))
             _add_event(connection, alert, AlertEvent(
                 at_ns=time.time_ns(), actor=actor, from_status=row["status"], to_status=row["status"],
-                note=", ".join(
-                    f"{name.removesuffix('_ns').replace('_', ' ')} "
-                    f"{time_text(value)[:10] if name.endswith('_ns') else value}"
-                    for name, value in values.items()
-                ),
+                note=", ".join(words),
             ))  # fmt: skip
 
     def note_alert(self, alert: int, note: str, *, actor: str) -> None:

@@ -164,8 +164,12 @@ class Copier:
     def _copy_log(self, table: str) -> None:
         """Copy rows that have no identity of their own; those that are there already are known by all they say."""
         rows = [self._mapped(table, dict(row)) for row in self._rows(table)]
-        there = {_said(row) for row in map(dict, self.target.execute(select(_T[table])).mappings())}
-        new = [{name: value for name, value in row.items() if name != "id"} for row in rows if _said(row) not in there]
+        there = {_row_digest(row) for row in map(dict, self.target.execute(select(_T[table])).mappings())}
+        new = [
+            {name: value for name, value in row.items() if name != "id"}
+            for row in rows
+            if _row_digest(row) not in there
+        ]
         if new:
             self.target.execute(insert(_T[table]), new)
 
@@ -212,5 +216,5 @@ def content(connection: Connection, run: int) -> str:
     return digest([list(head), [[repr(value) for value in row] for row in sets]])
 
 
-def _said(row: Mapping[str, Any]) -> str:
+def _row_digest(row: Mapping[str, Any]) -> str:
     return digest({name: value for name, value in row.items() if name != "id"})
