@@ -20,7 +20,7 @@ from nearpeak.store import Store
 AHEAD = 2
 """Executions submitted ahead per device, so that the next one starts when one ends."""
 REST_S, LONGEST_REST_S = 1.0, 60.0
-"""Time for which a batch rests when the engine lost its execution; it doubles each time, up to the longest."""
+"""Delay of a batch whose execution the executor lost; it doubles each time, up to the longest."""
 MISSING_S = 5.0
 """Delay before jobs without a fitting device are reported, as Dask hosts join one by one."""
 HEARTBEAT_S = 15.0

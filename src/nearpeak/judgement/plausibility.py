@@ -14,14 +14,12 @@ def with_measurements(
 ) -> TargetAnalysis:
     """Return `target` with the shortest run of each row's case, or why there is none, and a finding below its bound."""
     pairs = list(zip(rows, target.times, strict=True))
+    runs = [(time, taken[row.case]) for row, time in pairs]
     times = [
-        dataclasses.replace(
-            time,
-            measured_s=_shortest_s(run),
-            unmeasured="" if run.samples_s else f"{run.outcome.value}: {run.note}",
-        )
-        for time, run in ((time, taken[row.case]) for row, time in pairs)
-    ]
+        dataclasses.replace(time, measured_s=_shortest_s(run),
+                            unmeasured="" if run.samples_s else f"{run.outcome.value}: {run.note}")
+        for time, run in runs
+    ]  # fmt: skip
     findings = [below_bound(row, time, target, taken[row.case]) for row, time in pairs]
     return dataclasses.replace(
         target, times=tuple(times), below_bound=tuple(finding for finding in findings if finding)

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Engine, Select, and_, func, or_, select
+from sqlalchemy import ColumnElement, Engine, Select, and_, func, or_, select
 
 from nearpeak.core.history.stored_run import Revision, Run, Series
-from nearpeak.store import alert_order, series_queries
+from nearpeak.store import series_queries
 from nearpeak.store.rows.finding_rows import changes_where
 from nearpeak.store.rows.finding_values import StoredChange
 from nearpeak.store.rows.list_rows import AlertEffects, AlertKey, AlertRow, DeviceRow, MeasuredRow, MemberRow, Part
@@ -15,6 +15,11 @@ from nearpeak.store.table_schema import TABLES
 
 _T = TABLES
 _Id = TypeVar("_Id", int, str)
+_NEWEST = and_(
+    _T["measurement"].c.run_id == _T["series"].c.last_run_id, _T["measurement"].c.series_id == _T["series"].c.id,
+    _T["measurement"].c.launch == 0,
+)  # fmt: skip
+"""Joins each series with the first launch of its newest run."""
 
 
 def in_parts(ids: Sequence[_Id], most: int = 5000) -> list[list[_Id]]:
@@ -40,8 +45,14 @@ class Browsing:
         Args:
             where: `device`, `testbed`, `branch`, `metric`, `owner`, `workload` or `case` with the value it must have.
         """
+        query = _fitting(words, where or {})
+        order = (_T["device_model"].c.name, _T["testbed"].c.name, _T["test_case"].c.label, _T["series"].c.id)
         with reading(self._engine, self._name) as connection:
-            return _series_part(connection, words, where or {}, limit, offset)
+            total = connection.execute(select(func.count()).select_from(query.subquery())).scalar_one()
+            rows = connection.execute(query.order_by(*order).limit(limit).offset(offset)).all()
+            counts = series_queries.run_counts(connection, [row.id for row in rows]) if len(rows) <= 50 else {}
+        series = tuple(series_queries.series_row(row, counts.get(row.id, 0)) for row in rows)
+        return Part(rows=series, total_count=int(total))
 
     def series_by_id(self, ids: Sequence[int]) -> tuple[Series, ...]:
         """Return some series, in the order of `ids`; those that are not there are left out."""
@@ -69,14 +80,42 @@ class Browsing:
 
     def runs(self, words: Sequence[str] = (), *, limit: int = 100, offset: int = 0) -> tuple[tuple[Run, ...], int]:
         """Return runs, newest first, whose commit, subject, device or source holds all `words`; and how many."""
+        r, v = _T["run"].c, _T["revision"].c
+        texts = (func.coalesce(v.sha, ""), func.coalesce(v.subject, ""), _T["device_model"].c.name, r.source_name,
+                 r.branch)  # fmt: skip
+        query = (
+            select(r.id)
+            .outerjoin(_T["revision"], v.id == r.revision_id)
+            .join(_T["device"], _T["device"].c.id == r.device_id)
+            .join(_T["device_model"], _T["device_model"].c.id == _T["device"].c.device_model_id)
+            .where(*(_holds(word, texts) for word in words))
+        )
+        newest = query.order_by(r.order_key.desc(), r.id.desc()).limit(limit).offset(offset)
         with reading(self._engine, self._name) as connection:
-            ids, total = _run_ids(connection, words, limit, offset)
+            total = int(connection.execute(select(func.count()).select_from(query.subquery())).scalar_one())
+            ids = list(connection.execute(newest).scalars())
             return series_queries.runs_of(connection, ids)[::-1] if ids else (), total
 
     def measurements(self, run: int, *, limit: int = 200, offset: int = 0) -> Part:
         """Return the measurements of a run."""
+        m, s = _T["measurement"].c, _T["series"].c
+        query = (
+            select(
+                m.series_id.label("series"), _T["test_case"].c.label, _T["testbed"].c.name.label("testbed"),
+                _T["metric"].c.name.label("metric"), _T["metric"].c.unit, m.launch, m.n.label("sample_count"),
+                m.outcome, func.coalesce(m.note, "").label("note"), m.median.label("value"), m.low.label("low_value"),
+                m.high.label("high_value"), m.clock_hz,
+            )
+            .join(_T["series"], s.id == m.series_id)
+            .join(_T["test_case"], _T["test_case"].c.id == s.test_case_id)
+            .join(_T["testbed"], _T["testbed"].c.id == s.testbed_id)
+            .join(_T["metric"], _T["metric"].c.id == s.metric_id)
+            .where(m.run_id == run).order_by(m.series_id, m.launch).limit(limit).offset(offset)
+        )  # fmt: skip
         with reading(self._engine, self._name) as connection:
-            return _measured(connection, run, limit, offset)
+            total = connection.execute(select(func.count()).where(m.run_id == run)).scalar_one()
+            rows = tuple(MeasuredRow(**row) for row in connection.execute(query).mappings())
+        return Part(rows=rows, total_count=int(total))
 
     def histories(self, series: Sequence[Series]) -> tuple[series_queries.History, ...]:
         """Return the histories of some series, in their order."""
@@ -96,18 +135,40 @@ class Browsing:
 
     def alert_keys(self, *, since_event: int | None = None) -> tuple[AlertKey, ...]:
         """Return what alerts are ordered and found by, by number: of all, or of those with news after an event."""
+        c, e = _T["alert"].c, _T["alert_event"].c
+        query = select(*(c[name] for name in AlertKey._fields)).order_by(c.id)
+        if since_event is not None:
+            query = query.where(c.id.in_(select(e.alert_id).where(e.id > since_event)))
         with reading(self._engine, self._name) as connection:
-            return alert_order.keys_since(connection, since_event)
+            return tuple(map(AlertKey._make, connection.execute(query).tuples()))
 
     def alert_effects(self, alerts: Sequence[int] | None = None) -> AlertEffects:
-        """Return the changes of a few alerts, or of all, as columns."""
+        """Return the changes of a few alerts, or of all, as columns, with newest value and owner of each series."""
+        a, p = _T["alert_member"].c, _T["change_point"].c
+        query = select(a.alert_id, p.series_id, p.effect).join_from(
+            _T["alert_member"], _T["change_point"], p.id == a.change_point_id
+        )
+        s, m, metric = _T["series"].c, _T["measurement"].c, _T["metric"].c
+        known = (
+            select(s.id, m.median, metric.unit, metric.direction, s.owner)
+            .join_from(_T["series"], _T["metric"], metric.id == s.metric_id)
+            .outerjoin(_T["measurement"], _NEWEST)
+        )
         with reading(self._engine, self._name) as connection:
-            return alert_order.effects(connection, alerts)
+            query = query if alerts is None else query.where(a.alert_id.in_(list(alerts)))
+            rows = connection.execute(query.order_by(a.alert_id, p.id)).all()
+            columns = tuple(zip(*rows, strict=True)) or ((), (), ())
+            known = known if alerts is None else known.where(s.id.in_(set(columns[1])))
+            series = {
+                number: (value if unit == "s" and direction == "lower" else None, owner)
+                for number, value, unit, direction, owner in connection.execute(known).tuples()
+            }
+        return AlertEffects(alerts=columns[0], series=columns[1], effect_ratios=columns[2], known=series)
 
     def newest_event(self) -> int:
         """Return the number of the newest event of any alert; 0 where nothing ever happened."""
         with reading(self._engine, self._name) as connection:
-            return alert_order.newest_event(connection)
+            return int(connection.execute(select(func.coalesce(func.max(_T["alert_event"].c.id), 0))).scalar_one())
 
     def alerts(self, ids: Sequence[int]) -> tuple[AlertRow, ...]:
         """Return some alerts, in the order of `ids`; those that are not there are left out."""
@@ -122,8 +183,19 @@ class Browsing:
 
     def members(self, alerts: Sequence[int] | None = None) -> tuple[MemberRow, ...]:
         """Return the changes of some alerts, or of all, each with the newest value of its series."""
+        a, p, s, metric = _T["alert_member"].c, _T["change_point"].c, _T["series"].c, _T["metric"].c
+        query = (
+            select(a.alert_id, p.series_id, a.role, p.effect, _T["measurement"].c.median, metric.unit,
+                   metric.direction, s.owner)
+            .join_from(_T["alert_member"], _T["change_point"], p.id == a.change_point_id)
+            .join(_T["series"], s.id == p.series_id)
+            .join(_T["metric"], metric.id == s.metric_id)
+            .outerjoin(_T["measurement"], _NEWEST)
+            .order_by(a.alert_id, p.id)
+        )  # fmt: skip
+        parts = [query] if alerts is None else [query.where(a.alert_id.in_(part)) for part in in_parts(alerts)]
         with reading(self._engine, self._name) as connection:
-            return _members(connection, alerts)
+            return tuple(MemberRow._make(row) for part in parts for row in connection.execute(part).tuples())
 
     def changes(self, *, ids: Sequence[int] | None = None, series: Sequence[int] | None = None
                 ) -> tuple[StoredChange, ...]:  # fmt: skip
@@ -242,8 +314,7 @@ class Browsing:
     def newest(self, series: Sequence[int]) -> dict[int, tuple[int, float]]:
         """Return run and value of the newest launch of each of some series that has one."""
         s, m = _T["series"].c, _T["measurement"].c
-        at = and_(m.run_id == s.last_run_id, m.series_id == s.id, m.launch == 0)
-        query = select(s.id, m.run_id, m.median).join_from(_T["series"], _T["measurement"], at)
+        query = select(s.id, m.run_id, m.median).join_from(_T["series"], _T["measurement"], _NEWEST)
         query = query.where(m.median.is_not(None))
         with reading(self._engine, self._name) as connection:
             return {
@@ -297,70 +368,3 @@ def _fitting(words: Sequence[str], where: Mapping[str, str]) -> Select[Any]:
         exact = [_T["test_case"].c.case_digest == word, _T["series"].c.fingerprint == word]
         query = query.where(or_(_holds(word, texts), *exact))
     return query
-
-
-def _series_part(
-    connection: Connection, words: Sequence[str], where: Mapping[str, str], limit: int, offset: int
-) -> Part:
-    query = _fitting(words, where)
-    total = connection.execute(select(func.count()).select_from(query.subquery())).scalar_one()
-    order = (_T["device_model"].c.name, _T["testbed"].c.name, _T["test_case"].c.label, _T["series"].c.id)
-    rows = connection.execute(query.order_by(*order).limit(limit).offset(offset)).all()
-    counts = series_queries.run_counts(connection, [row.id for row in rows]) if len(rows) <= 50 else {}
-    return Part(
-        rows=tuple(series_queries.series_row(row, counts.get(row.id, 0)) for row in rows), total_count=int(total)
-    )
-
-
-def _run_ids(connection: Connection, words: Sequence[str], limit: int, offset: int) -> tuple[list[int], int]:
-    r, v = _T["run"].c, _T["revision"].c
-    query = (
-        select(r.id)
-        .outerjoin(_T["revision"], v.id == r.revision_id)
-        .join(_T["device"], _T["device"].c.id == r.device_id)
-        .join(_T["device_model"], _T["device_model"].c.id == _T["device"].c.device_model_id)
-    )
-    for word in words:
-        query = query.where(
-            _holds(word, (func.coalesce(v.sha, ""), func.coalesce(v.subject, ""), _T["device_model"].c.name,
-                          r.source_name, r.branch))
-        )  # fmt: skip
-    total = int(connection.execute(select(func.count()).select_from(query.subquery())).scalar_one())
-    newest = query.order_by(r.order_key.desc(), r.id.desc()).limit(limit).offset(offset)
-    return list(connection.execute(newest).scalars()), total
-
-
-def _measured(connection: Connection, run: int, limit: int, offset: int) -> Part:
-    m, s = _T["measurement"].c, _T["series"].c
-    total = connection.execute(select(func.count()).where(m.run_id == run)).scalar_one()
-    query = (
-        select(
-            m.series_id.label("series"), _T["test_case"].c.label, _T["testbed"].c.name.label("testbed"),
-            _T["metric"].c.name.label("metric"), _T["metric"].c.unit, m.launch, m.n.label("sample_count"), m.outcome,
-            func.coalesce(m.note, "").label("note"), m.median.label("value"), m.low.label("low_value"),
-            m.high.label("high_value"), m.clock_hz,
-        )
-        .join(_T["series"], s.id == m.series_id)
-        .join(_T["test_case"], _T["test_case"].c.id == s.test_case_id)
-        .join(_T["testbed"], _T["testbed"].c.id == s.testbed_id)
-        .join(_T["metric"], _T["metric"].c.id == s.metric_id)
-        .where(m.run_id == run).order_by(m.series_id, m.launch).limit(limit).offset(offset)
-    )  # fmt: skip
-    rows = tuple(MeasuredRow(**row) for row in connection.execute(query).mappings())
-    return Part(rows=rows, total_count=int(total))
-
-
-def _members(connection: Connection, alerts: Sequence[int] | None) -> tuple[MemberRow, ...]:
-    a, p, s, m = _T["alert_member"].c, _T["change_point"].c, _T["series"].c, _T["measurement"].c
-    newest = and_(m.run_id == s.last_run_id, m.series_id == s.id, m.launch == 0)
-    query = (
-        select(a.alert_id, p.series_id, a.role, p.effect, m.median, _T["metric"].c.unit, _T["metric"].c.direction,
-               s.owner)
-        .join_from(_T["alert_member"], _T["change_point"], p.id == a.change_point_id)
-        .join(_T["series"], s.id == p.series_id)
-        .join(_T["metric"], _T["metric"].c.id == s.metric_id)
-        .outerjoin(_T["measurement"], newest)
-    )  # fmt: skip
-    query = query.order_by(a.alert_id, p.id)
-    parts = [query] if alerts is None else [query.where(a.alert_id.in_(part)) for part in in_parts(alerts)]
-    return tuple(MemberRow._make(row) for select_part in parts for row in connection.execute(select_part).tuples())
