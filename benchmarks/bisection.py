@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from benchmarks._figures import Figure
-from nearpeak.core.history.bisection import BisectAxis, Bisection
-from nearpeak.judgement.noisy_bisection import MOST_STEPS, bisected
+from nearpeak.bisection.noisy_search import MOST_STEPS, BisectAxis, Bisection, bisected
 
 FIGURES = ("bisect_steps", "bisect_most_steps", "bisect_right", "bisect_right_wide", "bisect_right_with_skips",
            "bisect_both_causes")  # fmt: skip

@@ -18,8 +18,8 @@ JOBS, WORKERS, BATCH, PLAIN = 10_000, 2, 625, 2_500
 _PLAIN = """
 import json, sys, time
 from nearpeak.farm.kinds import KINDS
-from nearpeak.farm.slot_preload import predictions
-predictions()
+from nearpeak.farm.kinds.predict import preload
+preload()
 run = KINDS["predict"].run
 lines = list(open(sys.argv[1]))[: int(sys.argv[2])]
 print("ready", flush=True)

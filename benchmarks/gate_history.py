@@ -14,10 +14,10 @@ from benchmarks._series import FAMILIES, noise
 from nearpeak.core.history.gate import GatePolicy, GateResult, GateRule
 from nearpeak.core.history.stored_run import TIME, RunRecord
 from nearpeak.core.history.track import TrackPoint
-from nearpeak.history.baselines import Line, judged_in_history
+from nearpeak.gate.baselines import Line, judged_in_history
+from nearpeak.gate.evaluation import gated
 from nearpeak.history.demo_series import Planted, demo_runs
 from nearpeak.history.demo_store import SUBJECTS, bound_on
-from nearpeak.history.gate_evaluation import gated
 from nearpeak.store import open_store
 
 FIGURES = (

@@ -1,1 +1,1 @@
-"""The farm: jobs in the store, leases of devices, and what runs them on one machine or many."""
+"""The measurement farm: a job queue in the store, device leases, and executors for one or many machines."""

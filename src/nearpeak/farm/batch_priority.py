@@ -1,4 +1,4 @@
-"""Which batch goes first: reasons have priorities, waiting raises them, owners share a device fairly."""
+"""Batch priority: by reason of the job, raised by waiting time, with fair shares per owner."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,15 +8,15 @@ from nearpeak.farm.jobs import WaitingBatch
 REASONS: Mapping[str, int] = {
     "round": 1, "gate": 2, "suspect": 3, "bisect": 4, "pr": 5, "nightly": 6, "manual": 6, "calibration": 7, "sweep": 7,
 }  # fmt: skip
-"""What a job is for, and its priority: someone waits for a gate; an A/A pair or a sweep fills idle time."""
+"""Priority by reason of a job: someone waits for a gate; an A/A pair or a sweep fills idle time."""
 STEP_S = 3600.0
 """Waiting time that raises a batch by one priority."""
 NOISY = range(2, 6)
-"""Priorities that a noisy device does not serve: they ask for small differences."""
+"""Priorities that a noisy device does not serve, as they compare small differences."""
 
 
 def priority_of(reason: str) -> int:
-    """Return the priority of what a job is for.
+    """Return the priority of a job's reason.
 
     >>> priority_of("gate")
     2
@@ -46,26 +46,26 @@ def ordered(waiting: Sequence[WaitingBatch], used_s: Mapping[str, float]) -> lis
     []
     """
     taken = dict(used_s)
-    found: list[WaitingBatch] = []
+    order: list[WaitingBatch] = []
     levels: dict[int, list[WaitingBatch]] = {}
-    for one in sorted(waiting, key=lambda b: (rank(b), b.round, b.id)):
-        levels.setdefault(int(rank(one) // 1), []).append(one)
+    for batch in sorted(waiting, key=lambda b: (rank(b), b.round, b.id)):
+        levels.setdefault(int(rank(batch) // 1), []).append(batch)
     for level in sorted(levels):
-        found += _shared(levels[level], taken)
-    return found
+        order += _shared(levels[level], taken)
+    return order
 
 
 def _shared(batches: Sequence[WaitingBatch], taken: dict[str, float]) -> list[WaitingBatch]:
     """Return batches of one level so that each next one belongs to whoever has used least by then."""
     queues: dict[str, list[WaitingBatch]] = {}
-    for one in batches:
-        queues.setdefault(one.owner, []).append(one)
-    found = []
+    for batch in batches:
+        queues.setdefault(batch.owner, []).append(batch)
+    order = []
     while queues:
         owner = min(queues, key=lambda name: (taken.get(name, 0.0), name))
-        one = queues[owner].pop(0)
-        taken[owner] = taken.get(owner, 0.0) + max(one.cost_s, 1e-3)
-        found.append(one)
+        batch = queues[owner].pop(0)
+        taken[owner] = taken.get(owner, 0.0) + max(batch.cost_s, 1e-3)
+        order.append(batch)
         if not queues[owner]:
             del queues[owner]
-    return found
+    return order

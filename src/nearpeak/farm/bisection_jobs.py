@@ -1,4 +1,4 @@
-"""A bisection whose rounds are jobs of the farm, all on one device."""
+"""Bisection whose comparison rounds run as farm jobs on one device."""
 
 import math
 import time
@@ -20,13 +20,13 @@ _POLL_S = 0.2
 
 
 class FarmWorkshop:
-    """What `history.bisecting` asks for rounds; each is put into the queue and waited for.
+    """Runs the rounds of a bisection as jobs of the farm, and waits for each.
 
     The repository must lie at the same path on the hosts of the farm.
     """
 
     def __init__(self, store: Store, repository: Path, run: str, build: str = "", *, limit_s: float = 600.0) -> None:
-        """Keep the commands; nothing is submitted until a round is asked for."""
+        """Store the commands; nothing is submitted before the first round."""
         self._store = store
         self._common = {"repository": str(repository.resolve()), "run": run, "build": build, "limit_s": limit_s}
         self._name, self._count = f"bisect:{new_uid()}", 0
@@ -47,27 +47,27 @@ class FarmWorkshop:
         refused = job_queue.submit(self._store, [request]).refused
         if refused:
             raise MeasureError(f"bisect: {refused[0][1]}")
-        found = self._waited(job.uid)
-        if found["state"] != "done":
-            why = (found["result"] or {}).get("message") or found["batch"]["note"]
-            raise MeasureError(f"bisect: a round of the farm ended as {found['state']}: {why}")
-        launches = found["result"]["launches"]
-        return None if launches is None else tuple(Launch(**one) for one in launches)
+        status = self._waited(job.uid)
+        if status["state"] != "done":
+            why = (status["result"] or {}).get("message") or status["batch"]["note"]
+            raise MeasureError(f"bisect: a round of the farm ended as {status['state']}: {why}")
+        launches = status["result"]["launches"]
+        return None if launches is None else tuple(Launch(**launch) for launch in launches)
 
     def _waited(self, uid: str) -> dict[str, Any]:
-        """Return a job that is over; one that is waited for no longer, for whatever reason, is cancelled."""
+        """Return a finished job; a job whose wait is interrupted is cancelled."""
         begun_s = time.monotonic()
         try:
-            while (found := farm_status.job(self._store, uid))["state"] not in FINAL:
+            while (status := farm_status.job(self._store, uid))["state"] not in FINAL:
                 self._check_heard(time.monotonic() - begun_s)
                 time.sleep(_POLL_S)
         except BaseException:
             with suppress(NearpeakError):
                 job_queue.cancel(self._store, [uid])
             raise
-        return found
+        return status
 
     def _check_heard(self, waited_s: float) -> None:
-        """Refuse to wait where no host was heard of for long."""
-        if waited_s > SILENT_S and min((one[2] for one in hosts(self._store)), default=math.inf) > SILENT_S:
+        """Refuse to wait when no host has sent a heartbeat for long."""
+        if waited_s > SILENT_S and min((row[2] for row in hosts(self._store)), default=math.inf) > SILENT_S:
             raise MeasureError("bisect: no farm runs on this store; start one by 'nearpeak farm up'")

@@ -1,4 +1,4 @@
-"""Certificates of the farm: an authority of its own that signs nothing else, and a key for each host."""
+"""TLS certificates of the farm: a private certificate authority, and one key per host."""
 
 import datetime
 import ipaddress
@@ -23,9 +23,12 @@ def make(folder: Path, hosts: list[str], days: int = DAYS) -> tuple[Path, ...]:
     Raises:
         SpecError: a host's name is no name or address, or it has a certificate already.
     """
-    x509 = _library()
+    try:
+        from cryptography import x509
+    except ImportError:
+        raise MissingExtraError("farm tls: needs cryptography; pip install 'nearpeak[farm]'") from None
     for host in hosts:
-        if not host or any(one in host for one in "/\\\0 ") or len(host) > 200 or host.startswith("."):
+        if not host or any(character in host for character in "/\\\0 ") or len(host) > 200 or host.startswith("."):
             raise SpecError(f"--host {host!r}: is neither a name nor an address")
         if (folder / f"{host}.pem").exists():
             raise SpecError(f"{folder / f'{host}.pem'}: is there already; remove it to make another")
@@ -45,10 +48,10 @@ def files_in(folder: Path) -> tuple[Path, Path, Path]:
     if not (folder / CA).is_file():
         raise SpecError(f"--tls {folder}: holds no {CA}; 'nearpeak farm tls {folder} --host NAME' makes certificates")
     pairs = [p for p in sorted(folder.glob("*.pem")) if p.name != CA and (folder / f"{p.stem}-key.pem").is_file()]
-    own = [one for one in pairs if one.stem == platform.node()]
-    chosen = own or pairs
+    matches = [path for path in pairs if path.stem == platform.node()]
+    chosen = matches or pairs
     if len(chosen) != 1:
-        listed = ", ".join(one.stem for one in pairs) or "none"
+        listed = ", ".join(path.stem for path in pairs) or "none"
         raise SpecError(
             f"--tls {folder}: it must hold one certificate, or one of {platform.node()}; there are: {listed}"
         )
@@ -56,14 +59,6 @@ def files_in(folder: Path) -> tuple[Path, Path, Path]:
     if key.stat().st_mode & 0o077:
         raise SpecError(f"{key}: others may read it; chmod 600 {key}")
     return folder / CA, chosen[0], key
-
-
-def _library() -> Any:
-    try:
-        from cryptography import x509
-    except ImportError:
-        raise MissingExtraError("farm tls: needs cryptography; pip install 'nearpeak[farm]'") from None
-    return x509
 
 
 def _authority(x509: Any, folder: Path, days: int) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Comparisons on the farm: rounds A B B A as batches, what they amount to, and what A/A rounds say of a device."""
+"""Interleaved A/B comparisons on the farm: A B B A rounds as batches, their verdict, and A/A checks of devices."""
 
 import json
 import math
@@ -19,9 +19,9 @@ from nearpeak.store import Store
 from nearpeak.store.sql_dialect import reading
 
 AA = "aa:"
-"""Begins the name of a comparison whose arms are the same: what it sees is the device's own noise."""
+"""Prefix of the name of an A/A comparison, which measures the noise of a device."""
 LEAST_ROUNDS = 3
-"""Rounds from which on the noise of a device is said."""
+"""Least rounds for an estimate of a device's noise."""
 _Z = 1.96 + 1.645
 """Quantiles of a two-sided test at 5 % with 95 % power, as the detectable effect of `nearpeak gate` has them."""
 
@@ -29,7 +29,7 @@ _Z = 1.96 + 1.645
 def rounds(
     kind: str, arms: tuple[Mapping[str, Any], Mapping[str, Any]], count: int, *, key: str = "", **options: Any
 ) -> tuple[BatchRequest, ...]:
-    """Return a comparison as so many rounds, each A B B A of fresh processes under one lease.
+    """Return the batches of a comparison, one A B B A round of fresh processes under one lease each.
 
     Args:
         arms: payloads of baseline and candidate.
@@ -40,7 +40,7 @@ def rounds(
     """
     if count < 1:
         raise SpecError(f"--rounds {count}: must be at least 1")
-    baseline, candidate = (dict(one) for one in arms)
+    baseline, candidate = (dict(payload) for payload in arms)
     name = (AA if baseline == candidate else "") + digest([kind, baseline, candidate, key])[:24]
     payload = {BASELINE: baseline | {"arm": BASELINE}, CANDIDATE: candidate | {"arm": CANDIDATE}}
     return tuple(
@@ -67,17 +67,17 @@ def rounds_needed(noise_ratio: float, effect_ratio: float) -> int:
 
 
 def check_effect(store: Store, device: str, effect_ratio: float, count: int) -> None:
-    """Refuse a comparison that could not see what it asks for.
+    """Refuse a comparison with too few rounds to detect its effect.
 
     Raises:
         SpecError: with the number of launches that it takes on this device.
     """
     from nearpeak.farm.device_registry import devices
 
-    known = [one for one in devices(store) if one.noise_ratio is not None and device in ("", one.device.name)]
+    known = [state for state in devices(store) if state.noise_ratio is not None and device in ("", state.device.name)]
     if not known:
         raise SpecError("--effect: no A/A comparison has shown how much a device scatters; submit one first")
-    best = min(known, key=lambda one: one.noise_ratio or 0.0)
+    best = min(known, key=lambda state: state.noise_ratio or 0.0)
     needed = rounds_needed(best.noise_ratio or 0.0, effect_ratio)
     if needed > count:
         raise SpecError(
@@ -92,7 +92,7 @@ def launches_of(store: Store, comparison: str) -> tuple[tuple[Launch, ...], ...]
     Raises:
         NotFoundError: there is no such comparison.
     """
-    asked = (
+    query = (
         select(BATCH.c.round, BATCH.c.state, JOB.c.payload, JOB.c.state.label("job_state"), RESULT.c.result)
         .join_from(BATCH, JOB, JOB.c.job_batch_id == BATCH.c.id)
         .outerjoin(RESULT, RESULT.c.job_id == JOB.c.id)
@@ -100,15 +100,15 @@ def launches_of(store: Store, comparison: str) -> tuple[tuple[Launch, ...], ...]
         .order_by(BATCH.c.round, JOB.c.place)
     )
     with reading(store.engine, store.name) as connection:
-        rows = connection.execute(asked).all()
+        rows = connection.execute(query).all()
     if not rows:
         raise NotFoundError(
             f"comparison {comparison}: is not in the queue; 'nearpeak farm status --jobs' lists what is"
         )
-    found: dict[int, list[Launch | None]] = {}
+    by_round: dict[int, list[Launch | None]] = {}
     for row in rows:
-        found.setdefault(row.round, []).append(_launch(row))
-    return tuple(tuple(one for one in each if one) for each in found.values() if None not in each)
+        by_round.setdefault(row.round, []).append(_launch(row))
+    return tuple(tuple(launch for launch in each if launch) for each in by_round.values() if None not in each)
 
 
 def _launch(row: Any) -> Launch | None:
@@ -117,36 +117,39 @@ def _launch(row: Any) -> Launch | None:
     result, arm = json.loads(row.result), json.loads(row.payload).get("arm", BASELINE)
     measurement = result.get("measurement")
     samples = measurement["samples_s"] if measurement else [result.get("time_s")]
-    times = [one for one in samples if one]
+    times = [sample for sample in samples if sample]
     return Launch(arm=arm, time_s=statistics.median(times)) if times else None
 
 
 def verdict(store: Store, comparison: str, margin_ratio: float = MARGIN_RATIO) -> LaunchJudgement | None:
-    """Return what the finished rounds amount to; none where there are not enough."""
-    found = [one for each in launches_of(store, comparison) for one in each]
-    return judged_launches(found, margin_ratio) if len(found) >= 4 else None
+    """Return the verdict on the finished rounds; none where there are too few."""
+    launches = [launch for each in launches_of(store, comparison) for launch in each]
+    return judged_launches(launches, margin_ratio) if len(launches) >= 4 else None
 
 
-def effects(found: Sequence[Sequence[Launch]]) -> list[float]:
+def effects(launch_rounds: Sequence[Sequence[Launch]]) -> list[float]:
     """Return the logarithm of candidate over baseline in each round."""
     sides = [
-        {arm: statistics.fmean(math.log(one.time_s) for one in each if one.arm == arm) for arm in (BASELINE, CANDIDATE)}
-        for each in found
+        {
+            arm: statistics.fmean(math.log(entry.time_s) for entry in each if entry.arm == arm)
+            for arm in (BASELINE, CANDIDATE)
+        }
+        for each in launch_rounds
     ]
-    return [one[CANDIDATE] - one[BASELINE] for one in sides]
+    return [entry[CANDIDATE] - entry[BASELINE] for entry in sides]
 
 
 def note_noise(store: Store, comparison: str) -> float | None:
-    """Keep how much the rounds of an A/A comparison spread, as what its device is worth; none where it is none."""
+    """Store the spread of an A/A comparison's rounds as noise of its device; none for other comparisons."""
     if not comparison.startswith(AA):
         return None
-    found = launches_of(store, comparison)
-    if len(found) < LEAST_ROUNDS:
+    launch_rounds = launches_of(store, comparison)
+    if len(launch_rounds) < LEAST_ROUNDS:
         return None
-    spread = statistics.stdev(effects(found))
+    spread = statistics.stdev(effects(launch_rounds))
     with reading(store.engine, store.name) as connection:
-        asked = select(BATCH.c.held_by).where(BATCH.c.comparison == comparison, BATCH.c.state == "done")
-        device = connection.execute(asked).scalars().first()
+        query = select(BATCH.c.held_by).where(BATCH.c.comparison == comparison, BATCH.c.state == "done")
+        device = connection.execute(query).scalars().first()
     if device:
         set_noise(store, device, spread)
     return spread

@@ -1,4 +1,4 @@
-"""Batches of small jobs on a slot of a host's cores: forked from a warmed process, halved where one ends it."""
+"""Batches of small CPU jobs on a core slot: forked from a preloaded process, bisected when a job crashes it."""
 
 import json
 import time
@@ -13,25 +13,25 @@ from nearpeak.farm.process_watchdog import environment_for
 from nearpeak.measurement.isolated_measurement import thread_variables
 
 ENOUGH_S = 60.0
-"""Time after which a process gives the answers that it has; what is left goes to another one."""
+"""Time after which a process returns its answers; remaining jobs go to another process."""
 
 
 def answers(jobs: list[tuple[str, str]], enough_s: float) -> str:
     """Return the text of each job's result, its time and whether it failed, as JSON; runs in a process of its own.
 
     Args:
-        enough_s: after so long the jobs that are left are left: the answers so far are kept.
+        enough_s: time after which no further job starts; the answers so far are returned.
     """
-    found, until_s = list[tuple[str, float, bool]](), time.perf_counter() + enough_s
+    results, until_s = list[tuple[str, float, bool]](), time.perf_counter() + enough_s
     for kind, payload in jobs:
         begun_s = time.perf_counter()
-        if found and begun_s > until_s:
+        if results and begun_s > until_s:
             break
-        told = answer(kind, json.loads(payload))
-        failed = "result" not in told
-        text = text_of({"outcome": "failed", **told} if failed else told["result"])
-        found.append((text, time.perf_counter() - begun_s, failed))
-    return json.dumps(found)
+        result = answer(kind, json.loads(payload))
+        failed = "result" not in result
+        text = text_of({"outcome": "failed", **result} if failed else result["result"])
+        results.append((text, time.perf_counter() - begun_s, failed))
+    return json.dumps(results)
 
 
 def run_on_slot(slot: str, jobs: Sequence[LeasedJob], is_stopped: Callable[[], bool] = lambda: False) -> list[Outcome]:
@@ -47,7 +47,7 @@ def run_on_slot(slot: str, jobs: Sequence[LeasedJob], is_stopped: Callable[[], b
     Raises:
         MeasureError: the lease was lost.
     """
-    found: list[Outcome] = []
+    outcomes: list[Outcome] = []
     parts = [jobs]
     while parts:
         if is_stopped():
@@ -55,28 +55,28 @@ def run_on_slot(slot: str, jobs: Sequence[LeasedJob], is_stopped: Callable[[], b
         part = parts.pop()
         begun_s, (limit_s, ending) = time.monotonic(), _called(slot, part)
         if ending.verdict == "result":
-            told = json.loads(ending.value)
-            found += [Outcome(text=text, time_s=time_s, failed=failed) for text, time_s, failed in told]
-            parts += [part[len(told) :]] if len(told) < len(part) else []
+            results = json.loads(ending.value)
+            outcomes += [Outcome(text=text, time_s=time_s, failed=failed) for text, time_s, failed in results]
+            parts += [part[len(results) :]] if len(results) < len(part) else []
         elif len(part) == 1:
-            found.append(_failure(ending, time.monotonic() - begun_s, limit_s))
+            outcomes.append(_failure(ending, time.monotonic() - begun_s, limit_s))
         else:
             parts += [part[len(part) // 2 :], part[: len(part) // 2]]
-    return found
+    return outcomes
 
 
 def _called(slot: str, jobs: Sequence[LeasedJob]) -> tuple[float, Ending]:
     """Return the longest time that one of the jobs may take, and how a process that runs them ended."""
-    first = {one.kind: one.payload for one in reversed(jobs)}
+    first = {item.kind: item.payload for item in reversed(jobs)}
     kinds = [KINDS[name] for name in first]
     limit_s = max(kind.limit_s(first[kind.name]) for kind in kinds)
     memory = [kind.memory_bytes(first[kind.name]) for kind in kinds]
     preload = dict.fromkeys(name for kind in kinds for name in kind.preload)
     return limit_s, call_isolated(
         "nearpeak.farm.core_slots:answers",
-        {"jobs": [(one.kind, one.text) for one in jobs], "enough_s": ENOUGH_S},
+        {"jobs": [(item.kind, item.text) for item in jobs], "enough_s": ENOUGH_S},
         timeout_s=limit_s if len(jobs) == 1 else ENOUGH_S + limit_s,
-        memory_bytes=None if None in memory else max(one for one in memory if one is not None),
+        memory_bytes=None if None in memory else max(item for item in memory if item is not None),
         preload=(*preload, __name__),
         # Each slot has a warmed process of its own: the name of the slot tells them apart.
         variables=environment_for(slot, {**thread_variables(1), "NEARPEAK_FARM_SLOT": slot}),

@@ -1,4 +1,4 @@
-"""The processes of Dask: a scheduler that keeps nothing, and workers that supervise the devices of their host."""
+"""Dask processes of the farm: a stateless scheduler, and workers that supervise the devices of their host."""
 
 import asyncio
 import logging
@@ -143,12 +143,12 @@ class Background:
 
 def scheduler(address: str, security: Any) -> Background:
     """Return a running scheduler; it keeps no state that anybody needs."""
-    found, host = distributed(), host_of(address)
+    dask, host = distributed(), host_of(address)
     port = int(address.rpartition(":")[2])
     protocol = "tcp://" if security is None else "tls://"
 
     async def run(stop: asyncio.Event, say: Callable[[str], None]) -> None:
-        made = found.Scheduler(
+        made = dask.Scheduler(
             host=host, port=port, protocol=protocol, security=security, dashboard=False, dashboard_address="127.0.0.1:0"
         )
         async with made:
@@ -163,12 +163,12 @@ def workers(address: str, security: Any, devices: Sequence[Device]) -> Backgroun
 
     A worker whose scheduler is gone ends, and another one looks for a scheduler until there is one again.
     """
-    found = distributed()
-    slots = [one for one in devices if one.pool == "slot"]
-    groups = [[one] for one in devices if one.pool == "device"] + ([slots] if slots else [])
+    dask = distributed()
+    slots = [device for device in devices if device.pool == "slot"]
+    groups = [[device] for device in devices if device.pool == "device"] + ([slots] if slots else [])
 
     async def run(stop: asyncio.Event, say: Callable[[str], None]) -> None:
-        tasks = [asyncio.create_task(_kept_up(found, address, security, group, stop)) for group in groups]
+        tasks = [asyncio.create_task(_supervised(dask, address, security, group, stop)) for group in groups]
         say(address)
         await stop.wait()
         for task in tasks:
@@ -178,17 +178,18 @@ def workers(address: str, security: Any, devices: Sequence[Device]) -> Backgroun
     return Background(run)
 
 
-async def _kept_up(found: Any, address: str, security: Any, group: Sequence[Device], stop: asyncio.Event) -> None:
+async def _supervised(dask: Any, address: str, security: Any, group: Sequence[Device], stop: asyncio.Event) -> None:
     """Run one worker after the other until it is told to stop."""
-    pool, own = group[0].pool, "127.0.0.1"
+    pool, address_here = group[0].pool, "127.0.0.1"
     if host_of(address) not in LOOPBACK:
-        own = found.utils.get_ip(host_of(address))  # the interface that reaches the scheduler, no other
-    resources = {pool: len(group), **{f"{pool}{_DEVICE}{one.name}": 1 for one in group}}
+        address_here = dask.utils.get_ip(host_of(address))  # the interface that reaches the scheduler, no other
+    resources = {pool: len(group), **{f"{pool}{_DEVICE}{device.name}": 1 for device in group}}
     while not stop.is_set():
         try:
-            made = found.Worker(
+            made = dask.Worker(
                 address, nthreads=len(group), resources=resources, security=security, memory_limit=0, dashboard=False,
-                dashboard_address="127.0.0.1:0", death_timeout="10 s", name=f"{os.getpid()}-{group[0].name}", host=own,
+                dashboard_address="127.0.0.1:0", death_timeout="10 s", name=f"{os.getpid()}-{group[0].name}",
+                host=address_here,
             )  # fmt: skip
             async with made:
                 await made.finished()

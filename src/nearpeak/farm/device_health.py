@@ -1,4 +1,4 @@
-"""The state of a device and its host before and after a batch: what forbids measuring, and what changed meanwhile."""
+"""Health of a device and its host before and after a batch: conditions that forbid measuring, changes meanwhile."""
 
 import math
 import os
@@ -77,7 +77,7 @@ def look(device: Device, database_ns: int) -> Health:
     return Health(offset_s=offset_s, load_ratio=load_ratio, facts=facts)
 
 
-def refusals(found: Health, limits: Limits, before: Mapping[str, str] | None = None) -> tuple[str, ...]:
+def refusals(health: Health, limits: Limits, before: Mapping[str, str] | None = None) -> tuple[str, ...]:
     """Return why this device cannot be measured on now; empty where it can.
 
     Args:
@@ -86,33 +86,31 @@ def refusals(found: Health, limits: Limits, before: Mapping[str, str] | None = N
     >>> refusals(Health(offset_s=0.0, load_ratio=0.1, foreign_pids=(7,)), Limits())
     ('processes of others are on the device: 7',)
     """
-    said = []
-    if found.foreign_pids:
-        said.append(f"processes of others are on the device: {', '.join(map(str, found.foreign_pids[:5]))}")
-    if abs(found.offset_s) > limits.offset_s:
-        said.append(f"the host's clock is {found.offset_s:+.1f} s from the database's; at most {limits.offset_s:g} s")
-    if found.load_ratio > limits.load_ratio:
-        said.append(f"the host's load is {found.load_ratio:.2f} per core; at most {limits.load_ratio:g}")
-    heat = found.temperature_celsius
+    reasons = []
+    if health.foreign_pids:
+        reasons.append(f"processes of others are on the device: {', '.join(map(str, health.foreign_pids[:5]))}")
+    if abs(health.offset_s) > limits.offset_s:
+        reasons.append(
+            f"the host's clock is {health.offset_s:+.1f} s from the database's; at most {limits.offset_s:g} s"
+        )
+    if health.load_ratio > limits.load_ratio:
+        reasons.append(f"the host's load is {health.load_ratio:.2f} per core; at most {limits.load_ratio:g}")
+    heat = health.temperature_celsius
     if heat is not None and heat > limits.temperature_celsius:
-        said.append(f"the device is {heat:.0f} degrees Celsius warm; at most {limits.temperature_celsius:g}")
-    if found.free_bytes is not None and found.free_bytes < limits.free_bytes:
-        said.append(f"{found.free_bytes // _MIB} MiB are free on the device; {limits.free_bytes // _MIB} are needed")
-    said += [f"{name} is {new}, was {old} before" for name, old, new in _differences(before or {}, found.facts)]
-    return tuple(said)
+        reasons.append(f"the device is {heat:.0f} degrees Celsius warm; at most {limits.temperature_celsius:g}")
+    if health.free_bytes is not None and health.free_bytes < limits.free_bytes:
+        reasons.append(
+            f"{health.free_bytes // _MIB} MiB are free on the device; {limits.free_bytes // _MIB} are needed"
+        )
+    for name, old in sorted((before or {}).items()):
+        if (new := health.facts.get(name)) != old:
+            reasons.append(f"{name} is {'absent' if new is None else new}, was {old} before")
+    return tuple(reasons)
 
 
 def changes(before: Health, after: Health, limits: Limits) -> tuple[str, ...]:
     """Return what changed while a batch ran, which flags it: a fact, a process of others, heat beyond the limit."""
     return refusals(after, limits, before.facts)
-
-
-def _differences(left: Mapping[str, str], right: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    return [
-        (name, left.get(name, "absent"), right.get(name, "absent"))
-        for name in sorted(left)
-        if left.get(name) != right.get(name)
-    ]
 
 
 def probe(device: Device) -> bool:
@@ -122,8 +120,8 @@ def probe(device: Device) -> bool:
     asked but that a process still starts.
     """
     words = [sys.executable, "-P", "-m", "nearpeak.farm.device_health", device.name]
-    found = watched(words, environment=environment_for(device.name), limit_s=PROBE_S)
-    return found.verdict == "ended" and found.code == 0
+    ending = watched(words, environment=environment_for(device.name), limit_s=PROBE_S)
+    return ending.verdict == "ended" and ending.code == 0
 
 
 def answer(device: Device) -> None:
@@ -149,11 +147,11 @@ def gpu_list() -> list[tuple[str, str, str]]:
         boards = devices(nvml)
     except Unavailable:
         return []
-    found = []
-    for one in boards:
-        slices = _slices(nvml, one.handle)
-        found += [(uuid, one.title, one.uuid) for uuid in slices] or [(one.uuid, one.title, "")]
-    return found
+    gpus = []
+    for board in boards:
+        slices = _slices(nvml, board.handle)
+        gpus += [(uuid, board.title, board.uuid) for uuid in slices] or [(board.uuid, board.title, "")]
+    return gpus
 
 
 def why_no_gpu() -> str:
@@ -170,18 +168,18 @@ def why_no_gpu() -> str:
 
 def _slices(nvml: Any, handle: Any) -> list[str]:
     """Return the slices of a board; none where it is whole."""
-    found: list[str] = []
+    uuids: list[str] = []
     try:
         if nvml.nvmlDeviceGetMigMode(handle)[0] != nvml.NVML_DEVICE_MIG_ENABLE:
-            return found
+            return uuids
         for index in range(nvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
             try:
-                found.append(str(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index))))
+                uuids.append(str(nvml.nvmlDeviceGetUUID(nvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index))))
             except nvml.NVMLError:
                 continue
     except nvml.NVMLError:
         return []
-    return found
+    return uuids
 
 
 def _gpu(uuid: str, offset_s: float, load_ratio: float) -> Health:
@@ -195,10 +193,10 @@ def _gpu(uuid: str, offset_s: float, load_ratio: float) -> Health:
     try:
         handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
         memory = nvml.nvmlDeviceGetMemoryInfo(handle)
-        pids = tuple(sorted({one.pid for one in nvml.nvmlDeviceGetComputeRunningProcesses(handle)}))
+        pids = tuple(sorted({process.pid for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle)}))
     except nvml.NVMLError as error:
         raise DeadDeviceError(f"{uuid}: does not answer: {error}") from None
-    heat = _said(nvml, lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
+    heat = _answer_text(nvml, lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU))
     return Health(
         offset_s=offset_s, load_ratio=load_ratio, foreign_pids=pids, free_bytes=int(memory.free),
         temperature_celsius=None if heat == "unknown" else float(heat), facts={"device": uuid, **_facts(nvml, handle)},
@@ -206,7 +204,7 @@ def _gpu(uuid: str, offset_s: float, load_ratio: float) -> Health:
 
 
 def _facts(nvml: Any, handle: Any) -> dict[str, str]:
-    asked = {
+    queries = {
         "driver": nvml.nvmlSystemGetDriverVersion,
         "power limit mW": lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle),
         "MIG": lambda: nvml.nvmlDeviceGetMigMode(handle)[0],
@@ -216,10 +214,10 @@ def _facts(nvml: Any, handle: Any) -> dict[str, str]:
         "remapped rows": lambda: tuple(nvml.nvmlDeviceGetRemappedRows(handle)[:2]),
         "applications clock MHz": lambda: nvml.nvmlDeviceGetApplicationsClock(handle, nvml.NVML_CLOCK_SM),
     }
-    return {name: _said(nvml, call) for name, call in asked.items()}
+    return {name: _answer_text(nvml, call) for name, call in queries.items()}
 
 
-def _said(nvml: Any, call: Any) -> str:
+def _answer_text(nvml: Any, call: Any) -> str:
     """Return an answer of the driver in words, `unknown` where it refuses: that is a fact which may change too."""
     try:
         value = call()

@@ -1,4 +1,4 @@
-"""Devices of the farm: what a host has, what is in service, and who was heard of when."""
+"""Registry of the farm's devices: inventory of hosts, service state, last heartbeat."""
 
 import os
 import platform
@@ -29,7 +29,7 @@ class DeviceState:
     """A device, and what it does."""
 
     device: Device
-    """Which."""
+    """The device."""
     service: str
     """`open`, `draining` or `quarantined`."""
     note: str
@@ -73,9 +73,9 @@ def placed(device: Device) -> Device:
     """
     if not device.name.startswith("slurm@"):
         return device
-    given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    known = gpus() if given else ()
-    chosen = [one for number, one in enumerate(known) if given.split(",")[0] in (str(number), one.name)]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    known = gpus() if visible else ()
+    chosen = [entry for number, entry in enumerate(known) if visible.split(",")[0] in (str(number), entry.name)]
     return chosen[0] if chosen else cpu_device()
 
 
@@ -89,10 +89,10 @@ def named_devices(names: Sequence[str]) -> tuple[Device, ...]:
         SpecError: a device is named twice, or a name is none that it would be taken for.
         MeasureError: GPUs are named that this host does not have; says why.
     """
-    found = [device for name in names for device in _named(name)]
-    if len({one.name for one in found}) < len(found):
+    chosen = [device for name in names for device in _named(name)]
+    if len({item.name for item in chosen}) < len(chosen):
         raise SpecError("--device: the same device is named twice")
-    return tuple(found)
+    return tuple(chosen)
 
 
 def _named(name: str) -> tuple[Device, ...]:
@@ -113,9 +113,9 @@ def _named(name: str) -> tuple[Device, ...]:
             f"--device {name}: this host has no GPU that could be leased ({why_no_gpu()}); --device cpu leases its "
             "processor, --slots N lends its cores"
         )
-    chosen = known if name == "gpus" else tuple(one for one in known if one.name == name)
+    chosen = known if name == "gpus" else tuple(device for device in known if device.name == name)
     if not chosen:
-        raise MeasureError(f"--device {name}: is not on this host; it has {', '.join(one.name for one in known)}")
+        raise MeasureError(f"--device {name}: is not on this host; it has {', '.join(device.name for device in known)}")
     return chosen
 
 
@@ -130,19 +130,21 @@ def gpus() -> tuple[Device, ...]:
 def register(store: Store, devices: Sequence[Device]) -> None:
     """Make devices known; tokens of known ones stay as they are, and so does their service."""
     rows = [
-        {"name": one.name, "pool": one.pool, "host": one.host, "model": one.model, "parent": one.parent,
+        {"name": device.name, "pool": device.pool, "host": device.host, "model": device.model, "parent": device.parent,
          "service": "open", "note": "", "noise": None, "failure_count": 0, "job_batch_id": None, "holder": "",
          "fencing_token": 0, "expires_ns": 0}
-        for one in devices
+        for device in devices
     ]  # fmt: skip
     with writing(store.engine, store.name) as connection:
         insert_new(connection, LEASE, rows, ["name"])
-        for one in devices:
-            pool = connection.execute(select(LEASE.c.pool).where(LEASE.c.name == one.name)).scalar_one()
-            if pool != one.pool:
-                raise SpecError(f"device {one.name}: is known as a {pool}, not as a {one.pool}; give another name")
-            changed = update(LEASE).where(LEASE.c.name == one.name)
-            connection.execute(changed.values(host=one.host, model=one.model, parent=one.parent))
+        for device in devices:
+            pool = connection.execute(select(LEASE.c.pool).where(LEASE.c.name == device.name)).scalar_one()
+            if pool != device.pool:
+                raise SpecError(
+                    f"device {device.name}: is known as a {pool}, not as a {device.pool}; give another name"
+                )
+            changed = update(LEASE).where(LEASE.c.name == device.name)
+            connection.execute(changed.values(host=device.host, model=device.model, parent=device.parent))
 
 
 def devices(store: Store) -> tuple[DeviceState, ...]:
@@ -172,11 +174,11 @@ def set_service(store: Store, service: str, *, device: str = "", host: str = "",
     """
     if service not in SERVICES:
         raise SpecError(f"service {service!r}: is not known; there are {', '.join(SERVICES)}")
-    asked = select(LEASE.c.name).order_by(LEASE.c.name)
-    asked = asked.where(LEASE.c.name == device) if device else asked
-    asked = asked.where(LEASE.c.host == host) if host else asked
+    query = select(LEASE.c.name).order_by(LEASE.c.name)
+    query = query.where(LEASE.c.name == device) if device else query
+    query = query.where(LEASE.c.host == host) if host else query
     with writing(store.engine, store.name) as connection:
-        names = tuple(connection.execute(asked).scalars())
+        names = tuple(connection.execute(query).scalars())
         if not names and (device or host):
             raise NotFoundError(f"{device or host}: is no device or host of the farm; 'nearpeak farm status' lists all")
         values = {"service": service, "note": note} | ({"failure_count": 0} if service == "open" else {})

@@ -1,4 +1,4 @@
-"""The dispatcher: reads the queue, hands the most urgent batches to an engine, and never holds a state of its own."""
+"""Stateless dispatcher that reads the queue and submits the most urgent batches to an executor."""
 
 import math
 import sys
@@ -18,11 +18,11 @@ from nearpeak.farm.unplaceable_jobs import fitting, wanted
 from nearpeak.store import Store
 
 AHEAD = 2
-"""Executions that an engine is given per device, so that the next one is at hand when one ends."""
+"""Executions submitted ahead per device, so that the next one starts when one ends."""
 REST_S, LONGEST_REST_S = 1.0, 60.0
-"""Time for which a batch rests when the engine lost its execution; it doubles each time, up to the longest."""
+"""Delay of a batch whose execution the executor lost; it doubles each time, up to the longest."""
 MISSING_S = 5.0
-"""Time for which jobs wait for a device that nobody lends before that is said: hosts of Dask join one by one."""
+"""Delay before jobs without a fitting device are reported, as Dask hosts join one by one."""
 HEARTBEAT_S = 15.0
 """Time between two signs of life in the store."""
 
@@ -78,18 +78,18 @@ class Dispatcher:
             heartbeat(self._store, self._executor.name, {"out": len(self._out)})
             self._beat_s = time.monotonic()
         job_queue.reclaim(self._store)
-        here = {one.name for one in self._executor.devices()}
-        for handle in [handle for handle, one in self._out.items() if not one.devices & here]:
+        here = {item.name for item in self._executor.devices()}
+        for handle in [handle for handle, item in self._out.items() if not item.devices & here]:
             self._executor.cancel(handle)  # its hosts are gone; where one comes back, the batch is handed on again
             del self._out[handle]
         self._hand_on(here)
-        for one in self._executor.poll(tuple(self._out), settings.poll_s if self._out else 0.0):
-            sent = self._out.pop(one.handle, None)
-            if sent is not None and one.status == "lost":
+        for item in self._executor.poll(tuple(self._out), settings.poll_s if self._out else 0.0):
+            sent = self._out.pop(item.handle, None)
+            if sent is not None and item.status == "lost":
                 _, rest_s = self._resting.get(sent.batch, (0.0, REST_S / 2))
                 rest_s = min(2 * rest_s, LONGEST_REST_S)
                 self._resting[sent.batch] = (time.monotonic() + rest_s, rest_s)
-            if sent is not None and one.status == "published":
+            if sent is not None and item.status == "published":
                 self._resting.pop(sent.batch, None)
                 note_noise(self._store, sent.comparison)
         if not self._out:
@@ -97,47 +97,47 @@ class Dispatcher:
         return len(self._out)
 
     def run(self, is_done: Callable[[], bool]) -> None:
-        """Go on until `is_done`; a store or engine that cannot be reached for a while is asked again.
+        """Run until `is_done`, and retry while the store or the executor is unreachable.
 
-        Each error is told once, on standard error.
+        Each error is printed once, on standard error.
 
         Raises:
             SpecError: something is wrong that does not go by.
         """
-        told = set[str]()
+        reported = set[str]()
         while not is_done():
             try:
                 self.step()
             except SpecError:
                 raise
             except (NearpeakError, OSError) as error:
-                if (said := f"{type(error).__name__}: {error}") not in told:
-                    told.add(said)
-                    sys.stderr.write(f"farm: {said}; it is tried again\n")
+                if (message := f"{type(error).__name__}: {error}") not in reported:
+                    reported.add(message)
+                    sys.stderr.write(f"farm: {message}; it is tried again\n")
                 time.sleep(self._settings.poll_s)
 
     def _hand_on(self, here: Collection[str]) -> None:
         known = devices(self._store)
-        usable = [one for one in known if one.service == "open" and one.device.name in here]
-        out = {one.batch for one in self._out.values()}
+        usable = [item for item in known if item.service == "open" and item.device.name in here]
+        out = {item.batch for item in self._out.values()}
         out |= {batch for batch, (until_s, _) in self._resting.items() if time.monotonic() < until_s}
-        waiting = [one for one in job_queue.waiting(self._store) if one.id not in out]
+        waiting = [item for item in job_queue.waiting(self._store) if item.id not in out]
         if not waiting:
             return
         used = job_queue.used_s(self._store)
-        self._tell_missing(waiting, [one for one in known if one.device.name in here])
-        for one in batch_priority.ordered(waiting, used):
-            fit = [state for state in usable if serves(state, one, self._settings.noise_ratio)]
-            fit = [state for state in fit if state.device.name not in one.dead] or fit
+        self._tell_missing(waiting, [item for item in known if item.device.name in here])
+        for item in batch_priority.ordered(waiting, used):
+            fit = [state for state in usable if serves(state, item, self._settings.noise_ratio)]
+            fit = [state for state in fit if state.device.name not in item.dead] or fit
             if fit and self._room(fit):
-                self._submit(one, fit)
+                self._submit(item, fit)
 
     def _tell_missing(self, waiting: Sequence[WaitingBatch], here: Sequence[DeviceState]) -> None:
         """Say once, on standard error, which devices are waited for that no host lends: a wrong name waits for ever."""
-        asked = {(one.pool, one.device, one.model) for one in waiting}
-        missing = {wanted(*one) for one in asked if not fitting(here, *one)}
+        requirements = {(item.pool, item.device, item.model) for item in waiting}
+        missing = {wanted(*item) for item in requirements if not fitting(here, *item)}
         now_s = time.monotonic()
-        self._missing = {one: self._missing.get(one, now_s) for one in missing}
+        self._missing = {item: self._missing.get(item, now_s) for item in missing}
         for text, since_s in self._missing.items():
             if now_s - since_s >= MISSING_S:
                 sys.stderr.write(f"farm: jobs wait for {text}, which no host of this farm lends\n")
@@ -145,19 +145,19 @@ class Dispatcher:
 
     def _room(self, fit: Sequence[DeviceState]) -> bool:
         """Say whether the engine has less than its share for these devices."""
-        names = {one.device.name for one in fit}
-        return sum(bool(names & one.devices) for one in self._out.values()) < AHEAD * len(fit)
+        names = {item.device.name for item in fit}
+        return sum(bool(names & item.devices) for item in self._out.values()) < AHEAD * len(fit)
 
-    def _submit(self, one: WaitingBatch, fit: Sequence[DeviceState]) -> None:
+    def _submit(self, batch: WaitingBatch, fit: Sequence[DeviceState]) -> None:
         names = tuple(state.device.name for state in fit)
         errand: Errand = {
-            "key": f"{one.uid}-{one.attempt_count}-{time.time_ns()}", "batch": one.id, "pool": one.pool,
+            "key": f"{batch.uid}-{batch.attempt_count}-{time.time_ns()}", "batch": batch.id, "pool": batch.pool,
             "devices": list(names), "ttl_s": self._settings.ttl_s, "wait_s": self._settings.wait_s,
-            "priority": batch_priority.rank(one), "limits": asdict(self._settings.limits),
+            "priority": batch_priority.rank(batch), "limits": asdict(self._settings.limits),
             "grace_s": self._settings.grace_s,
         }  # fmt: skip
         self._out[self._executor.submit(errand)] = _Sent(
-            batch=one.id, devices=frozenset(names), comparison=one.comparison
+            batch=batch.id, devices=frozenset(names), comparison=batch.comparison
         )
 
 

@@ -1,4 +1,4 @@
-"""One execution: takes the lease, looks at the device, runs each job alone, publishes all or nothing."""
+"""Execution of a batch: takes the lease, checks the device, runs each job alone, publishes all results or none."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from nearpeak.farm.device_registry import placed
 from nearpeak.farm.host_lock import held
 from nearpeak.farm.job_queue import ATTEMPT, BATCH
 from nearpeak.farm.jobs import Lease, LeasedJob, Outcome, text_of
-from nearpeak.farm.kinds import KINDS
+from nearpeak.farm.kinds import KINDS, case_in
 from nearpeak.farm.lease_keeper import Keeper
 from nearpeak.farm.process_watchdog import GRACE_S, Watched, environment_for, watched
 from nearpeak.farm.result_handover import read_result
@@ -29,7 +29,7 @@ from nearpeak.store.sql_dialect import now_ns, reading
 WAIT_S = 300.0
 """Longest wait for another measurement on the host to end."""
 START_S = 10.0
-"""Time that starting and ending a process takes at most, beside its own limit."""
+"""Longest time to start and end a process, in addition to its own limit."""
 _POLL_S, _RETRY_S = 0.1, 1.0
 _TAIL = 300
 
@@ -62,13 +62,19 @@ def execute(errand: Mapping[str, Any], place: str) -> dict[str, Any]:
 
 def _run(store: Store, lease: Lease, limits: device_health.Limits, grace_s: float) -> str:
     """Return `published`, `rejected`, `infra` or `lost`."""
-    with Keeper(store, lease, _longest_s(lease, grace_s)) as keeper:
+    limits_s = [KINDS[job.kind].limit_s(job.payload) + grace_s for job in lease.jobs]
+    # An execution that takes longer hangs in something that has no limit of its own.
+    longest_s = WAIT_S + 2 * device_health.PROBE_S + START_S * len(limits_s) + sum(limits_s)
+    with Keeper(store, lease, longest_s) as keeper:
         try:
             with held(placed(lease.device), WAIT_S, lambda: keeper.is_lost) as (files, names):
                 before = _fit(store, lease, limits)
                 if not leases.start(store, lease, before.record()):
                     return "lost"
-                outcomes = _outcomes(lease, keeper, (files, names), grace_s)
+                if lease.device.pool == "slot":
+                    outcomes = run_on_slot(lease.device.name, lease.jobs, lambda: keeper.is_lost)
+                else:
+                    outcomes = [_alone(lease, job, keeper, (files, names), grace_s) for job in lease.jobs]
                 after, flags = _after(store, lease, before, limits)
         except (NearpeakError, OSError) as error:
             is_dead, outcome = isinstance(error, device_health.DeadDeviceError), "lost" if keeper.is_lost else "infra"
@@ -76,12 +82,6 @@ def _run(store: Store, lease: Lease, limits: device_health.Limits, grace_s: floa
             leases.give_back(store, lease, str(error), outcome=outcome, is_unfit=is_dead, is_passing=passing)
             return outcome
         return "published" if _published(store, lease, keeper, outcomes, (after, "; ".join(flags))) else "rejected"
-
-
-def _longest_s(lease: Lease, grace_s: float) -> float:
-    """Return the time that an execution may take at most: beyond it something hangs that has no limit of its own."""
-    limits_s = [KINDS[one.kind].limit_s(one.payload) + grace_s for one in lease.jobs]
-    return WAIT_S + 2 * device_health.PROBE_S + START_S * len(limits_s) + sum(limits_s)
 
 
 def _published(
@@ -96,7 +96,7 @@ def _published(
             return leases.publish(store, lease, outcomes, *flight)
         except SpecError as error:
             text = text_of({"outcome": "failed", "message": f"the history does not take it: {error}"})
-            outcomes = [Outcome(text=text, time_s=one.time_s, failed=True) for one in outcomes]
+            outcomes = [Outcome(text=text, time_s=outcome.time_s, failed=True) for outcome in outcomes]
         except StoreError:
             if keeper.is_lost:
                 raise
@@ -111,11 +111,11 @@ def _fit(store: Store, lease: Lease, limits: device_health.Limits) -> device_hea
     """
     with reading(store.engine, store.name) as connection:
         database_ns = now_ns(connection)
-        found = device_health.look(placed(lease.device), database_ns)
+        health = device_health.look(placed(lease.device), database_ns)
         before = _facts_before(connection, lease)
-    if lease.device.pool == "device" and (why := device_health.refusals(found, limits, before)):
+    if lease.device.pool == "device" and (why := device_health.refusals(health, limits, before)):
         raise UnfitError("; ".join(why))
-    return found
+    return health
 
 
 def _facts_before(connection: Any, lease: Lease) -> Mapping[str, str] | None:
@@ -123,16 +123,16 @@ def _facts_before(connection: Any, lease: Lease) -> Mapping[str, str] | None:
     comparison = connection.execute(select(BATCH.c.comparison).where(BATCH.c.id == lease.batch)).scalar()
     if not comparison:
         return None
-    asked = (
+    query = (
         select(ATTEMPT.c.preflight)
         .join_from(ATTEMPT, BATCH, ATTEMPT.c.job_batch_id == BATCH.c.id)
         .where(BATCH.c.comparison == comparison, ATTEMPT.c.outcome == "accepted")
         .order_by(ATTEMPT.c.id.desc())
         .limit(1)
     )
-    text = connection.execute(asked).scalar()
-    found: Mapping[str, str] | None = json.loads(text)["facts"] if text else None
-    return found
+    text = connection.execute(query).scalar()
+    facts: Mapping[str, str] | None = json.loads(text)["facts"] if text else None
+    return facts
 
 
 def _after(
@@ -143,16 +143,8 @@ def _after(
         return {}, ()
     with reading(store.engine, store.name) as connection:
         database_ns = now_ns(connection)
-    found = device_health.look(placed(lease.device), database_ns)
-    return found.record(), device_health.changes(before, found, limits)
-
-
-def _outcomes(
-    lease: Lease, keeper: Keeper, locks: tuple[tuple[int, ...], tuple[str, ...]], grace_s: float
-) -> list[Outcome]:
-    if lease.device.pool == "slot":
-        return run_on_slot(lease.device.name, lease.jobs, lambda: keeper.is_lost)
-    return [_alone(lease, job, keeper, locks, grace_s) for job in lease.jobs]
+    health = device_health.look(placed(lease.device), database_ns)
+    return health.record(), device_health.changes(before, health, limits)
 
 
 def _alone(
@@ -187,11 +179,11 @@ def _alone(
         answer = read_result(file.with_name("result"))
     if ended.verdict == "stopped":
         raise MeasureError("the lease was lost while it ran")
-    return _told(lease, job, ended, answer)
+    return _outcome(lease, job, ended, answer)
 
 
-def _told(lease: Lease, job: LeasedJob, ended: Watched, answer: Any) -> Outcome:
-    """Return what a process told, or how it ended instead: the program's own failure is a result, too."""
+def _outcome(lease: Lease, job: LeasedJob, ended: Watched, answer: Any) -> Outcome:
+    """Return the result of a process, or the way in which it failed: a failure of the program is a result, too."""
     if isinstance(answer, dict) and "result" in answer and ended.verdict == "ended":
         try:
             return Outcome(text=text_of(answer["result"]), time_s=ended.time_s)
@@ -220,10 +212,9 @@ def _why(ended: Watched, answer: Any) -> str:
 
 
 def _row(job: LeasedJob, ended: Watched, answer: Any) -> dict[str, Any]:
-    """Return the row of a measurement that did not come about, as `nearpeak measure` would have it."""
+    """Return the record of a failed measurement, as `nearpeak measure` writes it."""
     from nearpeak.base.isolation import Ending
     from nearpeak.exchange.measurement_lines import measurement_record
-    from nearpeak.farm.case_payload import case_in
     from nearpeak.farm.kinds.measure import timing_in
     from nearpeak.measurement.isolated_measurement import measurement_from
 
@@ -235,5 +226,5 @@ def _row(job: LeasedJob, ended: Watched, answer: Any) -> dict[str, Any]:
         verdict = "memory" if ended.verdict == "memory" else "died"
         ending = Ending(verdict=verdict, value=ended.code, output=ended.output)
     payload = job.payload
-    found = measurement_from(ending, case_in(payload, "measure"), payload["runner"], timing_in(payload))
-    return {"measurement": measurement_record(found, ""), "environment": None}
+    measurement = measurement_from(ending, case_in(payload, "measure"), payload["runner"], timing_in(payload))
+    return {"measurement": measurement_record(measurement, ""), "environment": None}

@@ -1,4 +1,4 @@
-"""What the farm is doing: devices, hosts, the queue, and single jobs with their attempts and results."""
+"""Status of the farm: devices, hosts, the queue, and single jobs with attempts and results."""
 
 import json
 import shlex
@@ -9,15 +9,17 @@ from typing import Any
 from sqlalchemy import ColumnElement, case, func, select
 
 from nearpeak.errors import NotFoundError, SpecError, StoreError
-from nearpeak.farm.case_payload import case_in
 from nearpeak.farm.device_registry import SILENT_S, devices, hosts
 from nearpeak.farm.job_queue import ATTEMPT, BATCH, JOB, NS, RESULT, budgets
 from nearpeak.farm.jobs import FINAL, STATES, Device
+from nearpeak.farm.kinds import case_in
 from nearpeak.farm.unplaceable_jobs import stranded
 from nearpeak.ops import label_of
 from nearpeak.store import Store
 from nearpeak.store.sql_dialect import now_ns, reading
 
+_STATE_KEYS = ("service", "note", "noise_ratio", "batch", "fencing_token", "left_s")
+"""Fields of a device's state in the overview."""
 STATE: ColumnElement[str] = case((JOB.c.state.in_(FINAL), JOB.c.state), else_=BATCH.c.state)
 """State of a job: its own once it is final, that of its batch before."""
 
@@ -35,10 +37,10 @@ def overview(store: Store) -> dict[str, Any]:
     allowed, heard = budgets(store), hosts(store)
     return {
         "devices": [
-            {"name": one.device.name, "pool": one.device.pool, "host": one.device.host, "model": one.device.model,
-             "service": one.service, "note": one.note, "noise_ratio": one.noise_ratio, "batch": one.batch,
-             "fencing_token": one.fencing_token, "left_s": one.left_s, "is_away": is_away(one.device, heard)}
-            for one in devices(store)
+            {name: getattr(state.device, name) for name in ("name", "pool", "host", "model")}
+            | {name: getattr(state, name) for name in _STATE_KEYS}
+            | {"is_away": is_away(state.device, heard)}
+            for state in devices(store)
         ],
         "hosts": [{"name": name, "executor": executor, "seen_s": seen_s} for name, executor, seen_s in heard],
         "stranded": stranded(store),
@@ -64,7 +66,7 @@ def is_away(device: Device, heard: Sequence[tuple[str, str, float]]) -> bool:
 
 def jobs(store: Store, *, state: str = "", limit: int = 50) -> list[dict[str, Any]]:
     """Return the newest jobs, or those in a state, as plain data; one that failed with its reason."""
-    asked = (
+    query = (
         select(JOB.c.uid, JOB.c.kind, STATE.label("state"), BATCH.c.uid.label("batch"), BATCH.c.comparison,
                BATCH.c.round, BATCH.c.priority, BATCH.c.owner, BATCH.c.run_trigger.label("trigger"),
                BATCH.c.held_by.label("device"), BATCH.c.attempt_count, BATCH.c.note, BATCH.c.created_ns,
@@ -76,15 +78,15 @@ def jobs(store: Store, *, state: str = "", limit: int = 50) -> list[dict[str, An
     )  # fmt: skip
     with reading(store.engine, store.name) as connection:
         at_ns = now_ns(connection)
-        rows = connection.execute(asked.where(STATE.in_([state])) if state else asked).mappings().all()
+        rows = connection.execute(query.where(STATE.in_([state])) if state else query).mappings().all()
     return [_listed(dict(row), at_ns) for row in rows]
 
 
 def job_count(store: Store, *, state: str = "") -> int:
     """Return how many jobs there are, or how many in a state."""
-    asked = select(func.count()).select_from(JOB).join(BATCH, JOB.c.job_batch_id == BATCH.c.id)
+    query = select(func.count()).select_from(JOB).join(BATCH, JOB.c.job_batch_id == BATCH.c.id)
     with reading(store.engine, store.name) as connection:
-        return int(connection.execute(asked.where(STATE.in_([state])) if state else asked).scalar_one())
+        return int(connection.execute(query.where(STATE.in_([state])) if state else query).scalar_one())
 
 
 def _listed(row: dict[str, Any], at_ns: int) -> dict[str, Any]:
@@ -102,14 +104,14 @@ def reason_of(text: str) -> str:
     'it ended with code 3'
     """
     try:
-        told = json.loads(text)
+        result = json.loads(text)
     except ValueError:
         return "its result is damaged on disk"
-    if not isinstance(told, dict):
+    if not isinstance(result, dict):
         return ""
-    measured = told.get("measurement")
+    measured = result.get("measurement")
     note = measured.get("note") if isinstance(measured, dict) else None
-    return str(note or told.get("message") or told.get("outcome") or "")
+    return str(note or result.get("message") or result.get("outcome") or "")
 
 
 def title_of(kind: str, payload: Mapping[str, Any]) -> str:
@@ -126,7 +128,7 @@ def title_of(kind: str, payload: Mapping[str, Any]) -> str:
     if not isinstance(payload.get("case"), dict):
         options = [f"{name}={value}" for name, value in payload.items() if isinstance(value, (str, int))]
         source = f"source={payload.get('source')}"
-        return " ".join([str(payload.get("source") or kind), *(one for one in options if one != source)])
+        return " ".join([str(payload.get("source") or kind), *(option for option in options if option != source)])
     try:
         label = label_of(case_in(payload, kind))
     except (SpecError, TypeError, KeyError):  # what a later version may know no more
@@ -143,18 +145,18 @@ def job(store: Store, uid: str) -> dict[str, Any]:
         StoreError: its result is damaged on disk.
     """
     with reading(store.engine, store.name) as connection:
-        found = connection.execute(select(JOB).where(JOB.c.uid.startswith(uid, autoescape=True)).limit(2)).all()
-        if len(found) != 1:
-            why = "is not in the queue" if not found else "begins several identities"
+        rows = connection.execute(select(JOB).where(JOB.c.uid.startswith(uid, autoescape=True)).limit(2)).all()
+        if len(rows) != 1:
+            why = "is not in the queue" if not rows else "begins several identities"
             raise NotFoundError(f"job {uid}: {why}; 'nearpeak farm status --jobs' lists what is there")
-        one = found[0]
-        batch = connection.execute(select(BATCH).where(BATCH.c.id == one.job_batch_id)).mappings().one()
-        tried = select(ATTEMPT).where(ATTEMPT.c.job_batch_id == one.job_batch_id).order_by(ATTEMPT.c.id)
+        row = rows[0]
+        batch = connection.execute(select(BATCH).where(BATCH.c.id == row.job_batch_id)).mappings().one()
+        tried = select(ATTEMPT).where(ATTEMPT.c.job_batch_id == row.job_batch_id).order_by(ATTEMPT.c.id)
         attempts = connection.execute(tried).mappings().all()
-        result = connection.execute(select(RESULT).where(RESULT.c.job_id == one.id)).one_or_none()
+        result = connection.execute(select(RESULT).where(RESULT.c.job_id == row.id)).one_or_none()
     return {
-        "uid": one.uid, "kind": one.kind, "state": one.state if one.state in FINAL else batch["state"],
-        "payload": json.loads(one.payload),
+        "uid": row.uid, "kind": row.kind, "state": row.state if row.state in FINAL else batch["state"],
+        "payload": json.loads(row.payload),
         "batch": {name: batch[name] for name in ("uid", "comparison", "round", "pool", "priority", "owner", "note")},
         "attempts": [
             {name: tried[name] for name in ("device", "fencing_token", "holder", "outcome", "note")}

@@ -1,4 +1,4 @@
-"""The host's lock of a device while a batch runs on it, which the measuring process inherits and which ends with it."""
+"""File lock of a device on its host, inherited by the measuring process and released when that ends."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""`python -m nearpeak.farm.job_process REQUEST`: one job in a process of its own; the result goes to a file."""
+"""`python -m nearpeak.farm.job_process REQUEST`: runs one job in its own process and writes the result to a file."""
 
 import json
 import os
@@ -12,13 +12,13 @@ from nearpeak.farm.kinds import KINDS
 from nearpeak.farm.result_handover import write_result
 
 HELD: list[str] = []
-"""Lock files that whoever started this process holds for it; a process runs one job, so they never change."""
+"""Lock files that the parent process holds for this one; a process runs one job, so they never change."""
 FILES: list[int] = []
 """Those lock files, open: a program that this process starts inherits them, so that the lock ends with the last."""
 
 
 def main() -> None:
-    """Run the job of the request file, and write what became of it beside it."""
+    """Run the job of the request file, and write its result to the same folder."""
     request_file = Path(sys.argv[1])
     request = json.loads(request_file.read_text(encoding="utf-8"))
     limit(request["memory_bytes"])

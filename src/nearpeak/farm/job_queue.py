@@ -1,4 +1,4 @@
-"""The queue, which is the store: jobs go in once, wait, are cancelled, and come back when their holder is gone."""
+"""Job queue in the store: idempotent submission, cancellation, and requeueing of jobs whose lease expired."""
 
 import statistics
 from collections.abc import Collection, Iterable, Sequence
@@ -36,11 +36,11 @@ class Submitted:
     new_count: int
     """Jobs that were not there before."""
     known_count: int
-    """Jobs that were there already, in whatever state."""
+    """Jobs that were in the queue already, in any state."""
     refused: tuple[tuple[str, str], ...]
     """First job of each batch that is over its budget, and why."""
     uids: tuple[str, ...]
-    """Identities of all jobs that were asked for, in order."""
+    """Identities of all submitted jobs, in order."""
 
 
 def submit(store: Store, requests: Sequence[BatchRequest]) -> Submitted:
@@ -50,27 +50,27 @@ def submit(store: Store, requests: Sequence[BatchRequest]) -> Submitted:
     again it is looked at again.
 
     Raises:
-        SpecError: a payload cannot run, or the same job stands twice.
+        SpecError: a payload cannot run, or the same job occurs twice.
     """
     check(requests)
-    uids = [job.uid for one in requests for job in one.jobs]
+    uids = [job.uid for request in requests for job in request.jobs]
     with writing(store.engine, store.name) as connection:
         claim(connection, "farm submit")
         return _submitted(connection, requests, uids)
 
 
 def check(requests: Sequence[BatchRequest]) -> None:
-    """Refuse what cannot run or would run in the wrong pool, and a job that stands twice.
+    """Refuse jobs that cannot run, belong to another pool, or occur twice.
 
     Raises:
         SpecError: says which and why.
     """
     seen: set[str] = set()
-    for one in requests:
-        for job in one.jobs:
+    for request in requests:
+        for job in request.jobs:
             kind = KINDS[job.kind]
-            if one.pool != kind.pool:
-                raise SpecError(f"submit: a job of kind {job.kind} runs in pool {kind.pool}, not in {one.pool}")
+            if request.pool != kind.pool:
+                raise SpecError(f"submit: a job of kind {job.kind} runs in pool {kind.pool}, not in {request.pool}")
             kind.check(job.payload)
             if job.uid in seen:
                 raise SpecError(f"submit: the same job stands twice ({job.uid}); give one of them another key")
@@ -78,79 +78,76 @@ def check(requests: Sequence[BatchRequest]) -> None:
 
 
 def _submitted(connection: Connection, requests: Sequence[BatchRequest], uids: list[str]) -> Submitted:
-    _forget_rejected(connection, uids)
+    # Batches that a budget refused never ran: they are deleted, so that they can be submitted again.
+    rejected = select(JOB.c.job_batch_id).where(JOB.c.state == "rejected")
+    for part in in_parts(sorted(set(_looked_up(connection, rejected, JOB.c.uid, uids)))):
+        connection.execute(delete(JOB).where(JOB.c.job_batch_id.in_(part)))
+        connection.execute(delete(BATCH).where(BATCH.c.id.in_(part)))
     known = set(_looked_up(connection, select(JOB.c.uid), JOB.c.uid, uids))
-    costs = _past_s(connection, [job.what for one in requests for job in one.jobs])
+    costs = _past_s(connection, [job.what for request in requests for job in request.jobs])
     at_ns, spent, refused, rows = now_ns(connection), dict[str, float](), list[tuple[str, str]](), []
-    for asked in requests:
-        one = _new_part(asked, known)
-        if one is None:
+    for whole_request in requests:
+        request = _new_part(whole_request, known)
+        if request is None:
             continue
-        cost_s = sum(costs.get(job.what, KINDS[job.kind].cost_s(job.payload)) for job in one.jobs)
-        note = _over_budget(connection, one.trigger, cost_s, spent, at_ns)
+        cost_s = sum(costs.get(job.what, KINDS[job.kind].cost_s(job.payload)) for job in request.jobs)
+        note = _over_budget(connection, request.trigger, cost_s, spent, at_ns)
         if note:
-            refused.append((one.jobs[0].uid, note))
+            refused.append((request.jobs[0].uid, note))
         batch = connection.execute(
-            insert(BATCH).values(_row(one, cost_s, at_ns, note)).returning(BATCH.c.id)
+            insert(BATCH).values(_row(request, cost_s, at_ns, note)).returning(BATCH.c.id)
         ).scalar_one()
         state = "rejected" if note else "queued"
         rows += [
             {"uid": job.uid, "job_batch_id": batch, "place": place, "kind": job.kind, "subject": job.what,
              "payload": text_of(dict(job.payload)), "state": state}
-            for place, job in enumerate(one.jobs)
+            for place, job in enumerate(request.jobs)
         ]  # fmt: skip
     if rows:
         connection.execute(insert(JOB), rows)
     return Submitted(new_count=len(rows), known_count=len(known), refused=tuple(refused), uids=tuple(uids))
 
 
-def _new_part(one: BatchRequest, known: Collection[str]) -> BatchRequest | None:
+def _new_part(request: BatchRequest, known: Collection[str]) -> BatchRequest | None:
     """Return what of a batch is not in the queue yet; none where all is.
 
     Raises:
         SpecError: it is a part of a round, which is whole or none.
     """
-    new = tuple(job for job in one.jobs if job.uid not in known)
-    if not new or len(new) == len(one.jobs):
-        return one if new else None
-    if one.pool != "slot":
-        raise SpecError(f"submit: some jobs of batch {one.uid} are in the queue as part of another; give new keys")
-    return replace(one, jobs=new)
+    new = tuple(job for job in request.jobs if job.uid not in known)
+    if not new or len(new) == len(request.jobs):
+        return request if new else None
+    if request.pool != "slot":
+        raise SpecError(f"submit: some jobs of batch {request.uid} are in the queue as part of another; give new keys")
+    return replace(request, jobs=new)
 
 
-def _forget_rejected(connection: Connection, uids: Sequence[str]) -> None:
-    """Take batches that a budget refused out, as though they had not been asked for; nothing of them ever ran."""
-    refused = select(JOB.c.job_batch_id).where(JOB.c.state == "rejected")
-    for part in in_parts(sorted(set(_looked_up(connection, refused, JOB.c.uid, uids)))):
-        connection.execute(delete(JOB).where(JOB.c.job_batch_id.in_(part)))
-        connection.execute(delete(BATCH).where(BATCH.c.id.in_(part)))
-
-
-def _row(one: BatchRequest, cost_s: float, at_ns: int, note: str) -> dict[str, Any]:
+def _row(request: BatchRequest, cost_s: float, at_ns: int, note: str) -> dict[str, Any]:
     return {
-        "uid": one.uid, "comparison": one.comparison, "round": one.round, "pool": one.pool, "device": one.device,
-        "model": one.model, "priority": one.priority, "cost_s": cost_s, "owner": one.owner, "run_trigger": one.trigger,
-        "state": "rejected" if note else "queued", "attempt_count": 0, "infra_count": 0, "not_before_ns": 0,
+        "uid": request.uid, "comparison": request.comparison, "round": request.round, "pool": request.pool,
+        "device": request.device, "model": request.model, "priority": request.priority, "cost_s": cost_s,
+        "owner": request.owner, "run_trigger": request.trigger, "state": "rejected" if note else "queued",
+        "attempt_count": 0, "infra_count": 0, "not_before_ns": 0,
         "created_ns": at_ns, "ended_ns": at_ns if note else None, "held_by": "", "fencing_token": 0, "note": note,
     }  # fmt: skip
 
 
-def _looked_up(connection: Connection, asked: Any, column: Any, values: Sequence[str]) -> Iterable[Any]:
+def _looked_up(connection: Connection, query: Any, column: Any, values: Sequence[str]) -> Iterable[Any]:
     for part in in_parts(values):
-        yield from connection.execute(asked.where(column.in_(part))).scalars()
+        yield from connection.execute(query.where(column.in_(part))).scalars()
 
 
 def _past_s(connection: Connection, subjects: Sequence[str]) -> dict[str, float]:
     """Return the median past duration of each subject that has one."""
     if connection.execute(select(RESULT.c.job_id).limit(1)).first() is None:
         return {}
-    found: dict[str, list[float]] = {}
+    times_s: dict[str, list[float]] = {}
     wanted = list(dict.fromkeys(subjects))
-    asked = select(JOB.c.subject, RESULT.c.time_s).join_from(JOB, RESULT, JOB.c.id == RESULT.c.job_id)
+    query = select(JOB.c.subject, RESULT.c.time_s).join_from(JOB, RESULT, JOB.c.id == RESULT.c.job_id)
     for part in in_parts(wanted):
-        for row in connection.execute(asked.where(JOB.c.subject.in_(part))):
-            found.setdefault(row.subject, []).append(row.time_s)
-    return {subject: statistics.median(times) for subject, times in found.items()}
+        for row in connection.execute(query.where(JOB.c.subject.in_(part))):
+            times_s.setdefault(row.subject, []).append(row.time_s)
+    return {subject: statistics.median(times) for subject, times in times_s.items()}
 
 
 def _over_budget(connection: Connection, trigger: str, cost_s: float, spent: dict[str, float], at_ns: int) -> str:
@@ -159,7 +156,7 @@ def _over_budget(connection: Connection, trigger: str, cost_s: float, spent: dic
     if day_s is None:
         return ""
     if trigger not in spent:
-        spent[trigger] = _asked_s(connection, trigger, at_ns)
+        spent[trigger] = _requested_s(connection, trigger, at_ns)
     if spent[trigger] + cost_s > day_s:
         return (
             f"budget of trigger {trigger!r}: {spent[trigger]:.0f} s of {day_s:.0f} s a day are spent, "
@@ -185,24 +182,24 @@ def set_budget(store: Store, trigger: str, day_s: float | None) -> None:
 
 
 def budgets(store: Store) -> dict[str, tuple[float, float]]:
-    """Return for each trigger that has a budget what it may ask for in a day, and what it asked for in the last one."""
+    """Return, for each trigger with a budget, the device time per day and the time requested in the last day."""
     with reading(store.engine, store.name) as connection:
         at_ns = now_ns(connection)
         rows = connection.execute(select(BUDGET.c.run_trigger, BUDGET.c.day_s).order_by(BUDGET.c.run_trigger)).all()
-        return {row.run_trigger: (row.day_s, _asked_s(connection, row.run_trigger, at_ns)) for row in rows}
+        return {row.run_trigger: (row.day_s, _requested_s(connection, row.run_trigger, at_ns)) for row in rows}
 
 
-def _asked_s(connection: Connection, trigger: str, at_ns: int) -> float:
-    """Return the device time that a trigger has asked for in the last day."""
-    asked = select(func.coalesce(func.sum(BATCH.c.cost_s), 0.0)).where(
+def _requested_s(connection: Connection, trigger: str, at_ns: int) -> float:
+    """Return the device time that a trigger requested in the last day."""
+    query = select(func.coalesce(func.sum(BATCH.c.cost_s), 0.0)).where(
         BATCH.c.run_trigger == trigger, BATCH.c.created_ns > at_ns - int(DAY_S * NS),
         BATCH.c.state.not_in(("rejected", "cancelled")),
     )  # fmt: skip
-    return float(connection.execute(asked).scalar_one())
+    return float(connection.execute(query).scalar_one())
 
 
 def waiting(store: Store) -> list[WaitingBatch]:
-    """Return the batches that may begin now: queued, not told to wait, and no earlier round of theirs unfinished."""
+    """Return the batches that may begin now: queued, not delayed, and without an unfinished earlier round."""
     earlier = BATCH.alias()
     unfinished = (
         select(earlier.c.id)
@@ -216,13 +213,13 @@ def waiting(store: Store) -> list[WaitingBatch]:
     )
     with reading(store.engine, store.name) as connection:
         at_ns = now_ns(connection)
-        asked = select(BATCH, begun.exists().label("started")).where(
+        query = select(BATCH, begun.exists().label("started")).where(
             BATCH.c.state == "queued", BATCH.c.not_before_ns <= at_ns, (BATCH.c.comparison == "") | ~unfinished
         )
         urgent = (
             BATCH.c.priority * int(STEP_S * NS) + BATCH.c.created_ns
         )  # as `schedule.rank`, but for rounds that have begun
-        rows = connection.execute(asked.order_by(urgent, BATCH.c.id).limit(MOST_WAITING)).all()
+        rows = connection.execute(query.order_by(urgent, BATCH.c.id).limit(MOST_WAITING)).all()
         pins = _pins(connection, [row.comparison for row in rows if row.comparison])
         dead = _dead(connection, [row.id for row in rows if row.infra_count])
     names = ("id", "uid", "pool", "model", "comparison", "round", "priority", "owner", "cost_s", "attempt_count")
@@ -238,39 +235,39 @@ def waiting(store: Store) -> list[WaitingBatch]:
 
 def _pins(connection: Connection, comparisons: Sequence[str]) -> dict[str, str]:
     """Return the device that each comparison has begun on."""
-    asked = select(BATCH.c.comparison, BATCH.c.held_by).where(BATCH.c.held_by != "", BATCH.c.state != "queued")
+    query = select(BATCH.c.comparison, BATCH.c.held_by).where(BATCH.c.held_by != "", BATCH.c.state != "queued")
     wanted = list(dict.fromkeys(comparisons))
-    found: dict[str, str] = {}
+    pins: dict[str, str] = {}
     for part in in_parts(wanted):
-        rows = connection.execute(asked.where(BATCH.c.comparison.in_(part)).order_by(BATCH.c.round.desc()))
-        found |= {row.comparison: row.held_by for row in rows}
-    return found
+        rows = connection.execute(query.where(BATCH.c.comparison.in_(part)).order_by(BATCH.c.round.desc()))
+        pins |= {row.comparison: row.held_by for row in rows}
+    return pins
 
 
 def _dead(connection: Connection, batches: Sequence[int]) -> dict[int, frozenset[str]]:
     """Return the devices that did not answer when they last had to, and on which each batch was tried."""
-    asked = (
+    query = (
         select(ATTEMPT.c.job_batch_id, ATTEMPT.c.device)
         .join(LEASE, LEASE.c.name == ATTEMPT.c.device)
         .where(LEASE.c.failure_count > 0, ATTEMPT.c.outcome == "infra")
     )
-    found: dict[int, frozenset[str]] = {}
+    devices: dict[int, frozenset[str]] = {}
     for part in in_parts(batches):
-        for batch, device in connection.execute(asked.where(ATTEMPT.c.job_batch_id.in_(part))):
-            found[batch] = found.get(batch, frozenset()) | {device}
-    return found
+        for batch, device in connection.execute(query.where(ATTEMPT.c.job_batch_id.in_(part))):
+            devices[batch] = devices.get(batch, frozenset()) | {device}
+    return devices
 
 
 def used_s(store: Store) -> dict[str, float]:
     """Return the device time of each owner's finished batches in the last day."""
     with reading(store.engine, store.name) as connection:
         since = now_ns(connection) - int(DAY_S * NS)
-        asked = (
+        query = (
             select(BATCH.c.owner, func.sum(BATCH.c.cost_s))
             .where(BATCH.c.ended_ns > since, BATCH.c.state.in_(("done", "failed")))
             .group_by(BATCH.c.owner)
         )
-        return {owner: float(total) for owner, total in connection.execute(asked)}
+        return {owner: float(total) for owner, total in connection.execute(query)}
 
 
 def reclaim(store: Store) -> int:
@@ -282,7 +279,7 @@ def reclaim(store: Store) -> int:
     with writing(store.engine, store.name) as connection:
         at_ns = now_ns(connection)
         rows = connection.execute(expired.where(LEASE.c.expires_ns <= at_ns).with_for_update(skip_locked=True)).all()
-        for row in sorted(rows, key=lambda one: one.job_batch_id):
+        for row in sorted(rows, key=lambda entry: entry.job_batch_id):
             freed(connection, row.name, row.job_batch_id, row.fencing_token, at_ns)
     return len(rows)
 
@@ -298,8 +295,8 @@ def freed(connection: Connection, device: str, batch: int, fencing_token: int, a
     row = connection.execute(select(BATCH.c.state).where(*mine).with_for_update()).first()
     if row is None or row.state in FINAL:
         return
-    asked = select(func.count()).where(ATTEMPT.c.job_batch_id == batch, ATTEMPT.c.outcome.in_(("lost", "rejected")))
-    count = connection.execute(asked).scalar_one()
+    query = select(func.count()).where(ATTEMPT.c.job_batch_id == batch, ATTEMPT.c.outcome.in_(("lost", "rejected")))
+    count = connection.execute(query).scalar_one()
     lost = count >= LOST_COUNT
     note = f"failed: {count} holders were lost while they ran it" if lost else "a holder was lost"
     set_state(connection, batch, "failed" if lost else "queued", at_ns, note=note)
@@ -329,12 +326,12 @@ def cancel(store: Store, uids: Sequence[str]) -> int:
         at_ns = now_ns(connection)
         ids = sorted({_batch_of(connection, uid) for uid in uids})  # in this order, as whoever frees several does
         states = {
-            one: connection.execute(select(BATCH.c.state).where(BATCH.c.id == one).with_for_update()).scalar_one()
-            for one in ids
+            number: connection.execute(select(BATCH.c.state).where(BATCH.c.id == number).with_for_update()).scalar_one()
+            for number in ids
         }
-        live = [one for one, state in states.items() if state not in FINAL]
-        for one in live:
-            set_state(connection, one, "cancelled", at_ns, note="cancelled")
+        live = [number for number, state in states.items() if state not in FINAL]
+        for number in live:
+            set_state(connection, number, "cancelled", at_ns, note="cancelled")
     return len(live)
 
 
@@ -343,8 +340,8 @@ def _batch_of(connection: Connection, uid: str) -> int:
         raise SpecError(f"job {uid!r}: is too short to name one; give at least {LEAST_LETTERS} of its letters")
     named = select(BATCH.c.id).where(BATCH.c.uid.startswith(uid, autoescape=True))
     owners = select(JOB.c.job_batch_id).where(JOB.c.uid.startswith(uid, autoescape=True))
-    found = {*connection.execute(named.limit(2)).scalars(), *connection.execute(owners.limit(2)).scalars()}
-    if len(found) != 1:
-        why = "begins several identities" if found else "is not in the queue"
+    batches = {*connection.execute(named.limit(2)).scalars(), *connection.execute(owners.limit(2)).scalars()}
+    if len(batches) != 1:
+        why = "begins several identities" if batches else "is not in the queue"
         raise NotFoundError(f"job {uid}: {why}; 'nearpeak farm status --jobs' lists what is")
-    return int(found.pop())
+    return int(batches.pop())

@@ -1,11 +1,11 @@
-"""Results of many jobs: whole as they were accepted, or as rows of a table, one for each job."""
+"""Results of many jobs: complete as published, or as table rows, one per job."""
 
 import json
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Select, select
+from sqlalchemy import select
 
 from nearpeak.errors import NotFoundError
 from nearpeak.farm.farm_status import whole_result
@@ -16,7 +16,7 @@ from nearpeak.store.sql_dialect import reading
 
 
 def results(store: Store, *, kind: str = "", uids: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """Return the accepted results of jobs with what was asked, in the order in which they were submitted.
+    """Return the accepted results of jobs with their payloads, in the order of submission.
 
     Args:
         kind: only those of this kind; empty for all.
@@ -26,34 +26,26 @@ def results(store: Store, *, kind: str = "", uids: Sequence[str] | None = None) 
         NotFoundError: a job is not in the queue.
         StoreError: a result was changed on disk.
     """
-    asked = select(JOB.c.uid, JOB.c.kind, JOB.c.state, JOB.c.payload, RESULT.c.result, RESULT.c.crc32, RESULT.c.time_s)
-    asked = asked.outerjoin_from(JOB, RESULT, RESULT.c.job_id == JOB.c.id).order_by(JOB.c.id)
-    asked = asked.where(JOB.c.kind == kind) if kind else asked
+    query = select(JOB.c.uid, JOB.c.kind, JOB.c.state, JOB.c.payload, RESULT.c.result, RESULT.c.crc32, RESULT.c.time_s)
+    query = query.outerjoin_from(JOB, RESULT, RESULT.c.job_id == JOB.c.id).order_by(JOB.c.id)
+    query = query.where(JOB.c.kind == kind) if kind else query
+    parts = [query] if uids is None else [query.where(JOB.c.uid.in_(part)) for part in in_parts(list(uids))]
     with reading(store.engine, store.name) as connection:
-        rows = list(_rows(connection, asked, uids))
+        rows = [row for part in parts for row in connection.execute(part)]
     if uids is not None and (missing := set(uids) - {row.uid for row in rows}) and not kind:
         raise NotFoundError(f"job {min(missing)}: is not in the queue; 'nearpeak farm status --jobs' lists what is")
     places = {uid: place for place, uid in enumerate(uids or ())}
     rows.sort(key=lambda row: places.get(row.uid, 0))
-    return [_told(row) for row in rows if row.result is not None]
+    return [
+        {"job": row.uid, "kind": row.kind, "state": row.state, "payload": json.loads(row.payload),
+         "time_s": row.time_s, "result": whole_result(row.uid, row.result, row.crc32)}
+        for row in rows
+        if row.result is not None
+    ]  # fmt: skip
 
 
-def _rows(connection: Any, asked: Select[Any], uids: Sequence[str] | None) -> Iterator[Any]:
-    if uids is None:
-        yield from connection.execute(asked)
-        return
-    for part in in_parts(list(uids)):
-        yield from connection.execute(asked.where(JOB.c.uid.in_(part)))
-
-
-def _told(row: Any) -> dict[str, Any]:
-    result = whole_result(row.uid, row.result, row.crc32)
-    return {"job": row.uid, "kind": row.kind, "state": row.state, "payload": json.loads(row.payload),
-            "time_s": row.time_s, "result": result}  # fmt: skip
-
-
-def row_of(one: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a result as a row of a table: the case's axes beside what is asked of it and what was found.
+def row_of(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a result as a table row: axes of the case, fields of the payload, and fields of the result.
 
     Lists and objects have no place in a table; the samples of a measurement become their median.
 
@@ -61,17 +53,17 @@ def row_of(one: Mapping[str, Any]) -> dict[str, Any]:
     ...         "payload": {"case": {"op": "gemm", "m": 8}, "target": "h100_sxm"}})
     {'job': '1', 'kind': 'predict', 'state': 'done', 'op': 'gemm', 'm': 8, 'target': 'h100_sxm', 'time_s': 2e-06}
     """
-    found = {name: one[name] for name in ("job", "kind", "state")}
-    payload = dict(one["payload"])
+    row = {name: entry[name] for name in ("job", "kind", "state")}
+    payload = dict(entry["payload"])
     case = payload.pop("case", None)
-    result = dict(one["result"])
+    result = dict(entry["result"])
     measured = result.pop("measurement", None)
     if isinstance(measured, dict):
         samples = measured.get("samples_s") or []
-        found |= {"outcome": measured.get("outcome"), "note": measured.get("note")}
+        row |= {"outcome": measured.get("outcome"), "note": measured.get("note")}
         result |= {"time_s": statistics.median(samples) if samples else None}
     if "words" in payload:
         payload["words"] = " ".join(map(str, payload["words"]))
     for part in (case if isinstance(case, dict) else {}, payload, result):
-        found |= {name: value for name, value in part.items() if not isinstance(value, (list, dict))}
-    return found
+        row |= {name: value for name, value in part.items() if not isinstance(value, (list, dict))}
+    return row

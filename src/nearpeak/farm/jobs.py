@@ -1,4 +1,4 @@
-"""What the farm speaks of: jobs, batches that one lease serves, leases, devices."""
+"""Values of the farm: jobs, batches that one lease serves, leases, devices."""
 
 import json
 from collections.abc import Mapping
@@ -44,12 +44,12 @@ class JobRequest:
 
     @cached_property
     def uid(self) -> str:
-        """Identity: a job that is asked for twice runs once."""
+        """Identity: a job that is submitted twice runs once."""
         return digest([self.kind, self.payload, self.key])[:_HEX]
 
     @cached_property
     def what(self) -> str:
-        """The subject, or what stands for it."""
+        """Subject of the job, or a substitute."""
         return self.subject or digest([self.kind, self.payload])[:_HEX]
 
 
@@ -68,11 +68,11 @@ class BatchRequest:
     comparison: str = ""
     """Whose rounds all run on one device; empty for none."""
     round: int = 0
-    """Which of the comparison's rounds, from 0; later ones begin after earlier ones."""
+    """Round of the comparison, from 0; rounds run in order."""
     priority: int = 6
     """1 is first, 7 last; see `schedule.REASONS`."""
     owner: str = ""
-    """Who asked, among whom devices are shared."""
+    """Owner, among whom device time is shared."""
     trigger: str = "manual"
     """Why: `nightly`, `pr`, `manual`, …; budgets are per trigger."""
 
@@ -90,7 +90,7 @@ class BatchRequest:
     @cached_property
     def uid(self) -> str:
         """Identity, which follows from the jobs'."""
-        return digest([one.uid for one in self.jobs])[:_HEX]
+        return digest([job.uid for job in self.jobs])[:_HEX]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,8 +132,8 @@ class LeasedJob:
     @property
     def payload(self) -> Json:
         """What to run."""
-        found: Json = json.loads(self.text)
-        return found
+        payload: Json = json.loads(self.text)
+        return payload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,11 +151,11 @@ class Lease:
     holder: str
     """Who holds it: host, process and a random word."""
     fencing_token: int
-    """Greater than all tokens that were ever given for the device."""
+    """Fencing token, greater than all earlier ones of the device."""
     ttl_s: float
     """How long it lives unless it is renewed."""
     began_s: float
-    """When it was asked for, by the holder's own steady clock: it cannot have expired before this plus its life."""
+    """Time of the request on the holder's steady clock; the lease lives at least its life from then on."""
     jobs: tuple[LeasedJob, ...]
     """The jobs, in order."""
 
@@ -189,11 +189,11 @@ class WaitingBatch:
     comparison: str
     """Comparison that it is a round of; empty for none."""
     round: int
-    """Which round."""
+    """Round."""
     priority: int
-    """As asked."""
+    """As requested."""
     owner: str
-    """Who asked."""
+    """Owner."""
     cost_s: float
     """How long it is expected to take."""
     waited_s: float

@@ -1,4 +1,4 @@
-"""Keeps a lease alive while its batch runs, and knows when it is lost, also where the database cannot be reached."""
+"""Renews a lease while its batch runs, and detects its loss even when the database is unreachable."""
 
 import math
 import threading
@@ -45,7 +45,7 @@ class Keeper:
     def is_lost(self) -> bool:
         """Whether the lease is lost, or may be by now: then nothing may go on on the device.
 
-        The holder's own steady clock decides, from before its last renewal was asked for, so that a paused process
+        The holder's steady clock decides, counted from the request of its last renewal, so that a paused process
         knows as soon as it goes on.
         """
         return self._lost.is_set() or steady_s() > self._renewed_s + self._lease.ttl_s - self._margin_s

@@ -1,4 +1,4 @@
-"""Leases of devices with fencing tokens: take, start, renew, publish, give back; by the clock of the database alone."""
+"""Device leases with fencing tokens: acquire, start, renew, publish, release, timed by the database clock alone."""
 
 import json
 import os
@@ -76,14 +76,20 @@ def _taken(
         .where(LEASE.c.id == row.id)
         .values(job_batch_id=batch, holder=who[0], fencing_token=token, expires_ns=at_ns + int(ttl_s * NS))
     )
-    attempt = _new_attempt(connection, batch, row.name, token, who[0], at_ns)
+    attempt = {
+        "job_batch_id": batch, "device": row.name, "fencing_token": token, "holder": who[0], "begun_ns": at_ns,
+        "ended_ns": None, "outcome": "running", "note": "", "preflight": "", "postflight": "", "evidence": "",
+    }  # fmt: skip
+    number = int(connection.execute(insert(ATTEMPT).values(attempt).returning(ATTEMPT.c.id)).scalar_one())
     set_state(
         connection, batch, "leased", at_ns, held_by=row.name, fencing_token=token,
         attempt_count=wanted.attempt_count + 1,
     )  # fmt: skip
+    jobs = connection.execute(select(JOB).where(JOB.c.job_batch_id == batch).order_by(JOB.c.place)).all()
     return Lease(
-        device=_device(row), batch=batch, uid=wanted.uid, attempt=attempt, holder=who[0], fencing_token=token,
-        ttl_s=ttl_s, began_s=who[1], jobs=_jobs(connection, batch),
+        device=Device(name=row.name, pool=row.pool, host=row.host, model=row.model, parent=row.parent), batch=batch,
+        uid=wanted.uid, attempt=number, holder=who[0], fencing_token=token, ttl_s=ttl_s, began_s=who[1],
+        jobs=tuple(LeasedJob(id=job.id, uid=job.uid, kind=job.kind, text=job.payload) for job in jobs),
     )  # fmt: skip
 
 
@@ -94,15 +100,15 @@ def _free_device(connection: Connection, devices: Sequence[str], batch: int) -> 
     """
     at_ns = now_ns(connection)
     free = (LEASE.c.job_batch_id.is_(None)) | (LEASE.c.expires_ns <= at_ns)
-    asked = select(LEASE).where(LEASE.c.name.in_(list(devices)))
+    query = select(LEASE).where(LEASE.c.name.in_(list(devices)))
     failed = select(func.count()).where(
         ATTEMPT.c.job_batch_id == batch, ATTEMPT.c.device == LEASE.c.name, ATTEMPT.c.outcome == "infra"
     )
-    open_ = asked.where(free, LEASE.c.service == "open").order_by(failed.scalar_subquery(), LEASE.c.name)
+    open_ = query.where(free, LEASE.c.service == "open").order_by(failed.scalar_subquery(), LEASE.c.name)
     row = connection.execute(open_.limit(1).with_for_update(skip_locked=True)).one_or_none()
     if row is not None:
         return row
-    is_open = connection.execute(asked.where(LEASE.c.service == "open").limit(1)).first()
+    is_open = connection.execute(query.where(LEASE.c.service == "open").limit(1)).first()
     return BUSY if is_open else DRAINING
 
 
@@ -113,14 +119,14 @@ def _expired(connection: Connection, batch: int, row: Any, at_ns: int) -> list[A
     before batches, as everywhere, and never waited for while another one is held.
     """
     mine = select(LEASE).where(LEASE.c.job_batch_id == batch)
-    seen = {one.name: one for one in connection.execute(mine).all()}
-    if any(one.expires_ns > at_ns for one in seen.values()):
+    seen = {held_row.name: held_row for held_row in connection.execute(mine).all()}
+    if any(held_row.expires_ns > at_ns for held_row in seen.values()):
         return None
-    held = {one.name: one for one in connection.execute(mine.with_for_update(skip_locked=True)).all()}
-    if set(held) != set(seen) or any(one.expires_ns > at_ns for one in held.values()):
+    held = {held_row.name: held_row for held_row in connection.execute(mine.with_for_update(skip_locked=True)).all()}
+    if set(held) != set(seen) or any(held_row.expires_ns > at_ns for held_row in held.values()):
         return None
-    own = {row.name: row} if row.job_batch_id is not None else {}
-    return list((held | own).values())
+    rows = {row.name: row} if row.job_batch_id is not None else {}
+    return list((held | rows).values())
 
 
 def _freed_batch(connection: Connection, batch: int, expired: Sequence[Any], at_ns: int) -> Any:
@@ -128,14 +134,14 @@ def _freed_batch(connection: Connection, batch: int, expired: Sequence[Any], at_
 
     `BUSY` where it was leased before this transaction held it; nothing is freed then.
     """
-    ids = sorted({batch, *(one.job_batch_id for one in expired)})
+    ids = sorted({batch, *(row.job_batch_id for row in expired)})
     wanted = select(BATCH).where(BATCH.c.id.in_(ids)).order_by(BATCH.c.id)
     connection.execute(wanted.with_for_update()).all()
     mine = select(LEASE.c.name).where(LEASE.c.job_batch_id == batch)
-    if not {one.name for one in expired}.issuperset(connection.execute(mine).scalars()):
+    if not {row.name for row in expired}.issuperset(connection.execute(mine).scalars()):
         return BUSY
-    for one in expired:
-        freed(connection, one.name, one.job_batch_id, one.fencing_token, at_ns)
+    for row in expired:
+        freed(connection, row.name, row.job_batch_id, row.fencing_token, at_ns)
     return connection.execute(select(BATCH).where(BATCH.c.id == batch)).one_or_none()
 
 
@@ -151,25 +157,8 @@ def _fits(connection: Connection, wanted: Any, row: Any) -> bool:
     return set(connection.execute(begun).scalars()) <= {row.name}
 
 
-def _new_attempt(connection: Connection, batch: int, device: str, token: int, holder: str, at_ns: int) -> int:
-    row = {
-        "job_batch_id": batch, "device": device, "fencing_token": token, "holder": holder, "begun_ns": at_ns,
-        "ended_ns": None, "outcome": "running", "note": "", "preflight": "", "postflight": "", "evidence": "",
-    }  # fmt: skip
-    return int(connection.execute(insert(ATTEMPT).values(row).returning(ATTEMPT.c.id)).scalar_one())
-
-
-def _jobs(connection: Connection, batch: int) -> tuple[LeasedJob, ...]:
-    rows = connection.execute(select(JOB).where(JOB.c.job_batch_id == batch).order_by(JOB.c.place)).all()
-    return tuple(LeasedJob(id=row.id, uid=row.uid, kind=row.kind, text=row.payload) for row in rows)
-
-
-def _device(row: Any) -> Device:
-    return Device(name=row.name, pool=row.pool, host=row.host, model=row.model, parent=row.parent)
-
-
 def start(store: Store, lease: Lease, preflight: Mapping[str, Any]) -> bool:
-    """Say that the batch runs, and how its device was found before; return whether the lease still lives."""
+    """Mark the batch as running, record the preflight state of its device, and return whether the lease still lives."""
     with writing(store.engine, store.name) as connection:
         if not _live(connection, lease):
             return False
@@ -195,7 +184,7 @@ def publish(
 ) -> bool:
     """Make the results count and free the device, in one transaction; return whether they count.
 
-    Without the lease nothing counts: the results are kept with the attempt, as evidence, and enter no history. Asked
+    Without the lease nothing counts: the results are stored with the attempt, as evidence, and enter no history. Called
     again after they were accepted, as by a holder that did not hear of it, it says so and changes nothing.
     """
     with writing(store.engine, store.name) as connection:
@@ -205,19 +194,20 @@ def publish(
         if not live and _is_accepted(connection, lease):
             return True
         if not live:
-            told = f"[{','.join(one.text for one in outcomes)}]"[:_EVIDENCE_BYTES]
-            connection.execute(mine.values(outcome="rejected", evidence=told, **flight))
+            evidence = f"[{','.join(outcome.text for outcome in outcomes)}]"[:_EVIDENCE_BYTES]
+            connection.execute(mine.values(outcome="rejected", evidence=evidence, **flight))
             return False
         connection.execute(mine.values(outcome="accepted", **flight))
         both = list(zip(lease.jobs, outcomes, strict=True))
         rows = [
-            (job.id, lease.attempt, one.time_s, one.text, zlib.crc32(one.text.encode()), at_ns) for job, one in both
+            (job.id, lease.attempt, outcome.time_s, outcome.text, zlib.crc32(outcome.text.encode()), at_ns)
+            for job, outcome in both
         ]
         add_rows(connection, RESULT, rows)
-        failed = [job.id for job, one in both if one.failed]
+        failed = [job.id for job, outcome in both if outcome.failed]
         if failed:
             connection.execute(update(JOB).where(JOB.c.id.in_(failed)).values(state="failed"))
-        cost_s = sum(one.time_s for one in outcomes)
+        cost_s = sum(outcome.time_s for outcome in outcomes)
         state = "failed" if len(failed) == len(outcomes) else "done"
         set_state(connection, lease.batch, state, at_ns, cost_s=cost_s, note=note)
         _release(connection, lease)
@@ -227,11 +217,11 @@ def publish(
 
 def _into_history(connection: Connection, lease: Lease, outcomes: Sequence[Outcome]) -> None:
     """Write each measurement as a run whose identity follows from its job, so that it can stand there only once."""
-    asked = select(BATCH.c.run_trigger, ATTEMPT.c.begun_ns).join_from(ATTEMPT, BATCH)
-    trigger, begun_ns = connection.execute(asked.where(ATTEMPT.c.id == lease.attempt)).one().tuple()
+    query = select(BATCH.c.run_trigger, ATTEMPT.c.begun_ns).join_from(ATTEMPT, BATCH)
+    trigger, begun_ns = connection.execute(query.where(ATTEMPT.c.id == lease.attempt)).one().tuple()
     why = trigger if trigger in TRIGGERS else "manual"  # older queues took any word
-    for job, one in zip(lease.jobs, outcomes, strict=True):
-        if job.kind == "measure" and (result := json.loads(one.text)).get("measurement") is not None:
+    for job, outcome in zip(lease.jobs, outcomes, strict=True):
+        if job.kind == "measure" and (result := json.loads(outcome.text)).get("measurement") is not None:
             _write_run(connection, lease, job.uid, (job.payload, result), (why, begun_ns))
 
 
@@ -241,19 +231,19 @@ def _write_run(
     from nearpeak.core.history.stored_run import Device as Place
     from nearpeak.exchange.measurement_lines import environment_of, measurement_of
     from nearpeak.farm.kinds.measure import revision_in
-    from nearpeak.store.importers import Given, file_digest
+    from nearpeak.store.importers import FileContext, file_digest
     from nearpeak.store.importers.nearpeak_results import runs_of_measurements
 
     payload, result = what
     environment = environment_of(result["environment"]) if result["environment"] else None
     known = {environment.digest: environment} if environment else {}
-    found = measurement_of(result["measurement"], known, f"job {uid}")
-    given = Given(
+    measurement = measurement_of(result["measurement"], known, f"job {uid}")
+    context = FileContext(
         name=f"farm job {uid}", digest=file_digest(uid.encode()), revision=revision_in(payload),
         branch=payload.get("branch") or "main", host=lease.device.host, started_ns=begun[1], trigger=begun[0],
-        device=Place(name=found.target or lease.device.model or lease.device.name, host=lease.device.host),
+        device=Place(name=measurement.target or lease.device.model or lease.device.name, host=lease.device.host),
     )  # fmt: skip
-    for record in runs_of_measurements([found], given):
+    for record in runs_of_measurements([measurement], context):
         ready = prepared(record)
         claim(connection, ready.uid)
         if stored_run(connection, ready.uid) is None:
@@ -281,7 +271,10 @@ def give_back(
         row = connection.execute(select(BATCH.c.infra_count).where(BATCH.c.id == lease.batch)).one()
         is_infra = outcome == "infra"
         count = row.infra_count + (is_infra and not is_passing)
-        wait_ns = _wait_ns(connection, lease.batch) if is_infra else 0
+        # The wait doubles with each unfit host or device that the batch has met.
+        met = select(func.count()).where(ATTEMPT.c.job_batch_id == lease.batch, ATTEMPT.c.outcome == "infra")
+        doublings = min(max(0, int(connection.execute(met).scalar_one()) - 1), _DOUBLINGS)
+        wait_ns = int(BACK_OFF_S * 2**doublings * NS) if is_infra else 0
         state = "failed" if count >= INFRA_COUNT else "queued"
         set_state(connection, lease.batch, state, at_ns, infra_count=count, not_before_ns=at_ns + wait_ns, note=note)
         _release(connection, lease, failures=1 if is_unfit else None)
@@ -290,15 +283,8 @@ def give_back(
 
 def _is_accepted(connection: Connection, lease: Lease) -> bool:
     """Say whether the results of this attempt count already."""
-    asked = select(ATTEMPT.c.outcome).where(ATTEMPT.c.id == lease.attempt)
-    return bool(connection.execute(asked).scalar() == "accepted")
-
-
-def _wait_ns(connection: Connection, batch: int) -> int:
-    """Return how long a batch waits after it met an unfit host or device, which doubles with each."""
-    asked = select(func.count()).where(ATTEMPT.c.job_batch_id == batch, ATTEMPT.c.outcome == "infra")
-    count = int(connection.execute(asked).scalar_one())
-    return int(BACK_OFF_S * 2 ** min(max(0, count - 1), _DOUBLINGS) * NS)
+    query = select(ATTEMPT.c.outcome).where(ATTEMPT.c.id == lease.attempt)
+    return bool(connection.execute(query).scalar() == "accepted")
 
 
 def _release(connection: Connection, lease: Lease, failures: int | None = 0) -> None:

@@ -1,4 +1,4 @@
-"""A process under watch: its own group, bounded output, limited time and memory, and nothing left over."""
+"""Watchdog of a child process: own process group, bounded output, time and memory limits, complete cleanup."""
 
 import contextlib
 import os
@@ -50,13 +50,13 @@ def environment_for(device: str, more: Mapping[str, str] = {}) -> dict[str, str]
     Args:
         device: name of the device; a GPU or slice becomes the only one that is seen.
     """
-    found = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
     if device.startswith(("GPU-", "MIG-")):
-        found["CUDA_VISIBLE_DEVICES"] = device
+        environment["CUDA_VISIBLE_DEVICES"] = device
     elif device:
-        found["CUDA_VISIBLE_DEVICES"] = ""
-    found["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
-    return found | dict(more)
+        environment["CUDA_VISIBLE_DEVICES"] = ""
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    return environment | dict(more)
 
 
 def watched(
@@ -71,7 +71,7 @@ def watched(
 
     Args:
         keep: files that it inherits: the lock of its device.
-        started: told its number once it runs.
+        started: called with the process id once the process runs.
     """
     mark = uuid.uuid4().hex
     begun_s = time.monotonic()
@@ -170,14 +170,14 @@ def _swept(process: "subprocess.Popen[bytes]", mark: str) -> int:
         process.wait()
     count = 0
     for _ in range(3):  # what forks while it is looked for is found the next time
-        found = list(_marked(mark))
-        for one in found:
+        processes = list(_marked(mark))
+        for survivor in processes:
             with contextlib.suppress(psutil.Error):
-                one.kill()
-        count += len(found)
-        if not found:
+                survivor.kill()
+        count += len(processes)
+        if not processes:
             break
-        psutil.wait_procs(found, timeout=2.0)
+        psutil.wait_procs(processes, timeout=2.0)
     return count
 
 
@@ -186,11 +186,11 @@ def _marked(mark: str) -> Any:
     import psutil
 
     wanted = f"{MARK}={mark}".encode()
-    for one in psutil.process_iter():
+    for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            text = Path(f"/proc/{one.pid}/environ").read_bytes() if sys.platform == "linux" else b""
-            if wanted in text.split(b"\0") or (not text and one.environ().get(MARK) == mark):
-                yield one
+            text = Path(f"/proc/{process.pid}/environ").read_bytes() if sys.platform == "linux" else b""
+            if wanted in text.split(b"\0") or (not text and process.environ().get(MARK) == mark):
+                yield process
 
 
 def _resident_bytes(pid: int) -> int:
@@ -200,7 +200,7 @@ def _resident_bytes(pid: int) -> int:
     total = 0
     with contextlib.suppress(psutil.Error):
         whole = psutil.Process(pid)
-        for one in (whole, *whole.children(recursive=True)):
+        for process in (whole, *whole.children(recursive=True)):
             with contextlib.suppress(psutil.Error):
-                total += one.memory_info().rss
+                total += process.memory_info().rss
     return total

@@ -1,4 +1,4 @@
-"""What people look at of the farm: who holds which device, and what waits, runs or failed."""
+"""Queue overview of the farm: holder of each device; waiting, running and failed jobs."""
 
 import json
 from collections.abc import Sequence
@@ -39,25 +39,25 @@ class JobRow:
     kind: str
     """Kind."""
     subject: str
-    """What it is about."""
+    """Subject."""
     state: str
-    """Where it stands."""
+    """State."""
     priority: int
     """1 is first."""
     owner: str
-    """Who asked."""
+    """Owner."""
     trigger: str
-    """Why."""
+    """Reason of the submission."""
     device: str
-    """Device that holds it, or held it last."""
+    """Current or last device."""
     attempt_count: int
-    """How often it was begun."""
+    """Number of attempts."""
     note: str
-    """What is to be known of it."""
+    """Note."""
     created_ns: int
-    """When it was asked for, by the clock of the database."""
+    """Time of submission by the database clock."""
     result: str
-    """What came of it, as JSON; empty while nothing did."""
+    """Result as JSON; empty while there is none."""
 
 
 def holdings(store: Store) -> dict[str, Holding]:
@@ -68,14 +68,14 @@ def holdings(store: Store) -> dict[str, Holding]:
         .where(JOB.c.job_batch_id.in_(leased)).group_by(JOB.c.job_batch_id).subquery()
     )  # fmt: skip
     tried = (ATTEMPT.c.device == LEASE.c.name) & (ATTEMPT.c.fencing_token == LEASE.c.fencing_token)
-    asked = (
+    query = (
         select(LEASE.c.name, LEASE.c.job_batch_id, LEASE.c.expires_ns, ATTEMPT.c.begun_ns, JOB.c.uid, JOB.c.kind,
                batches.c.job_count)
         .join_from(LEASE, batches, batches.c.job_batch_id == LEASE.c.job_batch_id)
         .join(JOB, JOB.c.id == batches.c.first).outerjoin(ATTEMPT, tried)
     )  # fmt: skip
     with reading(store.engine, store.name) as connection:
-        rows = connection.execute(asked).all()
+        rows = connection.execute(query).all()
     return {
         row.name: Holding(batch=row.job_batch_id, job=row.uid, kind=row.kind, job_count=row.job_count,
                           since_ns=row.begun_ns, expires_ns=row.expires_ns)
@@ -91,23 +91,23 @@ def job_rows(
     Args:
         states: none for all; so with subjects.
     """
-    asked = (
+    query = (
         select(JOB.c.uid, JOB.c.kind, JOB.c.subject, STATE.label("state"), BATCH.c.priority, BATCH.c.owner,
                BATCH.c.run_trigger.label("trigger"), BATCH.c.held_by.label("device"), BATCH.c.attempt_count,
                BATCH.c.note, BATCH.c.created_ns, func.coalesce(RESULT.c.result, "").label("result"))
         .join_from(JOB, BATCH, JOB.c.job_batch_id == BATCH.c.id).outerjoin(RESULT, RESULT.c.job_id == JOB.c.id)
         .order_by(JOB.c.id.desc()).limit(limit)
     )  # fmt: skip
-    asked = asked.where(STATE.in_(states)) if states else asked
-    asked = asked.where(JOB.c.subject.in_(subjects)) if subjects else asked
+    query = query.where(STATE.in_(states)) if states else query
+    query = query.where(JOB.c.subject.in_(subjects)) if subjects else query
     with reading(store.engine, store.name) as connection:
-        return tuple(JobRow(**row) for row in connection.execute(asked).mappings())
+        return tuple(JobRow(**row) for row in connection.execute(query).mappings())
 
 
-def outcome_of(one: JobRow) -> str:
+def outcome_of(row: JobRow) -> str:
     """Return what came of a job, in a few words; empty while nothing did."""
-    found = json.loads(one.result) if one.result else {}
-    if one.kind == "bisect" and "culprits" in found:
-        named = ", ".join(f"{each['after'][:12]} ({each['probability_ratio']:.0%})" for each in found["culprits"])
-        return named or str(found.get("outcome", ""))
-    return str(found.get("message", "")) or one.note
+    result = json.loads(row.result) if row.result else {}
+    if row.kind == "bisect" and "culprits" in result:
+        named = ", ".join(f"{each['after'][:12]} ({each['probability_ratio']:.0%})" for each in result["culprits"])
+        return named or str(result.get("outcome", ""))
+    return str(result.get("message", "")) or row.note

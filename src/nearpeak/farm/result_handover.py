@@ -1,4 +1,4 @@
-"""The result of a process in a file that is whole or not there: length and check sum, then JSON."""
+"""Result file of a child process, written atomically: length and checksum, then JSON."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Queued jobs that no device of the farm can take, and which device they wait for: a wrong name waits for ever."""
+"""Queued jobs that no device of the farm can take, with the device name that they wait for."""
 
 from collections.abc import Sequence
 
@@ -18,7 +18,7 @@ def stranded(store: Store) -> list[dict[str, object]]:
     """
     if not (known := devices(store)):
         return []
-    asked = (
+    query = (
         select(BATCH.c.pool, BATCH.c.device, BATCH.c.model, func.count().label("job_count"))
         .join_from(BATCH, JOB, JOB.c.job_batch_id == BATCH.c.id)
         .where(BATCH.c.state == "queued")
@@ -26,33 +26,35 @@ def stranded(store: Store) -> list[dict[str, object]]:
         .order_by(BATCH.c.pool, BATCH.c.device, BATCH.c.model)
     )
     with reading(store.engine, store.name) as connection:
-        rows = connection.execute(asked).all()
-    found = []
+        rows = connection.execute(query).all()
+    waits = []
     for row in rows:
         fit = fitting(known, row.pool, row.device, row.model)
-        if not any(one.service == "open" for one in fit):
-            found.append({"job_count": int(row.job_count), "wanted": wanted(row.pool, row.device, row.model),
+        if not any(state.service == "open" for state in fit):
+            waits.append({"job_count": int(row.job_count), "wanted": wanted(row.pool, row.device, row.model),
                           "is_known": bool(fit)})  # fmt: skip
-    return found
+    return waits
 
 
 def untaken(store: Store, requests: Sequence[BatchRequest]) -> list[str]:
-    """Return in words which devices requests name that the farm does not have; none while it has no devices at all."""
+    """Return descriptions of requested devices that the farm lacks; none while it has no devices at all."""
     known = devices(store)
-    asked = {(one.pool, one.device, one.model) for one in requests if one.device or one.model}
-    return sorted(wanted(*one) for one in asked if not fitting(known, *one)) if known else []
+    requirements = {
+        (request.pool, request.device, request.model) for request in requests if request.device or request.model
+    }
+    return sorted(wanted(*request) for request in requirements if not fitting(known, *request)) if known else []
 
 
 def fitting(known: Sequence[DeviceState], pool: str, device: str, model: str) -> list[DeviceState]:
-    """Return the devices that will do, in whatever service they are."""
+    """Return the matching devices, in service or not."""
     return [
-        one for one in known
-        if one.device.pool == pool and device in ("", one.device.name) and model in ("", one.device.model)
+        state for state in known
+        if state.device.pool == pool and device in ("", state.device.name) and model in ("", state.device.model)
     ]  # fmt: skip
 
 
 def wanted(pool: str, device: str = "", model: str = "") -> str:
-    """Return in words what a batch asks for.
+    """Return a description of the device that a batch needs.
 
     >>> wanted("slot"), wanted("device"), wanted("device", "cpu@a"), wanted("device", model="NVIDIA H200")
     ('a slot', 'a device', "device 'cpu@a'", "a device of model 'NVIDIA H200'")

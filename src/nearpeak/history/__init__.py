@@ -1,1 +1,1 @@
-"""What the store remembers, judged: joins stored measurements with bounds, predictions and verdicts."""
+"""Analyses over the store: joins stored measurements with bounds, predictions and statistical verdicts."""

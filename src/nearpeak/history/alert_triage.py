@@ -1,4 +1,4 @@
-"""Alerts as people go through them: how much each costs, who it concerns, and the steps that one key takes."""
+"""Alert triage: cost and owners of each alert, and the state transitions behind single-key commands."""
 
 import math
 import time
@@ -11,7 +11,7 @@ from nearpeak.store import Store
 from nearpeak.store.rows.list_rows import MemberRow
 
 ACTIONS = ("acknowledge", "assign", "expected", "invalid", "snooze", "fixing", "verify", "reopen")
-"""What can be done with an alert in one step."""
+"""Actions on an alert."""
 MOST_SNOOZE_DAYS = 90
 _ENDS = {"expected": "expected", "invalid": "invalid-noise"}
 _ON_THE_WAY = {
@@ -23,7 +23,7 @@ _ON_THE_WAY = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weight:
-    """How much an alert matters."""
+    """Weight of an alert in the queue."""
 
     change_count: int
     """Changes that belong to it."""
@@ -35,7 +35,7 @@ class Weight:
     series: int | None
     """Series of its first change."""
     owners: tuple[str, ...]
-    """Who looks after its series."""
+    """Owners of its series."""
 
 
 NOTHING = Weight(change_count=0, worst_ratio=None, gap_s=None, series=None, owners=())
@@ -52,38 +52,35 @@ def weights_of(members: Iterable[MemberRow]) -> dict[int, Weight]:
     (1.0, 1.25, ('kernels',))
     """
     by_alert: dict[int, list[MemberRow]] = {}
-    for one in members:
-        by_alert.setdefault(one.alert_id, []).append(one)
+    for member in members:
+        by_alert.setdefault(member.alert_id, []).append(member)
     return {alert: _weight(rows) for alert, rows in by_alert.items()}
 
 
 def _weight(rows: Sequence[MemberRow]) -> Weight:
-    first = next((one for one in rows if one.role == "primary"), rows[0])
-    gaps_s = [gap_s for one in rows if (gap_s := _gap_s(one)) is not None]
+    first = next((row for row in rows if row.role == "primary"), rows[0])
+    gaps_s = [
+        max(0.0, -row.value * math.expm1(-row.effect_ratio))  # newest time over that of the old level
+        for row in rows
+        if row.unit == "s" and row.direction == "lower" and row.value is not None
+    ]
     return Weight(
-        change_count=len(rows), worst_ratio=math.exp(max(abs(one.effect_ratio) for one in rows)),
+        change_count=len(rows), worst_ratio=math.exp(max(abs(row.effect_ratio) for row in rows)),
         gap_s=sum(gaps_s) if gaps_s else None, series=first.series,
-        owners=tuple(sorted({one.owner for one in rows if one.owner})),
+        owners=tuple(sorted({row.owner for row in rows if row.owner})),
     )  # fmt: skip
-
-
-def _gap_s(one: MemberRow) -> float | None:
-    """Return by how much the newest time is above that of the old level; none where it is no time, or not known."""
-    if one.unit != "s" or one.direction != "lower" or one.value is None:
-        return None
-    return max(0.0, -one.value * math.expm1(-one.effect_ratio))
 
 
 def act(
     store: Store, alert: int, action: str, *, actor: str, note: str = "", assignee: str = "", days: float = 7.0
 ) -> str:
-    """Do one step with an alert, on the way through the states that come before it, and return where it stands.
+    """Apply an action to an alert, pass through the states before its final one, and return the new state.
 
     All states on the way and the line of the audit log are one transaction.
 
     Args:
-        assignee: who shall look after it, for `assign`.
-        days: how long, for `snooze`.
+        assignee: new assignee, for `assign`.
+        days: length of the snooze, for `snooze`.
 
     Raises:
         NotFoundError: there is no such alert.

@@ -1,4 +1,4 @@
-"""Two commits side by side: the verdict on each series that was measured at both."""
+"""Comparison of two commits: a verdict for each series that was measured at both."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Compared:
     """A series at two commits."""
 
     series: Series
-    """Whose."""
+    """The series."""
     before: TrackPoint | None
     """At the baseline; none where it was not measured there."""
     after: TrackPoint | None
@@ -50,40 +50,40 @@ def compared(store: Store, series: Sequence[Series], baseline: str, candidate: s
         candidate: likewise.
     """
     parts = [series[start : start + _TOGETHER] for start in range(0, len(series), _TOGETHER)]
-    histories = (one for part in parts for one in store.browsing.histories(part))
+    histories = (history for part in parts for history in store.browsing.histories(part))
     difference = cache(lambda old, new: stack_difference(store.stack(old), store.stack(new)))
-    found = (_compared(one, baseline, candidate, difference) for one in histories)
-    return tuple(one for one in found if one is not None)
+    comparisons = (_compared(history, baseline, candidate, difference) for history in histories)
+    return tuple(history for history in comparisons if history is not None)
 
 
 def _compared(history: History, baseline: str, candidate: str, difference: Difference) -> Compared | None:
-    one, points = history.series, points_of(history)
+    series, points = history.series, points_of(history)
     place = next((place for place, point in enumerate(points) if point.sha == candidate), None)
     if place is None:
         return None
     new, former = points[place], next((at for at, point in enumerate(points) if point.sha == baseline), None)
     if former is None:
-        return Compared(series=one, before=None, after=new, judgement=None, reason=NO_BASELINE)
+        return Compared(series=series, before=None, after=new, judgement=None, reason=NO_BASELINE)
     old = points[former]
     stack = () if old.stack_id == new.stack_id else difference(old.stack_id, new.stack_id)
-    judgement, reason = _judged(one, old, new, points[:place], max(place - former, 1))
-    return Compared(series=one, before=old, after=new, judgement=judgement, reason=reason, stack=stack)
+    judgement, reason = _judged(series, old, new, points[:place], max(place - former, 1))
+    return Compared(series=series, before=old, after=new, judgement=judgement, reason=reason, stack=stack)
 
 
 def _judged(
-    one: Series, old: TrackPoint, new: TrackPoint, before: Sequence[TrackPoint], lag: int
+    series: Series, old: TrackPoint, new: TrackPoint, before: Sequence[TrackPoint], lag: int
 ) -> tuple[Judgement | None, str]:
     values = [point.value for point in before[-HISTORY_VALUES:]]
     sides: list[Sequence[float]] = [new.values, old.values, values]
     if any(value <= 0 for side in sides for value in side):
         return None, NOT_POSITIVE
-    if one.metric.direction == "higher":  # less is worse: the inverse is a time
+    if series.metric.direction == "higher":  # less is worse: the inverse is a time
         sides = [[1 / value for value in side] for side in sides]
     try:
-        found = judged_against(sides[0], [median(sides[1])], sides[2], TOLERANCE_RATIO, lag=lag)
-        found = found or judged_against(sides[0], sides[1], (), TOLERANCE_RATIO)
+        judgement = judged_against(sides[0], [median(sides[1])], sides[2], TOLERANCE_RATIO, lag=lag)
+        judgement = judgement or judged_against(sides[0], sides[1], (), TOLERANCE_RATIO)
     except SpecError:
         return None, NOT_POSITIVE
-    if found is None:
+    if judgement is None:
         return None, TOO_FEW
-    return found, f"noise of {len(values)} earlier values; smallest change seen {found.detectable_ratio:.1%}"
+    return judgement, f"noise of {len(values)} earlier values; smallest change seen {judgement.detectable_ratio:.1%}"

@@ -1,4 +1,4 @@
-"""Commits of a series with their launches, and how much of the clock shows in them."""
+"""Commits of a series with their launches, and the clock dependence of their times."""
 
 import math
 from collections.abc import Sequence
@@ -32,19 +32,12 @@ def _point(rows: Sequence[tuple[Any, ...]]) -> TrackPoint:
 
 
 def clock_share_between(points: Sequence[TrackPoint]) -> float | None:
-    """Return the part of the clock that shows in the values; none where a clock is unknown, or it hardly moved."""
-    clocks = [median(one.clocks_hz) for one in points if one.clocks_hz]
-    if len(clocks) < len(points) or not clocks or min(clocks) <= 0:
-        return None
-    return _share(points, [one.value for one in points], clocks)
+    """Return the clock dependence of the values; none where a clock is unknown, or the clock hardly moved.
 
-
-def _share(points: Sequence[TrackPoint], values: Sequence[float], clocks: Sequence[float]) -> float | None:
-    """Return the part of the clock that shows: out of launches of one commit, or else of steps between commits.
-
-    Where the clock hardly moved over the history, there is nothing to take out.
+    It is estimated from launches of one commit, or else from steps between commits.
     """
-    if max(clocks) / min(clocks) - 1 < LEAST_STEP_RATIO:
+    clocks = [median(point.clocks_hz) for point in points if point.clocks_hz]
+    if len(clocks) < len(points) or not clocks or min(clocks) <= 0 or max(clocks) / min(clocks) - 1 < LEAST_STEP_RATIO:
         return None
-    share = clock_share([list(zip(one.values, one.clocks_hz, strict=True)) for one in points])
-    return clock_share_of_steps(values, clocks) if share is None else share
+    share = clock_share([list(zip(point.values, point.clocks_hz, strict=True)) for point in points])
+    return clock_share_of_steps([point.value for point in points], clocks) if share is None else share

@@ -1,4 +1,4 @@
-"""A history as a team has it after some months, made up from a seed: devices, stacks, clocks, planted changes."""
+"""Synthetic measurement history from a seed: devices, software stacks, clocks, planted changes."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -108,21 +108,25 @@ def demo_runs(
     revisions = demo_revisions(commits, seed)
     levels = {
         (number, place, runner): _level_noise(commits, np.random.default_rng([seed, 1, number, place, index]))
-        for number, _ in enumerate(_DEVICES) for place, one in enumerate(subjects)
-        for index, (runner, _) in enumerate(one.runners)
+        for number, _ in enumerate(_DEVICES) for place, subject in enumerate(subjects)
+        for index, (runner, _) in enumerate(subject.runners)
     }  # fmt: skip
     for position, revision in enumerate(revisions):
         for number, (device, clock_hz) in enumerate(_DEVICES):
             rng = np.random.default_rng([seed, 2, position, number])
-            here = [one for one in plants if _shows(one, position, device.name)]
-            hertz = clock_hz / math.prod(one.time_ratio for one in here if one.cause == "clock")
+            here = [
+                plant for plant in plants
+                if plant.commit <= position < (plant.stop or commits)
+                and (not plant.devices or device.name in plant.devices)
+            ]  # fmt: skip
+            hertz = clock_hz / math.prod(plant.time_ratio for plant in here if plant.cause == "clock")
             samples = [
-                found
-                for place, one in enumerate(subjects) for runner, attained in one.runners
-                for found in _launches(
-                    one, runner, hertz * (1 + 0.001 * float(rng.standard_normal())), rng,
-                    bounds(one.case, device.name) / attained
-                    * _effect(here, one) * math.exp(levels[number, place, runner][position]),
+                launch
+                for place, subject in enumerate(subjects) for runner, attained in subject.runners
+                for launch in _launches(
+                    subject, runner, hertz * (1 + 0.001 * float(rng.standard_normal())), rng,
+                    bounds(subject.case, device.name) / attained
+                    * _effect(here, subject) * math.exp(levels[number, place, runner][position]),
                 )
             ]  # fmt: skip
             yield RunRecord(
@@ -137,28 +141,25 @@ def demo_runs(
 def demo_revisions(commits: int, seed: int) -> tuple[Revision, ...]:
     """Return the commits of the demonstration."""
     rng = np.random.default_rng([seed, 0])
-    told = {one.commit: one.subject for one in planted(commits) if one.cause == "commit"}
+    subjects = {plant.commit: plant.subject for plant in planted(commits) if plant.cause == "commit"}
     shas = [digest(["demo-history", seed, position])[:40] for position in range(commits)]
     return tuple(
         Revision(
             sha=sha, repository="demo", position=position, parent_sha=shas[position - 1] if position else "",
             author=("Ada", "Grace", "Alan")[int(rng.integers(3))], committed_ns=_START_NS + position * _DAY_NS,
             authored_ns=_START_NS + position * _DAY_NS,
-            subject=told.get(position, _SUBJECTS[int(rng.integers(len(_SUBJECTS)))]),
+            subject=subjects.get(position, _SUBJECTS[int(rng.integers(len(_SUBJECTS)))]),
         )
         for position, sha in enumerate(shas)
     )  # fmt: skip
 
 
-def _shows(one: Planted, position: int, device: str) -> bool:
-    until = one.stop is None or position < one.stop
-    return one.commit <= position and until and (not one.devices or device in one.devices)
-
-
 def _effect(here: list[Planted], subject: Subject) -> float:
     """Return the factor of all changes that show on a case; a slower clock shows where the time follows it."""
     return math.prod(
-        one.time_ratio for one in here if subject.case.op in one.ops or (one.cause == "clock" and subject.clocked)
+        plant.time_ratio
+        for plant in here
+        if subject.case.op in plant.ops or (plant.cause == "clock" and subject.clocked)
     )
 
 
@@ -190,8 +191,8 @@ def _launches(
 
 def _stack(device: Device, position: int, commits: int, plants: tuple[Planted, ...]) -> Pairs:
     """Return the software of a device at a commit: a harmless upgrade on all, and that of the driver on one."""
-    drivers = [one for one in plants if one.cause == "driver" and device.name in one.devices]
-    newer = any(position >= one.commit for one in drivers)
+    drivers = [plant for plant in plants if plant.cause == "driver" and device.name in plant.devices]
+    newer = any(position >= plant.commit for plant in drivers)
     triton = "3.5.0" if position >= round(commits * 0.45) + 4 else "3.4.0"
     if device.vendor == "AMD":
         return (("driver", "6.12.12"), ("rocm", "6.4.3"), ("torch", "2.9.0"), ("triton", triton))

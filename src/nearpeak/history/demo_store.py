@@ -1,4 +1,4 @@
-"""Fills a store with the made-up history of real cases: their times are bounds over an attained part, with noise."""
+"""Fills a store with a synthetic history of real cases: bound over attained ratio, plus noise."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -12,8 +12,8 @@ from nearpeak.store import Store
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
-    """What was put into a store."""
+class FilledStore:
+    """Result of filling a store."""
 
     run_count: int
     """Runs that were not there before."""
@@ -21,9 +21,9 @@ class Made:
     """Changes that the history holds on purpose."""
 
 
-def _subject(one: Case, owner: str, runners: dict[str, float], *, clocked: bool) -> Subject:
+def _subject(case: Case, owner: str, runners: dict[str, float], *, clocked: bool) -> Subject:
     return Subject(
-        case=one, label=label_of(one), owner=owner, runners=tuple(runners.items()), clocked=clocked,
+        case=case, label=label_of(case), owner=owner, runners=tuple(runners.items()), clocked=clocked,
     )  # fmt: skip
 
 
@@ -44,22 +44,22 @@ SUBJECTS = (
 """Cases of the demonstration."""
 
 
-def filled(store: Store, *, commits: int = 120, seed: int = 0) -> Made:
+def filled(store: Store, *, commits: int = 120, seed: int = 0) -> FilledStore:
     """Put the history into `store`, all of it or nothing; what is there already stays as it is."""
     done = store.ingest_all(tuple(demo_runs(SUBJECTS, bound_on, commits=commits, seed=seed)))
-    owners = {one.case.digest: one.owner for one in SUBJECTS}
+    owners = {subject.case.digest: subject.owner for subject in SUBJECTS}
     for owner in sorted(set(owners.values())):
-        mine = [one.id for one in store.series() if owners.get(one.case) == owner and not one.owner]
+        mine = [series.id for series in store.series() if owners.get(series.case) == owner and not series.owner]
         store.set_owner(mine, owner)
-    return Made(run_count=sum(one.new for one in done), planted=planted(commits))
+    return FilledStore(run_count=sum(run.new for run in done), planted=planted(commits))
 
 
 @cache
-def bound_on(one: Case, device: str) -> float:
-    """Return the bound of a case on a device that goes by its driver's name, in seconds."""
+def bound_on(case: Case, device: str) -> float:
+    """Return the bound of a case in seconds on the device with this driver name."""
     from nearpeak.bounds.case_bound import case_bound
 
     target = target_of_device(device)
     if target is None:
         raise NotModelledError(f"demo-history: no device file describes {device!r}")
-    return case_bound(one, target).time_s
+    return case_bound(case, target).time_s

@@ -1,4 +1,4 @@
-"""What is worth doing next, out of a store: newest times of each case beside bounds, other runners and other cases."""
+"""Optimisation opportunities of a store: newest time of each case against bounds, other runners and variants."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,9 +18,9 @@ from nearpeak.ops import OPS, work_of
 from nearpeak.store import History, Store
 
 _NARROWER = {"fp32": "bf16", "bf16": "fp8_e4m3", "fp16": "fp8_e4m3"}
-"""The next narrower format that units form products of."""
+"""The next narrower format of matrix units."""
 _BATCHES = ("batch", "m", "rows", "tokens", "elements")
-"""Axes along which pieces of work are put together."""
+"""Axes along which work is batched."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,53 +28,53 @@ class Newest:
     """The newest time of a series."""
 
     series: Series
-    """Whose."""
+    """The series."""
     case: Case
     """What ran."""
     time_s: float
     """Median over the launches of its newest commit."""
     host_s: float | None
-    """The same of the host's times; none where they were not recorded."""
+    """Median host time; none where it was not recorded."""
 
 
 def ranking_of(store: Store, series: Sequence[Series], workload: Workload | None = None, *, model: str = "") -> Ranking:
     """Return gaps and advice for the newest time of each series.
 
     Args:
-        workload: says how often each case runs and in which modules; without it each case counts once.
+        workload: states call counts and modules of each case; without it each case counts once.
         model: name of the workload in reports.
 
     Raises:
         NotFoundError: none of the series has a time of an operator's case.
     """
-    newest = [found for one in store.browsing.newest_histories(_timed_cases(series))
-              if (found := _newest(store, one)) is not None]  # fmt: skip
+    newest = [timed for history in store.browsing.newest_histories(_timed_cases(series))
+              if (timed := _newest(store, history)) is not None]  # fmt: skip
     uses = None if workload is None else _uses(workload)
-    rows = [row for one in newest for row in _rows(one, newest, uses, model)]
+    rows = [row for timed in newest for row in _rows(timed, newest, uses, model)]
     if not rows:
-        said = "is of an operator" if uses is None else f"runs in {model}"
-        raise NotFoundError(f"{store.name}: no measured case {said}; 'nearpeak history' lists what there is")
+        reason = "is of an operator" if uses is None else f"runs in {model}"
+        raise NotFoundError(f"{store.name}: no measured case {reason}; 'nearpeak history' lists what there is")
     return ranked(rows)
 
 
 def _timed_cases(series: Sequence[Series]) -> list[Series]:
     """Return the series of times; benchmarks of other tools have no bound, and are left out."""
-    found = []
-    for one in series:
-        if one.metric.name == "time":
+    timed = []
+    for entry in series:
+        if entry.metric.name == "time":
             with suppress(NearpeakError):
-                case_of_series(one)
-                found.append(one)
-    return found
+                case_of_series(entry)
+                timed.append(entry)
+    return timed
 
 
 def _newest(store: Store, history: History) -> Newest | None:
     """Return the newest time; none where there is none."""
-    points, one = points_of(history), history.series
+    points, series = points_of(history), history.series
     if not points:
         return None
     host_s = _host_s(store, history, points[-1].run_id)
-    return Newest(series=one, case=case_of_series(one), time_s=points[-1].value, host_s=host_s)
+    return Newest(series=series, case=case_of_series(series), time_s=points[-1].value, host_s=host_s)
 
 
 def _host_s(store: Store, history: History, run: int) -> float | None:
@@ -92,39 +92,41 @@ def _uses(workload: Workload) -> Uses:
     """Return, for each case of a workload, its modules with the calls in each; layer numbers stand as `*`."""
     from nearpeak.core.work.distinct_calls import module_pattern
 
-    found: dict[Case, dict[str, int]] = {}
+    uses: dict[Case, dict[str, int]] = {}
     for call in workload.calls:
         if call.case is not None:
-            counts, name = found.setdefault(call.case, {}), module_pattern(call.module)
+            counts, name = uses.setdefault(call.case, {}), module_pattern(call.module)
             counts[name] = counts.get(name, 0) + call.call_count
-    return {case: tuple(counts.items()) for case, counts in found.items()}
+    return {case: tuple(counts.items()) for case, counts in uses.items()}
 
 
-def _rows(one: Newest, newest: Sequence[Newest], uses: Uses | None, model: str) -> Iterator[TimedCase]:
-    places = (("", 1),) if uses is None else uses.get(one.case, ())
+def _rows(timed: Newest, newest: Sequence[Newest], uses: Uses | None, model: str) -> Iterator[TimedCase]:
+    places = (("", 1),) if uses is None else uses.get(timed.case, ())
     if not places:
         return
-    base = _timed(one, newest, model)
+    base = _timed(timed, newest, model)
     for module, count in places:
         yield dataclasses.replace(base, module=module, call_count=count)
 
 
-def _timed(one: Newest, newest: Sequence[Newest], model: str) -> TimedCase:
-    series, target = one.series, target_of_device(one.series.device)
+def _timed(timed: Newest, newest: Sequence[Newest], model: str) -> TimedCase:
+    series, target = timed.series, target_of_device(timed.series.device)
     beside = [other for other in newest if other.series.device == series.device]
-    rivals = [other for other in beside if other.case == one.case and other.series.testbed.name != series.testbed.name]
+    rivals = [
+        other for other in beside if other.case == timed.case and other.series.testbed.name != series.testbed.name
+    ]
     best = min(rivals, key=lambda other: other.time_s, default=None)
     row = TimedCase(
-        case=one.case, label=series.label, target=series.device, runner=series.testbed.name, call_count=1,
-        measured_s=one.time_s, bound_s=None, best_known_s=best.time_s if best else None,
-        best_known_by=best.series.testbed.name if best else "", model=model, team=series.owner, host_s=one.host_s,
+        case=timed.case, label=series.label, target=series.device, runner=series.testbed.name, call_count=1,
+        measured_s=timed.time_s, bound_s=None, best_known_s=best.time_s if best else None,
+        best_known_by=best.series.testbed.name if best else "", model=model, team=series.owner, host_s=timed.host_s,
     )  # fmt: skip
     work = work_of(row.case)
     matrix_flop = sum(int(flop) for unit, flop in work.flop.items() if unit.startswith("matrix."))
     row = dataclasses.replace(row, matrix_flop=matrix_flop, moved_bytes=work.read_bytes + work.write_bytes)
     if target is not None:
         row = _with_bound(row, target)
-    return dataclasses.replace(row, alternatives=tuple(_alternatives(one, beside, target)))
+    return dataclasses.replace(row, alternatives=tuple(_alternatives(timed, beside, target)))
 
 
 def _with_bound(row: TimedCase, target: Target) -> TimedCase:
@@ -141,30 +143,31 @@ def _with_bound(row: TimedCase, target: Target) -> TimedCase:
     return dataclasses.replace(known, bound_s=bound.time_s, limiter=bound.limiter, terms_s=terms_s)
 
 
-def _alternatives(one: Newest, beside: Sequence[Newest], target: Target | None) -> Iterator[Alternative]:
-    """Yield the other ways in which the work of a case can be done on its device: what was measured of them, bounds."""
-    same = [other for other in beside if other.series.testbed == one.series.testbed]
-    narrower = _in_format(one.case)
+def _alternatives(timed: Newest, beside: Sequence[Newest], target: Target | None) -> Iterator[Alternative]:
+    """Yield variants of a case on its device (format, padding, batch) with measured time and bound."""
+    same = [other for other in beside if other.series.testbed == timed.series.testbed]
+    dtype = _NARROWER.get(dict(timed.case.dtypes).get("dtype", ""))  # operands narrower, results as they are
+    narrower = _variant(timed.case, {"dtype": dtype}) if dtype is not None and "gemm" in timed.case.op else None
     if narrower is not None:
         yield Alternative(
             kind="precision", label=dict(narrower.dtypes)["dtype"], bound_s=_bound_s(narrower, target),
             measured_s=_time_of(narrower, same),
         )  # fmt: skip
-    axes = dict(one.case.axes)
-    padded = _with_axes(one.case, padded_axes(axes)) if {"m", "n", "k"} <= axes.keys() else None
-    if padded is not None and padded != one.case:
+    axes = dict(timed.case.axes)
+    padded = _variant(timed.case, padded_axes(axes)) if {"m", "n", "k"} <= axes.keys() else None
+    if padded is not None and padded != timed.case:
         yield Alternative(
             kind="padding", label=padded.label(), bound_s=_bound_s(padded, target), measured_s=_time_of(padded, same)
         )
-    yield from _batches(one, same)
+    yield from _batches(timed, same)
 
 
-def _batches(one: Newest, same: Sequence[Newest]) -> Iterator[Alternative]:
-    mine = dict(one.case.axes)
+def _batches(timed: Newest, same: Sequence[Newest]) -> Iterator[Alternative]:
+    mine = dict(timed.case.axes)
     for axis in (name for name in _BATCHES if name in mine):
         for other in same:
             extent = dict(other.case.axes).get(axis, 0)
-            if extent > mine[axis] and _but(one.case, axis) == _but(other.case, axis):
+            if extent > mine[axis] and _but(timed.case, axis) == _but(other.case, axis):
                 yield Alternative(
                     kind="batching", label=other.series.label, measured_s=other.time_s, work_ratio=extent / mine[axis]
                 )
@@ -176,27 +179,16 @@ def _but(case: Case, axis: str) -> tuple[object, ...]:
     return (case.op, case.phase, rest, case.dtypes, case.attributes)
 
 
-def _in_format(case: Case) -> Case | None:
-    """Return the case with its operands in the next narrower format, results as they are; none where it has none."""
-    dtypes = dict(case.dtypes)
-    narrower = _NARROWER.get(dtypes.get("dtype", ""))
-    if narrower is None or "gemm" not in case.op:
-        return None
+def _variant(case: Case, changed: Mapping[str, int] | Mapping[str, str]) -> Case | None:
+    """Return the case with other extents or formats; none where its operator does not allow them."""
     try:
-        return OPS[case.op].case(case.phase, **(dict(case.axes) | dtypes | {"dtype": narrower} | dict(case.attributes)))
-    except NearpeakError:
-        return None
-
-
-def _with_axes(case: Case, axes: Mapping[str, int]) -> Case | None:
-    try:
-        return OPS[case.op].case(case.phase, **(dict(axes) | dict(case.dtypes) | dict(case.attributes)))
+        return OPS[case.op].case(case.phase, **dict((*case.axes, *case.dtypes, *case.attributes, *changed.items())))
     except NearpeakError:
         return None
 
 
 def _time_of(case: Case, same: Sequence[Newest]) -> float | None:
-    return next((one.time_s for one in same if one.case == case), None)
+    return next((timed.time_s for timed in same if timed.case == case), None)
 
 
 def _bound_s(case: Case, target: Target | None) -> float | None:

@@ -1,4 +1,4 @@
-"""What got worse in a store: changes of its series, those that began together as one, and what may be behind."""
+"""Regressions in a store: change points of series, grouped by start commit, with suspected causes."""
 
 import math
 from collections import Counter
@@ -28,7 +28,9 @@ def regressed(tracks: Sequence[Track], *, better: bool = False, suspects: bool =
         better: improvements instead of regressions.
         suspects: also those that are not confirmed.
     """
-    places = {_name(one): place for place, one in enumerate(_ordered(tracks))}
+    by_name = {_name(point): point for track in tracks for point in track.points}
+    ordered = sorted(by_name, key=lambda name: by_name[name].order_key)
+    places = {name: place for place, name in enumerate(ordered)}
     pairs: dict[str, Pair] = {}
     where: dict[str, int] = {}
     ranges: dict[str, tuple[int, ...]] = {}
@@ -44,32 +46,34 @@ def regressed(tracks: Sequence[Track], *, better: bool = False, suspects: bool =
         grouped([_candidate(name, *pair, where[name], ranges[name]) for name, pair in pairs.items()]),
         key=lambda group: -where[group.members[0][0].series],
     )
-    found = [_group([pairs[one.series] for one, _ in group.members], tracks) for group in groups]
-    return tuple(sorted(found, key=lambda one: one.by_clock))
+    regressions = [_group([pairs[member.series] for member, _ in group.members], tracks) for group in groups]
+    return tuple(sorted(regressions, key=lambda regression: regression.by_clock))
 
 
 def _name(point: TrackPoint) -> str:
-    """Return what stands for a point in all series: its commit, or its time where it is of none."""
+    """Return a key of a point that is the same in all series: its commit, or else its time."""
     return point.sha or str(point.order_key)
 
 
-def _candidate(name: str, series: Series, one: TrackChange, place: int, ends: tuple[int, ...]) -> Candidate:
-    """Return a change as grouping takes it: where it may lie among all commits, and what its series belongs to.
+def _candidate(name: str, series: Series, change: TrackChange, place: int, ends: tuple[int, ...]) -> Candidate:
+    """Return a change as grouping takes it: its range of commits, and the axis values of its series.
 
-    Changes with which other components changed cannot have one cause, so that these are part of every axis.
+    Changes that came with different component changes cannot share a cause, so these are part of every axis.
     """
-    components = "+".join([*sorted(component for component, _, _ in one.stack), *(["clock"] if one.by_clock else [])])
+    components = "+".join(
+        [*sorted(component for component, _, _ in change.stack), *(["clock"] if change.by_clock else [])]
+    )
     point = ChangePoint(
         index=place, low_index=min(place, ends[0] + 1), high_index=max(place, ends[1]),
-        tier=one.tier, probability_ratio=one.probability_ratio, time_ratio=one.value_ratio, low_ratio=one.low_ratio,
-        high_ratio=one.high_ratio, before_count=1, after_count=1,
+        tier=change.tier, probability_ratio=change.probability_ratio, time_ratio=change.value_ratio,
+        low_ratio=change.low_ratio, high_ratio=change.high_ratio, before_count=1, after_count=1,
     )  # fmt: skip
     axes = {axis: f"{value} {components}" for axis, value in axes_of(series).items() if axis != "runner"}
-    return Candidate(series=name, point=point, axes=axes, gap_s=abs(math.log(one.value_ratio)))
+    return Candidate(series=name, point=point, axes=axes, gap_s=abs(math.log(change.value_ratio)))
 
 
 def axes_of(series: Series) -> dict[str, str]:
-    """Return what a series belongs to."""
+    """Return operator, device and runner of a series."""
     return {
         "operator": str(series.parameters.get("op", series.workload)), "device": series.device,
         "runner": series.testbed.name,
@@ -77,62 +81,54 @@ def axes_of(series: Series) -> dict[str, str]:
 
 
 def fields_of(series: Series) -> dict[str, str]:
-    """Return what declarations and suppressions select series by."""
+    """Return the fields by which declarations and suppressions select series."""
     return {**axes_of(series), "branch": series.branch, "owner": series.owner, "case": series.label}
 
 
-def _ordered(tracks: Sequence[Track]) -> list[TrackPoint]:
-    found = {_name(point): point for track in tracks for point in track.points}
-    return sorted(found.values(), key=lambda one: one.order_key)
-
-
 def _group(part: list[Pair], tracks: Sequence[Track]) -> Regressed:
-    (good, bad), _ = Counter((one.good_sha, one.bad_sha) for _, one in part).most_common(1)[0]
-    subject = next((one.subject for _, one in part if one.bad_sha == bad), "")
+    (good, bad), _ = Counter((change.good_sha, change.bad_sha) for _, change in part).most_common(1)[0]
+    subject = next((change.subject for _, change in part if change.bad_sha == bad), "")
     return Regressed(
         good_sha=good, bad_sha=bad, subject=subject, changes=tuple(part), suspects=tuple(_suspects(part, tracks))
     )
 
 
 def _suspects(part: Sequence[Pair], tracks: Sequence[Track]) -> Iterable[tuple[str, str]]:
-    """Yield what may be behind a group, likeliest first: the clock, components that changed, the device, the commit."""
-    if all(_mostly_clock(one) for _, one in part):
-        ratios = sorted(one.clock_ratio or 1.0 for _, one in part)
+    """Yield suspected causes of a group, likeliest first: the clock, changed components, the device, the commit."""
+    if all(
+        change.by_clock
+        or (change.clock_ratio and -math.log(change.clock_ratio) / math.log(change.value_ratio) >= CLOCK_SHARE_RATIO)
+        for _, change in part
+    ):
+        ratios = sorted(change.clock_ratio or 1.0 for _, change in part)
         yield "clock", f"{(ratios[len(ratios) // 2] - 1) * 100:+.1f} %"
-    stacks = Counter(row for _, one in part for row in one.stack)
+    stacks = Counter(row for _, change in part for row in change.stack)
     for (name, before, after), count in stacks.most_common():
         if count == len(part):
             yield "component", f"{name} {before or 'none'} → {after or 'none'}"
     alone = list(_alone(part, tracks))
     yield from alone
-    told = {axis for axis, _ in alone}
-    axes = {str(one.series.id): axes_of(one.series) for one in tracks}
-    for one in co_moved(axes, {str(series.id) for series, _ in part}):
-        if one.axis not in told:
-            yield one.axis, one.text
-            told.add(one.axis)
-    if not stacks and not all(one.by_clock for _, one in part):
+    explained = {axis for axis, _ in alone}
+    axes = {str(track.series.id): axes_of(track.series) for track in tracks}
+    for shared in co_moved(axes, {str(series.id) for series, _ in part}):
+        if shared.axis not in explained:
+            yield shared.axis, shared.text
+            explained.add(shared.axis)
+    if not stacks and not all(change.by_clock for _, change in part):
         yield "commit", part[0][1].subject or part[0][1].bad_sha[:10]
 
 
-def _mostly_clock(one: TrackChange) -> bool:
-    """Say whether the clock moved the other way by as much as explains the change, or most of it."""
-    if one.by_clock or one.clock_ratio is None:
-        return one.by_clock
-    return -math.log(one.clock_ratio) / math.log(one.value_ratio) >= CLOCK_SHARE_RATIO
-
-
 def _alone(part: Sequence[Pair], tracks: Sequence[Track]) -> Iterable[tuple[str, str]]:
-    """Yield the device or runner that alone shows what series of the same cases elsewhere do not show."""
+    """Yield the device or runner that alone shows the change among series of the same cases."""
     cases = {series.case for series, _ in part}
-    same = [one.series for one in tracks if one.series.case in cases]
+    same = [track.series for track in tracks if track.series.case in cases]
     for axis in ("device", "runner"):
-        shown, known = {axes_of(series)[axis] for series, _ in part}, {axes_of(one)[axis] for one in same}
+        shown, known = ({axes_of(series)[axis] for series in group} for group in ([pair[0] for pair in part], same))
         if len(shown) == 1 and len(known) > 1:
             yield axis, f"only on {shown.pop()}"
 
 
-def saved(store: Store, tracks: Sequence[Track], groups: Sequence[Regressed]) -> tuple[Regressed, ...]:
+def save_regressions(store: Store, tracks: Sequence[Track], groups: Sequence[Regressed]) -> tuple[Regressed, ...]:
     """Keep the changes in the store, open an alert for each group that none follows yet, and return groups with alerts.
 
     Changes that are not found any more are marked as retracted; an alert is never opened twice for a change. Episodes
@@ -140,23 +136,23 @@ def saved(store: Store, tracks: Sequence[Track], groups: Sequence[Regressed]) ->
     """
     numbers: dict[tuple[int, int], int] = {}
     for track in tracks:
-        rows = [_stored(track, one) for one in track.changes]
+        rows = [_stored(track, change) for change in track.changes]
         detector = Detector(name=DETECTOR, version=str(VERSION))
         for done in store.findings.record_changes(track.series.id, detector, rows):
             numbers[done.series, done.order_key] = done.id
     points = {track.series.id: track.points for track in tracks}
-    return tuple(_followed(store, one, numbers, points) for one in groups)
+    return tuple(_followed(store, group, numbers, points) for group in groups)
 
 
-def _stored(track: Track, one: TrackChange) -> StoredChange:
+def _stored(track: Track, change: TrackChange) -> StoredChange:
     return StoredChange(
-        series=track.series.id, order_key=track.points[one.index].order_key, rev_lo=one.good_sha, rev_hi=one.bad_sha,
-        effect_ratio=math.log(one.value_ratio), low_ratio=math.log(one.low_ratio), high_ratio=math.log(one.high_ratio),
-        score_ratio=one.probability_ratio, tier=one.tier, before_count=one.index,
-        after_count=len(track.points) - one.index,
+        series=track.series.id, order_key=track.points[change.index].order_key, rev_lo=change.good_sha,
+        rev_hi=change.bad_sha, effect_ratio=math.log(change.value_ratio), low_ratio=math.log(change.low_ratio),
+        high_ratio=math.log(change.high_ratio), score_ratio=change.probability_ratio, tier=change.tier,
+        before_count=change.index, after_count=len(track.points) - change.index,
         evidence={
-            "stack": [list(row) for row in one.stack], "clock_ratio": one.clock_ratio, "by_clock": one.by_clock,
-            "over": one.over,
+            "stack": [list(row) for row in change.stack], "clock_ratio": change.clock_ratio,
+            "by_clock": change.by_clock, "over": change.over,
         },
     )  # fmt: skip
 
@@ -164,23 +160,24 @@ def _stored(track: Track, one: TrackChange) -> StoredChange:
 def _followed(
     store: Store, group: Regressed, numbers: dict[tuple[int, int], int], points: dict[int, tuple[TrackPoint, ...]]
 ) -> Regressed:
-    ids = [numbers[series.id, points[series.id][one.index].order_key] for series, one in group.changes]
+    ids = [numbers[series.id, points[series.id][change.index].order_key] for series, change in group.changes]
     known = {member: alert for alert in store.findings.alerts() for member, _ in alert.members}
-    alert = next((known[one] for one in ids if one in known), None)
-    roles = {one: "primary" if place == 0 else "related" for place, one in enumerate(ids)}
+    alert = next((known[number] for number in ids if number in known), None)
     if alert is not None:
         store.findings.add_members(alert.id, dict.fromkeys(ids, "related"))
         return _closed(store, replace(group, alert_id=alert.id, status=alert.status))
     if group.by_clock or group.over:
         return group
     title = f"{len(ids)} series worse by up to {(worst(group) - 1) * 100:.1f} %: {group.subject or group.bad_sha[:10]}"
+    roles = {ids[0]: "primary"} | dict.fromkeys(ids[1:], "related")
     number = store.findings.open_alert(title, roles, rev_lo=group.good_sha, rev_hi=group.bad_sha)
     for axis, what in group.suspects:
         if axis in AXES:
             store.investigations.record_attribution(Attribution(alert=number, axis=axis, what=what, method="diff"))
     declarations = store.policies.expectations()
     meant = all(
-        declared(fields_of(series), one.bad_sha, one.value_ratio, declarations) for series, one in group.changes
+        declared(fields_of(series), change.bad_sha, change.value_ratio, declarations)
+        for series, change in group.changes
     )
     group = replace(group, alert_id=number, status="new")
     return _moved(store, group, "expected", "all of its changes were declared") if meant else group
@@ -200,19 +197,15 @@ def _moved(store: Store, group: Regressed, status: str, note: str) -> Regressed:
     return replace(group, status=status)
 
 
-def told(store: Store, groups: Sequence[Regressed]) -> tuple[Regressed, ...]:
-    """Return the groups without series that are suppressed now; a group of which none is left is left out."""
+def unsuppressed(store: Store, groups: Sequence[Regressed]) -> tuple[Regressed, ...]:
+    """Return the groups without suppressed series; a group without any series left is dropped."""
     silent = store.policies.suppressions()
-    kept = (
-        replace(group, changes=left)
-        for group in groups
-        if (
-            left := tuple(
-                pair for pair in group.changes if not any(matches(one.selector, fields_of(pair[0])) for one in silent)
-            )
-        )
-    )
-    return tuple(kept)
+
+    def is_silent(series: Series) -> bool:
+        return any(matches(suppression.selector, fields_of(series)) for suppression in silent)
+
+    left = [(group, tuple(pair for pair in group.changes if not is_silent(pair[0]))) for group in groups]
+    return tuple(replace(group, changes=changes) for group, changes in left if changes)
 
 
 def worst(group: Regressed) -> float:

@@ -1,4 +1,4 @@
-"""Revisions checked out, built and run by commands of the user, so that any project can be measured again."""
+"""Checks out, builds and runs revisions with commands of the user, so that any project can be re-measured."""
 
 import json
 import math
@@ -20,12 +20,12 @@ from nearpeak.store.git_commits import git_revision
 from nearpeak.units import parse
 
 COMMIT = "commit"
-"""Axis whose versions are checked out; all others are told to the commands alone."""
+"""Axis whose versions are checked out; versions of other axes are only passed to the commands."""
 _TAIL = 160
 
 
 class Workshop:
-    """A folder for each commit, checked out beside each other, built once, run as often as asked.
+    """Work folders, one per commit: checked out and built once, run any number of times.
 
     Commands run in a shell, in the folder of their commit. `{commit}` and the names of other axes in braces stand for
     versions, as do the variables NEARPEAK_COMMIT and so on. A run prints its time last: a quantity as `1.25 ms`, or
@@ -35,7 +35,7 @@ class Workshop:
     def __init__(
         self, repository: Path, run: str, build: str = "", *, limit_s: float = 600.0, keep: Sequence[int] = ()
     ) -> None:
-        """Keep the commands; nothing runs until a time is asked for.
+        """Store the commands; nothing runs before the first launch.
 
         Args:
             keep: open files that commands inherit: the lock of the device they run on.
@@ -77,15 +77,15 @@ class Workshop:
 
     def round(self, baseline: Mapping[str, str], candidate: Mapping[str, str]) -> tuple[Launch, ...] | None:
         """Return one round A B B A in its order; none where one of the two cannot be built or run."""
-        found = []
+        launches = []
         for arm, versions in (
             ("baseline", baseline), ("candidate", candidate), ("candidate", candidate), ("baseline", baseline)
         ):  # fmt: skip
-            one = self.launch(versions, arm)
-            if one is None:
+            launch = self.launch(versions, arm)
+            if launch is None:
                 return None
-            found.append(one)
-        return tuple(found)
+            launches.append(launch)
+        return tuple(launches)
 
     def _place(self, versions: Mapping[str, str]) -> Path | None:
         """Return the folder in which these versions run; none where they cannot be built."""
@@ -117,9 +117,9 @@ class Workshop:
         """Return code, output and errors of a command; one that takes too long is ended with all that it started."""
         for name, version in versions.items():
             text = text.replace(f"{{{name}}}", shlex.quote(version))
-        told = {f"NEARPEAK_{name.upper().replace('-', '_')}": version for name, version in versions.items()}
+        variables = {f"NEARPEAK_{name.upper().replace('-', '_')}": version for name, version in versions.items()}
         with subprocess.Popen(
-            text, shell=True, cwd=place, env={**os.environ, **told}, text=True, errors="replace",
+            text, shell=True, cwd=place, env={**os.environ, **variables}, text=True, errors="replace",
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, pass_fds=self._keep,
         ) as process:  # fmt: skip
             try:
@@ -147,15 +147,15 @@ def launch_of(output: str, arm: str) -> Launch:
     clock = records[-1].get("clock_hz") if records else None
     try:
         time_s = (
-            math.exp(statistics.fmean(math.log(statistics.median(map(float, one["samples_s"]))) for one in records))
+            statistics.geometric_mean(statistics.median(map(float, row["samples_s"])) for row in records)
             if records
             else parse(lines[-1], "s")
         )
     except (ValueError, TypeError):
         time_s = math.nan
     if not (math.isfinite(time_s) and time_s > 0):
-        said = f"--run: the last line {lines[-1][:_TAIL]!r} is no time, e.g. 1.25 ms, nor of nearpeak measure --json"
-        raise MeasureError(said)
+        problem = f"--run: the last line {lines[-1][:_TAIL]!r} is no time, e.g. 1.25 ms, nor of nearpeak measure --json"
+        raise MeasureError(problem)
     return Launch(arm=arm, time_s=time_s, clock_hz=float(clock) if clock else None)
 
 
@@ -163,10 +163,10 @@ def _record(line: str) -> dict[str, Any] | None:
     if not line.startswith("{"):
         return None
     try:
-        found = json.loads(line)
+        record = json.loads(line)
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return record if isinstance(record, dict) else None
 
 
 def checked(repository: Path, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Series joined where their key changed: the same commit under both keys says what the key did to the values."""
+"""Bridges between series whose key changed: ratio of values that one commit has under both keys."""
 
 import dataclasses
 import math
@@ -38,27 +38,27 @@ def bridged(store: Store, old: Series, new: Series) -> Bridge:
     sha = _shared(sides)
     launches, runs = _launches(store, sides, sha)
     judgement = judged_launches(launches).judgement
-    stacks = [next(run.stack for run in store.runs([one])) for one in runs]
+    stacks = [next(run.stack for run in store.runs([number])) for number in runs]
     differences = (*stack_difference(*stacks), *_policy(old, new))
-    found = bridge_of(judgement, (old.id, new.id), sha, len(launches), tuple(dict.fromkeys(differences)))
-    store.investigations.record_bridge(found)
-    return found
+    bridge = bridge_of(judgement, (old.id, new.id), sha, len(launches), tuple(dict.fromkeys(differences)))
+    store.investigations.record_bridge(bridge)
+    return bridge
 
 
 def _shared(sides: tuple[History, History]) -> str:
     """Return the newest commit with enough launches on both sides."""
-    points = [{one.sha: one for one in points_of(side) if one.sha} for side in sides]
+    points = [{point.sha: point for point in points_of(side) if point.sha} for side in sides]
     both = [
-        one
-        for sha, one in points[1].items()
-        if sha in points[0] and min(len(one.values), len(points[0][sha].values)) >= LEAST_LAUNCHES
+        point
+        for sha, point in points[1].items()
+        if sha in points[0] and min(len(point.values), len(points[0][sha].values)) >= LEAST_LAUNCHES
     ]
     if not both:
         names = f"series {sides[0].series.id} and {sides[1].series.id}"
         raise NotFoundError(
             f"bridge: {names} share no commit with {LEAST_LAUNCHES} launches each; measure one commit under both keys"
         )
-    return max(both, key=lambda one: one.order_key).sha
+    return max(both, key=lambda point: point.order_key).sha
 
 
 def _launches(store: Store, sides: tuple[History, History], sha: str) -> tuple[list[Launch], tuple[int, int]]:
@@ -69,23 +69,23 @@ def _launches(store: Store, sides: tuple[History, History], sha: str) -> tuple[l
         for row, other in enumerate(side.shas)
         if other == sha and not math.isnan(side.median[row])
     ]
-    began = {one.id: one.started_ns for one in store.runs({run for run, *_ in rows})}
+    began = {run.id: run.started_ns for run in store.runs({number for number, *_ in rows})}
     rows.sort(key=lambda row: (began[row[0]], row[0], row[1]))
     higher = sides[0].series.metric.direction == "higher"
-    found = [
+    rounds = [
         Launch(arm=arm, time_s=1 / value if higher else value, clock_hz=None if math.isnan(clock) else clock)
         for _, _, arm, value, clock in rows
     ]
     first = tuple(next(run for run, _, arm, *_ in rows if arm == wanted) for wanted in (BASELINE, CANDIDATE))
-    return found, (first[0], first[1])
+    return rounds, (first[0], first[1])
 
 
 def _policy(old: Series, new: Series) -> tuple[tuple[str, str, str], ...]:
     """Return in what the keys themselves differ: runner, its policy, tracked components."""
     pairs: list[dict[str, str]] = []
-    for one in (old, new):
-        policy: Mapping[str, object] = one.testbed.policy
-        pairs.append({"runner": one.testbed.name} | {k: str(v) for k, v in policy.items()} | dict(one.track))
+    for side in (old, new):
+        policy: Mapping[str, object] = side.testbed.policy
+        pairs.append({"runner": side.testbed.name} | {k: str(v) for k, v in policy.items()} | dict(side.track))
     return stack_difference(tuple(pairs[0].items()), tuple(pairs[1].items()))
 
 
@@ -94,20 +94,20 @@ def linked_points(store: Store, history: History) -> tuple[tuple[TrackPoint, ...
 
     Only commits before the first under the newer key are taken; a bridge that is inconclusive joins nothing.
     """
-    points, found = points_of(history), list[tuple[int, Bridge]]()
+    points, bridges = points_of(history), list[tuple[int, Bridge]]()
     known = store.investigations.bridges()
     seen, scale, series = {history.series.id}, 1.0, history.series.id
     higher = history.series.metric.direction == "higher"
-    while (one := known.get(series)) is not None and one.joins and one.old_series not in seen and points:
-        scale *= 1 / one.time_ratio if higher else one.time_ratio
+    while (bridge := known.get(series)) is not None and bridge.joins and bridge.old_series not in seen and points:
+        scale *= 1 / bridge.time_ratio if higher else bridge.time_ratio
         first = points[0].order_key
-        older = [point for point in points_of(store.history(one.old_series)) if point.order_key < first]
+        older = [point for point in points_of(store.history(bridge.old_series)) if point.order_key < first]
         before = tuple(
             dataclasses.replace(point, value=point.value * scale, values=tuple(value * scale for value in point.values))
             for point in older
             if point.sha != points[0].sha
         )
-        found = [(len(before), one), *((at + len(before), other) for at, other in found)]
-        points, series = (*before, *points), one.old_series
+        bridges = [(len(before), bridge), *((at + len(before), other) for at, other in bridges)]
+        points, series = (*before, *points), bridge.old_series
         seen.add(series)
-    return points, tuple(found)
+    return points, tuple(bridges)

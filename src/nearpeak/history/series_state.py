@@ -1,4 +1,4 @@
-"""Where the newest value of each series stands: against its bound, what good software reaches, and the value before."""
+"""State of each series: newest value against its bound, its prediction and the previous value."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,20 +16,20 @@ from nearpeak.store.page_queries import in_parts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """The newest value of a series beside what it could be."""
+    """Newest value of a series with its bound, prediction and previous value."""
 
     series: Series
-    """Whose."""
+    """The series."""
     value: float | None
     """Newest value, in the metric's unit; none where there is none."""
     previous_value: float | None
-    """The one before."""
+    """Previous value."""
     run: int | None
     """Run of the newest value."""
     bound_s: float | None = None
     """Least time that the case can take on the device; none where nothing bounds it."""
     limiter: str = ""
-    """What bounds it."""
+    """Limiting resource of the bound."""
     predicted_s: float | None = None
     """Time that good software is expected to reach; none where nothing predicts it."""
 
@@ -54,38 +54,38 @@ class Standing:
 
 
 def standings(store: Store, series: Sequence[Series], *, predicted: bool = True) -> tuple[Standing, ...]:
-    """Return where some series stand, in their order.
+    """Return the state of some series, in their order.
 
     Args:
-        predicted: also what good software reaches.
+        predicted: include the predicted time.
     """
-    ids = [one.id for one in series]
-    latest = {one.series: one for part in in_parts(ids) for one in store.latest_against_previous(part)}
-    newest = store.browsing.newest([one for one in ids if one not in latest])
-    found = []
-    for one in series:
-        pair, single = latest.get(one.id), newest.get(one.id)
-        bound, expected = bound_of(one), prediction_of(one) if predicted else None
-        found.append(Standing(
-            series=one, value=pair.value if pair else single[1] if single else None,
+    ids = [entry.id for entry in series]
+    latest = {entry.series: entry for part in in_parts(ids) for entry in store.latest_against_previous(part)}
+    newest = store.browsing.newest([number for number in ids if number not in latest])
+    states = []
+    for entry in series:
+        pair, single = latest.get(entry.id), newest.get(entry.id)
+        bound, expected = bound_of(entry), prediction_of(entry) if predicted else None
+        states.append(Standing(
+            series=entry, value=pair.value if pair else single[1] if single else None,
             previous_value=pair.previous_value if pair else None,
             run=pair.run if pair else single[0] if single else None,
             bound_s=None if bound is None else bound.time_s, limiter="" if bound is None else bound.limiter,
             predicted_s=None if expected is None else expected.time_s,
         ))  # fmt: skip
-    return tuple(found)
+    return tuple(states)
 
 
 def bound_of(series: Series) -> Bound | None:
     """Return the bound of a series of times; none where its case or device is not known."""
-    found = _case(series)
-    return None if found is None else _bound(found, series.device)
+    placed_case = _case(series)
+    return None if placed_case is None else _bound(placed_case, series.device)
 
 
 def prediction_of(series: Series) -> Prediction | None:
     """Return the prediction for a series of times; none where nothing predicts it."""
-    found = _case(series)
-    return None if found is None else _prediction(found, series.device)
+    placed_case = _case(series)
+    return None if placed_case is None else _prediction(placed_case, series.device)
 
 
 def _case(series: Series) -> Case | None:
@@ -93,7 +93,7 @@ def _case(series: Series) -> Case | None:
 
 
 class _Held:
-    """A series that is no part of what its case is remembered by: the digest says it all."""
+    """A series that compares equal to every other, so that a cache is keyed by the case digest alone."""
 
     __slots__ = ("series",)
 

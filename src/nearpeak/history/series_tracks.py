@@ -1,7 +1,7 @@
-"""Series out of a store, as tracks: a value for each commit, changes of the level, and what changed with it."""
+"""Series as tracks: one value per commit, detected level changes, and the environment that changed with them."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
 
@@ -33,21 +33,21 @@ def series_named(
     """
     held = store.series(device=device or None, branch=branch or None, metric=metric or None)
     if not held:
-        asked = "".join(
+        text = "".join(
             f" of {name} {value!r}"
             for name, value in {"device": device, "branch": branch, "metric": metric}.items()
             if value
         )
-        raise NotFoundError(f"{store.name}: holds no series{asked}; 'nearpeak history' lists what there is")
+        raise NotFoundError(f"{store.name}: holds no series{text}; 'nearpeak history' lists what there is")
     if not words:
         return held
-    if len(words) == 1 and words[0].isdigit() and (by_number := [one for one in held if one.id == int(words[0])]):
-        return tuple(by_number)
-    found = [one for one in held if all(_fits(one, word) for word in words)]
-    if not found:
-        asked = " ".join(words)
-        raise NotFoundError(f"{store.name}: no series {asked!r}; 'nearpeak history' lists all {len(held)} with numbers")
-    return tuple(found)
+    number = int(words[0]) if len(words) == 1 and words[0].isdigit() else None
+    matches = [series for series in held if series.id == number]
+    matches = matches or [series for series in held if all(_is_named(series, word) for word in words)]
+    if not matches:
+        text = " ".join(words)
+        raise NotFoundError(f"{store.name}: no series {text!r}; 'nearpeak history' lists all {len(held)} with numbers")
+    return tuple(matches)
 
 
 def series_numbered(store: Store, number: int) -> Series:
@@ -56,17 +56,16 @@ def series_numbered(store: Store, number: int) -> Series:
     Raises:
         NotFoundError: there is none.
     """
-    found = store.series(id=number)
-    if not found:
+    matches = store.series(id=number)
+    if not matches:
         raise NotFoundError(f"{store.name}: holds no series {number}; 'nearpeak history' lists what there is")
-    return found[0]
+    return matches[0]
 
 
-def _fits(one: Series, word: str) -> bool:
-    if len(word) >= 8 and (one.fingerprint.startswith(word) or one.case.startswith(word)):
-        return True
-    text = " ".join((one.label, one.workload, one.device, one.testbed.name, one.branch)).lower()
-    return word.lower() in text
+def _is_named(series: Series, word: str) -> bool:
+    text = " ".join((series.label, series.workload, series.device, series.testbed.name, series.branch)).lower()
+    digests = (series.fingerprint, series.case) if len(word) >= 8 else ()
+    return word.lower() in text or any(digest.startswith(word) for digest in digests)
 
 
 def track_of(store: Store, series: int) -> Track:
@@ -77,22 +76,23 @@ def track_of(store: Store, series: int) -> Track:
     """
     history = store.history(series)
     points, bridges = linked_points(store, history)
-    found, episodes, share = _searched(points, history.series.metric)
-    clocks = {one.index: over for one, over in episodes}
-    both = sorted((*found.points, *(one for one, _ in episodes)), key=lambda one: one.index)
-    revisions = {one.sha: one for one in _revisions(store, points, both)}
-    level = _equal(points, share) if share else [one.value for one in points]
-    told = [_change(store, history.series, points, one, revisions) for one in both]
-    later = {one.index: found.points[place + 1 :] for place, one in enumerate(found.points)}
+    search, episodes, share = _searched(points, history.series.metric)
+    clocks = {item.index: over for item, over in episodes}
+    both = sorted((*search.points, *(item for item, _ in episodes)), key=lambda item: item.index)
+    runs = store.runs([points[item.index].run_id for item in both]) if both else ()
+    revisions = {run.revision.sha: run.revision for run in runs if run.revision is not None}
+    level = _equal(points, share) if share else [item.value for item in points]
+    reported = [_change(store, history.series, points, item, revisions) for item in both]
+    later = {item.index: search.points[place + 1 :] for place, item in enumerate(search.points)}
     changes = tuple(
-        replace(new, by_clock=True, over=clocks[one.index])
-        if one.index in clocks
-        else replace(new, over=_over(one, later[one.index], level))
-        for one, new in zip(both, told, strict=True)
-        if one.index >= (bridges[-1][0] if bridges else 0)  # those before belong to the series of the old key
+        replace(new, by_clock=True, over=clocks[item.index])
+        if item.index in clocks
+        else replace(new, over=_over(item, later[item.index], level))
+        for item, new in zip(both, reported, strict=True)
+        if item.index >= (bridges[-1][0] if bridges else 0)  # those before belong to the series of the old key
     )
     return Track(
-        series=history.series, points=points, changes=changes, outcome=found.outcome, clock_share_ratio=share,
+        series=history.series, points=points, changes=changes, outcome=search.outcome, clock_share_ratio=share,
         failed_count=sum(math.isnan(value) for value in history.median.tolist()), bridges=bridges,
     )  # fmt: skip
 
@@ -104,22 +104,22 @@ def _searched(
 
     Where no clock moved, or one is unknown, the values themselves are searched.
     """
-    values = [one.value for one in points]
+    values = [item.value for item in points]
     plain = changes(values)
     searched = metric.kind == "time" and plain.outcome == SEARCHED
     share = clock_share_between(points) if searched else None
     if not share:
         return plain, [], share
-    found = changes(_equal(points, share))
-    known = [one.index for one in found.points]
-    gone = [one for one in plain.points if all(abs(one.index - index) > SAME_COMMITS for index in known)]
-    clocks = [median(one.clocks_hz) for one in points]
-    episodes = {one[0].index: one for point in gone if (one := _episode(point, clocks, share)) is not None}
-    return found, [one for index, one in sorted(episodes.items()) if index not in known], share
+    search = changes(_equal(points, share))
+    known = [item.index for item in search.points]
+    gone = [item for item in plain.points if all(abs(item.index - index) > SAME_COMMITS for index in known)]
+    clocks = [median(item.clocks_hz) for item in points]
+    episodes = {item[0].index: item for point in gone if (item := _episode(point, clocks, share)) is not None}
+    return search, [item for index, item in sorted(episodes.items()) if index not in known], share
 
 
 def _equal(points: Sequence[TrackPoint], share: float) -> tuple[float, ...]:
-    return at_usual_clock([one.value for one in points], [median(one.clocks_hz) for one in points], share)
+    return at_usual_clock([point.value for point in points], [median(point.clocks_hz) for point in points], share)
 
 
 def _episode(point: ChangePoint, clocks: Sequence[float], share: float) -> tuple[ChangePoint, bool] | None:
@@ -129,19 +129,21 @@ def _episode(point: ChangePoint, clocks: Sequence[float], share: float) -> tuple
     """
     places = range(max(STEP_COMMITS, point.index - SAME_COMMITS), min(len(clocks) - 1, point.index + SAME_COMMITS) + 1)
     sign = 1 if point.time_ratio > 1 else -1
-    steps = {place: _clock_step(clocks, place) for place in places}
+    steps = {
+        at: math.log(median(clocks[at : at + STEP_COMMITS]) / median(clocks[at - STEP_COMMITS : at])) for at in places
+    }
     # The step between neighbours tells apart places whose three commits on each side show it alike.
-    edges = {one: steps[one] + math.log(clocks[one] / clocks[one - 1]) for one in steps}
-    place = min(edges, key=lambda one: (sign * edges[one], abs(one - point.index)), default=0)
+    edges = {at: steps[at] + math.log(clocks[at] / clocks[at - 1]) for at in steps}
+    place = min(edges, key=lambda at: (sign * edges[at], abs(at - point.index)), default=0)
     if not steps or abs(share * steps[place]) < math.log1p(FLOOR_RATIO) or sign * steps[place] > 0:
         return None
     old = median(clocks[max(0, place - NEAREST) : place])
-    moved = [abs(math.log(one / old)) for one in clocks[place:]]
+    moved = [abs(math.log(value / old)) for value in clocks[place:]]
     size = abs(steps[place])
     stop = next((at for at in range(len(moved) - 1) if max(moved[at : at + 2]) < size / 3), None)
     during = clocks[place : place + (stop or len(moved))]
     effect = -share * math.log(median(during) / old)
-    scatter = median(abs(math.log(one / median(during))) for one in during)
+    scatter = median(abs(math.log(value / median(during))) for value in during)
     reach = share * 2.6 * 1.4826 * max(scatter, 1e-4) * math.sqrt(1 / len(during) + 1 / min(place, NEAREST))
     return replace(
         point, index=place, low_index=place, high_index=place, time_ratio=math.exp(effect),
@@ -149,56 +151,44 @@ def _episode(point: ChangePoint, clocks: Sequence[float], share: float) -> tuple
     ), stop is not None  # fmt: skip
 
 
-def _clock_step(clocks: Sequence[float], place: int) -> float:
-    """Return the logarithm of the clock from a commit on over that before it."""
-    before, after = clocks[place - STEP_COMMITS : place], clocks[place : place + STEP_COMMITS]
-    return math.log(median(after) / median(before))
-
-
-def _revisions(store: Store, points: Sequence[TrackPoint], found: Sequence[ChangePoint]) -> Iterable[Revision]:
-    """Return the commits at the changes, with their subjects."""
-    runs = [points[one.index].run_id for one in found]
-    return [run.revision for run in store.runs(runs) if run.revision is not None] if runs else []
-
-
 def _change(
-    store: Store, series: Series, points: Sequence[TrackPoint], one: ChangePoint, revisions: dict[str, Revision]
+    store: Store, series: Series, points: Sequence[TrackPoint], change: ChangePoint, revisions: dict[str, Revision]
 ) -> TrackChange:  # fmt: skip
-    old, new = points[one.index - 1], points[one.index]
-    up = one.time_ratio > 1
+    old, new = points[change.index - 1], points[change.index]
+    up = change.time_ratio > 1
     stack = (
         () if old.stack_id == new.stack_id else stack_difference(store.stack(old.stack_id), store.stack(new.stack_id))
     )
     known = old.position >= 0 and new.position >= 0
     return TrackChange(
-        index=one.index, tier=one.tier, worse=up if series.metric.direction == "lower" else not up,
-        value_ratio=one.time_ratio, low_ratio=one.low_ratio, high_ratio=one.high_ratio,
-        probability_ratio=one.probability_ratio, good_sha=old.sha, bad_sha=new.sha,
-        safe_good_sha=points[max(0, min(one.low_index, one.index) - 1)].sha,
-        safe_bad_sha=points[min(len(points) - 1, max(one.high_index, one.index))].sha,
+        index=change.index, tier=change.tier, worse=up if series.metric.direction == "lower" else not up,
+        value_ratio=change.time_ratio, low_ratio=change.low_ratio, high_ratio=change.high_ratio,
+        probability_ratio=change.probability_ratio, good_sha=old.sha, bad_sha=new.sha,
+        safe_good_sha=points[max(0, min(change.low_index, change.index) - 1)].sha,
+        safe_bad_sha=points[min(len(points) - 1, max(change.high_index, change.index))].sha,
         subject=revisions[new.sha].subject if new.sha in revisions else "", stack=stack,
         devices=None if old.device_id == new.device_id else (str(old.device_id), str(new.device_id)),
-        clock_ratio=_clock_ratio(points, one),
+        clock_ratio=_clock_ratio(points, change),
         span_count=new.position - old.position if known else 1,
     )  # fmt: skip
 
 
-def _over(one: ChangePoint, later: Sequence[ChangePoint], values: Sequence[float]) -> bool:
+def _over(point: ChangePoint, later: Sequence[ChangePoint], values: Sequence[float]) -> bool:
     """Say whether two thirds of a change are gone: later changes took them back, or the newest values show it."""
-    change = math.log(one.time_ratio)
+    change, index = math.log(point.time_ratio), point.index
     if later and abs(change + sum(math.log(other.time_ratio) for other in later)) < abs(change) / 3:
         return True
-    newest, old = values[max(one.index, len(values) - NEAREST) :], values[max(0, one.index - NEAREST) : one.index]
+    newest, old = values[max(index, len(values) - NEAREST) :], values[max(0, index - NEAREST) : index]
     if len(newest) < NEAREST or min((*newest, *old)) <= 0:
         return False
     halves = newest[: NEAREST // 2], newest[NEAREST // 2 :]
     return all(abs(math.log(median(half) / median(old))) < abs(change) / 3 for half in halves)
 
 
-def _clock_ratio(points: Sequence[TrackPoint], one: ChangePoint) -> float | None:
+def _clock_ratio(points: Sequence[TrackPoint], change: ChangePoint) -> float | None:
     """Return the clock of the commits after the change over that before, of those nearest to it on each side."""
-    before = points[max(0, one.index - min(one.before_count, NEAREST)) : one.index]
-    after = points[one.index : one.index + min(one.after_count, NEAREST)]
+    before = points[max(0, change.index - min(change.before_count, NEAREST)) : change.index]
+    after = points[change.index : change.index + min(change.after_count, NEAREST)]
     sides = [[clock for point in side for clock in point.clocks_hz] for side in (before, after)]
     if not all(sides) or not all(point.clocks_hz for point in (*before, *after)):
         return None

@@ -1,4 +1,4 @@
-"""From stored series back to cases, devices and their bounds: what a store keeps as text becomes values again."""
+"""Reconstructs cases, devices and bounds from the text that a store holds for a series."""
 
 from functools import cache
 from typing import Any
@@ -22,12 +22,12 @@ def case_of_series(series: Series) -> Case:
     if not isinstance(op, str) or not isinstance(phase, str) or op not in OPS:
         raise NotModelledError(f"{series.label}: is no case of an operator, so that it has no bound")
     try:
-        found = OPS[op].case(phase, **arguments)
+        case = OPS[op].case(phase, **arguments)
     except SpecError as error:
         raise NotModelledError(f"{series.label}: is no case any more: {error}") from None
-    if found.digest != series.case:
+    if case.digest != series.case:
         raise NotModelledError(f"{series.label}: is not the case that its digest states")
-    return found
+    return case
 
 
 @cache

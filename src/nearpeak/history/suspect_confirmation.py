@@ -1,4 +1,4 @@
-"""Suspects measured again: last good and first bad revision in turns, the verdict kept, the alert moved on."""
+"""Confirms suspects: interleaved re-measurement of last good and first bad revision, and update of the alert."""
 
 import dataclasses
 import math
@@ -19,10 +19,10 @@ Round = Callable[[str, str], "tuple[Launch, ...] | None"]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Confirmation:
-    """What measuring a group of changes again said."""
+    """Result of the re-measurement of a group of changes."""
 
     group: Regressed
-    """The group, with where its alert stands now."""
+    """The group with the new state of its alert."""
     found: LaunchJudgement
     """The verdict on the launches."""
     launch_count: int
@@ -30,7 +30,7 @@ class Confirmation:
 
 
 def confirmed(store: Store, group: Regressed, measure_round: Round, margin_ratio: float = MARGIN_RATIO) -> Confirmation:
-    """Return what a group's good and bad commit in turns say, after 3, 5 or 10 rounds; verdict and alert are kept.
+    """Return the verdict of interleaved runs of a group's good and bad commit (3, 5 or 10 rounds), and store it.
 
     A change makes the alert active and its members confirmed; none, `invalid-noise`; one that is gone at equal clocks,
     `infra`; where nothing can be said, the alert is new again.
@@ -50,36 +50,36 @@ def confirmed(store: Store, group: Regressed, measure_round: Round, margin_ratio
 
     _move(store, group, "verifying", "measured again in turns")
     try:
-        found = compared_in_looks(one_round, margin_ratio, LOOKS)
+        judgement = compared_in_looks(one_round, margin_ratio, LOOKS)
     except MeasureError as error:
         _move(store, group, "new", str(error)[:200])
         raise
-    _keep(store, group, found, taken, (good, bad))
-    return Confirmation(group=_moved(store, group, found), found=found, launch_count=len(taken))
+    _keep(store, group, judgement, taken, (good, bad))
+    return Confirmation(group=_moved(store, group, judgement), found=judgement, launch_count=len(taken))
 
 
 def _keep(
-    store: Store, group: Regressed, found: LaunchJudgement, taken: list[Launch], commits: tuple[str, str]
+    store: Store, group: Regressed, result: LaunchJudgement, taken: list[Launch], commits: tuple[str, str]
 ) -> None:
-    judgement = found.judgement
+    judgement = result.judgement
     store.findings.record_comparison(
         StoredComparison(
             baseline=commits[0], candidate=commits[1], verdict=judgement.verdict, series=group.changes[0][0].id,
-            theta_ratio=math.log(found.plain.time_ratio), theta_clock_ratio=math.log(judgement.time_ratio),
+            theta_ratio=math.log(result.plain.time_ratio), theta_clock_ratio=math.log(judgement.time_ratio),
             low_ratio=math.log(judgement.low_ratio), high_ratio=math.log(judgement.high_ratio),
             look_count=judgement.round_count, launch_count=len(taken),
-            inputs={"launches": [dataclasses.asdict(one) for one in taken], "cause": found.cause},
+            inputs={"launches": [dataclasses.asdict(launch) for launch in taken], "cause": result.cause},
         )
     )  # fmt: skip
 
 
-def _moved(store: Store, group: Regressed, found: LaunchJudgement) -> Regressed:
-    """Move the alert where the verdict says, and raise its changes where the change is there."""
-    verdict, ratio = found.judgement.verdict, found.judgement.time_ratio
-    said = f"{verdict}: {(ratio - 1) * 100:+.1f} % in turns"
-    if found.cause == BY_CLOCKS:
-        return _move(store, group, "infra", f"{said}; {found.cause}")
-    status, note = after_verdict("verifying", verdict, ratio) or ("new", said)
+def _moved(store: Store, group: Regressed, judgement: LaunchJudgement) -> Regressed:
+    """Move the alert to the state that follows from the verdict, and confirm its changes where it is active."""
+    verdict, ratio = judgement.judgement.verdict, judgement.judgement.time_ratio
+    outcome = f"{verdict}: {(ratio - 1) * 100:+.1f} % in turns"
+    if judgement.cause == BY_CLOCKS:
+        return _move(store, group, "infra", f"{outcome}; {judgement.cause}")
+    status, note = after_verdict("verifying", verdict, ratio) or ("new", outcome)
     if status == "active":
         for alert in store.findings.alerts():
             if alert.id == group.alert_id:

@@ -1,1 +1,1 @@
-"""What follows from analyses and measurements; it takes values and asks no device, file or database."""
+"""Statistical tests and rules over measurements and analyses; values only, no device, file or database."""

@@ -1,4 +1,4 @@
-"""What the rules share: advice in one shape, attained ratios, alternatives by kind."""
+"""Helpers shared by the opportunity rules: advice records, abstentions, alternatives of a case."""
 
 from nearpeak.core.answers.analysis import Opportunity
 from nearpeak.core.answers.gap import ESTIMATED, Abstention, Advice, Alternative, Gap
@@ -6,23 +6,23 @@ from nearpeak.core.answers.gap import ESTIMATED, Abstention, Advice, Alternative
 
 def advice(kind: str, title: str, where: str, gain_s: float, evidence: str, basis: str = ESTIMATED) -> Advice:
     """Return advice; every gain is the most that it saves over all calls."""
-    found = Opportunity(kind=kind, title=title, where=where, gain_s=gain_s, evidence=evidence)
-    return Advice(opportunity=found, basis=basis)
+    opportunity = Opportunity(kind=kind, title=title, where=where, gain_s=gain_s, evidence=evidence)
+    return Advice(opportunity=opportunity, basis=basis)
 
 
 def abstention(kind: str, gap: Gap, reason: str) -> Abstention:
-    """Return that the rule `kind` says nothing of `gap`, and why."""
+    """Return the reason why the rule `kind` gives no advice on `gap`."""
     return Abstention(kind=kind, where=named(gap), reason=reason)
 
 
 def named(gap: Gap) -> str:
-    """Return the case with its device, so that advice on several devices is told apart."""
+    """Return label and device of a case, so that advice names its device."""
     return f"{gap.timed.label} on {gap.timed.target}" if gap.timed.target else gap.timed.label
 
 
 def alternatives(gap: Gap, kind: str) -> tuple[Alternative, ...]:
-    """Return the other ways of one kind in which the work of `gap` can be done."""
-    return tuple(one for one in gap.timed.alternatives if one.kind == kind)
+    """Return the alternatives of one kind for the work of `gap`."""
+    return tuple(alternative for alternative in gap.timed.alternatives if alternative.kind == kind)
 
 
 def axis(gap: Gap, name: str) -> int:

@@ -1,4 +1,4 @@
-"""Changes grouped before anybody is told, declared and suppressed ones, and what a new verdict does to an alert."""
+"""Alert rules: grouping of change points, declared and suppressed changes, state transitions after a verdict."""
 
 import fnmatch
 import math
@@ -15,7 +15,7 @@ Step = tuple[str, str]
 
 
 def grouped(candidates: Sequence[Candidate]) -> tuple[Group, ...]:
-    """Return the changes in groups, the earliest first; their order on the way in does not matter.
+    """Return the changes in groups, the earliest first, independent of their input order.
 
     Two changes are one's where their ranges of commits overlap or nearly do, they go the same way, and they share the
     value of an axis. The primary has the largest gap; what is built on a member is downstream, the rest is related.
@@ -23,7 +23,7 @@ def grouped(candidates: Sequence[Candidate]) -> tuple[Group, ...]:
     >>> grouped(())
     ()
     """
-    ordered = sorted(candidates, key=lambda one: (one.point.low_index, one.point.high_index, one.series))
+    ordered = sorted(candidates, key=lambda item: (item.point.low_index, item.point.high_index, item.series))
     parent = list(range(len(ordered)))
 
     def root(i: int) -> int:
@@ -40,21 +40,27 @@ def grouped(candidates: Sequence[Candidate]) -> tuple[Group, ...]:
             if alike:
                 parent[root(j)] = root(i)
     groups: dict[int, list[Candidate]] = {}
-    for i, one in enumerate(ordered):
-        groups.setdefault(root(i), []).append(one)
+    for i, item in enumerate(ordered):
+        groups.setdefault(root(i), []).append(item)
     return tuple(
-        sorted((_group(part) for part in groups.values()), key=lambda one: (one.low_index, one.members[0][0].series))
+        sorted((_group(part) for part in groups.values()), key=lambda item: (item.low_index, item.members[0][0].series))
     )
 
 
 def _group(part: list[Candidate]) -> Group:
-    ordered = sorted(part, key=lambda one: (-abs(one.gap_s), one.series))
-    names = {one.series for one in part}
+    ordered = sorted(part, key=lambda candidate: (-abs(candidate.gap_s), candidate.series))
+    names = {candidate.series for candidate in part}
     members = [(ordered[0], PRIMARY)]
-    members += [(one, DOWNSTREAM if names & set(one.upstream) else RELATED) for one in ordered[1:]]
-    low, high = max(one.point.low_index for one in part), min(one.point.high_index for one in part)
+    members += [(candidate, DOWNSTREAM if names & set(candidate.upstream) else RELATED) for candidate in ordered[1:]]
+    low, high = (
+        max(candidate.point.low_index for candidate in part),
+        min(candidate.point.high_index for candidate in part),
+    )
     if low > high:  # a chain of overlaps without a commit that all share
-        low, high = min(one.point.low_index for one in part), max(one.point.high_index for one in part)
+        low, high = (
+            min(candidate.point.low_index for candidate in part),
+            max(candidate.point.high_index for candidate in part),
+        )
     return Group(low_index=low, high_index=high, members=tuple(members))
 
 
@@ -62,17 +68,19 @@ def declared(axes: Mapping[str, str], sha: str, time_ratio: float, expectations:
     """Say whether somebody declared the change of a series at a commit, by selector and range.
 
     Args:
-        axes: what the series belongs to, by name.
+        axes: axis values of the series, by name.
         time_ratio: new over old.
     """
     return any(
-        one.sha == sha and one.low_ratio <= time_ratio - 1 <= one.high_ratio and matches(one.selector, axes)
-        for one in expectations
+        expectation.sha == sha
+        and expectation.low_ratio <= time_ratio - 1 <= expectation.high_ratio
+        and matches(expectation.selector, axes)
+        for expectation in expectations
     )
 
 
 def matches(selector: Mapping[str, object], axes: Mapping[str, str]) -> bool:
-    """Say whether a series has all that a selector asks for.
+    """Say whether a series matches all patterns of a selector.
 
     >>> matches({"operator": "ge*"}, {"operator": "gemm"}), matches({"owner": "a"}, {"operator": "gemm"})
     (True, False)
@@ -81,7 +89,7 @@ def matches(selector: Mapping[str, object], axes: Mapping[str, str]) -> bool:
 
 
 def after_verdict(status: str, verdict: str, time_ratio: float) -> Step | None:
-    """Return the step that a comparison asks of an alert; none where it asks for none.
+    """Return the state transition that follows from a comparison; none where there is none.
 
     Verifying: the change is there (active) or is not (invalid-noise). Waiting for a fix to be verified: fixed only
     where the new level is the one before the change, or better; still slower is active again.
@@ -92,7 +100,7 @@ def after_verdict(status: str, verdict: str, time_ratio: float) -> Step | None:
     >>> after_verdict("verifying", "invariant", 1.001)
     ('invalid-noise', 'measured again: invariant, +0.10 %')
     """
-    said = f"measured again: {verdict}, {100 * math.expm1(math.log(time_ratio)):+.2f} %"
+    note = f"measured again: {verdict}, {100 * math.expm1(math.log(time_ratio)):+.2f} %"
     table = {
         ("verifying", REGRESSION): "active", ("verifying", IMPROVEMENT): "active",
         ("verifying", INVARIANT): "invalid-noise",
@@ -103,4 +111,4 @@ def after_verdict(status: str, verdict: str, time_ratio: float) -> Step | None:
     if after is None:
         return None
     check_step(status, after)
-    return after, said
+    return after, note

@@ -1,7 +1,7 @@
-"""Compare two analyses: figure by figure, target by target, case by case; swapping them mirrors every verdict."""
+"""Comparison of two analyses by figure, target and case; swapping them mirrors every verdict."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from nearpeak.core.answers.analysis import Analysis, TargetAnalysis
@@ -18,9 +18,9 @@ from nearpeak.core.answers.analysis_comparison import (
 
 SAME_RATIO = 1e-9
 """Relative difference up to which two figures are the same: bounds have no noise, only rounding."""
-_TIMES = ("bound_s", "chained_s", "unfused_s", "launch_floor_s")
+_TIMES = dict.fromkeys(("bound_s", "chained_s", "unfused_s", "launch_floor_s"), "s")
 _WORK = {"matrix_flop": "FLOP", "total_flop": "FLOP", "fused_bytes": "B", "unfused_bytes": "B"}
-_MEMORY = ("weight_bytes", "activation_peak_bytes", "peak_bytes")
+_MEMORY = dict.fromkeys(("weight_bytes", "activation_peak_bytes", "peak_bytes"), "B")
 _Entry = tuple[str, float, int]
 """Label, time of all calls and calls of one case on one target."""
 _NOTHING: _Entry = ("", 0.0, 0)
@@ -30,15 +30,18 @@ def compare(baseline: Analysis, candidate: Analysis) -> Comparison:
     """Return how `candidate` differs from `baseline`; less time, work and memory is better.
 
     Steps of another kind, batch or coverage, bounds under another policy and targets with other roofs are not
-    comparable; the reason is said. Cases that both have are comparable even where the steps are not.
+    comparable; the reason is stated. Cases that both have are comparable even where the steps are not.
     """
     reason = _step_reason(baseline, candidate)
-    pairs = _pairs([one.target for one in baseline.targets], [one.target for one in candidate.targets])
+    pairs = _pairs([target.target for target in baseline.targets], [target.target for target in candidate.targets])
+    work_changes = _changes(baseline, candidate, _WORK)
+    if baseline.memory is not None and candidate.memory is not None:
+        work_changes += _changes(baseline.memory, candidate.memory, _MEMORY)
     return Comparison(
         baseline=baseline.name,
         candidate=candidate.name,
         reason=reason,
-        changes=() if reason else tuple(_work_changes(baseline, candidate)),
+        changes=() if reason else work_changes,
         targets=tuple(_target(pair, baseline, candidate, reason) for pair in pairs),
     )
 
@@ -56,6 +59,12 @@ def verdict(baseline: float, candidate: float) -> str:
 
 def _change(quantity: str, unit: str, baseline: float, candidate: float) -> Change:
     return Change(quantity=quantity, pair=(unit, baseline, candidate), verdict=verdict(baseline, candidate))
+
+
+def _changes(baseline: object, candidate: object, units: Mapping[str, str]) -> tuple[Change, ...]:
+    """Return the changes of the attributes of `units` that both have."""
+    pairs = ((name, unit, getattr(baseline, name), getattr(candidate, name)) for name, unit in units.items())
+    return tuple(_change(*pair) for pair in pairs if None not in pair)
 
 
 def _step_reason(baseline: Analysis, candidate: Analysis) -> str:
@@ -90,14 +99,6 @@ def _policy(analysis: Analysis) -> str:
     return f"{policy.dtype}, {outputs}, {'cold' if policy.cold_inputs else 'warm'} inputs"
 
 
-def _work_changes(baseline: Analysis, candidate: Analysis) -> Iterable[Change]:
-    for name, unit in _WORK.items():
-        yield _change(name, unit, getattr(baseline, name), getattr(candidate, name))
-    if baseline.memory is not None and candidate.memory is not None:
-        for name in _MEMORY:
-            yield _change(name, "B", getattr(baseline.memory, name), getattr(candidate.memory, name))
-
-
 def _pairs(left: list[str], right: list[str]) -> list[tuple[str, str]]:
     """Return which targets to compare: those of one name, then a device with its what-if edit (after a plus).
 
@@ -105,18 +106,18 @@ def _pairs(left: list[str], right: list[str]) -> list[tuple[str, str]]:
     [('t4', 't4+dram.bandwidth="1 TB/s"'), ('l4', 'l4')]
     """
     rest = [name for name in right if name not in left]
-    found = []
+    pairs = []
     for name in left:
-        edited = [one for one in rest if one.partition("+")[0] == name.partition("+")[0]]
+        edited = [target for target in rest if target.partition("+")[0] == name.partition("+")[0]]
         other = name if name in right or len(edited) != 1 else edited[0]
-        rest = [one for one in rest if one != other]
-        found.append((name, other))
-    return found + [(name, name) for name in rest]
+        rest = [target for target in rest if target != other]
+        pairs.append((name, other))
+    return pairs + [(name, name) for name in rest]
 
 
 def _target(pair: tuple[str, str], baseline: Analysis, candidate: Analysis, step_reason: str) -> TargetComparison:
     left, right = (
-        next((one for one in analysis.targets if one.target == name), None)
+        next((row for row in analysis.targets if row.target == name), None)
         for analysis, name in zip((baseline, candidate), pair, strict=True)
     )
     name = pair[0] if pair[0] == pair[1] else f"{pair[0]} → {pair[1]}"
@@ -125,56 +126,47 @@ def _target(pair: tuple[str, str], baseline: Analysis, candidate: Analysis, step
         return TargetComparison(target=name, verdict=NOT_COMPARABLE, reason=reason, changes=(), cases=())
     target_reason = _target_reason(baseline, candidate, left, right)
     reason = target_reason or step_reason
-    changes = () if reason else tuple(_time_changes(left, right))
+    changes = () if reason else _changes(left, right, _TIMES)
     return TargetComparison(
         target=name,
         verdict=NOT_COMPARABLE if reason else changes[0].verdict,
         reason=reason,
         changes=changes,
-        cases=()
-        if target_reason
-        else _doubted(_cases(_entries(baseline, left), _entries(candidate, right)), left, right),
+        cases=() if target_reason else _case_comparisons(baseline, candidate, left, right),
     )
-
-
-def _time_changes(left: TargetAnalysis, right: TargetAnalysis) -> Iterable[Change]:
-    for name in _TIMES:
-        pair = (getattr(left, name), getattr(right, name))
-        if None not in pair:
-            yield _change(name, "s", *pair)
 
 
 def _entries(analysis: Analysis, target: TargetAnalysis) -> Mapping[str, _Entry]:
     """Return the cases by digest; one that several modules call is added up."""
-    found: dict[str, _Entry] = {}
+    entries: dict[str, _Entry] = {}
     for row, time in zip(analysis.rows, target.times, strict=True):
-        _, total_s, calls = found.get(row.case.digest, ("", 0.0, 0))
-        found[row.case.digest] = (row.label, total_s + time.bound_s * row.call_count, calls + row.call_count)
-    return found
+        _, total_s, calls = entries.get(row.case.digest, ("", 0.0, 0))
+        entries[row.case.digest] = (row.label, total_s + time.bound_s * row.call_count, calls + row.call_count)
+    return entries
 
 
-def _cases(left: Mapping[str, _Entry], right: Mapping[str, _Entry]) -> tuple[CaseComparison, ...]:
-    digests = sorted({*left, *right})
-    moved = {digest: abs(right.get(digest, _NOTHING)[1] - left.get(digest, _NOTHING)[1]) for digest in digests}
-    ordered = sorted(digests, key=lambda digest: (-moved[digest], digest))
-    return tuple(_case(digest, left.get(digest), right.get(digest)) for digest in ordered)
-
-
-def _doubted(
-    cases: tuple[CaseComparison, ...], left: TargetAnalysis, right: TargetAnalysis
+def _case_comparisons(
+    baseline: Analysis, candidate: Analysis, left: TargetAnalysis, right: TargetAnalysis
 ) -> tuple[CaseComparison, ...]:
-    """Take back the verdict on cases that a measurement has beaten: their bounds are wrong until the cause is known."""
+    """Return the cases, largest change first.
+
+    Cases measured below their bound get no verdict: the bound is wrong until the cause is known.
+    """
+    old, new = _entries(baseline, left), _entries(candidate, right)
+    moved = {digest: abs(new.get(digest, _NOTHING)[1] - old.get(digest, _NOTHING)[1]) for digest in {*old, *new}}
+    ordered = sorted(moved, key=lambda digest: (-moved[digest], digest))
+    cases = [_case(digest, old.get(digest), new.get(digest)) for digest in ordered]
     beaten = {
-        one.digest: f"{name} measured it at {one.measured_s:.6g} s, below its bound of {one.bound_s:.6g} s"
+        row.digest: f"{name} measured it at {row.measured_s:.6g} s, below its bound of {row.bound_s:.6g} s"
         for name, target in (("candidate", right), ("baseline", left))
-        for one in target.below_bound
-        if one.cause == "open"
+        for row in target.below_bound
+        if row.cause == "open"
     }
     return tuple(
-        replace(one, verdict=NOT_COMPARABLE, reason="; ".join(filter(None, (one.reason, beaten[one.digest]))))
-        if one.digest in beaten
-        else one
-        for one in cases
+        replace(row, verdict=NOT_COMPARABLE, reason="; ".join(filter(None, (row.reason, beaten[row.digest]))))
+        if row.digest in beaten
+        else row
+        for row in cases
     )
 
 

@@ -1,4 +1,4 @@
-"""Attribution of a change: axis values that the series which changed together share."""
+"""Attribution of a change: axis values shared by the series that changed together."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from nearpeak.errors import SpecError
 
 UNLIKELY_RATIO = 0.01
-"""What comes together with a smaller chance than this is told."""
+"""Axis values with a smaller chance of coincidence than this are reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,9 +17,9 @@ class SharedValue:
     axis: str
     """Name of the axis: operator, device, runner, …"""
     value: str
-    """Which value of the axis."""
+    """Value of the axis."""
     text: str
-    """Why, in one sentence."""
+    """Evidence in one sentence."""
     chance_ratio: float
     """Chance that so much would come together by accident."""
 
@@ -45,16 +45,16 @@ def co_moved(axes: Mapping[str, Mapping[str, str]], shifted: Collection[str]) ->
     if unknown:
         raise SpecError(f"attribution: shifted series {unknown[0]!r} is not among the {len(axes)} series given")
     moved = set(shifted)
-    pairs = sorted({pair for one in axes.values() for pair in one.items()})
-    found = []
+    pairs = sorted({pair for cause in axes.values() for pair in cause.items()})
+    causes = []
     for axis, value in pairs:
-        carrying = {name for name, one in axes.items() if one.get(axis) == value}
+        carrying = {name for name, cause in axes.items() if cause.get(axis) == value}
         both = len(carrying & moved)
         chance = hypergeometric_tail(len(axes), len(carrying), len(moved), both)
         if chance < UNLIKELY_RATIO:
             text = f"{both} of {len(moved)} that shifted have {axis} {value}, and {len(carrying)} of all {len(axes)}"
-            found.append(SharedValue(axis=axis, value=value, text=text, chance_ratio=chance))
-    return tuple(sorted(found, key=lambda one: (one.chance_ratio, one.axis, one.value)))
+            causes.append(SharedValue(axis=axis, value=value, text=text, chance_ratio=chance))
+    return tuple(sorted(causes, key=lambda cause: (cause.chance_ratio, cause.axis, cause.value)))
 
 
 def hypergeometric_tail(total: int, marked: int, drawn: int, least: int) -> float:

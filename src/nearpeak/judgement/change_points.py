@@ -1,4 +1,4 @@
-"""Finds the commits at which the level of a series changes, in spite of drift, spikes, two-state clocks and memory."""
+"""Change-point detection in a series, robust to drift, outliers, two-state clocks and autocorrelation."""
 
 import math
 from collections.abc import Sequence
@@ -21,13 +21,13 @@ from nearpeak.judgement.level_search import searched
 from nearpeak.judgement.slope_test import without_slopes
 
 DETECTOR, VERSION = "levels", 1
-"""Name and version of the detector, stored beside what it finds."""
+"""Name and version of the detector, stored with its change points."""
 WINDOW_VALUES = 500
 """Newest values that are looked at."""
 CONFIRMED_RATIO, SUSPECT_RATIO = 0.5, 0.1
 """Chance of a change within REACH values from which it is confirmed, or suspected."""
 FLOOR_RATIO = 0.005
-"""Smaller changes are not told."""
+"""Smaller changes are not reported."""
 REACH = 5
 """Values on each side over which the chance of one change is summed."""
 _NORMAL_99 = 2.5758
@@ -60,49 +60,44 @@ def changes(values: Sequence[float] | NDArray[np.float64]) -> Detection:
         return Detection(outcome=NOT_POSITIVE)
     skipped = max(0, y.size - WINDOW_VALUES)
     x = np.log(y[skipped:])
-    found = np.zeros((x.size, 3))
-    searched(x, found)
-    return Detection(outcome=SEARCHED, points=_points(x, found, skipped))
+    table = np.zeros((x.size, 3))
+    searched(x, table)
+    return Detection(outcome=SEARCHED, points=_points(x, table, skipped))
 
 
-def _points(x: NDArray[np.float64], found: NDArray[np.float64], skipped: int) -> tuple[ChangePoint, ...]:
+def _points(x: NDArray[np.float64], table: NDArray[np.float64], skipped: int) -> tuple[ChangePoint, ...]:
     """Return the changes in order, with the values between them."""
-    taken = {one[0]: one for one in _taken(found)}
+    taken = {place[0]: place for place in _taken(table)}
     steps = without_slopes(x, list(taken))
     edges = [0, *steps, x.size]
     return tuple(
-        _point(found, taken[one], skipped, (one - edges[i], edges[i + 2] - one)) for i, one in enumerate(steps)
+        _point(table, taken[place], skipped, (place - edges[i], edges[i + 2] - place)) for i, place in enumerate(steps)
     )
 
 
-def _taken(found: NDArray[np.float64]) -> list[tuple[int, int, int, float]]:
+def _taken(table: NDArray[np.float64]) -> list[tuple[int, int, int, float]]:
     """Return place, its range and chance of every change, the surest first."""
-    left = np.where(np.abs(found[:, 1]) >= math.log1p(FLOOR_RATIO), found[:, 0], 0.0)
+    left = np.where(np.abs(table[:, 1]) >= math.log1p(FLOOR_RATIO), table[:, 0], 0.0)
     taken: list[tuple[int, int, int, float]] = []
     while True:
         sums = np.convolve(left, np.ones(2 * REACH + 1), "same")
         middle = int(np.argmax(sums))
         if sums[middle] < SUSPECT_RATIO:
             return taken
-        place = _place(left, middle)
-        taken.append((*place, float(sums[middle])))
+        start = max(0, middle - REACH)
+        share = np.cumsum(left[start : middle + REACH + 1])
+        # The median, the 5 % and the 95 % quantile of the change's place.
+        at, low, high = (start + int(np.searchsorted(share, part * share[-1])) for part in (0.5, 0.05, 0.95))
+        taken.append((at, low, high, float(sums[middle])))
         left[max(0, middle - REACH) : middle + REACH + 1] = 0.0
-        left[max(0, place[0] - REACH) : place[0] + REACH + 1] = 0.0
-
-
-def _place(left: NDArray[np.float64], middle: int) -> tuple[int, int, int]:
-    """Return the median, the 5 % and the 95 % quantile of where the change near `middle` is."""
-    start = max(0, middle - REACH)
-    share = np.cumsum(left[start : middle + REACH + 1])
-    median, low, high = (start + int(np.searchsorted(share, part * share[-1])) for part in (0.5, 0.05, 0.95))
-    return median, low, high
+        left[max(0, at - REACH) : at + REACH + 1] = 0.0
 
 
 def _point(
-    found: NDArray[np.float64], place: tuple[int, int, int, float], skipped: int, counts: tuple[int, int]
+    table: NDArray[np.float64], place: tuple[int, int, int, float], skipped: int, counts: tuple[int, int]
 ) -> ChangePoint:
     index, low, high, chance = place
-    effect, reach = float(found[index, 1]), _NORMAL_99 * math.sqrt(max(0.0, float(found[index, 2])))
+    effect, reach = float(table[index, 1]), _NORMAL_99 * math.sqrt(max(0.0, float(table[index, 2])))
     return ChangePoint(
         index=skipped + index, low_index=skipped + low, high_index=skipped + high,
         tier=CONFIRMED if chance >= CONFIRMED_RATIO else SUSPECT, probability_ratio=min(1.0, chance),

@@ -1,4 +1,4 @@
-"""Values of a history at one clock: how much of the clock shows in them, and what they would be at the usual one."""
+"""Clock adjustment: estimates the clock dependence of a history's times and rescales them to the usual clock."""
 
 import itertools
 import math
@@ -15,7 +15,7 @@ LEAST_SPREAD = 1e-3
 LEAST_STEP_RATIO = 0.005
 """Steps of the clock from commit to commit below this say nothing."""
 LARGE_RATIO = 1 / 3
-"""Steps below this part of the largest are noise of the clock, beside which noise of the time says little."""
+"""Steps below this part of the largest are clock noise and are not used."""
 LEAST_STEPS = 2
 """Steps that the share is taken from: one alone may be a change of the code at the same commit."""
 
@@ -92,12 +92,12 @@ def at_usual_clock(values_s: Sequence[float], clocks_hz: Sequence[float], share_
     if not 0 <= share_ratio <= 1:
         raise SpecError(f"clock: share {share_ratio!r} is not between 0 and 1")
     clocks = _logs(clocks_hz)
-    found = np.exp(_logs(values_s) + share_ratio * (clocks - np.median(clocks)))
-    return tuple(found.tolist())
+    adjusted = np.exp(_logs(values_s) + share_ratio * (clocks - np.median(clocks)))
+    return tuple(adjusted.tolist())
 
 
 def _logs(values: Sequence[float]) -> np.ndarray[tuple[int, ...], np.dtype[np.float64]]:
-    for one in values:
-        if not (math.isfinite(one) and one > 0):
-            raise SpecError(f"clock: {one!r} is not positive and finite")
+    for value in values:
+        if not (math.isfinite(value) and value > 0):
+            raise SpecError(f"clock: {value!r} is not positive and finite")
     return np.log(np.asarray(values, dtype=np.float64))

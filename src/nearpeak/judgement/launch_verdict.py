@@ -1,4 +1,4 @@
-"""The verdict on launches of two builds in turns: least squares with arm, drift and clock, looked at three times."""
+"""Verdict on interleaved launches of two builds: sequential least squares with arm, drift and clock, three looks."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ LOOKS = (3, 5, 10)
 TURN = (BASELINE, CANDIDATE, CANDIDATE, BASELINE)
 """One round: the palindrome cancels steady drift."""
 MARGIN_RATIO = 0.01
-"""Change up to which two builds count as the same, where nothing else is said."""
+"""Default change up to which two builds count as equal."""
 FLOOR_RATIO = 0.005
 """Smaller changes are never called one."""
 CLOCK_RATIO = 0.001
@@ -52,39 +52,39 @@ def judged_launches(
     'regression'
     """
     _check(launches, margin_ratio)
-    arm = np.array([one.arm == CANDIDATE for one in launches], dtype=np.float64)
-    x = np.log([one.time_s for one in launches])
+    arm = np.array([launch.arm == CANDIDATE for launch in launches], dtype=np.float64)
+    x = np.log([launch.time_s for launch in launches])
     limits = (alpha_ratio, floor_ratio, margin_ratio)
     base: list[Floats] = [np.ones(x.size), arm, np.arange(x.size, dtype=np.float64) - (x.size - 1) / 2]
     # With hardly any launches a drift cannot be told from noise; what would be left has no freedom.
     columns = base if x.size > 4 else base[:2]
     plain, _ = judged_column(x, columns, 1, limits)
-    if any(one.clock_hz is None for one in launches):
+    if any(launch.clock_hz is None for launch in launches):
         return LaunchJudgement(judgement=plain, plain=plain, clock_ratio=None, clock_share_ratio=None)
-    clock = np.log(np.array([one.clock_hz for one in launches], dtype=np.float64))
+    clock = np.log(np.array([launch.clock_hz for launch in launches], dtype=np.float64))
     ratio = math.exp(clock[arm == 1].mean() - clock[arm == 0].mean())
     if np.ptp(clock) < CLOCK_RATIO or x.size <= len(columns) + 1:
         return LaunchJudgement(judgement=plain, plain=plain, clock_ratio=ratio, clock_share_ratio=None)
-    found, effects = judged_column(x, [*columns, clock - clock.mean()], 1, limits)
-    through = plain.verdict == REGRESSION and found.verdict == INVARIANT
+    verdict, effects = judged_column(x, [*columns, clock - clock.mean()], 1, limits)
+    through = plain.verdict == REGRESSION and verdict.verdict == INVARIANT
     cause = BY_CLOCKS if through else ""
     share = -float(effects[-1])
-    return LaunchJudgement(judgement=found, plain=plain, clock_ratio=ratio, clock_share_ratio=share, cause=cause)
+    return LaunchJudgement(judgement=verdict, plain=plain, clock_ratio=ratio, clock_share_ratio=share, cause=cause)
 
 
 def _check(launches: Sequence[Launch], margin_ratio: float) -> None:
     if not 0 < margin_ratio < 1:
         raise SpecError(f"judge: margin {margin_ratio!r} is not between 0 and 1; e.g. 0.01")
     for arm in (BASELINE, CANDIDATE):
-        if (count := sum(one.arm == arm for one in launches)) < 2:
+        if (count := sum(launch.arm == arm for launch in launches)) < 2:
             raise SpecError(f"judge: {count} launches of the {arm}; a verdict needs at least 2")
-    for one in launches:
-        if one.arm not in (BASELINE, CANDIDATE):
-            raise SpecError(f"judge: arm {one.arm!r} is neither {BASELINE} nor {CANDIDATE}")
-        if not (math.isfinite(one.time_s) and one.time_s > 0):
-            raise SpecError(f"judge: time {one.time_s!r} s of a launch is not positive and finite")
-        if one.clock_hz is not None and not (math.isfinite(one.clock_hz) and one.clock_hz > 0):
-            raise SpecError(f"judge: clock {one.clock_hz!r} Hz of a launch is not positive and finite")
+    for launch in launches:
+        if launch.arm not in (BASELINE, CANDIDATE):
+            raise SpecError(f"judge: arm {launch.arm!r} is neither {BASELINE} nor {CANDIDATE}")
+        if not (math.isfinite(launch.time_s) and launch.time_s > 0):
+            raise SpecError(f"judge: time {launch.time_s!r} s of a launch is not positive and finite")
+        if launch.clock_hz is not None and not (math.isfinite(launch.clock_hz) and launch.clock_hz > 0):
+            raise SpecError(f"judge: clock {launch.clock_hz!r} Hz of a launch is not positive and finite")
 
 
 def judged_column(
@@ -103,11 +103,11 @@ def judged_column(
     effect = float(fitted[which])
     reach = min(student_quantile(1 - alpha / 2, freedom) * error, _WIDEST)
     same = student_quantile(1 - SAME_RATIO / 2, freedom) * error
-    found = reach + student_quantile(POWER_RATIO, freedom) * min(error, _WIDEST)
+    detectable = reach + student_quantile(POWER_RATIO, freedom) * min(error, _WIDEST)
     return Judgement(
         verdict=verdict_of(effect, reach, same, floor=math.log1p(floor), margin=math.log1p(margin)),
         time_ratio=math.exp(effect), low_ratio=math.exp(effect - reach), high_ratio=math.exp(effect + reach),
-        tolerance_ratio=margin, detectable_ratio=max(floor, math.expm1(min(found, _WIDEST))),
+        tolerance_ratio=margin, detectable_ratio=max(floor, math.expm1(min(detectable, _WIDEST))),
         round_count=x.size // 4,
     ), fitted  # fmt: skip
 
@@ -136,7 +136,7 @@ def compared_in_looks(
     for rounds in range(1, max(looks) + 1):
         launches += measure_round()
         if rounds in looks:
-            found = judged_launches(launches, margin_ratio)
-            if found.judgement.verdict != INCONCLUSIVE:
-                return found
+            judgement = judged_launches(launches, margin_ratio)
+            if judgement.judgement.verdict != INCONCLUSIVE:
+                return judgement
     return judged_launches(launches, margin_ratio)

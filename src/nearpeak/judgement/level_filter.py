@@ -1,4 +1,4 @@
-"""The chance of every level at every value of a series, forwards and backwards, with drift, jumps, a second state."""
+"""Forward-backward filter over the levels of a series: probabilities with drift, jumps and a second clock state."""
 
 # A hidden level stands on a grid of bins. From one value to the next it stays, drifts to a neighbouring bin, or
 # jumps to any bin. Beside it a state is off or on and adds a gap of whole bins (a device between two clocks). A
@@ -57,8 +57,8 @@ def likelihoods(tables: Tables, gap: int, now: int, before: int, near: Floats, w
     """
     half, bins = tables.half, wide.size - gap
     for k in range(bins + gap):
-        kept = tables.carried[before - k * FINE + half]
-        near[0, k] = tables.near[now - k * FINE - kept + half]
+        carried = tables.carried[before - k * FINE + half]
+        near[0, k] = tables.near[now - k * FINE - carried + half]
         wide[k] = tables.wide[now - k * FINE + half]
     if gap == 0:
         return
@@ -125,7 +125,7 @@ def _drifted(now: Floats, spread: Floats, motion: Motion, states: int) -> None:
 
 
 @compiled_sums
-def jumps(units: Units, bins: int, tables: Tables, motion: Motion, filtered: Floats, found: Floats) -> None:
+def jumps(units: Units, bins: int, tables: Tables, motion: Motion, filtered: Floats, table: Floats) -> None:
     """Fill, for every value, the chance that the level jumped to it, and the jump's mean and variance in bins.
 
     Shapes: `filtered` [values, 2, bins] as `forward` fills it, `found` [values, 3].
@@ -134,7 +134,7 @@ def jumps(units: Units, bins: int, tables: Tables, motion: Motion, filtered: Flo
     states = 2 if gap else 1
     near, wide = np.empty((3, bins + gap)), np.empty(bins + gap)
     later, spread = np.ones((2, bins)), np.zeros((2, bins))
-    found[0] = 0.0
+    table[0] = 0.0
     for t in range(units.size - 1, 0, -1):
         likelihoods(tables, gap, units[t], units[t - 1], near, wide)
         before = filtered[t - 1]
@@ -149,9 +149,9 @@ def jumps(units: Units, bins: int, tables: Tables, motion: Motion, filtered: Flo
             top += b
             _add(new, to_off * a + to_on * b, k)
         jump = motion.hazard / bins
-        found[t, 0] = jump * new[0]
-        found[t, 1] = new[1] / new[0] - old[1] / old[0]
-        found[t, 2] = new[2] / new[0] - (new[1] / new[0]) ** 2 + old[2] / old[0] - (old[1] / old[0]) ** 2
+        table[t, 0] = jump * new[0]
+        table[t, 1] = new[1] / new[0] - old[1] / old[0]
+        table[t, 2] = new[2] / new[0] - (new[1] / new[0]) ** 2 + old[2] / old[0] - (old[1] / old[0]) ** 2
         for k in range(bins):
             if gap == 0:
                 later[0, k] *= near[0, k]
@@ -162,7 +162,7 @@ def jumps(units: Units, bins: int, tables: Tables, motion: Motion, filtered: Flo
         _drifted(later, spread, motion, states)
         spread[0] += jump * ((1 - up) * low + up * top)
         spread[1] += jump * (down * low + (1 - down) * top)
-        found[t, 0] /= (spread[:states] * before[:states]).sum()
+        table[t, 0] /= (spread[:states] * before[:states]).sum()
         later[:states] = spread[:states] * (1 / spread[:states].max())
 
 

@@ -1,4 +1,4 @@
-"""Which noise a series has: the grid of levels, the tables of densities, the search for what explains the values."""
+"""Maximum-likelihood noise parameters of a series: level grid, density tables, parameter search."""
 
 import math
 from typing import NamedTuple
@@ -111,7 +111,7 @@ def evidence(choice: Units, grid: Grid) -> float:
 def _descended(choice: Units, best: float, parts: tuple[int, ...], grid: Grid) -> float:
     """Set each of `parts` in turn to what explains the values best; return the log likelihood."""
     for part in parts:
-        kept = choice[part]
+        best_place = choice[part]
         for other in range(_CHOICES[part]):
             if other == choice[part]:
                 continue
@@ -119,27 +119,27 @@ def _descended(choice: Units, best: float, parts: tuple[int, ...], grid: Grid) -
             tried[part] = other
             value = evidence(tried, grid)
             if value > best:
-                best, kept = value, other
-        choice[part] = kept
+                best, best_place = value, other
+        choice[part] = best_place
     return best
 
 
 @compiled_sums
 def _best_gap(choice: Units, grid: Grid) -> float:
     """Set the gap between two states that explains the values best; return the log likelihood."""
-    best, kept, gap = -np.inf, 0, 3
+    best, best_gap, gap = -np.inf, 0, 3
     while gap < min(grid.bins, 60):
         choice[GAP] = gap
         value = evidence(choice, grid)
         if value > best:
-            best, kept = value, gap
+            best, best_gap = value, gap
         gap += 1 + gap // 6
-    for gap in (kept - 1, kept + 1):
+    for gap in (best_gap - 1, best_gap + 1):
         choice[GAP] = gap
         value = evidence(choice, grid)
         if value > best:
-            best, kept = value, gap
-    choice[GAP] = kept
+            best, best_gap = value, gap
+    choice[GAP] = best_gap
     return best
 
 
@@ -163,23 +163,23 @@ def grid_spread(grid: Grid) -> float:
 
 
 @compiled_sums
-def searched(x: Floats, found: Floats) -> None:
+def searched(x: Floats, table: Floats) -> None:
     """Fill the chance, mean and variance of jumps, given the noise that explains the values best.
 
     Shapes: `x` [values] logarithms (or values of a linear scale over their size), `found` [values, 3].
     """
     grid = _grid_with_slope(x)
-    one = _FIRST.copy()
-    best = _descended(one, evidence(one, grid), (CARRY, DRIFT, SCALE, SKEW, CARRY, DRIFT), grid)
-    two = one.copy()
-    two[CARRY], two[DRIFT] = 0, min(one[DRIFT], 1)
+    start = _FIRST.copy()
+    best = _descended(start, evidence(start, grid), (CARRY, DRIFT, SCALE, SKEW, CARRY, DRIFT), grid)
+    two = start.copy()
+    two[CARRY], two[DRIFT] = 0, min(start[DRIFT], 1)
     value = _best_gap(two, grid) if grid.bins > 4 else -np.inf
     if value > best - GAP_HOPE:
         value = _descended(two, value, (SCALE, DRIFT, RATE, CARRY, SKEW), grid)
-    choice = two if value - GAP_COST > best else one
+    choice = two if value - GAP_COST > best else start
     filtered = np.empty((x.size, 2, grid.bins))
     tables, motion = tables_of(choice, grid), motion_of(choice)
     forward(grid.units, grid.bins, tables, motion, filtered)
-    jumps(grid.units, grid.bins, tables, motion, filtered, found)
-    found[:, 1] *= grid.width
-    found[:, 2] *= grid.width**2
+    jumps(grid.units, grid.bins, tables, motion, filtered, table)
+    table[:, 1] *= grid.width
+    table[:, 2] *= grid.width**2

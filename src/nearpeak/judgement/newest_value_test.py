@@ -1,4 +1,4 @@
-"""The verdict on a newest value against earlier ones of its series, whose own contrasts tell how far one strays."""
+"""Test of the newest value of a series against its earlier values, calibrated by the series' own contrasts."""
 
 import math
 import statistics
@@ -48,14 +48,17 @@ def judged_against(
     >>> [judged_against([one], before[-3:], before, 0.02).verdict for one in (105.0, 100.1, 96.0)]
     ['regression', 'invariant', 'improvement']
     """
-    logs = [_logs(part) for part in (candidate, baseline, before)]
+    for value in (*candidate, *baseline, *before):
+        if not (math.isfinite(value) and value > 0):
+            raise SpecError(f"judge: value {value!r} is not positive and finite")
+    logs = [[math.log(value) for value in part] for part in (candidate, baseline, before)]
     if not logs[0] or not logs[1]:
         raise SpecError("judge: candidate and baseline need a value each")
     effect = statistics.median(logs[0]) - statistics.median(logs[1])
-    found = _by_history(logs[2], len(logs[1]), lag) or _by_launches(logs[0], logs[1])
-    if found is None:
+    judgement = _by_history(logs[2], len(logs[1]), lag) or _by_launches(logs[0], logs[1])
+    if judgement is None:
         return None
-    error, freedom = found
+    error, freedom = judgement
     reach = student_quantile(1 - ALPHA_RATIO / 2, freedom) * error
     same = student_quantile(1 - SAME_RATIO / 2, freedom) * error
     seen = reach + student_quantile(POWER_RATIO, freedom) * error
@@ -67,7 +70,7 @@ def judged_against(
     )  # fmt: skip
 
 
-def at_both(one: Judgement, other: Judgement) -> Judgement:
+def at_both(first: Judgement, other: Judgement) -> Judgement:
     """Return what holds whichever of two judgements is right: a regression only where both say so.
 
     >>> before = [100.0, 100.2, 99.9, 100.1, 100.0, 99.8, 100.1]
@@ -75,14 +78,14 @@ def at_both(one: Judgement, other: Judgement) -> Judgement:
     >>> at_both(slow, same).verdict, at_both(slow, slow).verdict
     ('inconclusive', 'regression')
     """
-    verdicts = {one.verdict, other.verdict}
+    verdicts = {first.verdict, other.verdict}
     open_ = verdicts & {REGRESSION, INCONCLUSIVE}
-    verdict = one.verdict if len(verdicts) == 1 else INCONCLUSIVE if open_ else INVARIANT
+    verdict = first.verdict if len(verdicts) == 1 else INCONCLUSIVE if open_ else INVARIANT
     return Judgement(
-        verdict=verdict, time_ratio=math.sqrt(one.time_ratio * other.time_ratio),
-        low_ratio=min(one.low_ratio, other.low_ratio), high_ratio=max(one.high_ratio, other.high_ratio),
-        tolerance_ratio=one.tolerance_ratio, detectable_ratio=max(one.detectable_ratio, other.detectable_ratio),
-        round_count=one.round_count,
+        verdict=verdict, time_ratio=math.sqrt(first.time_ratio * other.time_ratio),
+        low_ratio=min(first.low_ratio, other.low_ratio), high_ratio=max(first.high_ratio, other.high_ratio),
+        tolerance_ratio=first.tolerance_ratio, detectable_ratio=max(first.detectable_ratio, other.detectable_ratio),
+        round_count=first.round_count,
     )  # fmt: skip
 
 
@@ -97,7 +100,10 @@ def _by_history(before: Sequence[float], span: int, lag: int) -> tuple[float, in
     if len(contrasts) < LEAST_CONTRASTS:
         return None
     # Times stray further upwards than downwards: the wider half counts, for both directions alike.
-    sides = ([abs(one) for one in contrasts if one > 0], [abs(one) for one in contrasts if one <= 0])
+    sides = (
+        [abs(contrast) for contrast in contrasts if contrast > 0],
+        [abs(contrast) for contrast in contrasts if contrast <= 0],
+    )
     middles = [statistics.median(side) for side in sides if len(side) >= LEAST_CONTRASTS]
     widest = max(middles, default=statistics.median(map(abs, contrasts)))
     return max(_ROBUST * widest, LEAST_SPREAD_RATIO), max(2, round(_MEDIAN_SHARE * len(contrasts)))
@@ -108,14 +114,7 @@ def _by_launches(candidate: Sequence[float], baseline: Sequence[float]) -> tuple
     if len(candidate) < 2 or len(baseline) < 2:
         return None
     least = LEAST_SPREAD_RATIO**2
-    parts = [(max(statistics.variance(one), least) / len(one), len(one)) for one in (candidate, baseline)]
+    parts = [(max(statistics.variance(side), least) / len(side), len(side)) for side in (candidate, baseline)]
     total = sum(part for part, _ in parts)
     freedom = total**2 / sum(part**2 / (count - 1) for part, count in parts)
     return math.sqrt(total), max(1, math.floor(freedom))
-
-
-def _logs(values: Sequence[float]) -> list[float]:
-    for one in values:
-        if not (math.isfinite(one) and one > 0):
-            raise SpecError(f"judge: value {one!r} is not positive and finite")
-    return [math.log(one) for one in values]

@@ -1,4 +1,4 @@
-"""The verdict on paired rounds: three values, a tolerance, an interval, the smallest change that would be seen."""
+"""Verdict on paired rounds: improvement, invariant or regression by tolerance, interval and detectable change."""
 
 import functools
 import math
@@ -37,18 +37,18 @@ def judged(rounds: Sequence[Round], tolerance_ratio: float) -> Judgement:
         raise SpecError(f"compare: {len(rounds)} rounds; a verdict needs at least 2")
     if not 0 < tolerance_ratio < 1:
         raise SpecError(f"compare: tolerance {tolerance_ratio!r} is not between 0 and 1; e.g. 0.02")
-    values = [statistics.median(one.four_log_ratio) for one in rounds]
+    values = [statistics.median(pair.four_log_ratio) for pair in rounds]
     if not all(map(math.isfinite, values)):
         raise SpecError("compare: a round has no finite ratio; times must be positive")
     count, mean, tolerance = len(values), statistics.fmean(values), math.log1p(tolerance_ratio)
     error = statistics.stdev(values) / math.sqrt(count)
     reach = student_quantile(1 - ALPHA_RATIO / 2, count - 1) * error
     same = student_quantile(1 - SAME_RATIO / 2, count - 1) * error
-    found = reach + student_quantile(POWER_RATIO, count - 1) * error
+    detectable = reach + student_quantile(POWER_RATIO, count - 1) * error
     return Judgement(
         verdict=verdict_of(mean, reach, same, floor=tolerance, margin=tolerance), time_ratio=math.exp(mean),
         low_ratio=math.exp(mean - reach), high_ratio=math.exp(mean + reach), tolerance_ratio=tolerance_ratio,
-        detectable_ratio=max(tolerance_ratio, math.expm1(min(found, 50.0))), round_count=count,
+        detectable_ratio=max(tolerance_ratio, math.expm1(min(detectable, 50.0))), round_count=count,
     )  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def rounds_needed(rounds: Sequence[Round], tolerance_ratio: float) -> int:
     >>> rounds_needed(wide, 0.02)
     93
     """
-    spread = statistics.stdev(statistics.median(one.four_log_ratio) for one in rounds)
+    spread = statistics.stdev(statistics.median(pair.four_log_ratio) for pair in rounds)
     wanted = math.log1p(tolerance_ratio)
     count = 2
     while count < 10_000:

@@ -1,4 +1,4 @@
-"""Measurements beside their bounds: those below become findings with their evidence and are never clamped."""
+"""Plausibility check: measurements below their bounds become findings with evidence and are never clamped."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,16 @@ def with_measurements(
 ) -> TargetAnalysis:
     """Return `target` with the shortest run of each row's case, or why there is none, and a finding below its bound."""
     pairs = list(zip(rows, target.times, strict=True))
-    times = [_with_run(time, taken[row.case]) for row, time in pairs]
+    runs = [(time, taken[row.case]) for row, time in pairs]
+    times = [
+        dataclasses.replace(time, measured_s=_shortest_s(run),
+                            unmeasured="" if run.samples_s else f"{run.outcome.value}: {run.note}")
+        for time, run in runs
+    ]  # fmt: skip
     findings = [below_bound(row, time, target, taken[row.case]) for row, time in pairs]
-    return dataclasses.replace(target, times=tuple(times), below_bound=tuple(one for one in findings if one))
+    return dataclasses.replace(
+        target, times=tuple(times), below_bound=tuple(finding for finding in findings if finding)
+    )
 
 
 def below_bound(row: CaseRow, time: CaseTime, target: TargetAnalysis, measurement: Measurement) -> BelowBound | None:
@@ -32,11 +39,6 @@ def below_bound(row: CaseRow, time: CaseTime, target: TargetAnalysis, measuremen
         timer_s=measurement.timer_s, bound_s=time.bound_s, limiter=time.limiter, terms_s=time.terms_s,
         runner=measurement.runner, assumptions=target.assumptions,
     )  # fmt: skip
-
-
-def _with_run(time: CaseTime, measurement: Measurement) -> CaseTime:
-    why = "" if measurement.samples_s else f"{measurement.outcome.value}: {measurement.note}"
-    return dataclasses.replace(time, measured_s=_shortest_s(measurement), unmeasured=why)
 
 
 def _shortest_s(measurement: Measurement) -> float | None:

@@ -1,4 +1,4 @@
-"""Tells a step from a steady slope: drift is nobody's commit."""
+"""Test that distinguishes a step from a steady slope: drift is not attributed to a commit."""
 
 from collections.abc import Sequence
 
@@ -20,18 +20,18 @@ def without_slopes(x: NDArray[np.float64], places: Sequence[int]) -> list[int]:
     >>> without_slopes(line, [20, 40]), without_slopes(step, [30])
     ([], [30])
     """
-    kept = sorted(places)
+    remaining = sorted(places)
     while True:
-        edges = [0, *kept, x.size]
-        sigmas = [_sigmas(x, *edges[i : i + 3]) for i in range(len(kept))]
+        edges = [0, *remaining, x.size]
+        sigmas = [_sigmas(x, *edges[i : i + 3]) for i in range(len(remaining))]
         slopes = [
             (abs(step), i)
             for i, (step, slope) in enumerate(sigmas)
             if (abs(slope) > SLOPE_SIGMA and abs(step) < max(STEP_SIGMA, abs(slope) / SLOPE_SHARE))
         ]
         if not slopes:
-            return kept
-        del kept[min(slopes)[1]]
+            return remaining
+        del remaining[min(slopes)[1]]
 
 
 def _sigmas(x: NDArray[np.float64], start: int, place: int, end: int) -> tuple[float, float]:
@@ -39,7 +39,10 @@ def _sigmas(x: NDArray[np.float64], start: int, place: int, end: int) -> tuple[f
     start, end = max(start, place - NEAR_VALUES), min(end, place + NEAR_VALUES)
     if min(place - start, end - place) < 3:
         return np.inf, 0.0
-    z = _without_spikes(x[start:end])
+    z = x[start:end]
+    calm = np.median(np.lib.stride_tricks.sliding_window_view(np.pad(z, 2, mode="edge"), 5), axis=1)
+    off = np.abs(z - calm)
+    z = np.where(off > 6 * max(float(np.median(off)), LEAST_SPREAD), calm, z)  # without spikes
     t = np.arange(z.size, dtype=np.float64)
     after = (t >= place - start).astype(np.float64)
     design = np.stack([np.ones(z.size), after, t - t.mean()], axis=1)
@@ -48,10 +51,3 @@ def _sigmas(x: NDArray[np.float64], start: int, place: int, end: int) -> tuple[f
     spread = max(float(np.sqrt(np.mean((z - design @ fitted) ** 2) * z.size / (z.size - 3))), LEAST_SPREAD)
     errors = spread * np.sqrt(np.diag(inverse))
     return float(fitted[1] / errors[1]), float(fitted[2] / errors[2])
-
-
-def _without_spikes(z: NDArray[np.float64]) -> NDArray[np.float64]:
-    padded = np.pad(z, 2, mode="edge")
-    calm = np.median(np.lib.stride_tricks.sliding_window_view(padded, 5), axis=1)
-    off = np.abs(z - calm)
-    return np.where(off > 6 * max(float(np.median(off)), LEAST_SPREAD), calm, z)

@@ -1,4 +1,4 @@
-"""History: measurements kept in a database, from which everything else is derived."""
+"""The measurement store: an SQL database of runs, series, findings and farm jobs, with importers and retention."""
 
 from nearpeak.store.database import Store, open_store
 from nearpeak.store.rows.finding_rows import Findings

@@ -1,4 +1,4 @@
-"""Tokens that let people and programs write through the web, kept as hashes, and the log of what was done."""
+"""Hashed access tokens for writing through the web interface, and the audit log of those writes."""
 
 import hashlib
 import secrets
@@ -99,8 +99,8 @@ class Access:
         table = TABLES["api_token"]
         with reading(self._engine, self._name) as connection:
             row = connection.execute(select(table).where(table.c.hash == hash_of(text))).mappings().one_or_none()
-        found = None if row is None else _token(row)
-        return found if found is not None and found.holds(time.time_ns()) else None
+        token = None if row is None else _token(row)
+        return token if token is not None and token.holds(time.time_ns()) else None
 
     def tokens(self) -> tuple[Token, ...]:
         """Return all tokens, newest last."""
@@ -115,9 +115,9 @@ class Access:
             NotFoundError: there is none of that number that still holds.
         """
         table = TABLES["api_token"]
-        asked = update(table).where(table.c.id == token, table.c.revoked_ns.is_(None))
+        revocation = update(table).where(table.c.id == token, table.c.revoked_ns.is_(None))
         with writing(self._engine, self._name) as connection:
-            if not connection.execute(asked.values(revoked_ns=time.time_ns())).rowcount:
+            if not connection.execute(revocation.values(revoked_ns=time.time_ns())).rowcount:
                 raise NotFoundError(f"token {token}: is not in the store, or was taken back already")
             add_entry(connection, "command line", "token revoke", str(token), "")
 
@@ -129,9 +129,9 @@ class Access:
     def audit(self, limit: int = 200) -> tuple[AuditEntry, ...]:
         """Return the newest entries, newest first."""
         c = TABLES["audit"].c
-        asked = select(c.at_ns, c.actor, c.action, c.object, c.note).order_by(c.id.desc()).limit(limit)
+        query = select(c.at_ns, c.actor, c.action, c.object, c.note).order_by(c.id.desc()).limit(limit)
         with reading(self._engine, self._name) as connection:
-            return tuple(AuditEntry(**row) for row in connection.execute(asked).mappings())
+            return tuple(AuditEntry(**row) for row in connection.execute(query).mappings())
 
 
 def allows(held: str, scope: str) -> bool:
@@ -158,11 +158,11 @@ def _check_alone(connection: Connection, name: str, now_ns: int) -> None:
     """Refuse a name that a token has which holds: the audit log tells them apart by their names."""
     table = TABLES["api_token"]
     mine = select(table.c.id, table.c.expires_ns).where(table.c.name == name, table.c.revoked_ns.is_(None))
-    found = connection.execute(mine.where(table.c.expires_ns > now_ns).limit(1)).first()
-    if found is not None:
+    duplicate = connection.execute(mine.where(table.c.expires_ns > now_ns).limit(1)).first()
+    if duplicate is not None:
         raise SpecError(
-            f"token {name}: there is one of that name until {time_text(found.expires_ns)[:10]}; choose another name, "
-            f"or 'nearpeak token revoke {found.id}' first"
+            f"token {name}: there is one of that name until {time_text(duplicate.expires_ns)[:10]}; choose another "
+            f"name, or 'nearpeak token revoke {duplicate.id}' first"
         )
 
 

@@ -1,4 +1,4 @@
-"""A store: runs go in, series and their histories come out."""
+"""The `Store` class: opens an SQLite or PostgreSQL store, writes runs, and reads series, histories and samples."""
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
@@ -80,7 +80,7 @@ class Store:
         return self.ingest_all((record,), again=again)[0]
 
     def together(self) -> AbstractContextManager[None]:
-        """Make everything that is read and written within a `with` one transaction: all of it is kept, or nothing."""
+        """Make everything that is read and written within a `with` one transaction: committed whole or not at all."""
         return together(self.engine, self.name)
 
     def ingest_all(
@@ -89,43 +89,43 @@ class Store:
         """Write several runs, all of them or none; see `ingest`.
 
         Args:
-            sender: whose token sent them; the audit log says so where any of them is new.
+            sender: name of the token that sent them, for the audit log where any of them is new.
         """
         ready = [prepared(record) for record in records]
         try:
             with writing(self.engine, self.name) as connection:
-                found = tuple(self._written(connection, one, again=again) for one in ready)
-                new = sum(one.new for one in found)
+                written = tuple(self._written(connection, run, again=again) for run in ready)
+                new = sum(run.new for run in written)
                 if sender and new:
-                    add_entry(connection, sender, "send runs", f"{new} of {len(found)}", found[0].uid)
+                    add_entry(connection, sender, "send runs", f"{new} of {len(written)}", written[0].uid)
         except StoreError as error:
             if "space" in str(error):
                 raise StoreError(
-                    f"{error} (it takes about {2 * sum(one.data_bytes for one in ready)} bytes)"
+                    f"{error} (it takes about {2 * sum(run.data_bytes for run in ready)} bytes)"
                 ) from error
             raise
-        for one, done in zip(ready, found, strict=True):
-            self._series.update(zip(one.fingerprints, done.series_ids, strict=False))
-        return found
+        for run, done in zip(ready, written, strict=True):
+            self._series.update(zip(run.fingerprints, done.series_ids, strict=False))
+        return written
 
     def _written(self, connection: Connection, ready: Prepared, *, again: bool) -> Ingested:
         claim(connection, ready.uid)
-        found = stored_run(connection, ready.uid)
-        if found is None:
+        run = stored_run(connection, ready.uid)
+        if run is None:
             return add_run(connection, ready, self._series)
-        return replace_run(connection, ready, found, self._series) if again else found
+        return replace_run(connection, ready, run, self._series) if again else run
 
     def series(
         self, *, id: int | None = None, case: str | None = None, metric: str | None = None, device: str | None = None,
         testbed: str | None = None, branch: str | None = None,
     ) -> tuple[Series, ...]:  # fmt: skip
-        """Return the series that are as asked in everything that is asked, by id."""
-        given = {
+        """Return the series that match all filters, ordered by id."""
+        filters = {
             "id": id, "case": case, "metric": metric, "device": device, "testbed": testbed, "branch": branch,
         }  # fmt: skip
         with reading(self.engine, self.name) as connection:
             return series_queries.series_of(
-                connection, {name: value for name, value in given.items() if value is not None}
+                connection, {name: value for name, value in filters.items() if value is not None}
             )
 
     def history(self, series: int) -> History:
@@ -138,7 +138,7 @@ class Store:
             return series_queries.history_of(connection, series)
 
     def latest_against_previous(self, series: Iterable[int] | None = None) -> tuple[Latest, ...]:
-        """Return the newest value of each series, or of some, beside the one before it."""
+        """Return the newest and the previous value of each series, or of some."""
         with reading(self.engine, self.name) as connection:
             return series_queries.latest_against_previous(connection, series)
 
@@ -148,7 +148,7 @@ class Store:
             return series_queries.runs_of(connection, None if ids is None else list(ids), limit)
 
     def samples(self, run: int, series: int, launch: int = 0, *, channel: str = "") -> npt.NDArray[Any]:
-        """Return the samples of one launch, or what was recorded beside them, in the order of their taking.
+        """Return the samples of one launch, or of one of its channels, in measurement order.
 
         Raises:
             NotFoundError: there are none.
@@ -158,7 +158,7 @@ class Store:
             return series_queries.samples_of(connection, run, series, launch, channel)
 
     def records(self, run: int, series: int, launch: int = 0) -> dict[str, Any]:
-        """Return what is kept beside the samples of one launch, by kind: `validation`, `telemetry`, `ledger`, ….
+        """Return the records attached to one launch, by kind: `validation`, `telemetry`, `ledger`, ….
 
         Raises:
             StoreError: it is damaged on disk.
@@ -172,13 +172,13 @@ class Store:
             return series_queries.stack_of(connection, stack)
 
     def set_owner(self, series: Iterable[int], owner: str) -> None:
-        """Say who looks after some series."""
+        """Set the owner of some series."""
         table = TABLES["series"]
         with writing(self.engine, self.name) as connection:
             connection.execute(update(table).where(table.c.id.in_(list(series))).values(owner=owner))
 
     def info(self) -> dict[str, int | str]:
-        """Return version, engine, size and the number of rows of what matters."""
+        """Return version, engine, size and row counts of the main tables."""
         names = ("run", "series", "measurement", "sample_blob", "revision", "stack", "change_point", "alert")
         with reading(self.engine, self.name) as connection:
             rows = {

@@ -1,39 +1,43 @@
-"""What importers of other tools' files share: marks by which bytes are recognised, and the run out of what was read."""
+"""Helpers shared by importers: detection by byte marks, construction of runs, timestamps and units of time."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from nearpeak.core.history.stored_run import Device, Pairs, Revision, RunRecord, SampleSet
 from nearpeak.errors import SpecError
-from nearpeak.store.importer import Given, Importer
+from nearpeak.store.importer import FileContext, Importer
 from nearpeak.store.json_tree import Tree, parsed
+
+SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+"""Seconds per unit, as the files spell it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """What is read of one run; what a format has no place for stays empty and comes from the user."""
+class ForeignRun:
+    """One run of an imported file; fields that the format lacks stay empty and come from the user."""
 
     samples: tuple[SampleSet, ...]
     """What was measured."""
     device: Device | None = None
-    """Where it ran; none where the file does not say."""
+    """Device; none where the file states none."""
     revision: Revision | None = None
-    """Which commit."""
+    """Commit."""
     branch: str = ""
-    """Which branch."""
+    """Branch."""
     stack: Pairs = ()
     """Software that took part."""
     started_ns: int = 0
-    """When; 0 where the file does not say."""
+    """Start time; 0 where the file states none."""
     lost: tuple[str, ...] = ()
     """Fields that the store has no place for."""
     selector: str = ""
-    """Which part of the file it is."""
+    """Part of the file that the run is."""
 
 
 Marks = tuple[str, ...]
-Read = Callable[[Tree, Path], Sequence[Found]]
+Read = Callable[[Tree, Path], Sequence[ForeignRun]]
 
 
 def foreign(
@@ -43,45 +47,68 @@ def foreign(
     """Return the importer of a format.
 
     Args:
-        read: from the document, and the place of its file, to what stands in it.
-        marks: texts of which a file of this format holds every one.
-        never: texts of which it holds none.
+        read: returns the runs of a document; the second argument is the path of its file.
+        marks: texts that every file of this format contains.
+        never: texts that no file of this format contains.
         tree_of: bytes to a document, where they are not JSON.
     """
 
     def recognises(data: bytes) -> bool:
-        holds = all(any(one.encode() in data for one in mark.split("|")) for mark in marks)
-        return holds and not any(one.encode() in data for one in never)
+        holds = all(any(part.encode() in data for part in mark.split("|")) for mark in marks)
+        return holds and not any(part.encode() in data for part in never)
 
-    def runs(data: bytes, given: Given) -> tuple[RunRecord, ...]:
-        found = read(tree_of(data, given.name), (given.folder or Path()) / given.name)
-        if not found or not all(one.samples for one in found):
-            raise SpecError(f"{given.name}: holds no measurements")
-        return tuple(_record(one, given, name, version) for one in found)
+    def runs(data: bytes, context: FileContext) -> tuple[RunRecord, ...]:
+        read_runs = read(tree_of(data, context.name), (context.folder or Path()) / context.name)
+        if not read_runs or not all(run.samples for run in read_runs):
+            raise SpecError(f"{context.name}: holds no measurements")
+        return tuple(_record(run, context, name, version) for run in read_runs)
 
     return Importer(name=name, title=title, version=version, recognises=recognises, read=runs, marks=marks)
 
 
-def _record(found: Found, given: Given, name: str, version: int) -> RunRecord:
+def _record(foreign_run: ForeignRun, context: FileContext, name: str, version: int) -> RunRecord:
     """Return the run as it goes into a store; what the file says wins."""
-    device = found.device or given.device
+    device = foreign_run.device or context.device
     if device is None:
-        raise SpecError(f"{given.name}: does not say on which device it was measured; name it by --device")
+        raise SpecError(f"{context.name}: does not say on which device it was measured; name it by --device")
+    began_ns = foreign_run.started_ns or context.written_ns if context.started_ns is None else context.started_ns
     return RunRecord(
-        device=device, samples=found.samples, revision=_revision(found.revision, given),
-        source=given.source(name, version, selector=found.selector, lost=found.lost),
-        branch=found.branch or given.branch, stack=tuple(sorted({**dict(given.stack), **dict(found.stack)}.items())),
-        track=given.track, trigger=given.trigger,
-        started_ns=given.started_ns if given.started_ns is not None else found.started_ns or given.written_ns,
+        device=device, samples=foreign_run.samples, revision=_revision(foreign_run.revision, context),
+        source=context.source(name, version, selector=foreign_run.selector, lost=foreign_run.lost),
+        branch=foreign_run.branch or context.branch,
+        stack=tuple(sorted({**dict(context.stack), **dict(foreign_run.stack)}.items())),
+        track=context.track, trigger=context.trigger,
+        started_ns=began_ns,
     )  # fmt: skip
 
 
-def _revision(own: Revision | None, given: Given) -> Revision | None:
-    """Return the commit: the user knows where it stands, the file which one it is; the two must agree."""
-    if own is None or given.revision is None:
-        return own or given.revision
-    if not given.revision.sha.startswith(own.sha):
+def _revision(revision: Revision | None, context: FileContext) -> Revision | None:
+    """Return the commit of the user, who knows its position, or else of the file; the two must agree."""
+    if revision is None or context.revision is None:
+        return revision or context.revision
+    if not context.revision.sha.startswith(revision.sha):
         raise SpecError(
-            f"{given.name}: was measured at {own.sha[:12]}, --commit names {given.revision.sha[:12]}; give one"
+            f"{context.name}: was measured at {revision.sha[:12]}, --commit names {context.revision.sha[:12]}; give one"
         )
-    return given.revision
+    return context.revision
+
+
+def epoch_ns(value: Tree) -> int:
+    """Return an ISO 8601 time as nanoseconds since 1970 UTC; without a zone it is taken as UTC.
+
+    >>> epoch_ns(Tree("1970-01-01T00:00:01+00:00", "x"))
+    1000000000
+    """
+    try:
+        moment = datetime.fromisoformat(value.text())
+        seconds = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        raise SpecError(f"{value.where}: {str(value.raw)[:40]!r} is no ISO 8601 time") from None
+    return max(0, round(seconds * 1e6) * 1000)
+
+
+def seconds_per(unit: Tree) -> float:
+    """Return the seconds of one `unit`."""
+    if unit.text() not in SECONDS:
+        raise SpecError(f"{unit.where}: {unit.text()[:40]!r} is no unit of time; there are {', '.join(SECONDS)}")
+    return SECONDS[unit.text()]

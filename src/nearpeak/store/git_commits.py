@@ -1,4 +1,4 @@
-"""Commits as a git repository has them, with their place in the first-parent history."""
+"""Commits of a git repository with their position in the first-parent history."""
 
 import subprocess
 from pathlib import Path
@@ -32,7 +32,7 @@ def git_history(folder: Path, branch: str = "HEAD") -> tuple[Revision, ...]:
 
 
 def repository_name(folder: Path) -> str:
-    """Return what stands for the repository in every clone of it: where it is fetched from, without credentials.
+    """Return a name of the repository that is equal in every clone: its remote URL without credentials.
 
     A repository without a remote is named by its folder.
     """

@@ -1,4 +1,4 @@
-"""What a format of result files is: how it is recognised, and how its bytes become runs."""
+"""The interface of a result-file importer: format detection, and conversion of file bytes into runs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ from nearpeak.core.history.stored_run import Device, Pairs, Revision, RunRecord,
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """What the user says of a file, where the file itself does not say it; what the file says wins."""
+class FileContext:
+    """Facts of a result file that the user states; facts in the file itself take precedence."""
 
     name: str
     """Name of the file, for messages."""
@@ -18,29 +18,29 @@ class Given:
     revision: Revision | None = None
     """Commit that was measured."""
     branch: str = "main"
-    """Branch whose history it belongs to."""
+    """Branch of the history."""
     device: Device | None = None
-    """Where it ran."""
+    """Device that was measured."""
     host: str = ""
     """Name of the machine."""
     stack: Pairs = ()
-    """Components of the software, beside those that the file names."""
+    """Software components in addition to those that the file names."""
     track: Pairs = ()
     """Components that belong to the identity of the series."""
     trigger: str = "import"
-    """Why it ran."""
+    """Reason for the run."""
     started_ns: int | None = None
-    """When it began; none for what the file says, or else when it was last written."""
+    """Start time; none for that in the file, or else the time of its last change."""
     written_ns: int = 0
-    """When the file was last written."""
+    """Time of the file's last change."""
     folder: Path | None = None
-    """Where the file lies: some formats keep samples or units in files beside it; none for bytes without a file."""
+    """Folder of the file, as some formats keep samples or units in sidecar files; none for bytes without a file."""
 
     def source(self, importer: str, version: int, *, selector: str = "", lost: tuple[str, ...] = ()) -> Source:
-        """Return where a run of this file was read from.
+        """Return the source record of a run of this file.
 
         Args:
-            selector: which of several runs of the file it is.
+            selector: part of the file that the run is.
             lost: fields that the store has no place for.
         """
         return Source(
@@ -55,12 +55,12 @@ class Importer:
     name: str
     """The file stem."""
     title: str
-    """What writes such files, for people."""
+    """Tool and option that write such files."""
     version: int
-    """Raised whenever the same file is read differently."""
+    """Version, raised whenever the same file is read differently."""
     recognises: Callable[[bytes], bool]
     """Whether bytes are of this format; it looks at little, and never raises."""
-    read: Callable[[bytes, Given], tuple[RunRecord, ...]]
+    read: Callable[[bytes, FileContext], tuple[RunRecord, ...]]
     """The runs of a file; a SpecError names file, place and field where one is missing or wrong."""
     marks: tuple[str, ...] = ()
-    """Texts that every file of this format holds, alternatives between bars, by which a file that lacks one is told."""
+    """Texts that every file of this format contains, alternatives between bars; a missing one is named in the error."""

@@ -1,4 +1,4 @@
-"""JSON of other tools, read field by field: what is missing or wrong is named, what was not read is told."""
+"""Strict reader for JSON of other tools: names missing and malformed fields, and lists fields that were not read."""
 
 import json
 import math
@@ -10,11 +10,11 @@ from nearpeak.errors import SpecError
 MOST = 1e300
 """Numbers beyond this are looked at one by one: they may not fit."""
 MOST_LOST = 100
-"""Names of unread fields that are kept; beyond them only their number."""
+"""Names of unread fields that are listed; of the rest only the number is."""
 
 
 class Tree:
-    """A JSON value, where it stands, and which fields of the document were read so far."""
+    """A JSON value with its path in the document, and the fields of the document read so far."""
 
     __slots__ = ("_name", "_place", "_read", "raw")
 
@@ -53,14 +53,14 @@ class Tree:
         if not isinstance(self.raw, list):
             raise SpecError(f"{self.where}: {_kind(self.raw)} where a list belongs")
         self._note()
-        return [self._at(one, f"{self._place}[{index}]") for index, one in enumerate(self.raw)]
+        return [self._at(item, f"{self._place}[{index}]") for index, item in enumerate(self.raw)]
 
     def entries(self) -> "Iterator[tuple[str, Tree]]":
         """Return the fields of an object."""
         if not isinstance(self.raw, dict):
             raise SpecError(f"{self.where}: {_kind(self.raw)} where an object belongs")
         self._note()
-        return ((key, self._at(one, f"{self._place}.{key}" if self._place else key)) for key, one in self.raw.items())
+        return ((key, self._at(item, f"{self._place}.{key}" if self._place else key)) for key, item in self.raw.items())
 
     def text(self) -> str:
         """Return a text."""
@@ -73,27 +73,27 @@ class Tree:
         """Return a finite number, also where it is written as a text."""
         raw = self.raw
         try:
-            found = math.nan if isinstance(raw, bool) else float(raw)
+            number = math.nan if isinstance(raw, bool) else float(raw)
         except (TypeError, ValueError, OverflowError):
-            found = math.nan
-        if not math.isfinite(found):
+            number = math.nan
+        if not math.isfinite(number):
             raise SpecError(f"{self.where}: {_kind(raw)} where a finite number belongs")
         self._note()
-        return found
+        return number
 
     def positive(self) -> float:
         """Return a number above 0."""
-        found = self.number()
-        if found <= 0:
-            raise SpecError(f"{self.where}: {found!r} where a number above 0 belongs")
-        return found
+        number = self.number()
+        if number <= 0:
+            raise SpecError(f"{self.where}: {number!r} where a number above 0 belongs")
+        return number
 
     def positives(self) -> tuple[float, ...]:
         """Return a list of numbers above 0; many of them take little longer than reading them."""
-        if isinstance(self.raw, list) and all(type(one) in (int, float) and 0 < one < MOST for one in self.raw):
+        if isinstance(self.raw, list) and all(type(item) in (int, float) and 0 < item < MOST for item in self.raw):
             self._note(whole=True)
             return tuple(map(float, self.raw))
-        return tuple(one.positive() for one in self.each())
+        return tuple(item.positive() for item in self.each())
 
     def plain(self) -> str | int | float | bool:
         """Return a scalar as it is, anything else as JSON text."""
@@ -109,9 +109,9 @@ class Tree:
 
     def lost(self) -> tuple[str, ...]:
         """Return the fields below that were not read, positions in lists as [], sorted."""
-        found: dict[str, None] = {}
-        _unread(self.raw, _pattern(self._place), self._read, found)
-        names = sorted(found)
+        unread: dict[str, None] = {}
+        _unread(self.raw, _pattern(self._place), self._read, unread)
+        names = sorted(unread)
         more = len(names) - MOST_LOST
         return (*names[:MOST_LOST], *([f"{more} more"] if more > 0 else []))
 
@@ -139,8 +139,8 @@ def parsed(data: bytes, name: str) -> Tree:
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         cut = not data[error.pos :].strip() or error.msg.startswith("Unterminated")
-        said = f"is cut off at {place}" if cut else f"is not JSON at {place}: {error.msg}"
-        raise SpecError(f"{name}: {said}; write it again, or export it whole") from None
+        problem = f"is cut off at {place}" if cut else f"is not JSON at {place}: {error.msg}"
+        raise SpecError(f"{name}: {problem}; write it again, or export it whole") from None
     except RecursionError:
         raise SpecError(f"{name}: is nested too deeply to be the JSON of a benchmark") from None
     except ValueError as error:  # a number of more digits than Python reads
@@ -157,18 +157,18 @@ def _pattern(place: str) -> str:
     return parts[0] + "".join("[" + part[part.index("]") :] for part in parts[1:])
 
 
-def _unread(raw: Any, pattern: str, read: set[str], found: dict[str, None]) -> None:
-    """Add to `found` the leaves below that no reader noted."""
+def _unread(raw: Any, pattern: str, read: set[str], unread: dict[str, None]) -> None:
+    """Add to `unread` the leaves that no reader has read."""
     if f"{pattern}*" in read:
         return
     if isinstance(raw, dict):
-        for key, one in raw.items():
-            _unread(one, f"{pattern}.{key}" if pattern else key, read, found)
+        for key, item in raw.items():
+            _unread(item, f"{pattern}.{key}" if pattern else key, read, unread)
     elif isinstance(raw, list):
-        for one in raw:
-            _unread(one, f"{pattern}[]", read, found)
+        for item in raw:
+            _unread(item, f"{pattern}[]", read, unread)
     elif raw is not None and pattern not in read:
-        found[pattern] = None
+        unread[pattern] = None
 
 
 def _kind(raw: Any) -> str:

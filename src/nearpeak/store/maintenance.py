@@ -1,4 +1,4 @@
-"""Keeping a store whole: copies, upgrades, checks, and what can be saved from a damaged file."""
+"""Backup, upgrade, integrity check and repair of a store."""
 
 import os
 import shutil
@@ -54,7 +54,7 @@ def backup(place: str, target: Path) -> Path:
 
 
 def upgrade(place: str) -> tuple[str, str, str]:
-    """Bring a store to the schema of this nearpeak; return the version before, the one after, and where the copy lies.
+    """Upgrade a store to the schema of this nearpeak; return old version, new version and path of the backup.
 
     Everything is one transaction: where anything fails, the store is what it was.
 
@@ -91,7 +91,13 @@ def check(engine: Engine, name: str, *, mark: bool = True) -> Iterator[str]:
         damaged = list(_damaged_samples(connection))
         yield from (words for _, _, _, words in damaged)
         yield from _missing_samples(connection)
-        yield from _wrong_order(connection)
+        r, v = TABLES["run"].c, TABLES["revision"].c
+        placed = select(r.id, r.order_key, v.fp_pos).join_from(TABLES["run"], TABLES["revision"], v.id == r.revision_id)
+        for run, key, position in connection.execute(placed.where(v.fp_pos.is_not(None))):
+            if key >> 20 != position:
+                yield (
+                    f"run {run}: stands elsewhere in history than its commit; give --repository to order all runs again"
+                )
     if mark and damaged:
         m = TABLES["measurement"]
         with writing(engine, name) as connection:
@@ -171,8 +177,8 @@ def _damaged_samples(connection: Connection) -> Iterator[tuple[int, int, int, st
     beside = select(c.run_id, c.series_id, c.launch, c.crc32, c.data)
     r = TABLES["record_blob"].c
     records = select(r.run_id, r.series_id, r.launch, r.crc32, r.data)
-    for asked in (plain, beside, records):
-        for run, series, launch, crc32, data in connection.execution_options(yield_per=1000).execute(asked):
+    for query in (plain, beside, records):
+        for run, series, launch, crc32, data in connection.execution_options(yield_per=1000).execute(query):
             if checksum(data) != crc32:
                 words = f"run {run}, series {series}, launch {launch}: its samples are damaged (checksum differs)"
                 yield run, series, launch, words
@@ -181,12 +187,12 @@ def _damaged_samples(connection: Connection) -> Iterator[tuple[int, int, int, st
 def _missing_samples(connection: Connection) -> Iterator[str]:
     m, b = TABLES["measurement"].c, TABLES["sample_blob"].c
     archived = m.flags.op("&")(ARCHIVED) != 0
-    asked = (
+    query = (
         select(m.run_id, m.series_id)
         .outerjoin_from(TABLES["measurement"], TABLES["sample_blob"], m.sample_id == b.id)
         .where(m.n > 0, b.id.is_(None), ~archived)
     )
-    for run, series in connection.execute(asked):
+    for run, series in connection.execute(query):
         yield f"run {run}, series {series}: its samples are missing"
     owned = select(m.sample_id).where(m.sample_id.is_not(None))
     orphans = connection.execute(select(func.count()).select_from(TABLES["sample_blob"]).where(b.id.not_in(owned)))
@@ -195,18 +201,10 @@ def _missing_samples(connection: Connection) -> Iterator[str]:
         yield f"{count} sets of samples belong to no measurement"
 
 
-def _wrong_order(connection: Connection) -> Iterator[str]:
-    r, v = TABLES["run"].c, TABLES["revision"].c
-    placed = select(r.id, r.order_key, v.fp_pos).join_from(TABLES["run"], TABLES["revision"], v.id == r.revision_id)
-    for run, key, position in connection.execute(placed.where(v.fp_pos.is_not(None))):
-        if key >> 20 != position:
-            yield f"run {run}: stands elsewhere in history than its commit; give --repository to order all runs again"
-
-
 def _patched_copy(path: Path, work: Path, sound: Path) -> None:
     """Copy a damaged file with the header of a sound one, which states pages of the same size.
 
-    A log beside it is taken along where SQLite still accepts it: it may hold the newest commits.
+    Its write-ahead log is copied where SQLite still accepts it: it may hold the newest commits.
     """
     shutil.copy(path, work)
     wal = path.with_name(path.name + "-wal")

@@ -1,4 +1,4 @@
-"""The two newest runs of each series, kept with it: comparing them must not search all of history."""
+"""The two newest runs of each series, stored with the series so that comparing them needs no search of the history."""
 
 from collections.abc import Iterable
 
@@ -30,15 +30,15 @@ def refresh(connection: Connection, series: Iterable[int] | None = None) -> None
     rank = func.row_number().over(
         partition_by=_MEASUREMENT.c.series_id, order_by=(_RUN.c.order_key.desc(), _RUN.c.id.desc())
     )
-    asked = (
+    query = (
         select(_MEASUREMENT.c.series_id, _MEASUREMENT.c.run_id, rank.label("rank"))
         .join(_RUN, _RUN.c.id == _MEASUREMENT.c.run_id)
         .where(_MEASUREMENT.c.median.is_not(None), _RUN.c.superseded_by.is_(None))
         .group_by(_MEASUREMENT.c.series_id, _MEASUREMENT.c.run_id, _RUN.c.order_key, _RUN.c.id)
     )
     if series is not None:
-        asked = asked.where(_MEASUREMENT.c.series_id.in_(list(series)))
-    ranked = asked.subquery()
+        query = query.where(_MEASUREMENT.c.series_id.in_(list(series)))
+    ranked = query.subquery()
     newest: dict[int, list[int]] = {}
     for series_id, run in connection.execute(
         select(ranked.c.series_id, ranked.c.run_id)

@@ -1,4 +1,4 @@
-"""Samples that need no longer be at hand: archived, the archive read back, and only then removed."""
+"""Retention of samples: old samples are archived, the archive is verified, and only then rows are deleted."""
 
 import time
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from nearpeak.store.table_export import MANIFEST, export, sha256_of, verify
 from nearpeak.store.table_schema import TABLES
 
 NEAR_COMMITS = 20
-"""Commits on either side of a change point whose samples are kept."""
+"""Commits on either side of a change point whose samples are never archived."""
 _DAY_NS = 86_400 * 10**9
 
 
@@ -28,7 +28,7 @@ class Retention:
     runs: tuple[int, ...]
     """Runs whose samples are old and needed by nothing."""
     kept_count: int
-    """Old runs whose samples are kept: near a change point, in an open alert, or of a baseline."""
+    """Old runs whose samples stay: near a change point, in an open alert, or of a baseline."""
     sets_count: int
     """Sets of samples."""
     data_bytes: int
@@ -66,7 +66,9 @@ def retain(store: Store, planned: Retention, archive: Path) -> Retention:
         return planned
     written = export(store, archive, runs=planned.runs)
     with reading(store.engine, store.name) as connection:
-        wanted = sum(_sample_count(connection, run) for run in planned.runs)
+        m = TABLES["measurement"].c
+        counted = select(func.coalesce(func.sum(m.n), 0)).where(m.sample_id.is_not(None))
+        wanted = sum(int(connection.execute(counted.where(m.run_id == run)).scalar_one()) for run in planned.runs)
     if verify(archive)["sample"] != wanted:
         raise StoreError(f"{written.folder}: holds other samples than are to be removed; nothing was removed")
     for run in planned.runs:
@@ -111,13 +113,6 @@ def _blobs_of(connection: Connection, run: int) -> Sequence[int]:
     within = (b.id >= run << PLACE_BITS) & (b.id < (run + 1) << PLACE_BITS)
     count, size = connection.execute(select(func.count(), func.sum(func.length(b.data))).where(within)).one()
     return int(count), int(size or 0)
-
-
-def _sample_count(connection: Connection, run: int) -> int:
-    m = TABLES["measurement"].c
-    return int(connection.execute(
-        select(func.coalesce(func.sum(m.n), 0)).where(m.run_id == run, m.sample_id.is_not(None))
-    ).scalar_one())  # fmt: skip
 
 
 def _remove(connection: Connection, run: int) -> None:

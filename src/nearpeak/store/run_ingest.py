@@ -1,4 +1,4 @@
-"""Runs into the store: one transaction each, so that a run that can be seen is complete, and never stands twice."""
+"""Writes runs into the store, one transaction per run, so that a visible run is complete and never duplicated."""
 
 import math
 import zlib
@@ -28,7 +28,7 @@ PLACE_BITS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ingested:
-    """What became of a run that was given to the store."""
+    """Outcome of the ingest of one run."""
 
     id: int
     """Its identity within the store."""
@@ -58,7 +58,7 @@ class Prepared:
     @property
     def data_bytes(self) -> int:
         """Bytes of the samples."""
-        return sum(one.nbytes for one in self.arrays)
+        return sum(array.nbytes for array in self.arrays)
 
 
 def prepared(record: RunRecord) -> Prepared:
@@ -69,11 +69,13 @@ def prepared(record: RunRecord) -> Prepared:
     """
     if len(record.samples) >= 1 << PLACE_BITS:
         raise SpecError(f"run: {len(record.samples)} sets of samples; at most {(1 << PLACE_BITS) - 1} in one run")
-    for one in record.samples:
-        for text in (one.case, one.label, one.note, one.workload, one.testbed.name):
+    for sample_set in record.samples:
+        for text in (sample_set.case, sample_set.label, sample_set.note, sample_set.workload, sample_set.testbed.name):
             if "\x00" in text:
-                raise SpecError(f"{one.label!r}: a text holds a NUL character, which no database keeps")
-    arrays = tuple(array_of(one.label, one.metric.unit, one.values) for one in record.samples)
+                raise SpecError(f"{sample_set.label!r}: a text holds a NUL character, which no database keeps")
+    arrays = tuple(
+        array_of(sample_set.label, sample_set.metric.unit, sample_set.values) for sample_set in record.samples
+    )
     return Prepared(
         record=record, uid=record.source.key[:32], arrays=arrays, quantities=tuple(_derived(arrays)),
         fingerprints=fingerprints_of(record),
@@ -82,8 +84,8 @@ def prepared(record: RunRecord) -> Prepared:
 
 def stored_run(connection: Connection, uid: str) -> Ingested | None:
     """Return the run of that identity where it is there already."""
-    found = connection.execute(select(TABLES["run"].c.id).where(TABLES["run"].c.uid == uid)).scalar()
-    return None if found is None else Ingested(id=found, uid=uid, new=False, series_ids=())
+    run = connection.execute(select(TABLES["run"].c.id).where(TABLES["run"].c.uid == uid)).scalar()
+    return None if run is None else Ingested(id=run, uid=uid, new=False, series_ids=())
 
 
 def add_run(connection: Connection, ready: Prepared, known: Mapping[str, int]) -> Ingested:
@@ -115,10 +117,10 @@ def replace_run(connection: Connection, ready: Prepared, old: Ingested, known: M
     while (later := connection.execute(select(runs.c.superseded_by).where(runs.c.id == newest)).scalar()) is not None:
         newest = later
     uid = digest([ready.uid, connection.execute(select(runs.c.uid).where(runs.c.id == newest)).scalar_one()])[:32]
-    found = add_run(connection, replace(ready, uid=uid), known)
-    connection.execute(runs.update().where(runs.c.id == newest).values(superseded_by=found.id))
-    newest_runs.refresh(connection, set(found.series_ids))
-    return found
+    run = add_run(connection, replace(ready, uid=uid), known)
+    connection.execute(runs.update().where(runs.c.id == newest).values(superseded_by=run.id))
+    newest_runs.refresh(connection, set(run.series_ids))
+    return run
 
 
 def _run_row(connection: Connection, ready: Prepared) -> dict[str, Any]:
@@ -163,21 +165,24 @@ def order_key(position: int | None, time_ns: int, number: int) -> int:
 
 def _add_sets(connection: Connection, run: int, series: Sequence[int], ready: Prepared) -> None:
     rows, blobs, channels, records = [], [], [], []
-    for place, (one, series_id, array) in enumerate(zip(ready.record.samples, series, ready.arrays, strict=True)):
+    for place, (sample_set, series_id, array) in enumerate(
+        zip(ready.record.samples, series, ready.arrays, strict=True)
+    ):
         sample_id = (run << PLACE_BITS) + place if array.size else None
         derived = [ready.quantities[place][name] for name in SUMMARIES]
         rows.append((
-            run, series_id, one.launch, sample_id, array.size, *derived, one.clock_hz, one.outcome, one.note or None, 0
+            run, series_id, sample_set.launch, sample_id, array.size, *derived, sample_set.clock_hz,
+            sample_set.outcome, sample_set.note or None, 0,
         ))  # fmt: skip
         if sample_id is not None:
             blobs.append((sample_id, *packed(array)))
-        for name, values in one.channels.items():
+        for name, values in sample_set.channels.items():
             unit = name.rpartition("_")[2]
-            beside = packed(array_of(f"{one.label}: {name}", unit, values))
-            channels.append((run, series_id, one.launch, name, *beside))
-        for kind, text in one.records.items():
+            beside = packed(array_of(f"{sample_set.label}: {name}", unit, values))
+            channels.append((run, series_id, sample_set.launch, name, *beside))
+        for kind, text in sample_set.records.items():
             data = zlib.compress(text.encode())
-            records.append((run, series_id, one.launch, kind, checksum(data), data))
+            records.append((run, series_id, sample_set.launch, kind, checksum(data), data))
     add_rows(connection, TABLES["sample_blob"], blobs)
     add_rows(connection, TABLES["measurement"], sorted(rows, key=lambda row: row[1:3]))
     add_rows(connection, TABLES["channel_blob"], channels)
@@ -187,7 +192,7 @@ def _add_sets(connection: Connection, run: int, series: Sequence[int], ready: Pr
 
 def _derived(arrays: Sequence[npt.NDArray[Any]]) -> Iterator[dict[str, float | None]]:
     """Yield the summaries of each array; those of one length are computed together."""
-    found: list[dict[str, float | None]] = [dict.fromkeys(SUMMARIES)] * len(arrays)
+    rows: list[dict[str, float | None]] = [dict.fromkeys(SUMMARIES)] * len(arrays)
     by_size = sorted(range(len(arrays)), key=lambda place: arrays[place].size)
     for size, places in groupby(by_size, key=lambda place: arrays[place].size):
         together = list(places)
@@ -195,8 +200,8 @@ def _derived(arrays: Sequence[npt.NDArray[Any]]) -> Iterator[dict[str, float | N
             columns = summaries(np.stack([arrays[place].astype(np.float64) for place in together]))
             table = np.stack([columns[name] for name in SUMMARIES], axis=1).tolist()
             for place, row in zip(together, table, strict=True):
-                found[place] = dict(zip(SUMMARIES, row, strict=True))
-    yield from found
+                rows[place] = dict(zip(SUMMARIES, row, strict=True))
+    yield from rows
 
 
 def summaries(rows: npt.NDArray[Any]) -> dict[str, npt.NDArray[np.float64]]:
@@ -205,7 +210,7 @@ def summaries(rows: npt.NDArray[Any]) -> dict[str, npt.NDArray[np.float64]]:
     Shapes: rows [sets, samples], at least one sample; results [sets].
 
     Quantiles lie between neighbours by proportion; `low` and `high` are the ends of the median's 95 % interval by
-    ranks. All are order statistics, so that a set has the same summaries, to the bit, whatever stands beside it.
+    ranks. All are order statistics, so that the summaries of a set do not depend, to the bit, on other sets.
 
     >>> {name: float(found[0]) for name, found in summaries(np.array([[3.0, 1.0, 2.0]])).items()}["median"]
     2.0
@@ -223,5 +228,5 @@ def _quantile(ordered: npt.NDArray[np.float64], share_ratio: float) -> npt.NDArr
     place = share_ratio * (ordered.shape[1] - 1)
     below = math.floor(place)
     above = min(below + 1, ordered.shape[1] - 1)
-    found: npt.NDArray[np.float64] = ordered[:, below] + (place - below) * (ordered[:, above] - ordered[:, below])
-    return found
+    quantiles: npt.NDArray[np.float64] = ordered[:, below] + (place - below) * (ordered[:, above] - ordered[:, below])
+    return quantiles

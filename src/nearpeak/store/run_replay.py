@@ -1,4 +1,4 @@
-"""Runs out of a store as they went in, so that another store can take them with the same identity."""
+"""Reads a stored run back as it was written, so that another store can ingest it under the same identity."""
 
 from collections.abc import Iterator, Sequence
 
@@ -16,7 +16,7 @@ from nearpeak.store.table_schema import TABLES
 def records_of(store: Store, runs: Sequence[int] | None = None) -> Iterator[RunRecord]:
     """Yield the runs of a store that count, oldest first, each with its samples.
 
-    Samples that were archived, or that are damaged, cannot be given on: their run raises.
+    A run whose samples are archived or damaged raises.
 
     Args:
         runs: only these.
@@ -25,12 +25,12 @@ def records_of(store: Store, runs: Sequence[int] | None = None) -> Iterator[RunR
         StoreError: samples of a run are not there any more, or damaged.
     """
     r, wanted = TABLES["run"].c, None if runs is None else set(runs)
-    asked = select(r.id).where(r.superseded_by.is_(None)).order_by(r.order_key, r.id)
+    query = select(r.id).where(r.superseded_by.is_(None)).order_by(r.order_key, r.id)
     with reading(store.engine, store.name) as connection:
-        ids = [one for one in connection.execute(asked).scalars() if wanted is None or one in wanted]
-    for one in ids:
+        ids = [run for run in connection.execute(query).scalars() if wanted is None or run in wanted]
+    for run in ids:
         with reading(store.engine, store.name) as connection:
-            yield _record(connection, one)
+            yield _record(connection, run)
 
 
 def _record(connection: Connection, number: int) -> RunRecord:
@@ -38,10 +38,13 @@ def _record(connection: Connection, number: int) -> RunRecord:
     table = TABLES["run"]
     row = connection.execute(select(table).where(table.c.id == number)).mappings().one()
     importer, version, selector = importer_of(row["importer"])
-    series = _series_of(connection, number)
+    m = TABLES["measurement"].c
+    members = TABLES["series"].c.id.in_(select(m.series_id).where(m.run_id == number))
+    rows = connection.execute(series_queries.series_select().where(members))
+    series = {entry.id: series_queries.series_row(entry, 0) for entry in rows}
     return RunRecord(
         device=run.device, samples=tuple(_sets(connection, number, series)), revision=run.revision,
-        branch=row["branch"], stack=run.stack, track=next((one.track for one in series.values()), ()),
+        branch=row["branch"], stack=run.stack, track=next((entry.track for entry in series.values()), ()),
         started_ns=run.started_ns, ended_ns=row["ended_ns"],
         trigger=run.trigger, dirty=row["dirty_hash"], facts=run.facts,
         source=Source(
@@ -51,25 +54,18 @@ def _record(connection: Connection, number: int) -> RunRecord:
     )  # fmt: skip
 
 
-def _series_of(connection: Connection, run: int) -> dict[int, Series]:
-    m = TABLES["measurement"].c
-    mine = select(m.series_id).where(m.run_id == run)
-    rows = connection.execute(series_queries.series_select().where(TABLES["series"].c.id.in_(mine))).all()
-    return {row.id: series_queries.series_row(row, 0) for row in rows}
-
-
 def _sets(connection: Connection, run: int, series: dict[int, Series]) -> Iterator[SampleSet]:
     m, b = TABLES["measurement"].c, TABLES["sample_blob"].c
-    asked = select(m.series_id, m.launch, m.outcome, m.note, m.clock_hz, m.n, b.format, b.crc32, b.data)
-    asked = asked.outerjoin_from(TABLES["measurement"], TABLES["sample_blob"], b.id == m.sample_id)
+    query = select(m.series_id, m.launch, m.outcome, m.note, m.clock_hz, m.n, b.format, b.crc32, b.data)
+    query = query.outerjoin_from(TABLES["measurement"], TABLES["sample_blob"], b.id == m.sample_id)
     channels = _channels(connection, run)
     for number, launch, outcome, note, clock_hz, count, *blob in connection.execute(
-        asked.where(m.run_id == run).order_by(m.series_id, m.launch)
+        query.where(m.run_id == run).order_by(m.series_id, m.launch)
     ):
-        one, what = series[number], f"run {run}, series {number}, launch {launch}"
+        entry, what = series[number], f"run {run}, series {number}, launch {launch}"
         yield SampleSet(
-            case=one.case, label=one.label, metric=one.metric, testbed=one.testbed, workload=one.workload,
-            values=tuple(unpacked(what, *blob).tolist()) if count else (), parameters=one.parameters, launch=launch,
+            case=entry.case, label=entry.label, metric=entry.metric, testbed=entry.testbed, workload=entry.workload,
+            values=tuple(unpacked(what, *blob).tolist()) if count else (), parameters=entry.parameters, launch=launch,
             outcome=outcome, note=note or "", clock_hz=clock_hz, channels=channels.get((number, launch), {}),
             records=series_queries.record_texts(connection, run, number, launch),
         )  # fmt: skip
@@ -77,9 +73,9 @@ def _sets(connection: Connection, run: int, series: dict[int, Series]) -> Iterat
 
 def _channels(connection: Connection, run: int) -> dict[tuple[int, int], dict[str, tuple[float, ...]]]:
     c = TABLES["channel_blob"].c
-    found: dict[tuple[int, int], dict[str, tuple[float, ...]]] = {}
-    asked = select(c.series_id, c.launch, c.channel, c.format, c.crc32, c.data).where(c.run_id == run)
-    for series, launch, name, *blob in connection.execute(asked):
+    channels: dict[tuple[int, int], dict[str, tuple[float, ...]]] = {}
+    query = select(c.series_id, c.launch, c.channel, c.format, c.crc32, c.data).where(c.run_id == run)
+    for series, launch, name, *blob in connection.execute(query):
         values = unpacked(f"run {run}, series {series}, {name}", *blob).tolist()
-        found.setdefault((series, launch), {})[name] = tuple(values)
-    return found
+        channels.setdefault((series, launch), {})[name] = tuple(values)
+    return channels

@@ -1,4 +1,4 @@
-"""Samples as bytes and back: little-endian, in the order of their taking, with a checksum over what is stored."""
+"""Binary encoding of samples: little-endian values in measurement order, compressed, with a checksum."""
 
 import zlib
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ MOST_BYTES = 16 << 20
 
 
 def format_of(unit: str, values: Sequence[float] | npt.NDArray[Any]) -> str:
-    """Return the format in which samples of `unit` are kept.
+    """Return the storage format of samples of `unit`.
 
     >>> format_of("s", [0.5]), format_of("B", [16777217]), format_of("J", [0.5])
     ('f4', 'i8', 'f8')
@@ -33,20 +33,20 @@ def array_of(what: str, unit: str, values: Sequence[float] | npt.NDArray[Any]) -
         SpecError: one is not finite or does not fit its format, or there are too many.
     """
     try:
-        given = np.asarray(values)
+        raw = np.asarray(values)
         with np.errstate(over="ignore"):
-            found: npt.NDArray[Any] = given.astype(FORMATS[format_of(unit, given)])
+            array: npt.NDArray[Any] = raw.astype(FORMATS[format_of(unit, raw)])
     except (OverflowError, TypeError, ValueError):
         raise SpecError(f"{what}: samples are not numbers of 64 bits") from None
-    if found.ndim != 1 or given.dtype.kind not in "iuf":
+    if array.ndim != 1 or raw.dtype.kind not in "iuf":
         raise SpecError(f"{what}: samples are no row of numbers of 64 bits")
-    if found.dtype.kind == "f" and not np.isfinite(found).all():
-        raise SpecError(f"{what}: sample {float(given[~np.isfinite(found)][0])!r} is not finite; leave failed ones out")
-    if given.dtype.kind == "u" and given.size and int(given.max()) >= 1 << 63:
-        raise SpecError(f"{what}: sample {int(given.max())} does not fit 64 bits with a sign")
-    if found.nbytes > MOST_BYTES:
-        raise SpecError(f"{what}: {found.size} samples are more than the {MOST_BYTES >> 20} MiB that one set may take")
-    return found
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise SpecError(f"{what}: sample {float(raw[~np.isfinite(array)][0])!r} is not finite; leave failed ones out")
+    if raw.dtype.kind == "u" and raw.size and int(raw.max()) >= 1 << 63:
+        raise SpecError(f"{what}: sample {int(raw.max())} does not fit 64 bits with a sign")
+    if array.nbytes > MOST_BYTES:
+        raise SpecError(f"{what}: {array.size} samples are more than the {MOST_BYTES >> 20} MiB that one set may take")
+    return array
 
 
 def packed(values: npt.NDArray[Any]) -> tuple[str, int, bytes]:
@@ -61,8 +61,8 @@ def packed(values: npt.NDArray[Any]) -> tuple[str, int, bytes]:
 
 def checksum(data: bytes) -> int:
     """Return CRC-32 of `data`, with a sign so that it takes four bytes in a file."""
-    found = zlib.crc32(data)
-    return found - (1 << 32) if found >= 1 << 31 else found
+    crc32 = zlib.crc32(data)
+    return crc32 - (1 << 32) if crc32 >= 1 << 31 else crc32
 
 
 def unpacked(what: str, form: str, crc32: int, data: bytes) -> npt.NDArray[Any]:
@@ -75,5 +75,5 @@ def unpacked(what: str, form: str, crc32: int, data: bytes) -> npt.NDArray[Any]:
         raise StoreError(f"{what}: samples are stored as {form!r}; this version reads {', '.join(FORMATS)}")
     if checksum(data) != crc32:
         raise StoreError(f"{what}: its samples are damaged on disk (checksum differs); import its file again")
-    found: npt.NDArray[Any] = np.frombuffer(data, dtype=FORMATS[form])
-    return found
+    array: npt.NDArray[Any] = np.frombuffer(data, dtype=FORMATS[form])
+    return array

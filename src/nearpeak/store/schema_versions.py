@@ -1,4 +1,4 @@
-"""Which version of the schema a store has, and how it comes to the one of this nearpeak."""
+"""Schema version of a store, and its upgrade to the version of this nearpeak."""
 
 from functools import cache
 from pathlib import Path
@@ -17,8 +17,11 @@ _LOCK = 0x6E70_6B31
 """Advisory lock of PostgreSQL that one migration holds at a time."""
 
 
-def version_of(connection: Connection) -> str | None:
+def version_of(connection: Connection, prefix: str = "") -> str | None:
     """Return the version of the tables; none where there are none.
+
+    Args:
+        prefix: start of the error message.
 
     Raises:
         StoreError: there are tables, but not those of a store.
@@ -27,27 +30,29 @@ def version_of(connection: Connection) -> str | None:
     if not names:
         return None
     if not {"alembic_version", "store_info"} <= names:
-        raise StoreError("is a database of something else: it has tables, but not those of a store; name another")
+        raise StoreError(
+            f"{prefix}is a database of something else: it has tables, but not those of a store; name another"
+        )
     return str(connection.execute(text("SELECT version_num FROM alembic_version")).scalar_one())
 
 
-def check_version(name: str, found: str | None) -> None:
+def check_version(name: str, version: str | None) -> None:
     """Refuse a store of another version than this nearpeak's.
 
     Raises:
         SchemaVersionError: it is older, or newer.
         StoreError: it holds no tables.
     """
-    if found is None:
+    if version is None:
         raise StoreError(f"{name}: holds no tables; a store is made by 'nearpeak store import'")
-    if found > HEAD:
+    if version > HEAD:
         raise SchemaVersionError(
-            f"{name}: schema {found} is newer than {HEAD}, which this nearpeak knows;"
+            f"{name}: schema {version} is newer than {HEAD}, which this nearpeak knows;"
             " nothing is touched: use a newer nearpeak"
         )
-    if found < HEAD:
+    if version < HEAD:
         raise SchemaVersionError(
-            f"{name}: schema {found} is older than {HEAD};"
+            f"{name}: schema {version} is older than {HEAD};"
             f" 'nearpeak store upgrade --store {name}' saves a copy and upgrades it"
         )
 

@@ -1,4 +1,4 @@
-"""Questions to the store: series, their histories, runs, samples."""
+"""Queries for series, their histories, runs and samples."""
 
 import json
 import zlib
@@ -27,7 +27,7 @@ class History:
     """
 
     series: Series
-    """Whose."""
+    """The series."""
     run_ids: npt.NDArray[np.int64]
     """Run of each row; launches of one run stand together."""
     order_keys: npt.NDArray[np.int64]
@@ -35,7 +35,7 @@ class History:
     positions: npt.NDArray[np.int64]
     """First-parent position of the commit; −1 where it is not known."""
     shas: tuple[str, ...]
-    """Commit; empty where the run is of none."""
+    """Commit; empty for a run without one."""
     stack_ids: npt.NDArray[np.int64]
     """Software stack; `Store.stack` tells its components."""
     device_ids: npt.NDArray[np.int64]
@@ -77,8 +77,8 @@ def series_of(connection: Connection, where: Mapping[str, str | int]) -> tuple[S
         "workload": _T["workload"].c.name, "metric": _T["metric"].c.name, "device": _T["device_model"].c.name,
         "testbed": _T["testbed"].c.name, "branch": _T["series"].c.branch, "owner": _T["series"].c.owner,
     }  # fmt: skip
-    asked = series_select().where(*(columns[name] == value for name, value in where.items()))
-    rows = connection.execute(asked.order_by(_T["series"].c.id)).all()
+    query = series_select().where(*(columns[name] == value for name, value in where.items()))
+    rows = connection.execute(query.order_by(_T["series"].c.id)).all()
     counts = run_counts(connection, [row.id for row in rows] if len(rows) <= 100 else None)
     return tuple(series_row(row, counts.get(row.id, 0)) for row in rows)
 
@@ -89,10 +89,10 @@ def history_of(connection: Connection, series: int) -> History:
     Raises:
         NotFoundError: there is no such series.
     """
-    found = series_of(connection, {"id": series})
-    if not found:
+    matches = series_of(connection, {"id": series})
+    if not matches:
         raise NotFoundError(f"series {series}: is not in the store; 'nearpeak store info' counts what is")
-    return histories_of(connection, found)[0]
+    return histories_of(connection, matches)[0]
 
 
 def histories_of(connection: Connection, series: Sequence[Series]) -> tuple[History, ...]:
@@ -103,13 +103,13 @@ def histories_of(connection: Connection, series: Sequence[Series]) -> tuple[Hist
 def newest_histories_of(connection: Connection, series: Sequence[Series]) -> tuple[History, ...]:
     """Return of each history what was measured at the newest commit that has a value; in the order of the series."""
     s, r, newest = _T["series"].c, _T["run"].c, _T["run"].alias()
-    asked = (
+    query = (
         _history_select(series)
         .join(_T["series"], s.id == _T["measurement"].c.series_id)
         .join(newest, newest.c.id == s.last_run_id)
         .where((r.id == newest.c.id) | (r.revision_id == newest.c.revision_id))
     )
-    return _histories(connection, series, asked)
+    return _histories(connection, series, query)
 
 
 def _history_select(series: Sequence[Series]) -> Select[Any]:
@@ -121,16 +121,16 @@ def _history_select(series: Sequence[Series]) -> Select[Any]:
         )
         .join(_T["run"], r.id == m.run_id)
         .outerjoin(_T["revision"], v.id == r.revision_id)
-        .where(m.series_id.in_([one.id for one in series]), r.superseded_by.is_(None))
+        .where(m.series_id.in_([entry.id for entry in series]), r.superseded_by.is_(None))
         .order_by(m.series_id, r.order_key, r.id, m.launch)
     )  # fmt: skip
 
 
-def _histories(connection: Connection, series: Sequence[Series], asked: Select[Any]) -> tuple[History, ...]:
+def _histories(connection: Connection, series: Sequence[Series], query: Select[Any]) -> tuple[History, ...]:
     rows: dict[int, list[Any]] = {}
-    for row in connection.execute(asked).tuples():
+    for row in connection.execute(query).tuples():
         rows.setdefault(row[-1], []).append(row)
-    return tuple(_history(one, rows.get(one.id, [])) for one in series)
+    return tuple(_history(entry, rows.get(entry.id, [])) for entry in series)
 
 
 def _history(series: Series, rows: Sequence[Any]) -> History:
@@ -148,41 +148,33 @@ def _history(series: Series, rows: Sequence[Any]) -> History:
 
 
 def latest_against_previous(connection: Connection, series: Iterable[int] | None = None) -> tuple[Latest, ...]:
-    """Return the newest run of each series beside the one before it; series with fewer than two are left out.
+    """Return the newest and the previous run of each series that has at least two.
 
     The value of a run is the median over its launches.
     """
-    halves = [
-        _at_run(column, None if series is None else list(series)) for column in ("last_run_id", "previous_run_id")
-    ]
-    found: dict[tuple[int, int, int], tuple[list[float], list[float]]] = {}
-    for which, half in enumerate(halves):
-        for one, last, previous, value in connection.execute(half).tuples().all():
+    s, m = _T["series"].c, _T["measurement"].c
+    medians: dict[tuple[int, int, int], tuple[list[float], list[float]]] = {}
+    wanted = None if series is None else list(series)
+    for which, column in enumerate(("last_run_id", "previous_run_id")):
+        at = (m.run_id == s[column]) & (m.series_id == s.id)
+        # An outer join keeps SQLite from starting with all measurements.
+        query = select(s.id, s.last_run_id, s.previous_run_id, m.median).outerjoin(_T["measurement"], at)
+        query = query.where(s.previous_run_id.is_not(None))
+        half = query if wanted is None else query.where(s.id.in_(wanted))
+        for number, last, previous, value in connection.execute(half).tuples().all():
             if value is not None:
-                found.setdefault((one, last, previous), ([], []))[which].append(value)
+                medians.setdefault((number, last, previous), ([], []))[which].append(value)
     return tuple(
-        Latest(series=one, run=run, value=_middle(new), previous_value=_middle(old))
-        for (one, run, previous), (new, old) in sorted(found.items())
+        Latest(series=number, run=run, value=_middle(new), previous_value=_middle(old))
+        for (number, run, previous), (new, old) in sorted(medians.items())
         if new and old
     )
-
-
-def _at_run(column: str, series: Sequence[int] | None) -> Select[Any]:
-    """Return the question for the values of each series at one of its two newest runs.
-
-    An outer join keeps SQLite from starting with all measurements.
-    """
-    s, m = _T["series"].c, _T["measurement"].c
-    at = (m.run_id == s[column]) & (m.series_id == s.id)
-    asked = select(s.id, s.last_run_id, s.previous_run_id, m.median).outerjoin(_T["measurement"], at)
-    asked = asked.where(s.previous_run_id.is_not(None))
-    return asked if series is None else asked.where(s.id.in_(series))
 
 
 def runs_of(connection: Connection, ids: Sequence[int] | None = None, limit: int | None = None) -> tuple[Run, ...]:
     """Return runs in the order of history: some by id, or all, or only the `limit` newest."""
     r, v, d = _T["run"].c, _T["revision"].c, _T["device"].c
-    asked = (
+    query = (
         select(_T["run"], _T["repo"].c.url, *_prefixed("revision"), d.uuid.label("d_uuid"), d.mig_profile,
                *_prefixed("device_model"), _T["host"].c.name.label("host"))
         .join(_T["device"], d.id == r.device_id)
@@ -192,21 +184,21 @@ def runs_of(connection: Connection, ids: Sequence[int] | None = None, limit: int
         .outerjoin(_T["repo"], _T["repo"].c.id == v.repo_id)
         .order_by(r.order_key.desc(), r.id.desc())
     )  # fmt: skip
-    asked = asked if ids is None else asked.where(r.id.in_(list(ids)))
-    rows = connection.execute(asked.limit(limit)).all()[::-1]
-    stacks = {one: stack_of(connection, one) for one in {row.stack_id for row in rows}}
+    query = query if ids is None else query.where(r.id.in_(list(ids)))
+    rows = connection.execute(query.limit(limit)).all()[::-1]
+    stacks = {stack: stack_of(connection, stack) for stack in {row.stack_id for row in rows}}
     return tuple(_run(row, stacks[row.stack_id]) for row in rows)
 
 
 def stack_of(connection: Connection, stack: int) -> Pairs:
     """Return the components of a software stack, by name."""
     c = _T["stack_component"].c
-    asked = select(c.name, c.version).where(c.stack_id == stack).order_by(c.name)
-    return tuple((name, version) for name, version in connection.execute(asked).tuples())
+    query = select(c.name, c.version).where(c.stack_id == stack).order_by(c.name)
+    return tuple((name, version) for name, version in connection.execute(query).tuples())
 
 
 def samples_of(connection: Connection, run: int, series: int, launch: int = 0, channel: str = "") -> npt.NDArray[Any]:
-    """Return the samples of one launch, or of a channel beside them, in the order of their taking.
+    """Return the samples of one launch, or of one of its channels, in measurement order.
 
     Raises:
         NotFoundError: there are none: it failed, or they were archived.
@@ -215,23 +207,23 @@ def samples_of(connection: Connection, run: int, series: int, launch: int = 0, c
     what = f"run {run}, series {series}, launch {launch}{f', {channel}' if channel else ''}"
     m, b, c = _T["measurement"].c, _T["sample_blob"].c, _T["channel_blob"].c
     key = (run, series, launch)
-    asked: Any
+    query: Any
     if channel:
-        asked = select(c.format, c.crc32, c.data).where(c.channel == channel)
-        asked = asked.where(c.run_id == run, c.series_id == series, c.launch == launch)
+        query = select(c.format, c.crc32, c.data).where(c.channel == channel)
+        query = query.where(c.run_id == run, c.series_id == series, c.launch == launch)
     else:
-        asked = select(b.format, b.crc32, b.data).join(_T["measurement"], m.sample_id == b.id)
-        asked = asked.where(
+        query = select(b.format, b.crc32, b.data).join(_T["measurement"], m.sample_id == b.id)
+        query = query.where(
             *(column == value for column, value in zip((m.run_id, m.series_id, m.launch), key, strict=True))
         )
-    found = connection.execute(asked).one_or_none()
-    if found is None:
+    row = connection.execute(query).one_or_none()
+    if row is None:
         raise NotFoundError(f"{what}: no samples are stored: there were none, or they were archived")
-    return unpacked(what, *found)
+    return unpacked(what, *row)
 
 
 def records_of(connection: Connection, run: int, series: int, launch: int = 0) -> dict[str, Any]:
-    """Return what is kept beside the samples of one launch, by kind: `validation`, `telemetry`, `ledger`, ….
+    """Return the records attached to one launch, by kind: `validation`, `telemetry`, `ledger`, ….
 
     Raises:
         StoreError: their bytes are not those that were written.
@@ -240,17 +232,17 @@ def records_of(connection: Connection, run: int, series: int, launch: int = 0) -
 
 
 def record_texts(connection: Connection, run: int, series: int, launch: int = 0) -> dict[str, str]:
-    """Return the same as it was given, as JSON."""
+    """Return the records as JSON text."""
     c = _T["record_blob"].c
-    asked = select(c.kind, c.crc32, c.data).where(c.run_id == run, c.series_id == series, c.launch == launch)
-    found = {}
-    for kind, crc32, data in connection.execute(asked.order_by(c.kind)).tuples():
+    query = select(c.kind, c.crc32, c.data).where(c.run_id == run, c.series_id == series, c.launch == launch)
+    texts = {}
+    for kind, crc32, data in connection.execute(query.order_by(c.kind)).tuples():
         if checksum(data) != crc32:
             raise StoreError(
                 f"run {run}, series {series}, launch {launch}, {kind}: is damaged on disk; import its file again"
             )
-        found[kind] = zlib.decompress(data).decode()
-    return found
+        texts[kind] = zlib.decompress(data).decode()
+    return texts
 
 
 def _prefixed(table: str) -> list[Any]:
@@ -278,14 +270,14 @@ def series_select() -> Select[Any]:
 def run_counts(connection: Connection, series: Sequence[int] | None) -> dict[int, int]:
     """Return the runs that count of some series, or of all."""
     m = _T["measurement"].c
-    asked = (
+    query = (
         select(m.series_id, func.count(m.run_id.distinct()))
         .join(_T["run"], _T["run"].c.id == m.run_id)
         .where(_T["run"].c.superseded_by.is_(None))
         .group_by(m.series_id)
     )
-    asked = asked if series is None else asked.where(m.series_id.in_(series))
-    return {one: int(count) for one, count in connection.execute(asked).tuples()}
+    query = query if series is None else query.where(m.series_id.in_(series))
+    return {number: int(count) for number, count in connection.execute(query).tuples()}
 
 
 def series_row(row: Row[Any], run_count: int) -> Series:

@@ -1,4 +1,4 @@
-"""Where SQLite and PostgreSQL differ: opening, transactions, insert-or-select, and what their errors mean."""
+"""Differences between SQLite and PostgreSQL: connections, transactions, insert-or-select, error classes."""
 
 import os
 import sqlite3
@@ -82,7 +82,7 @@ def is_sqlite(connection: Connection | Engine) -> bool:
 
 
 _HELD: ContextVar[tuple[Engine, Connection] | None] = ContextVar("nearpeak_held", default=None)
-"""Transaction that everything below joins, and the engine that it is of."""
+"""Current transaction that nested calls join, and its engine."""
 
 
 @contextmanager
@@ -110,7 +110,7 @@ def writing(engine: Engine, name: str) -> Iterator[Connection]:
     """Hold a transaction that may write, committed at the end of the block, and undone where it raises.
 
     On SQLite it holds the only right to write from its start: one that asks later fails at once when another writer
-    was quicker, however long it is told to wait.
+    was quicker, independent of the timeout.
 
     Raises:
         StoreError: the store cannot be written; says why.
@@ -193,12 +193,12 @@ def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str,
 
 def id_of(connection: Connection, table: Table, row: Mapping[str, Any], unique: Sequence[str]) -> int:
     """Return the id of the row with the `unique` columns of `row`, which is inserted where there is none."""
-    asked = select(table.c.id).where(*(table.c[name] == row[name] for name in unique))
-    found = connection.execute(asked).scalar()
-    if found is None:
+    query = select(table.c.id).where(*(table.c[name] == row[name] for name in unique))
+    number = connection.execute(query).scalar()
+    if number is None:
         insert_new(connection, table, [row], unique)
-        found = connection.execute(asked).scalar_one()
-    return int(found)
+        number = connection.execute(query).scalar_one()
+    return int(number)
 
 
 @contextmanager
@@ -256,10 +256,10 @@ _IN_USE: Counter[_FileKey] = Counter()
 
 def _file_key(path: Path) -> _FileKey:
     try:
-        found = path.stat()
+        stat = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return stat.st_dev, stat.st_ino
 
 
 def is_in_use(path: Path) -> bool:

@@ -1,4 +1,4 @@
-"""Opening a store: what is there is looked at before anything is touched; what is no store is refused in one line."""
+"""Checks a file or URL before opening it as a store, and refuses anything that is not one without touching it."""
 
 import os
 import sqlite3
@@ -64,7 +64,8 @@ def engine_at(place: str, *, create: bool = False, durable: bool = False) -> tup
     engine, name = unchecked_engine(place, create=create, durable=durable)
     try:
         with reading(engine, name) as connection:
-            check_version(name, _version(connection, name))
+            version = version_of(connection, f"{name}: ")
+        check_version(name, version)
     except BaseException:
         engine.dispose()
         raise
@@ -87,13 +88,6 @@ def unchecked_engine(place: str, *, create: bool = False, durable: bool = False)
             if version_of(connection) is None:
                 _fill(connection)
     return engine, name
-
-
-def _version(connection: Connection, name: str) -> str | None:
-    try:
-        return version_of(connection)
-    except StoreError as error:
-        raise StoreError(f"{name}: {error}") from None
 
 
 def _make_file(path: Path) -> None:
@@ -160,7 +154,7 @@ def _check_file(path: Path) -> None:
 
 
 def _check_length(path: Path, head: bytes) -> None:
-    """Refuse a file that was cut: its header counts the pages, unless a log beside it holds newer ones."""
+    """Refuse a file that was cut: its header counts the pages, unless its write-ahead log holds newer ones."""
     page_bytes = int.from_bytes(head[16:18], "big") or 1 << 16
     page_bytes = 1 << 16 if page_bytes == 1 else page_bytes
     counted = head[24:28] == head[92:96]
@@ -175,7 +169,7 @@ def _look(path: Path) -> None:
     """Refuse a file whose pages contradict each other, as far as a short look shows."""
     deadline_s = time.monotonic() + _LOOK_S
     with explained(str(path)):
-        connection = sqlite3.connect(f"file:{_quoted(path)}?mode=ro", uri=True, timeout=5.0)
+        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=5.0)
         try:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
             connection.set_progress_handler(lambda: time.monotonic() > deadline_s, 10_000)
@@ -191,9 +185,3 @@ def _look(path: Path) -> None:
         raise StoreError(
             f"{path}: is damaged ({first}); restore a backup, or 'nearpeak store salvage' copies what can be read"
         )
-
-
-def _quoted(path: Path) -> str:
-    from urllib.parse import quote
-
-    return quote(str(path.resolve()))

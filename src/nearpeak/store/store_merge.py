@@ -1,4 +1,4 @@
-"""Two stores into one: the same whichever is merged into which, and however often."""
+"""Merge of one store into another: idempotent, and independent of the direction."""
 
 from collections.abc import Iterable
 
@@ -39,12 +39,12 @@ def replace_positions(store: Store, history: Iterable[Revision]) -> int:
     v, p = TABLES["revision"].c, TABLES["repo"].c
     count = 0
     with writing(store.engine, store.name) as connection:
-        for one in history:
-            repository = select(p.id).where(p.url == one.repository).scalar_subquery()
+        for commit in history:
+            repository = select(p.id).where(p.url == commit.repository).scalar_subquery()
             moved = update(TABLES["revision"]).where(
-                v.repo_id == repository, v.sha == one.sha, v.fp_pos.is_distinct_from(one.position)
+                v.repo_id == repository, v.sha == commit.sha, v.fp_pos.is_distinct_from(commit.position)
             )
-            count += connection.execute(moved.values(fp_pos=one.position)).rowcount
+            count += connection.execute(moved.values(fp_pos=commit.position)).rowcount
         reorder(connection)
     return count
 
@@ -52,13 +52,13 @@ def replace_positions(store: Store, history: Iterable[Revision]) -> int:
 def reorder(connection: Connection) -> None:
     """Compute the order of all runs again from where their commits stand; runs of one commit are in order of time."""
     r, v = TABLES["run"].c, TABLES["revision"].c
-    asked = (
+    query = (
         select(r.id, r.revision_id, r.order_key, r.started_ns, v.fp_pos, v.committed_ns)
         .outerjoin_from(TABLES["run"], TABLES["revision"], v.id == r.revision_id)
         .order_by(r.revision_id, r.started_ns, r.uid)
     )
     number, before = 0, None
-    for row in connection.execute(asked).all():
+    for row in connection.execute(query).all():
         number = number + 1 if row.revision_id is not None and row.revision_id == before else 0
         before = row.revision_id
         right = row.started_ns

@@ -1,13 +1,14 @@
-"""A store as files for analysis: Parquet where DuckDB is installed, else CSV; a manifest says what is in them."""
+"""Export of a store to Parquet (with DuckDB) or CSV files, with a manifest of tables and columns."""
 
 import csv
 import hashlib
 import json
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ def export(store: Store, folder: Path, *, form: str | None = None, runs: Sequenc
         part.replace(folder)
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    return Exported(folder=folder, rows_count=counts, size_bytes=sum(one.stat().st_size for one in _files(folder)))
+    return Exported(folder=folder, rows_count=counts, size_bytes=sum(path.stat().st_size for path in _files(folder)))
 
 
 def verify(folder: Path) -> dict[str, int]:
@@ -96,11 +97,12 @@ def has_duckdb() -> bool:
 
 def read_samples(folder: Path) -> dict[tuple[int, int, int], npt.NDArray[Any]]:
     """Return the samples of an export by run, series and launch, in the order of their taking."""
-    found: dict[tuple[int, int, int], list[Any]] = {}
+    samples: dict[tuple[int, int, int], list[Any]] = {}
     for path in sorted(folder.glob("table=sample/part-*")):
-        for run, series, launch, _, value in _read(path):
-            found.setdefault((int(run), int(series), int(launch)), []).append(value)
-    return {key: np.array(values) for key, values in found.items()}
+        rows = islice(_csv_rows(path), 1, None) if path.suffix == ".csv" else _parquet_rows(path, "*")
+        for run, series, launch, _, value in rows:
+            samples.setdefault((int(run), int(series), int(launch)), []).append(float(value))
+    return {key: np.array(values) for key, values in samples.items()}
 
 
 def _write_tables(connection: Connection, part: Path, form: str) -> dict[str, int]:
@@ -119,9 +121,9 @@ def _write_samples(connection: Connection, part: Path, form: str, runs: Sequence
     """Write one row for each sample, in files of bounded size; return how many there are."""
     total, number, held, held_rows = 0, 0, [], 0
     m, b = TABLES["measurement"].c, TABLES["sample_blob"].c
-    asked = select(m.run_id, m.series_id, m.launch, b.format, b.crc32, b.data)
-    asked = asked.join_from(TABLES["measurement"], TABLES["sample_blob"], m.sample_id == b.id)
-    blobs = asked if runs is None else asked.where(m.run_id.in_(list(runs)))
+    query = select(m.run_id, m.series_id, m.launch, b.format, b.crc32, b.data)
+    query = query.join_from(TABLES["measurement"], TABLES["sample_blob"], m.sample_id == b.id)
+    blobs = query if runs is None else query.where(m.run_id.in_(list(runs)))
     for run, series, launch, *blob in connection.execution_options(yield_per=2000).execute(blobs):
         values = unpacked(f"run {run}, series {series}", *blob).astype(np.float64)
         held.append((run, series, launch, values))
@@ -137,7 +139,7 @@ def _write_samples(connection: Connection, part: Path, form: str, runs: Sequence
 def _long(held: Sequence[tuple[int, int, int, npt.NDArray[Any]]]) -> Columns:
     sizes = [len(values) for *_, values in held]
     keys = {
-        name: np.repeat(np.array([one[place] for one in held], dtype=np.int64), sizes)
+        name: np.repeat(np.array([row[place] for row in held], dtype=np.int64), sizes)
         for place, name in enumerate(("run_id", "series_id", "launch"))
     }
     positions = np.concatenate([np.arange(size, dtype=np.int64) for size in sizes])
@@ -203,22 +205,19 @@ def sha256_of(path: Path) -> str:
 
 def _rows_of(path: Path) -> int:
     if path.suffix == ".csv":
-        with path.open(encoding="utf-8", newline="") as file:
-            return sum(1 for _ in csv.reader(file)) - 1
-    return int(_asked(path, "count(*)")[0][0])
+        return sum(1 for _ in _csv_rows(path)) - 1
+    return int(_parquet_rows(path, "count(*)")[0][0])
 
 
-def _read(path: Path) -> list[tuple[Any, ...]]:
-    if path.suffix == ".csv":
-        with path.open(encoding="utf-8", newline="") as file:
-            return [(*map(int, row[:-1]), float(row[-1])) for row in list(csv.reader(file))[1:]]
-    return _asked(path, "*")
+def _csv_rows(path: Path) -> Iterator[Sequence[Any]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        yield from csv.reader(file)
 
 
-def _asked(path: Path, what: str) -> list[tuple[Any, ...]]:
-    """Return what a Parquet file answers; `table=` in the name of its folder is no column of it."""
+def _parquet_rows(path: Path, what: str) -> Sequence[Sequence[Any]]:
+    """Return the columns `what` of a Parquet file; `table=` in the name of its folder is no column of it."""
     import duckdb
 
     with duckdb.connect() as connection:
-        asked = f"SELECT {what} FROM read_parquet(?, hive_partitioning = false)"
-        return list(connection.execute(asked, [str(path)]).fetchall())
+        statement = f"SELECT {what} FROM read_parquet(?, hive_partitioning = false)"
+        return list(connection.execute(statement, [str(path)]).fetchall())

@@ -1,4 +1,4 @@
-"""The tables as they are now: what all versions declare, one after the other."""
+"""Current table definitions: the declarations of all schema versions combined."""
 
 from sqlalchemy import MetaData
 
@@ -12,13 +12,8 @@ from nearpeak.store.migrations.versions import (
 )
 
 VERSIONS = (
-    v0001_measurements,
-    v0002_findings,
-    v0003_retention,
-    v0004_bridges_and_records,
-    v0005_farm,
-    v0006_access,
-)
+    v0001_measurements, v0002_findings, v0003_retention, v0004_bridges_and_records, v0005_farm, v0006_access,
+)  # fmt: skip
 """Versions of the schema, oldest first; a new one is a file and a word here."""
 HEAD = VERSIONS[-1].revision
 """Version that this nearpeak reads and writes."""

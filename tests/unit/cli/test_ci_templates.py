@@ -8,7 +8,7 @@ import pytest
 from house_rules import ROOT
 
 from nearpeak.core.history.gate import BASELINES
-from nearpeak.history.gate_policy import read_policy
+from nearpeak.gate.policy_file import read_policy
 
 yaml = pytest.importorskip("yaml", reason="pyyaml is not installed")
 FOLDER = ROOT / "docs" / "ci"

@@ -210,7 +210,7 @@ def test_a_result_that_is_not_a_number_is_a_failure_and_not_the_hosts(farm, name
     (batch,) = queued(farm, program("1"))
     lease = leases.take(farm, names, batch)
     ended = Watched(verdict="ended", code=0, output="", time_s=1.0, left_count=0, forced=False)
-    found = execution._told(lease, lease.jobs[0], ended, {"result": {"time_s": float("nan")}})
+    found = execution._outcome(lease, lease.jobs[0], ended, {"result": {"time_s": float("nan")}})
     assert (found.failed, "is no JSON" in found.text) == (True, True)
 
 

@@ -7,14 +7,14 @@ import pytest
 from tests.unit.farm.test_executions import _attempt_rows
 from tests.unit.farm.test_leases import states
 
-from nearpeak.core.history.bisection import BisectAxis
+from nearpeak.bisection.commit_search import searched
+from nearpeak.bisection.noisy_search import BisectAxis
 from nearpeak.errors import MeasureError
 from nearpeak.farm import bisection_jobs, job_queue
 from nearpeak.farm.bisection_jobs import FarmWorkshop
 from nearpeak.farm.dispatcher import Dispatcher, Settings
 from nearpeak.farm.executors.local import Local
 from nearpeak.farm.jobs import Device
-from nearpeak.history.commit_bisection import searched
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import pytest
 
 from nearpeak.core.history.stored_run import TIME, Device, Revision, RunRecord, SampleSet, Source, Testbed
 from nearpeak.errors import NotFoundError, SpecError
-from nearpeak.history.gate_evaluation import gated
-from nearpeak.history.gate_policy import policy_of
+from nearpeak.gate.evaluation import gated
+from nearpeak.gate.policy_file import policy_of
 from nearpeak.history.regression_groups import regressed
 from nearpeak.history.series_bridges import bridged
 from nearpeak.history.series_tracks import track_of

@@ -6,9 +6,9 @@ import pytest
 
 from nearpeak.core.history.stored_run import TIME, Device, Metric, Revision, RunRecord, SampleSet, Source, Testbed
 from nearpeak.errors import NotFoundError, SpecError
+from nearpeak.gate.evaluation import gated
+from nearpeak.gate.policy_file import policy_of
 from nearpeak.history.demo_series import demo_revisions, planted
-from nearpeak.history.gate_evaluation import gated
-from nearpeak.history.gate_policy import policy_of
 from nearpeak.store import open_store
 
 SHAS = [one.sha for one in demo_revisions(120, 0)]

@@ -5,11 +5,11 @@ import subprocess
 
 import pytest
 
-from nearpeak.core.history.bisection import BisectAxis
+from nearpeak.bisection.commit_search import commit_axis, record_culprits, searched
+from nearpeak.bisection.noisy_search import BisectAxis
 from nearpeak.core.history.stored_run import TIME, Device, RunRecord, SampleSet, Source, Testbed
 from nearpeak.errors import MeasureError, SpecError
-from nearpeak.history.commit_bisection import blamed, commit_axis, searched
-from nearpeak.history.regression_groups import regressed, saved
+from nearpeak.history.regression_groups import regressed, save_regressions
 from nearpeak.history.revision_builds import Workshop, launch_of
 from nearpeak.history.series_tracks import track_of
 from nearpeak.history.suspect_confirmation import confirmed, rounds_in
@@ -55,7 +55,7 @@ def test_the_culprit_is_found_beside_a_commit_that_cannot_be_built(repository, s
 def test_what_a_search_finds_is_what_its_alert_is_blamed_on(repository, shas, tmp_path):
     store, group = history_of(tmp_path / "a.db", repository, 1.05)
     with store, Workshop(repository, RUN) as workshop:
-        blamed(store, group.alert_id, searched([commit_axis(repository, shas[0], "HEAD")], workshop))
+        record_culprits(store, group.alert_id, searched([commit_axis(repository, shas[0], "HEAD")], workshop))
         (found,) = [one for one in store.investigations.attributions(group.alert_id) if one.method == "bisect"]
         steps = store.investigations.bisect(1).steps
     assert (found.axis, found.what) == ("commit", shas[SLOW])
@@ -118,7 +118,7 @@ def history_of(place, repository, slow_ratio):
             RunRecord(device=Device(name="d"), samples=(samples,), source=Source(digest=str(number)), revision=revision)
         )
     tracks = [track_of(opened, 1)]
-    (group,) = saved(opened, tracks, regressed(tracks, suspects=True))
+    (group,) = save_regressions(opened, tracks, regressed(tracks, suspects=True))
     return opened, group
 
 

@@ -7,7 +7,7 @@ import pytest
 from nearpeak.core.history.stored_run import TIME, Device, Revision, RunRecord, SampleSet, Source, Testbed
 from nearpeak.errors import NotFoundError
 from nearpeak.history.demo_series import planted
-from nearpeak.history.regression_groups import regressed, saved
+from nearpeak.history.regression_groups import regressed, save_regressions
 from nearpeak.history.series_tracks import series_named, track_of
 from nearpeak.store import open_store
 
@@ -87,18 +87,18 @@ def test_what_is_saved_twice_opens_no_second_alert_and_moves_none(made_up, track
     place = shutil.copy(made_up, tmp_path / "copy.db")
     with open_store(place) as store:
         groups = regressed(tracks)
-        first, again = saved(store, tracks, groups), saved(store, tracks, groups)
+        first, again = save_regressions(store, tracks, groups), save_regressions(store, tracks, groups)
         assert [one.alert_id for one in first] == [one.alert_id for one in again]
         assert len(store.findings.alerts()) == sum(not one.by_clock for one in groups) < len(groups)
         assert len(store.findings.changes()) == sum(len(one.changes) for one in tracks)
         store.findings.move_alert(first[0].alert_id, "active", actor="me")
-        assert saved(store, tracks, groups)[0].status == "active"
+        assert save_regressions(store, tracks, groups)[0].status == "active"
 
 
 def test_an_episode_of_the_clock_opens_no_alert_and_is_known_to_be_over(made_up, tracks, tmp_path):
     place = shutil.copy(made_up, tmp_path / "copy.db")
     with open_store(place) as store:
-        episode = saved(store, tracks, regressed(tracks))[-1]
+        episode = save_regressions(store, tracks, regressed(tracks))[-1]
     (start, stop) = (PLANTS[2].commit, 1 / PLANTS[2].time_ratio)
     assert (episode.by_clock, episode.over, episode.alert_id) == (True, True, 0)
     for _, one in episode.changes:
@@ -111,9 +111,9 @@ def test_a_change_that_is_taken_back_is_over_and_its_alert_goes_away(small):
     levels = [1.0] * 30 + [1.1] * 20
     small.ingest_all([run(place, one * (1 + 0.001 * (place % 3))) for place, one in enumerate(levels)])
     tracks = [track_of(small, 1)]
-    (group,) = saved(small, tracks, regressed(tracks))
+    (group,) = save_regressions(small, tracks, regressed(tracks))
     assert (group.status, group.over) == ("new", False)
     small.ingest_all([run(50 + place, 1 + 0.001 * (place % 3)) for place in range(20)])
     tracks = [track_of(small, 1)]
-    (group,) = saved(small, tracks, regressed(tracks))
+    (group,) = save_regressions(small, tracks, regressed(tracks))
     assert (group.status, group.over) == ("went-away", True)

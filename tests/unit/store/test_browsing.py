@@ -72,7 +72,7 @@ def test_alerts_come_with_what_it_takes_to_weigh_them(filled):
 def test_more_may_be_asked_for_than_an_engine_takes_at_once(filled):
     look, many = filled.browsing, range(1, 70_001)
     assert [one.id for one in look.series_by_id(many)] == [one.id for one in filled.series()]
-    assert look.blamed(many) == {}
+    assert look.suspects(many) == {}
     assert look.alerts_of_changes(many) == look.alerts_of_changes([1, 2, 3])
     assert look.members(many) == look.members()
 

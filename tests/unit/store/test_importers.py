@@ -17,7 +17,7 @@ from nearpeak.errors import NearpeakError, SpecError, StoreError
 from nearpeak.ops import case
 from nearpeak.store import open_store
 from nearpeak.store.git_commits import git_history, git_revision
-from nearpeak.store.importers import IMPORTERS, Given, file_bytes, file_digest, importer_of, runs_of_file
+from nearpeak.store.importers import IMPORTERS, FileContext, file_bytes, file_digest, importer_of, runs_of_file
 from nearpeak.store.maintenance import check
 from nearpeak.store.sql_dialect import writing
 from nearpeak.store.store_merge import merge
@@ -34,7 +34,7 @@ def results(tmp_path):
 
 
 def given_of(data, **fields):
-    return Given(name="a.jsonl", digest=file_digest(data), device=Device(name="made up"), **fields)
+    return FileContext(name="a.jsonl", digest=file_digest(data), device=Device(name="made up"), **fields)
 
 
 def edited(data, **fields):

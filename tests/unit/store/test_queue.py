@@ -8,7 +8,7 @@ from tests.unit.store.records import ENERGY, random_run, run, samples
 
 from nearpeak.core.history.alert import CLOSED
 from nearpeak.errors import SpecError
-from nearpeak.history.alert_queue import SHOWN, SORTS, Queue, Wanted
+from nearpeak.history.alert_queue import SHOWN, SORTS, AlertFilter, Queue
 from nearpeak.history.alert_triage import NOTHING, act, weights_of
 from nearpeak.store import Detector, StoredChange
 
@@ -37,7 +37,7 @@ def plain(alerts, weights, asked):
 def every_question(at_ns=NOW_NS):
     words = ((), ("7",), ("Slower", "a"), ("100%",), ("ÄDA",), ("nobody has this",))
     whose = itertools.product(SHOWN, SORTS, words, ("", "kernels", "Ada"), (None, at_ns))
-    return [Wanted(shown=a, sort=b, words=c, owner=d, at_ns=e) for a, b, c, d, e in whose]
+    return [AlertFilter(shown=a, sort=b, words=c, owner=d, at_ns=e) for a, b, c, d, e in whose]
 
 
 def assert_same(queue, store):
@@ -80,7 +80,7 @@ def test_the_queue_is_that_of_its_definition(alerted):
 
 def test_what_happens_to_an_alert_shows_at_once(alerted):
     queue = Queue(alerted)
-    queue.wanted(Wanted(sort="owner"))
+    queue.wanted(AlertFilter(sort="owner"))
     for number in (31, 32):
         act(alerted, number, "assign", actor="t", assignee="Zoe")
     act(alerted, 33, "invalid", actor="t")
@@ -103,10 +103,10 @@ def test_newer_values_count_when_it_is_made_anew(alerted):
 
 
 def test_an_empty_store_has_an_empty_queue(store):
-    assert Queue(store).wanted(Wanted(words=("a",), owner="b", at_ns=1)) == []
+    assert Queue(store).wanted(AlertFilter(words=("a",), owner="b", at_ns=1)) == []
 
 
 @pytest.mark.parametrize("wrong", [{"shown": "half"}, {"sort": "size"}])
 def test_what_is_not_known_is_refused(wrong):
     with pytest.raises(SpecError, match="is not known; there are"):
-        Wanted(**wrong)
+        AlertFilter(**wrong)

@@ -90,9 +90,9 @@ def test_an_upgrade_that_would_lose_rows_is_undone(place, monkeypatch):
 def test_an_upgrade_that_is_killed_leaves_the_store_as_it_was(place):
     old_store(place, "0001")
     code = (
-        "import os, sys; from nearpeak.store import keeping\n"
-        "keeping._check_upgraded = lambda *_: os.kill(os.getpid(), 9)\n"
-        "keeping.upgrade(sys.argv[1])"
+        "import os, sys; from nearpeak.store import maintenance\n"
+        "maintenance._check_upgraded = lambda *_: os.kill(os.getpid(), 9)\n"
+        "maintenance.upgrade(sys.argv[1])"
     )
     assert subprocess.run([sys.executable, "-c", code, place], check=False).returncode == -9
     assert maintenance.upgrade(place)[0] == "0001"

@@ -128,8 +128,8 @@ def _keeper(
             raise SpecError("--repository: says which commit --store keeps the results under; add --store")
         return lambda _: None
     from nearpeak.cli.team.store import revision_of
-    from nearpeak.history.local_runs import runs_of_now
     from nearpeak.store import open_store
+    from nearpeak.store.importers.nearpeak_results import runs_of_now
     from nearpeak.store.store_check import place_of
 
     check_push(push)

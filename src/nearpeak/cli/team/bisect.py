@@ -17,8 +17,8 @@ from nearpeak.units import parse_share
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nearpeak.core.history.bisection import BisectAxis
-    from nearpeak.history.commit_bisection import Search
+    from nearpeak.bisection.commit_search import Search
+    from nearpeak.bisection.noisy_search import BisectAxis
 
 COMPONENT = typer.Option(
     [], "--component", help="Versions of a component, good first: NAME=V1,V2,…. Repeatable; the driver last."
@@ -36,7 +36,7 @@ def bisect(
     steps: int = typer.Option(20, "--steps", min=1, help="Most comparisons for each cause."),
     limit: str = typer.Option("600 s", "--limit", help="Longest time of one command."),
     farm: bool = typer.Option(False, "--farm", help="Take the rounds as jobs of the farm whose queue is in --store."),
-    alert: int = typer.Option(0, "--alert", min=0, help="Alert of --store that is blamed on what is found."),
+    alert: int = typer.Option(0, "--alert", min=0, help="Alert of --store that is record_culprits on what is found."),
     store: str | None = STORE,
     json: bool = shared.JSON,
 ) -> None:
@@ -46,7 +46,7 @@ def bisect(
     compares two of them in turns A B B A, each run a new process; what cannot be built is passed by. Exit code 10 when
     a change was found, 11 when the steps did not suffice, 0 when good and bad do not differ.
     """
-    from nearpeak.history.commit_bisection import commit_axis, searched
+    from nearpeak.bisection.commit_search import commit_axis, searched
     from nearpeak.history.revision_builds import Workshop
 
     axes = [*([commit_axis(repository, good, bad)] if good else []), *map(_axis, component)]
@@ -78,8 +78,8 @@ def _on_farm(
     axes: "list[BisectAxis]", store: str | None, what: tuple[Path, str, str, float], within: float, steps: int
 ) -> "Search":
     """Return what was found by rounds that the farm took."""
+    from nearpeak.bisection.commit_search import searched
     from nearpeak.farm.bisection_jobs import FarmWorkshop
-    from nearpeak.history.commit_bisection import searched
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
 
@@ -93,7 +93,7 @@ def _keeper(alert: int, store: str | None) -> "Callable[[Search], None]":
     """Return what blames an alert on the result; an alert that is not there is said before anything runs."""
     if not alert:
         return lambda _: None
-    from nearpeak.history.commit_bisection import blamed
+    from nearpeak.bisection.commit_search import record_culprits
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
 
@@ -104,13 +104,13 @@ def _keeper(alert: int, store: str | None) -> "Callable[[Search], None]":
 
     def keep(result: "Search") -> None:
         with open_store(place) as opened:
-            blamed(opened, alert, result)
+            record_culprits(opened, alert, result)
 
     return keep
 
 
 def _axis(text: str) -> "BisectAxis":
-    from nearpeak.core.history.bisection import BisectAxis
+    from nearpeak.bisection.noisy_search import BisectAxis
 
     name, sign, versions = text.partition("=")
     if not sign or not name.replace("-", "_").isidentifier() or name == "commit":

@@ -31,8 +31,8 @@ def gate(
     Exit code 0 when all rules pass, 10 when one fails, 11 when one cannot tell and the policy does not let that pass,
     12 when a result was wrong, 3 when the device was lost; when several apply: 3, then 12, then 10, then 11.
     """
-    from nearpeak.history.gate_evaluation import gated, kept_gate
-    from nearpeak.history.gate_policy import read_policy
+    from nearpeak.gate.evaluation import gated, record_gate_result
+    from nearpeak.gate.policy_file import read_policy
     from nearpeak.reports.gate import GATE_FORMATS
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
@@ -46,7 +46,7 @@ def gate(
             opened, rules, revision=revision, branch=branch, against=against, metric=metric, repository=repository
         )
         if save or mark:
-            kept_gate(opened, result, mark)
+            record_gate_result(opened, result, mark)
     for name, path in files.items():
         if path is not None:
             shared.write_whole(path, GATE_FORMATS[name](result))

@@ -45,7 +45,7 @@ def regressions(
     5 or 10 rounds the verdict is kept, and the alert becomes active, invalid-noise, infra (gone at equal clocks), or is
     new again.
     """
-    from nearpeak.history.regression_groups import regressed, saved, told
+    from nearpeak.history.regression_groups import regressed, save_regressions, unsuppressed
     from nearpeak.history.series_tracks import series_named, track_of
     from nearpeak.reports.history.regressions import regressions_text
     from nearpeak.store import open_store
@@ -55,11 +55,11 @@ def regressions(
         found = series_named(opened, words or [], device=device, branch=branch, metric=metric)
         with shared.progress(f"searching {len(found)} series"):
             tracks = [track_of(opened, one.id) for one in found]
-        groups = told(opened, regressed(tracks, better=better, suspects=suspects))
+        groups = unsuppressed(opened, regressed(tracks, better=better, suspects=suspects))
         if build and not confirm:
             raise SpecError("--build: is for --confirm, which says what to run; add it")
         if save or confirm:
-            groups = saved(opened, tracks, groups)
+            groups = save_regressions(opened, tracks, groups)
         if confirm:
             limit_s = seconds_of(limit, "--limit")
             groups = _confirmed(opened, groups, repository, run=confirm, build=build, limit_s=limit_s)

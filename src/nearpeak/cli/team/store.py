@@ -50,7 +50,7 @@ def import_(
     """
     from nearpeak.core.history.stored_run import Device
     from nearpeak.store import open_store
-    from nearpeak.store.importers import Given, file_bytes, file_digest, runs_of_file
+    from nearpeak.store.importers import FileContext, file_bytes, file_digest, runs_of_file
     from nearpeak.store.store_check import place_of
 
     check_push(push)
@@ -60,7 +60,7 @@ def import_(
     whose = None if device is None else Device(name=device, host=host)
     for file in files:
         data = file_bytes(file)
-        given = Given(
+        given = FileContext(
             name=file.name, digest=file_digest(data), revision=revision, branch=branch, device=whose, host=host,
             stack=stack, track=tracked, trigger=trigger, written_ns=file.stat().st_mtime_ns, folder=file.parent,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What places executions on hosts: one file per engine, behind four calls; none of them decides what counts."""
+"""Registry of executors, which place executions on hosts; the store alone decides which result counts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from nearpeak.farm.jobs import Device
 
 __all__ = ["Change", "Executor"]
 Errand = Mapping[str, Any]
-"""What an execution is told, as JSON: batch, devices that will do, life of the lease."""
+"""JSON argument of an execution: batch, usable devices, life of the lease."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +16,7 @@ class Change:
     """An execution that ended."""
 
     handle: str
-    """Which."""
+    """Handle of the execution."""
     status: str
     """How it says that it ended: `published`, `rejected`, `infra`, `busy`, …; `lost` where it did not come back."""
     note: str = ""
@@ -36,7 +36,7 @@ class Executor(Protocol):
         """Begin an execution and return its handle; the same errand again gives the same handle and runs once."""
 
     def poll(self, handles: Sequence[str], timeout_s: float) -> tuple[Change, ...]:
-        """Return which of the executions ended; waits for the first one, but never longer than asked."""
+        """Return which of the executions ended; waits for the first one up to the timeout."""
 
     def cancel(self, handle: str) -> None:
         """Take an execution back if it has not begun; a best effort."""

@@ -1,4 +1,4 @@
-"""Executions on the hosts of a Dask cluster: Dask places them, and may run one twice; the store decides what counts."""
+"""Executor on a Dask cluster; Dask may run an execution twice, and the store accepts one."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,9 +25,9 @@ def execute_here(errand: dict[str, Any]) -> dict[str, Any]:
     from nearpeak.farm.execution import execute
 
     worker = distributed().get_worker()
-    own = {one.name for one in devices_of(worker.state.total_resources)}
-    told = {**errand, "devices": [name for name in errand["devices"] if name in own]}
-    return execute(told, _PLACE["here"])
+    names = {device.name for device in devices_of(worker.state.total_resources)}
+    local_errand = {**errand, "devices": [name for name in errand["devices"] if name in names]}
+    return execute(local_errand, _PLACE["here"])
 
 
 class Dask:
@@ -41,10 +41,10 @@ class Dask:
         Raises:
             MeasureError: there is no scheduler at the address, or it refuses this host's certificate.
         """
-        found = distributed()
-        self._distributed, security = found, security_of(tls, address)
+        dask = distributed()
+        self._distributed, security = dask, security_of(tls, address)
         try:
-            self._client = found.Client(address, security=security, set_as_default=False, timeout=CONNECT_S)
+            self._client = dask.Client(address, security=security, set_as_default=False, timeout=CONNECT_S)
         except (OSError, TimeoutError) as error:
             raise MeasureError(f"{address}: no scheduler answers: {' '.join(str(error).split())[:200]}") from None
         self._found: dict[str, Any] = {}
@@ -54,8 +54,8 @@ class Dask:
         """Return the devices of the workers that are connected now."""
         self._where, devices = {}, dict[str, Device]()
         workers = self._client.scheduler_info(n_workers=-1)["workers"]
-        for address, one in workers.items():
-            for device in devices_of(one["resources"]):
+        for address, info in workers.items():
+            for device in devices_of(info["resources"]):
                 self._where.setdefault(device.name, []).append(address)
                 devices[device.name] = device
         return tuple(devices.values())
@@ -73,21 +73,21 @@ class Dask:
 
     def poll(self, handles: Sequence[str], timeout_s: float) -> tuple[Change, ...]:
         """Return which tasks ended, or are known to nobody any more."""
-        asked = {one: self._found[one] for one in handles if one in self._found}
-        if asked and timeout_s > 0 and not any(one.done() for one in asked.values()):
+        futures = {name: self._found[name] for name in handles if name in self._found}
+        if futures and timeout_s > 0 and not any(future.done() for future in futures.values()):
             try:
                 with self._client.as_current():
-                    self._distributed.wait(list(asked.values()), timeout=timeout_s, return_when="FIRST_COMPLETED")
+                    self._distributed.wait(list(futures.values()), timeout=timeout_s, return_when="FIRST_COMPLETED")
             except (TimeoutError, self._distributed.TimeoutError):
                 return ()
             except self._distributed.client.FutureCancelledError:
                 pass
-        found = [Change(handle=one, status="lost", note="is not known") for one in handles if one not in asked]
-        for handle, future in asked.items():
+        ended = [Change(handle=name, status="lost", note="is not known") for name in handles if name not in futures]
+        for handle, future in futures.items():
             if future.status != "pending":
-                found.append(_change(handle, future))
+                ended.append(_change(handle, future))
                 self._found.pop(handle).release()
-        return tuple(found)
+        return tuple(ended)
 
     def cancel(self, handle: str) -> None:
         """Take a task back; one that runs goes on to its end."""

@@ -1,4 +1,4 @@
-"""Executions on this host: a thread for each device and slot, no port, nothing to install."""
+"""Executor on this host: one thread per device and core slot, no network port."""
 
 import threading
 from collections.abc import Sequence
@@ -21,14 +21,14 @@ class Local:
         self._place, self._devices = place, tuple(devices)
         register(opened(place), self._devices)
         self._threads = {
-            pool: ThreadPoolExecutor(max(1, sum(one.pool == pool for one in devices)), f"farm-{pool}")
+            pool: ThreadPoolExecutor(max(1, sum(device.pool == pool for device in devices)), f"farm-{pool}")
             for pool in ("device", "slot")
         }
         self._found: dict[str, Future[dict[str, Any]]] = {}
         self._lock = threading.Lock()
 
     def devices(self) -> tuple[Device, ...]:
-        """Return the devices that it was given."""
+        """Return the configured devices."""
         return self._devices
 
     def submit(self, errand: Errand) -> str:
@@ -42,13 +42,13 @@ class Local:
 
     def poll(self, handles: Sequence[str], timeout_s: float) -> tuple[Change, ...]:
         """Return which executions ended."""
-        asked = {one: self._found[one] for one in handles if one in self._found}
-        if asked and timeout_s > 0:
-            wait(asked.values(), timeout_s, FIRST_COMPLETED)
-        ended = [one for one, future in asked.items() if future.done()]
-        gone = [one for one in handles if one not in asked]
-        found = tuple(_change(one, self._found.pop(one)) for one in ended)
-        return found + tuple(Change(handle=one, status="lost", note="is not known") for one in gone)
+        futures = {handle: self._found[handle] for handle in handles if handle in self._found}
+        if futures and timeout_s > 0:
+            wait(futures.values(), timeout_s, FIRST_COMPLETED)
+        ended = [handle for handle, future in futures.items() if future.done()]
+        gone = [handle for handle in handles if handle not in futures]
+        ended_changes = tuple(_change(handle, self._found.pop(handle)) for handle in ended)
+        return ended_changes + tuple(Change(handle=handle, status="lost", note="is not known") for handle in gone)
 
     def cancel(self, handle: str) -> None:
         """Take back what has not begun."""

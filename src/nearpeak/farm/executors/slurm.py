@@ -1,4 +1,4 @@
-"""Executions as jobs of Slurm, through submitit; `local` runs them as processes of this host, for tests."""
+"""Executor through Slurm jobs (submitit); its `local` cluster runs them as processes of this host for tests."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from nearpeak.store.store_check import ENVIRONMENT
 PREFIX = "slurm@"
 """Begins the names of devices that Slurm assigns: one of a node."""
 LIMIT_S = 3600.0
-"""Wall time that is asked of Slurm for one batch, where nothing else is said."""
+"""Default wall time of one batch in Slurm."""
 
 
 def nodes(names: Sequence[str]) -> tuple[Device, ...]:
@@ -69,7 +69,7 @@ class Slurm:
         register(opened(place), self._devices)
 
     def devices(self) -> tuple[Device, ...]:
-        """Return the devices of the nodes that it was given; Slurm itself keeps others off them."""
+        """Return the devices of the configured nodes; Slurm itself reserves them."""
         return self._devices
 
     def submit(self, errand: Errand) -> str:
@@ -77,13 +77,13 @@ class Slurm:
         handle = str(errand["key"])
         if handle not in self._found:
             name = errand["devices"][len(self._found) % len(errand["devices"])]
-            host = next(one.host for one in self._devices if one.name == name)
-            told = {**errand, "devices": [name]}
-            asked: dict[str, Any] = dict(self._common)
+            host = next(device.host for device in self._devices if device.name == name)
+            device_errand = {**errand, "devices": [name]}
+            options: dict[str, Any] = dict(self._common)
             if self._cluster == "slurm":
-                asked["slurm_additional_parameters"] = {"nodelist": host, **self._parameters}
-            self._made.update_parameters(**asked)
-            self._found[handle] = self._made.submit(execute_there, told)
+                options["slurm_additional_parameters"] = {"nodelist": host, **self._parameters}
+            self._made.update_parameters(**options)
+            self._found[handle] = self._made.submit(execute_there, device_errand)
         return handle
 
     def poll(self, handles: Sequence[str], timeout_s: float) -> tuple[Change, ...]:
@@ -92,9 +92,9 @@ class Slurm:
 
         until_s = time.monotonic() + timeout_s
         while True:
-            ended = [one for one in handles if one not in self._found or self._found[one].done()]
+            ended = [handle for handle in handles if handle not in self._found or self._found[handle].done()]
             if ended or time.monotonic() >= until_s:
-                return tuple(_change(one, self._found.pop(one, None)) for one in ended)
+                return tuple(_change(handle, self._found.pop(handle, None)) for handle in ended)
             time.sleep(0.05)
 
     def cancel(self, handle: str) -> None:

@@ -1,13 +1,14 @@
-"""What a job can be: one file per kind, found by its stem, and out-of-tree ones by `nearpeak.job_kinds`."""
+"""Registry of job kinds: one module per kind, and plug-ins by the entry-point group `nearpeak.job_kinds`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from nearpeak.base.registry import Registry
+from nearpeak.core.work.case import Case
 from nearpeak.errors import SpecError
 
-__all__ = ["KINDS", "Kind", "need"]
+__all__ = ["KINDS", "Kind", "case_in", "need"]
 Payload = Mapping[str, Any]
 
 
@@ -51,6 +52,20 @@ def need(payload: Payload, kind: str, **types: type | tuple[type, ...]) -> None:
     unknown = sorted(set(payload) - set(types))
     if unknown:
         raise SpecError(f"{kind}: {unknown[0]!r} is not known; there are {', '.join(types)}")
+
+
+def case_in(payload: Payload, kind: str) -> Case:
+    """Return the case of a payload.
+
+    Raises:
+        SpecError: the payload states none.
+    """
+    from nearpeak.ops import case_of
+
+    try:
+        return case_of(payload["case"])
+    except SpecError as error:
+        raise SpecError(f"{kind}: {error}") from None
 
 
 KINDS: Registry[Kind] = Registry.of_modules(

@@ -1,4 +1,4 @@
-"""Jobs that search the commit behind a slowdown: all comparisons under one lease, on one device."""
+"""Job kind `bisect`: searches the commit behind a slowdown, all comparisons under one lease on one device."""
 
 import math
 from collections.abc import Mapping
@@ -23,19 +23,19 @@ def _check(payload: Payload) -> None:
 
 
 def _run(payload: Payload) -> Mapping[str, Any]:
-    from nearpeak.history.commit_bisection import commit_axis, searched
+    from nearpeak.bisection.commit_search import commit_axis, searched
     from nearpeak.history.revision_builds import Workshop
 
     place, limit_s = Path(payload["repository"]), float(payload["limit_s"])
     axis = commit_axis(place, payload["good"], payload["bad"])
     with Workshop(place, payload["run"], payload.get("build") or "", limit_s=limit_s, keep=FILES) as workshop:
         search = searched([axis], workshop)
-    found, ends = search.found, search.ends.judgement
+    result, ends = search.found, search.ends.judgement
     return {
-        "verdict": ends.verdict, "time_ratio": ends.time_ratio, "outcome": found.outcome if found else "no slowdown",
-        "step_count": len(found.steps) if found else 0,
-        "culprits": [{"before": one.before, "after": one.after, "probability_ratio": one.probability_ratio,
-                      "time_ratio": one.time_ratio} for one in (found.culprits if found else ())],
+        "verdict": ends.verdict, "time_ratio": ends.time_ratio, "outcome": result.outcome if result else "no slowdown",
+        "step_count": len(result.steps) if result else 0,
+        "culprits": [{"before": culprit.before, "after": culprit.after, "probability_ratio": culprit.probability_ratio,
+                      "time_ratio": culprit.time_ratio} for culprit in (result.culprits if result else ())],
     }  # fmt: skip
 
 

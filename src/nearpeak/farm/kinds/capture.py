@@ -1,4 +1,4 @@
-"""Jobs that capture: the operators of a model's step, without its weights."""
+"""Job kind `capture`: captures the operators of a model's step without loading its weights."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -21,11 +21,11 @@ def _options_of(payload: Payload) -> CaptureOptions:
 def _run(payload: Payload) -> Mapping[str, Any]:
     from nearpeak.api.questions import capture_with
 
-    found = capture_with(payload["source"], _options_of(payload))
-    covered = [call for call in found.calls if call.case is not None]
+    workload = capture_with(payload["source"], _options_of(payload))
+    covered = [call for call in workload.calls if call.case is not None]
     cases = {call.case.digest: call.case.record() for call in covered if call.case is not None}
     return {
-        "name": found.name, "call_count": sum(call.call_count for call in found.calls),
+        "name": workload.name, "call_count": sum(call.call_count for call in workload.calls),
         "covered_count": sum(call.call_count for call in covered), "cases": list(cases.values()),
     }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Jobs that run a program alone on a device; its last line may be a time."""
+"""Job kind `command`: runs a program alone on a device; its last output line may be a time."""
 
 import math
 import subprocess
@@ -26,7 +26,7 @@ def _check(payload: Payload) -> None:
         folder=(str, type(None)),
     )  # fmt: skip
     words = payload["words"]
-    if not words or not all(isinstance(one, str) and one and "\0" not in one for one in words):
+    if not words or not all(isinstance(word, str) and word and "\0" not in word for word in words):
         raise SpecError(f"command: 'words' is {str(words)[:80]}; it must be a program and its arguments, as texts")
     limit_s = payload.get("limit_s")
     if limit_s is not None and not (math.isfinite(limit_s) and limit_s > 0):

@@ -1,4 +1,4 @@
-"""Jobs that run one round A B B A of two versions of a project: a step of a bisection, checked out, built and run."""
+"""Job kind `launches`: one A B B A round of two project revisions, checked out, built and run."""
 
 import math
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ def _check(payload: Payload) -> None:
         payload, "launches", repository=str, run=str, build=str, baseline=dict, candidate=dict, limit_s=(int, float)
     )  # fmt: skip
     for name in ("baseline", "candidate"):
-        if not all(isinstance(one, str) for pair in payload[name].items() for one in pair):
+        if not all(isinstance(text, str) for pair in payload[name].items() for text in pair):
             raise SpecError(f"launches: {name!r} is no mapping of texts; e.g. {{'commit': '1a2b3c'}}")
     if not payload["run"].strip():
         raise SpecError("launches: 'run' is empty; give the command that prints a time")
@@ -30,9 +30,11 @@ def _run(payload: Payload) -> Mapping[str, Any]:
 
     place, limit_s = Path(payload["repository"]), float(payload["limit_s"])
     with Workshop(place, payload["run"], payload["build"], limit_s=limit_s, keep=FILES) as workshop:
-        found = workshop.round(payload["baseline"], payload["candidate"])
-    launches = [{"arm": one.arm, "time_s": one.time_s, "clock_hz": one.clock_hz} for one in found or ()]
-    return {"launches": launches if found else None}
+        round_launches = workshop.round(payload["baseline"], payload["candidate"])
+    launches = [
+        {"arm": launch.arm, "time_s": launch.time_s, "clock_hz": launch.clock_hz} for launch in round_launches or ()
+    ]
+    return {"launches": launches if round_launches else None}
 
 
 KIND = Kind(

@@ -1,4 +1,4 @@
-"""Jobs that measure one case on one device, alone, in a process that runs nothing else."""
+"""Job kind `measure`: measures one case on one device in its own process."""
 
 import math
 from collections.abc import Mapping
@@ -9,8 +9,7 @@ from nearpeak.core.records.converter import one_of
 from nearpeak.core.records.record_codec import Codec, Shape
 from nearpeak.core.runs.measurement import Backend, Timing
 from nearpeak.errors import SpecError
-from nearpeak.farm.case_payload import case_in
-from nearpeak.farm.kinds import Kind, Payload, need
+from nearpeak.farm.kinds import Kind, Payload, case_in, need
 
 START_S = 60.0
 """Time that a fresh process may take to import what it needs, beyond the limit of its case."""
@@ -27,9 +26,9 @@ def timing_in(payload: Payload) -> Timing:
     Raises:
         SpecError: an entry is not known, of the wrong type, or not positive.
     """
-    given = payload.get("timing") or {}
-    timing: Timing = _TIMINGS.value(given, Timing, "measure: timing")
-    for name, value in given.items():
+    options = payload.get("timing") or {}
+    timing: Timing = _TIMINGS.value(options, Timing, "measure: timing")
+    for name, value in options.items():
         if type(value) in (int, float) and not (math.isfinite(value) and value > 0):
             raise SpecError(f"measure: timing {name!r} is {value!r}; it must be more than 0")
     return timing
@@ -63,9 +62,9 @@ def _run(payload: Payload) -> Mapping[str, Any]:
 
     runner = runner_of(payload["runner"], timing_in(payload), "fresh")
     case = case_in(payload, "measure")
-    found = runner.measure(case, _lock) if isinstance(runner, TimedRunner) else runner.measure(case)
-    environment = environment_record(found.environment) if found.environment else None
-    return {"measurement": measurement_record(found, ""), "environment": environment}
+    measurement = runner.measure(case, _lock) if isinstance(runner, TimedRunner) else runner.measure(case)
+    environment = environment_record(measurement.environment) if measurement.environment else None
+    return {"measurement": measurement_record(measurement, ""), "environment": environment}
 
 
 def _lock(backend: Backend) -> AbstractContextManager[None]:

@@ -1,4 +1,4 @@
-"""What is worth doing next: gaps between measured and least times, and one rule per file that says what to try."""
+"""Optimisation opportunities: gaps between measured and least times, and one rule per module that suggests a remedy."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -11,7 +11,7 @@ from nearpeak.units import show
 SMALLEST_GAIN_RATIO = 0.01
 """Advice that gains less than this part of all measured time is left out."""
 MOST = 20
-"""Gaps, largest first, about which rules are asked: what to try of the rest would drown it."""
+"""Number of gaps, largest first, to which rules are applied."""
 
 
 class Rule(Protocol):
@@ -27,10 +27,10 @@ RULES: Registry[Rule] = Registry.of_modules(
 """All rules by name; adding one is adding a file with a `look(gaps)`."""
 
 KEYS: dict[str, Callable[[TimedCase], str]] = {
-    "kernel": lambda one: one.case.op,
-    "module": lambda one: one.module,
-    "model": lambda one: one.model,
-    "team": lambda one: one.team,
+    "kernel": lambda row: row.case.op,
+    "module": lambda row: row.module,
+    "model": lambda row: row.model,
+    "team": lambda row: row.team,
 }
 """By what gaps can be grouped."""
 
@@ -38,19 +38,21 @@ KEYS: dict[str, Callable[[TimedCase], str]] = {
 def ranked(rows: Sequence[TimedCase]) -> Ranking:
     """Return the gaps of `rows`, largest first, with what to try about them.
 
-    A row whose time is below its bound has no gap: that is a fault of a rule, a figure or a timer, and is said so.
+    A row whose time is below its bound has no gap: a rule, a figure or a timer is wrong, and the abstention states it.
     """
-    found = [gap_of(row) for row in rows]
-    gaps = sorted((one for one in found if isinstance(one, Gap)), key=lambda one: (-one.gain_s, one.timed.label))
+    results = [gap_of(row) for row in rows]
+    gaps = sorted(
+        (item for item in results if isinstance(item, Gap)), key=lambda item: (-item.gain_s, item.timed.label)
+    )
     advice: list[Advice] = []
-    abstentions = [one for one in found if isinstance(one, Abstention)]
+    abstentions = [item for item in results if isinstance(item, Abstention)]
     for name in RULES:
         more, missing = RULES[name](gaps[:MOST])
         advice += more
         abstentions += missing
-    least_s = SMALLEST_GAIN_RATIO * sum(one.timed.measured_s * one.timed.call_count for one in gaps)
-    worth = [one for one in advice if one.opportunity.gain_s > least_s]
-    worth.sort(key=lambda one: (-one.opportunity.gain_s, one.opportunity.title))
+    least_s = SMALLEST_GAIN_RATIO * sum(item.timed.measured_s * item.timed.call_count for item in gaps)
+    worth = [item for item in advice if item.opportunity.gain_s > least_s]
+    worth.sort(key=lambda item: (-item.opportunity.gain_s, item.opportunity.title))
     return Ranking(gaps=tuple(gaps), advice=tuple(worth), abstentions=tuple(abstentions))
 
 
@@ -66,15 +68,15 @@ def gap_of(row: TimedCase) -> Gap | Abstention:
         raise SpecError(f"{row.label}: {row.call_count} calls of {row.measured_s!r} s; both must be positive")
     bound_s, best_s = row.bound_s, row.best_known_s
     if bound_s is not None and row.measured_s < bound_s:
-        said = f"measured {show(row.measured_s, 's')}, below its bound of {show(bound_s, 's')}; find out why first"
-        return Abstention(kind="gap", where=row.label, reason=said)
+        reason = f"measured {show(row.measured_s, 's')}, below its bound of {show(bound_s, 's')}; find out why first"
+        return Abstention(kind="gap", where=row.label, reason=reason)
     faster = best_s is not None and best_s < row.measured_s
     if bound_s is None and not faster:
-        said = (
+        reason = (
             f"no bound on {row.target or 'an unnamed device'} and no faster runner; measure another, or a known device"
         )
-        return Abstention(kind="gap", where=row.label, reason=said)
-    least_s = max(one for one in (bound_s, best_s if faster else None) if one is not None)
+        return Abstention(kind="gap", where=row.label, reason=reason)
+    least_s = max(time_s for time_s in (bound_s, best_s if faster else None) if time_s is not None)
     gain_s = row.call_count * (row.measured_s - least_s)
     return Gap(
         timed=row, kind=PROVEN if faster else THEORETICAL, gain_s=gain_s, proven_s=gain_s if faster else 0.0,
@@ -91,14 +93,14 @@ def grouped(gaps: Sequence[Gap], by: str) -> tuple[GapGroup, ...]:
     if by not in KEYS:
         raise SpecError(f"rank: cannot group by {by!r}; choose {', '.join(KEYS)}")
     groups: dict[str, list[Gap]] = {}
-    for one in gaps:
-        groups.setdefault(KEYS[by](one.timed), []).append(one)
-    found = [
+    for gap in gaps:
+        groups.setdefault(KEYS[by](gap.timed), []).append(gap)
+    sums = [
         GapGroup(
-            name=name, case_count=len(part), gain_s=sum(one.gain_s for one in part),
-            proven_s=sum(one.proven_s for one in part),
-            measured_s=sum(one.timed.measured_s * one.timed.call_count for one in part),
+            name=name, case_count=len(part), gain_s=sum(gap.gain_s for gap in part),
+            proven_s=sum(gap.proven_s for gap in part),
+            measured_s=sum(gap.timed.measured_s * gap.timed.call_count for gap in part),
         )
         for name, part in groups.items()
     ]  # fmt: skip
-    return tuple(sorted(found, key=lambda one: (-one.gain_s, one.name)))
+    return tuple(sorted(sums, key=lambda gap: (-gap.gain_s, gap.name)))

@@ -1,4 +1,4 @@
-"""Fusion: kernels of one module that only move data become one, so that what is between them stays on chip."""
+"""Fusion rule: memory-limited kernels of one module become one kernel, so that intermediates stay on chip."""
 
 from collections.abc import Sequence
 
@@ -25,19 +25,19 @@ def look(gaps: Sequence[Gap]) -> tuple[list[Advice], list[Abstention]]:
             missing.append(abstention(KIND, gap, "its module is not known; rank a captured workload to see neighbours"))
             continue
         groups.setdefault((row.model, row.module, row.case.phase, row.target, row.runner), []).append(gap)
-    found = [_fused(module, part) for (_, module, *_), part in groups.items() if len(part) > 1]
+    remedies = [_fused(module, part) for (_, module, *_), part in groups.items() if len(part) > 1]
     missing += [
         abstention(KIND, part[0], f"no other kernel of {module} is limited by memory alone")
         for (_, module, *_), part in groups.items()
         if len(part) == 1
     ]
-    return found, missing
+    return remedies, missing
 
 
 def _fused(module: str, part: list[Gap]) -> Advice:
-    times = [one.timed.measured_s * one.timed.call_count for one in part]
-    names = ", ".join(sorted({one.timed.case.op for one in part})[:4])
-    size = sum(one.timed.moved_bytes * one.timed.call_count for one in part)
+    times = [gap.timed.measured_s * gap.timed.call_count for gap in part]
+    names = ", ".join(sorted({gap.timed.case.op for gap in part})[:4])
+    size = sum(gap.timed.moved_bytes * gap.timed.call_count for gap in part)
     return advice(
         KIND,
         f"Fuse {names} of {module}",

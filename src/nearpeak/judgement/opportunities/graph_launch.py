@@ -1,4 +1,4 @@
-"""Graph launch: calls whose host time exceeds their device time wait for the host, which a recorded graph does not."""
+"""Graph-launch rule: calls with more host time than device time are recorded as one graph."""
 
 from collections.abc import Sequence
 
@@ -13,19 +13,19 @@ SHORT_S = 20e-6
 
 def look(gaps: Sequence[Gap]) -> tuple[list[Advice], list[Abstention]]:
     """Gather the cases whose calls take longer on the host than on the device; the difference is what a graph saves."""
-    late = [one for one in gaps if one.timed.host_s is not None and one.timed.host_s > one.timed.measured_s]
+    late = [gap for gap in gaps if gap.timed.host_s is not None and gap.timed.host_s > gap.timed.measured_s]
     missing = [
-        abstention(KIND, one, "its host time is not recorded; measure it on the device's clock and the host's")
-        for one in gaps
-        if one.timed.host_s is None and one.timed.launch_floor_s is not None and one.timed.measured_s < SHORT_S
+        abstention(KIND, gap, "its host time is not recorded; measure it on the device's clock and the host's")
+        for gap in gaps
+        if gap.timed.host_s is None and gap.timed.launch_floor_s is not None and gap.timed.measured_s < SHORT_S
     ]
-    found = []
-    keys = sorted({(one.timed.model, one.timed.target, one.timed.runner) for one in late})
+    remedies = []
+    keys = sorted({(gap.timed.model, gap.timed.target, gap.timed.runner) for gap in late})
     for model, target, runner in keys:
-        part = [one for one in late if (one.timed.model, one.timed.target, one.timed.runner) == (model, target, runner)]
-        gain_s = sum(((one.timed.host_s or 0.0) - one.timed.measured_s) * one.timed.call_count for one in part)
-        count = sum(one.timed.call_count for one in part)
+        part = [gap for gap in late if (gap.timed.model, gap.timed.target, gap.timed.runner) == (model, target, runner)]
+        gain_s = sum(((gap.timed.host_s or 0.0) - gap.timed.measured_s) * gap.timed.call_count for gap in part)
+        count = sum(gap.timed.call_count for gap in part)
         evidence = f"{count} calls take {show(gain_s, 's')} longer on the host than on the device"
-        where = model or ", ".join(sorted({one.timed.case.op for one in part})[:4])
-        found.append(advice(KIND, f"Launch {where} as one recorded graph", where, gain_s, evidence, MEASURED))
-    return found, missing
+        where = model or ", ".join(sorted({gap.timed.case.op for gap in part})[:4])
+        remedies.append(advice(KIND, f"Launch {where} as one recorded graph", where, gain_s, evidence, MEASURED))
+    return remedies, missing

@@ -1,4 +1,4 @@
-"""Layout: kernels that only reorder data between others go away when their neighbours agree on an order."""
+"""Layout rule: kernels that only reorder data are unnecessary when their neighbours agree on a layout."""
 
 from collections.abc import Sequence
 
@@ -23,11 +23,11 @@ def look(gaps: Sequence[Gap]) -> tuple[list[Advice], list[Abstention]]:
             missing.append(abstention(KIND, gap, "what it stands between is not known; rank a captured workload"))
             continue
         groups.setdefault((row.module, row.target, row.runner), []).append(gap)
-    return [_kept(module, part) for (module, _, _), part in groups.items()], missing
-
-
-def _kept(module: str, part: list[Gap]) -> Advice:
-    total_s = sum(one.timed.measured_s * one.timed.call_count for one in part)
-    count = sum(one.timed.call_count for one in part)
-    title = f"Keep one layout through {module}, so that nothing is reordered"
-    return advice(KIND, title, module, total_s, f"{count} calls only move elements, {show(total_s, 's')}", MEASURED)
+    remedies = []
+    for (module, _, _), part in groups.items():
+        total_s = sum(gap.timed.measured_s * gap.timed.call_count for gap in part)
+        count = sum(gap.timed.call_count for gap in part)
+        title = f"Keep one layout through {module}, so that nothing is reordered"
+        evidence = f"{count} calls only move elements, {show(total_s, 's')}"
+        remedies.append(advice(KIND, title, module, total_s, evidence, MEASURED))
+    return remedies, missing

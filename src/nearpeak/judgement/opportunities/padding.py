@@ -1,4 +1,4 @@
-"""Padding to a tile: a little more work that units take in whole pieces can need less time."""
+"""Padding rule: extents rounded up to whole tiles can take less time despite the extra work."""
 
 from collections.abc import Sequence
 
@@ -27,20 +27,20 @@ def padded_axes(axes: dict[str, int]) -> dict[str, int]:
 
 def look(gaps: Sequence[Gap]) -> tuple[list[Advice], list[Abstention]]:
     """Compare each product whose extents are no whole tiles with the padded one: only a measurement can tell."""
-    found, missing = [], []
+    remedies, missing = [], []
     for gap in gaps:
         if not is_product(gap) or all(axis(gap, name) % MULTIPLE == 0 or axis(gap, name) < SMALLEST for name in "mnk"):
             continue
-        ways = [one for one in alternatives(gap, KIND) if one.measured_s is not None]
+        ways = [way for way in alternatives(gap, KIND) if way.measured_s is not None]
         if not ways:
             axes = padded_axes(dict(gap.timed.case.axes))
             wanted = " ".join(f"{name}={axes[name]}" for name in "mnk")
             missing.append(abstention(KIND, gap, f"the padded one is not measured; measure {wanted}"))
             continue
-        best = min(ways, key=lambda one: one.measured_s or 0.0)
+        best = min(ways, key=lambda way: way.measured_s or 0.0)
         row, time_s = gap.timed, best.measured_s or 0.0
         if time_s < row.measured_s:
             gain_s = row.call_count * (row.measured_s - time_s)
             evidence = f"{best.label} takes {show(time_s, 's')}, {row.label} {show(row.measured_s, 's')}"
-            found.append(advice(KIND, f"Pad {named(gap)} to {best.label}", named(gap), gain_s, evidence, MEASURED))
-    return found, missing
+            remedies.append(advice(KIND, f"Pad {named(gap)} to {best.label}", named(gap), gain_s, evidence, MEASURED))
+    return remedies, missing

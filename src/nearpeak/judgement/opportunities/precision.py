@@ -1,4 +1,4 @@
-"""A narrower number format: fewer bytes, faster units."""
+"""Precision rule: a narrower number format moves fewer bytes and uses faster units."""
 
 from collections.abc import Sequence
 
@@ -15,19 +15,19 @@ def look(gaps: Sequence[Gap]) -> tuple[list[Advice], list[Abstention]]:
     Where the narrower one was measured, its time counts; else it is taken to come as near to its bound as the wider
     one does, and never below a kernel's least time.
     """
-    found, missing = [], []
+    remedies, missing = [], []
     for gap in gaps:
         ways = alternatives(gap, KIND)
         if not ways:
             continue
-        said = [one for one in (_advice(gap, way) for way in ways) if one is not None]
-        if said:
-            found.append(max(said, key=lambda one: one.opportunity.gain_s))
+        options = [option for option in (_advice(gap, way) for way in ways) if option is not None]
+        if options:
+            remedies.append(max(options, key=lambda option: option.opportunity.gain_s))
         elif all(way.measured_s is None and (way.bound_s is None or gap.timed.bound_s is None) for way in ways):
             missing.append(
                 abstention(KIND, gap, f"no bound in {ways[0].label} on {gap.timed.target}; measure it there")
             )
-    return found, missing
+    return remedies, missing
 
 
 def _advice(gap: Gap, way: Alternative) -> Advice | None:

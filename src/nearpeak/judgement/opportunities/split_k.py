@@ -1,4 +1,4 @@
-"""Split of K: a product with fewer output tiles than multiprocessors leaves some idle unless its sum is divided."""
+"""Split-K rule: a product with fewer output tiles than multiprocessors leaves some idle unless K is divided."""
 
 import math
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ def look(gaps: Sequence[Gap]) -> tuple[list[Advice], list[Abstention]]:
     With s parts of K, s times as many multiprocessors work; the time is not taken below the bound, nor the gain
     above the gap.
     """
-    found, missing = [], []
+    remedies, missing = [], []
     for gap in gaps:
         if not is_product(gap):
             continue
@@ -39,5 +39,5 @@ def look(gaps: Sequence[Gap]) -> tuple[list[Advice], list[Abstention]]:
             f"{tiles} output tiles of {TILE}×{TILE} for {row.sm_count} multiprocessors, now {show(row.measured_s, 's')}"
         )
         title = f"Split K of {named(gap)} into {parts} parts"
-        found.append(advice(KIND, title, named(gap), gain_s, evidence))
-    return found, missing
+        remedies.append(advice(KIND, title, named(gap), gain_s, evidence))
+    return remedies, missing

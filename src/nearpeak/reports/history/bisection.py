@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from nearpeak.core.history.bisection import Bisection
+from nearpeak.bisection.noisy_search import Bisection
 from nearpeak.core.runs.launch_pairs import LaunchJudgement
 from nearpeak.reports.figure_text import clean, hung
 from nearpeak.reports.history.tracks import percent

@@ -1,4 +1,4 @@
-"""Result files of nearpeak and of other tools: one file per format, found by its stem."""
+"""Registry of importers of result files, one module per file format, named by its stem."""
 
 import gzip
 import hashlib
@@ -8,10 +8,10 @@ from pathlib import Path
 from nearpeak.base.registry import Registry
 from nearpeak.core.history.stored_run import RunRecord
 from nearpeak.errors import SpecError
-from nearpeak.store.importer import Given, Importer
+from nearpeak.store.importer import FileContext, Importer
 from nearpeak.store.json_tree import parsed
 
-__all__ = ["IMPORTERS", "Given", "Importer", "file_bytes", "file_digest", "importer_of", "runs_of_file"]
+__all__ = ["IMPORTERS", "FileContext", "Importer", "file_bytes", "file_digest", "importer_of", "runs_of_file"]
 
 
 IMPORTERS: Registry[Importer] = Registry.of_modules(
@@ -20,7 +20,7 @@ IMPORTERS: Registry[Importer] = Registry.of_modules(
 """All formats by name; adding one is adding a file with an `IMPORTER`."""
 
 
-def runs_of_file(data: bytes, given: Given, form: str | None = None) -> tuple[RunRecord, ...]:
+def runs_of_file(data: bytes, context: FileContext, form: str | None = None) -> tuple[RunRecord, ...]:
     """Return the runs that the bytes of a result file hold.
 
     Args:
@@ -29,10 +29,10 @@ def runs_of_file(data: bytes, given: Given, form: str | None = None) -> tuple[Ru
     Raises:
         SpecError: no format, or several, recognise it; or a field is missing or wrong.
     """
-    found = IMPORTERS[form] if form else importer_of(data, given.name)
-    runs = found.read(data, given)
+    importer = IMPORTERS[form] if form else importer_of(data, context.name)
+    runs = importer.read(data, context)
     if not runs:
-        raise SpecError(f"{given.name}: holds no measurements")
+        raise SpecError(f"{context.name}: holds no measurements")
     return runs
 
 
@@ -42,11 +42,13 @@ def importer_of(data: bytes, name: str) -> Importer:
     Raises:
         SpecError: none does, or several do, and which there are; or it is JSON that was cut off, and where.
     """
-    found = [IMPORTERS[one] for one in IMPORTERS if IMPORTERS[one].recognises(data)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise SpecError(f"{name}: is of several formats; name it by --format: {', '.join(one.name for one in found)}")
+    importers = (IMPORTERS[stem] for stem in IMPORTERS)
+    candidates = [importer for importer in importers if importer.recognises(data)]
+    if len(candidates) == 1:
+        return candidates[0]
+    if candidates:
+        names = ", ".join(importer.name for importer in candidates)
+        raise SpecError(f"{name}: is of several formats; name it by --format: {names}")
     if data.lstrip()[:1] in (b"{", b"["):
         _check_json(data, name)
     raise SpecError(f"{name}: is of no known format{_nearest(data)}; name it by --format: {', '.join(IMPORTERS)}")
@@ -66,10 +68,10 @@ def _check_json(data: bytes, name: str) -> None:
 def _nearest(data: bytes) -> str:
     """Return which format bytes come nearest to, and what they lack of it; empty where they are like none."""
     lacking = []
-    for one in (IMPORTERS[name] for name in IMPORTERS):
-        missing = [mark for mark in one.marks if not any(part.encode() in data for part in mark.split("|"))]
-        if missing and 2 * len(missing) <= len(one.marks):
-            lacking.append((len(missing) / len(one.marks), one.name, missing))
+    for importer in (IMPORTERS[name] for name in IMPORTERS):
+        missing = [mark for mark in importer.marks if not any(part.encode() in data for part in mark.split("|"))]
+        if missing and 2 * len(missing) <= len(importer.marks):
+            lacking.append((len(missing) / len(importer.marks), importer.name, missing))
     if not lacking:
         return ""
     _, name, missing = min(lacking)

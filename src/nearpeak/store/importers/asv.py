@@ -1,4 +1,4 @@
-"""asv: one file per commit and environment under `results/<machine>/`, units from `benchmarks.json` beside it."""
+"""Importer of asv results: one file per commit and environment in `results/<machine>/`; units in `benchmarks.json`."""
 
 import itertools
 import math
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nearpeak.core.history.stored_run import TIME, Device, Metric, Revision, SampleSet, Testbed
 from nearpeak.errors import SpecError
-from nearpeak.store.foreign_runs import Found, foreign
+from nearpeak.store.foreign_runs import ForeignRun, foreign
 from nearpeak.store.json_tree import Tree, parsed
 
 _VERSION = 1
@@ -20,9 +20,9 @@ MOST_CASES = 100_000
 """Combinations of parameters of one benchmark."""
 
 
-def _read(tree: Tree, path: Path) -> tuple[Found, ...]:
-    """Return the run of the file; benchmarks whose unit nothing states are left out and told as lost."""
-    columns = [one.text() for one in tree.get("result_columns").each()]
+def _read(tree: Tree, path: Path) -> tuple[ForeignRun, ...]:
+    """Return the run of the file; benchmarks without a known unit are skipped and listed as lost."""
+    columns = [column.text() for column in tree.get("result_columns").each()]
     if tuple(columns[: len(_FIRST)]) != _FIRST:
         raise SpecError(
             f"{tree.where}: result_columns do not start with {', '.join(_FIRST)}; re-write it with asv 0.4+"
@@ -33,12 +33,17 @@ def _read(tree: Tree, path: Path) -> tuple[Found, ...]:
         if metric is None:
             unitless.append(f"results.{name} (no unit)")
             continue
-        samples += list(_samples(name, _row(row, columns), metric))
+        cells = row.each()
+        if len(cells) > len(columns):
+            raise SpecError(f"{row.where}: {len(cells)} cells for {len(columns)} columns")
+        # Empty columns at the end of a row are left out of the file.
+        by_column = {column: cell for column, cell in zip(columns, cells, strict=False) if cell.raw is not None}
+        samples += list(_samples(name, by_column, metric))
     machine = tree.get("params")
     date = tree.maybe("date")
     date_ns = int(date.positive() * 1e6) if date else 0
     return (
-        Found(
+        ForeignRun(
             device=_device(machine), samples=tuple(samples), stack=_stack(tree),
             revision=Revision(sha=tree.get("commit_hash").text(), committed_ns=date_ns or None),
             started_ns=date_ns, lost=(*unitless, *tree.lost()),
@@ -46,20 +51,12 @@ def _read(tree: Tree, path: Path) -> tuple[Found, ...]:
     )  # fmt: skip
 
 
-def _row(row: Tree, columns: list[str]) -> dict[str, Tree]:
-    """Return the cells of a benchmark by column; columns at the end that are empty are left out of files."""
-    cells = row.each()
-    if len(cells) > len(columns):
-        raise SpecError(f"{row.where}: {len(cells)} cells for {len(columns)} columns")
-    return {name: cell for name, cell in zip(columns, cells, strict=False) if cell.raw is not None}
-
-
 def _samples(name: str, cells: dict[str, Tree], metric: Metric) -> Iterator[SampleSet]:
     """Yield a set for each combination of parameters; one that failed has no samples."""
     for column in ("version", "started_at", "duration"):
         if column in cells:
             cells[column].skip()
-    params = [[one.plain() for one in axis.each()] for axis in cells["params"].each()] if "params" in cells else []
+    params = [[cell.plain() for cell in axis.each()] for axis in cells["params"].each()] if "params" in cells else []
     count = math.prod(map(len, params))
     results = cells["result"].each() if "result" in cells else []
     raws = cells["samples"].each() if "samples" in cells else []
@@ -69,21 +66,16 @@ def _samples(name: str, cells: dict[str, Tree], metric: Metric) -> Iterator[Samp
         label = f"{name}({', '.join(map(str, combination))})" if combination else name
         centre = results[index] if results else None
         raw = raws[index] if index < len(raws) and raws[index].raw else None
-        values = _values(centre, raw)
+        values: tuple[float, ...] = ()
+        if centre is not None and centre.raw is not None and centre.raw == centre.raw:  # asv writes NaN for failures
+            median = centre.positive()
+            values = (median,) if raw is None else raw.positives()
         yield SampleSet(
             case=f"asv:{label}", label=label, metric=metric, testbed=Testbed(name="asv"), values=values,
             parameters={f"param{place}": value for place, value in enumerate(combination)}, workload=name,
             outcome="budget" if values else "failed",
             note="" if raw is not None or not values else "summary: the median alone is known",
         )  # fmt: skip
-
-
-def _values(centre: Tree | None, raw: Tree | None) -> tuple[float, ...]:
-    failed = centre is None or centre.raw is None or (isinstance(centre.raw, float) and math.isnan(centre.raw))
-    if failed or centre is None:
-        return ()
-    centre.positive()
-    return raw.positives() if raw is not None else (centre.positive(),)
 
 
 def _units(path: Path) -> dict[str, str]:
@@ -113,12 +105,12 @@ def _device(machine: Tree) -> Device | None:
 
 
 def _stack(tree: Tree) -> tuple[tuple[str, str], ...]:
-    found = {}
+    stack = {}
     if (python := tree.maybe("python")) is not None:
-        found["python"] = python.text()
+        stack["python"] = python.text()
     if (wanted := tree.maybe("requirements")) is not None:
-        found |= {name: str(version.plain()) for name, version in wanted.entries() if version.raw is not None}
-    return tuple(sorted(found.items()))
+        stack |= {name: str(version.plain()) for name, version in wanted.entries() if version.raw is not None}
+    return tuple(sorted(stack.items()))
 
 
 IMPORTER = foreign(

@@ -1,18 +1,21 @@
-"""MLPerf: logs of training, from which the score is run_stop − run_start alone."""
+"""Importer of MLPerf training logs; the score is run_stop − run_start."""
 
 from pathlib import Path
 
 from nearpeak.core.history.stored_run import TIME, Device, Metric, SampleSet, Testbed
 from nearpeak.errors import SpecError
 from nearpeak.exchange.mlperf_lines import MARK, marked_lines
-from nearpeak.store.foreign_runs import Found, foreign
+from nearpeak.store.foreign_runs import ForeignRun, foreign
 from nearpeak.store.json_tree import Tree
 
 _VERSION = 1
 _INIT = Metric(name="init_time", unit="s")
 _THROUGHPUT = Metric(name="throughput", unit="1/s", direction="higher", kind="throughput")
 _PARAMETERS = ("global_batch_size", "submission_division", "gradient_accumulation_steps")
-"""What makes two runs of a benchmark different cases."""
+"""Parameters that distinguish the cases of a benchmark."""
+_READ = {"run_start", "run_stop", "init_start", "init_stop", "tracked_stats", "submission_benchmark",
+         "submission_platform", *_PARAMETERS}  # fmt: skip
+"""Events that are read."""
 
 
 def events_of(data: bytes, name: str) -> Tree:
@@ -29,7 +32,7 @@ def events_of(data: bytes, name: str) -> Tree:
     return Tree({"events": rows}, name)
 
 
-def _read(tree: Tree, _path: Path) -> tuple[Found, ...]:
+def _read(tree: Tree, _path: Path) -> tuple[ForeignRun, ...]:
     """Return the run of the log; one that was aborted has no time."""
     events: dict[str, list[Tree]] = {}
     for event in tree.get("events").each():
@@ -56,27 +59,23 @@ def _read(tree: Tree, _path: Path) -> tuple[Found, ...]:
     )  # fmt: skip
     more = [SampleSet(**common, metric=metric, values=values) for metric, values in _more(events) if good]  # type: ignore[arg-type]
     return (
-        Found(
+        ForeignRun(
             device=Device(name=_value(events, "submission_platform", tree)), samples=(run, *more),
-            started_ns=int(start_ms * 1e6), lost=_lost(events),
+            started_ns=int(start_ms * 1e6), lost=tuple(sorted(events.keys() - _READ)),
         ),
     )  # fmt: skip
 
 
 def _more(events: dict[str, list[Tree]]) -> list[tuple[Metric, tuple[float, ...]]]:
     """Return the time of initialisation and the throughputs on the way, where the log has them."""
-    found: list[tuple[Metric, tuple[float, ...]]] = []
+    metrics: list[tuple[Metric, tuple[float, ...]]] = []
     if "init_start" in events and "init_stop" in events:
         ends = [events[key][-1].get("time_ms").number() for key in ("init_start", "init_stop")]
         if ends[1] > ends[0]:
-            found.append((_INIT, ((ends[1] - ends[0]) * 1e-3,)))
-    rates = [one.get("value").get("throughput").positive() for one in events.get("tracked_stats", []) if _has_rate(one)]
-    return [*found, (_THROUGHPUT, tuple(rates))] if rates else found
-
-
-def _has_rate(event: Tree) -> bool:
-    value = event.maybe("value")
-    return value is not None and value.has("throughput")
+            metrics.append((_INIT, ((ends[1] - ends[0]) * 1e-3,)))
+    values = [value for event in events.get("tracked_stats", []) if (value := event.maybe("value")) is not None]
+    rates = tuple(value.get("throughput").positive() for value in values if value.has("throughput"))
+    return [*metrics, (_THROUGHPUT, rates)] if rates else metrics
 
 
 def _one(events: dict[str, list[Tree]], key: str, tree: Tree) -> Tree:
@@ -88,13 +87,6 @@ def _one(events: dict[str, list[Tree]], key: str, tree: Tree) -> Tree:
 
 def _value(events: dict[str, list[Tree]], key: str, tree: Tree) -> str:
     return _one(events, key, tree).get("value").text()
-
-
-def _lost(events: dict[str, list[Tree]]) -> tuple[str, ...]:
-    """Return the events that nothing was read from."""
-    kept = {"run_start", "run_stop", "init_start", "init_stop", "tracked_stats", "submission_benchmark",
-            "submission_platform", *_PARAMETERS}  # fmt: skip
-    return tuple(sorted(set(events) - kept))
 
 
 IMPORTER = foreign("mlperf", "MLPerf, training log", _VERSION, _read, marks=(MARK,), tree_of=events_of)

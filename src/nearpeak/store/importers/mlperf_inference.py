@@ -1,11 +1,11 @@
-"""MLPerf inference: the summary that LoadGen writes, latencies by percentile and throughput; no single queries."""
+"""Importer of MLPerf inference summaries of LoadGen: latency percentiles and throughput, without single queries."""
 
 import re
 from pathlib import Path
 
 from nearpeak.core.history.stored_run import TIME, Metric, SampleSet, Testbed
 from nearpeak.errors import SpecError
-from nearpeak.store.foreign_runs import Found, foreign
+from nearpeak.store.foreign_runs import ForeignRun, foreign
 from nearpeak.store.json_tree import Tree
 
 _VERSION = 1
@@ -32,7 +32,7 @@ def _document(data: bytes, name: str) -> Tree:
     return Tree({key.strip(): value.strip() for key, _, value in rows}, name)
 
 
-def _read(tree: Tree, _path: Path) -> tuple[Found, ...]:
+def _read(tree: Tree, _path: Path) -> tuple[ForeignRun, ...]:
     """Return the run of the summary; a run that is not valid has no time."""
     scenario, mode = tree.get("Scenario").text(), tree.get("Mode").text()
     if mode != "PerformanceOnly":
@@ -42,16 +42,16 @@ def _read(tree: Tree, _path: Path) -> tuple[Found, ...]:
     label = f"{system} {scenario}"
     common = {"case": f"mlperf_inference:{label}", "label": label, "workload": system,
               "parameters": {"scenario": scenario}, "testbed": Testbed(name="mlperf inference")}  # fmt: skip
-    found = []
+    sets = []
     for key, metric in _LATENCIES:
         values = (tree.get(key).positive() * 1e-9,) if good and tree.has(key) else ()
         if values or (metric is TIME and not good):
-            found.append(_set(common, metric, values, f"the result is {result[:40]}" if not good else _note(key)))
+            sets.append(_set(common, metric, values, f"the result is {result[:40]}" if not good else _note(key)))
     rates = [key for key in _RATES if good and tree.has(key)]
-    found += [_set(common, _THROUGHPUT, (tree.get(key).positive(),), _note(key)) for key in rates[:1]]
-    if not found:
+    sets += [_set(common, _THROUGHPUT, (tree.get(key).positive(),), _note(key)) for key in rates[:1]]
+    if not sets:
         raise SpecError(f"{tree.where}: {_LATENCIES[0][0]!r} is missing, and so is a throughput")
-    return (Found(samples=tuple(found), lost=tree.lost()),)
+    return (ForeignRun(samples=tuple(sets), lost=tree.lost()),)
 
 
 def _set(common: dict[str, object], metric: Metric, values: tuple[float, ...], note: str) -> SampleSet:

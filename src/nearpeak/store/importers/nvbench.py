@@ -1,12 +1,12 @@
-"""nvbench: the JSON of `--json` and `--jsonbin`, samples from the binary files beside it; one run per device."""
+"""Importer of nvbench's JSON (`--json`, `--jsonbin`) with samples from its binary sidecar files; one run per device."""
 
 from pathlib import Path
 
 import numpy as np
 
-from nearpeak.core.history.stored_run import TIME, Device, Metric, Revision, SampleSet, Testbed
+from nearpeak.core.history.stored_run import TIME, Device, Metric, SampleSet, Testbed
 from nearpeak.errors import SpecError
-from nearpeak.store.foreign_runs import Found, foreign
+from nearpeak.store.foreign_runs import ForeignRun, foreign
 from nearpeak.store.json_tree import Tree
 
 _VERSION = 1
@@ -16,9 +16,9 @@ _MEANS = (("nv/cold/time/gpu/mean", "cold", TIME), ("nv/cold/time/cpu/mean", "co
           ("nv/batch/time/gpu/mean", "batch", TIME))  # fmt: skip
 
 
-def _read(tree: Tree, path: Path) -> tuple[Found, ...]:
-    """Return a run for each device; states without a file of samples keep their means, and say so."""
-    devices = {int(one.get("id").number()): one for one in tree.get("devices").each()}
+def _read(tree: Tree, path: Path) -> tuple[ForeignRun, ...]:
+    """Return a run for each device; of states without a sample file the means are imported, with a note."""
+    devices = {int(device.get("id").number()): device for device in tree.get("devices").each()}
     rows: dict[int, list[SampleSet]] = {number: [] for number in devices}
     for benchmark in tree.get("benchmarks").each():
         for state in benchmark.get("states").each():
@@ -26,13 +26,14 @@ def _read(tree: Tree, path: Path) -> tuple[Found, ...]:
             if number not in rows:
                 raise SpecError(f"{state.where}: device {number} is not among those of the file")
             rows[number] += _state(benchmark.get("name").text(), state, path)
-    found = {number: _device(one) for number, one in devices.items()}
-    version, revision = _version(tree)
+    devices_by_id = {number: _device(device) for number, device in devices.items()}
+    # The commit that the file states is that of nvbench, not of the measured code.
+    version = tree.get("meta").get("version").get("nvbench").get("string").text()
     lost = tree.lost()
     return tuple(
-        Found(
-            device=found[number], samples=tuple(samples), revision=revision, stack=(("nvbench", version),),
-            lost=lost, selector=f"device={number}",
+        ForeignRun(
+            device=devices_by_id[number], samples=tuple(samples), stack=(("nvbench", version),), lost=lost,
+            selector=f"device={number}",
         )
         for number, samples in rows.items()
         if samples
@@ -41,7 +42,8 @@ def _read(tree: Tree, path: Path) -> tuple[Found, ...]:
 
 def _state(benchmark: str, state: Tree, path: Path) -> list[SampleSet]:
     axes = {
-        one.get("name").text(): one.get("value").plain() for one in (state.maybe("axis_values") or Tree([], "")).each()
+        entry.get("name").text(): entry.get("value").plain()
+        for entry in (state.maybe("axis_values") or Tree([], "")).each()
     }
     label = " ".join([benchmark, *(f"{name}={value}" for name, value in axes.items())])
     common = {"case": f"nvbench:{label}", "label": label, "parameters": axes, "workload": benchmark}
@@ -52,9 +54,9 @@ def _state(benchmark: str, state: Tree, path: Path) -> list[SampleSet]:
         bed = Testbed(name="nvbench", policy={"mode": "cold"})
         note = reason.text() if reason else "it was skipped"
         return [SampleSet(**common, metric=TIME, testbed=bed, values=(), outcome="unsupported", note=note)]  # type: ignore[arg-type]
-    summaries = {one.get("tag").text(): one for one in state.get("summaries").each()}
-    files = {hint.text(): one for one in summaries.values() if (hint := one.maybe("hint")) is not None}
-    found = []
+    summaries = {entry.get("tag").text(): entry for entry in state.get("summaries").each()}
+    files = {hint.text(): entry for entry in summaries.values() if (hint := entry.maybe("hint")) is not None}
+    sets = []
     for tag, mode, metric in _MEANS:
         if tag not in summaries:
             continue
@@ -62,31 +64,31 @@ def _state(benchmark: str, state: Tree, path: Path) -> list[SampleSet]:
         whole = tag == _MEANS[0][0] and _SAMPLES in files
         values = _floats(files[_SAMPLES], path) if whole else (mean,)
         clocks = _floats(files[_CLOCKS], path) if whole and _CLOCKS in files else ()
-        found.append(
+        sets.append(
             SampleSet(
                 **common, metric=metric, testbed=Testbed(name="nvbench", policy={"mode": mode}), values=values,  # type: ignore[arg-type]
                 note="" if whole else "summary: the mean alone is known",
                 clock_hz=float(np.mean(clocks)) if clocks else None,
             )
         )  # fmt: skip
-    if not found:
+    if not sets:
         raise SpecError(f"{state.where}: neither a cold nor a batch time is among its summaries")
-    return found
+    return sets
 
 
 def _value(summary: Tree, name: str = "value") -> Tree:
-    for one in summary.get("data").each():
-        if one.get("name").text() == name:
-            return one.get("value")
+    for entry in summary.get("data").each():
+        if entry.get("name").text() == name:
+            return entry.get("value")
     raise SpecError(f"{summary.where}: its data hold no {name!r}")
 
 
 def _floats(summary: Tree, path: Path) -> tuple[float, ...]:
-    """Return the samples of a binary file, little-endian float32; it must lie beside the JSON and be whole."""
+    """Return the samples of a binary file, little-endian float32; it must be in the folder of the JSON and complete."""
     name, count = _value(summary, "filename").text(), int(_value(summary, "size").number())
     folder = path.resolve().parent
     places = [folder / name, folder / f"{path.name}-bin" / Path(name).name]
-    inside = [one for one in places if one.resolve().is_relative_to(folder) and one.is_file()]
+    inside = [candidate for candidate in places if candidate.resolve().is_relative_to(folder) and candidate.is_file()]
     if not inside:
         raise SpecError(f"{summary.where}: its samples {name[:80]!r} are not in the folder of {path.name}")
     data = inside[0].read_bytes()
@@ -98,20 +100,14 @@ def _floats(summary: Tree, path: Path) -> tuple[float, ...]:
     return tuple(values.tolist())
 
 
-def _device(one: Tree) -> Device:
-    architecture = one.maybe("sm_version")
-    ecc = one.maybe("ecc_state")
+def _device(entry: Tree) -> Device:
+    architecture = entry.maybe("sm_version")
+    ecc = entry.maybe("ecc_state")
     return Device(
-        name=one.get("name").text(), vendor="NVIDIA",
+        name=entry.get("name").text(), vendor="NVIDIA",
         architecture=f"sm_{int(architecture.number()) // 10}" if architecture else "",
         settings=(("ecc", str(ecc.plain())),) if ecc else (),
     )  # fmt: skip
-
-
-def _version(tree: Tree) -> tuple[str, Revision | None]:
-    """Return the version of nvbench; its own commit is none of the code that it times."""
-    version = tree.get("meta").get("version").get("nvbench")
-    return version.get("string").text(), None
 
 
 IMPORTER = foreign(

@@ -1,10 +1,10 @@
-"""onnxruntime: the profile of `enable_profiling`, whole runs and nodes; times are whole microseconds."""
+"""Importer of onnxruntime profiles (`enable_profiling`): model runs and nodes, in whole microseconds."""
 
 from pathlib import Path
 
 from nearpeak.core.history.stored_run import TIME, SampleSet, Testbed
 from nearpeak.errors import SpecError
-from nearpeak.store.foreign_runs import Found, foreign
+from nearpeak.store.foreign_runs import ForeignRun, foreign
 from nearpeak.store.json_tree import Tree
 
 _VERSION = 1
@@ -12,7 +12,7 @@ _END = "_kernel_time"
 _TESTBED = Testbed(name="onnxruntime", policy={"profiled": True})
 
 
-def _read(tree: Tree, path: Path) -> tuple[Found, ...]:
+def _read(tree: Tree, path: Path) -> tuple[ForeignRun, ...]:
     """Return the run of the file, which names no device: the model's runs and each node's.
 
     The first of several runs is warm-up. A node with a time of 0 is shorter than the clock can tell.
@@ -40,7 +40,7 @@ def _read(tree: Tree, path: Path) -> tuple[Found, ...]:
     )  # fmt: skip
     parts = tuple(_node(model, key, values) for key, values in nodes.items())
     stack = (("execution providers", ", ".join(sorted(providers))),) if providers else ()
-    return (Found(samples=(whole, *parts), stack=stack, lost=tree.lost()),)
+    return (ForeignRun(samples=(whole, *parts), stack=stack, lost=tree.lost()),)
 
 
 def _node(model: str, key: tuple[str, str, str], values: list[float]) -> SampleSet:

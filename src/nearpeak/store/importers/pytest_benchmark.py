@@ -1,39 +1,43 @@
-"""pytest-benchmark: the JSON of `--benchmark-json` and of `.benchmarks/`; times are seconds of one call."""
+"""Importer of pytest-benchmark JSON (`--benchmark-json`, `.benchmarks/`); times are seconds per call."""
 
 from pathlib import Path
 
 from nearpeak.core.history.stored_run import TIME, Device, Revision, SampleSet, Testbed
-from nearpeak.store.foreign_runs import Found, foreign
-from nearpeak.store.foreign_times import epoch_ns
+from nearpeak.store.foreign_runs import ForeignRun, epoch_ns, foreign
 from nearpeak.store.json_tree import Tree
 
 _VERSION = 1
 
 
-def _read(tree: Tree, _path: Path) -> tuple[Found, ...]:
-    """Return the run of the file; a benchmark without `data` keeps its median alone, and says so."""
-    samples = tuple(_samples(one) for one in tree.get("benchmarks").each())
+def _read(tree: Tree, _path: Path) -> tuple[ForeignRun, ...]:
+    """Return the run of the file; of a benchmark without `data` only the median is imported, with a note."""
+    samples = tuple(_samples(row) for row in tree.get("benchmarks").each())
     machine = tree.get("machine_info")
     revision, branch = _revision(tree)
     started = tree.maybe("datetime")
+    components = (
+        ("python", machine.maybe("python_version")), ("system", machine.maybe("system")),
+        ("kernel", machine.maybe("release")), ("pytest-benchmark", tree.maybe("version")),
+    )  # fmt: skip
+    stack = tuple((name, value.text()) for name, value in components if value is not None and value.text())
     return (
-        Found(
-            device=_device(machine), samples=samples, revision=revision, branch=branch, stack=_stack(tree, machine),
+        ForeignRun(
+            device=_device(machine), samples=samples, revision=revision, branch=branch, stack=stack,
             started_ns=epoch_ns(started) if started else 0, lost=tree.lost(),
         ),
     )  # fmt: skip
 
 
-def _samples(one: Tree) -> SampleSet:
-    stats, label = one.get("stats"), one.get("fullname").text()
+def _samples(row: Tree) -> SampleSet:
+    stats, label = row.get("stats"), row.get("fullname").text()
     data = stats.maybe("data")
     values = data.positives() if data else ()
     rounds = int(stats.get("rounds").number())
     note = "" if values else f"summary of {rounds} rounds: their median alone is known"
-    options = one.maybe("options")
+    options = row.maybe("options")
     policy = {key: value.plain() for key, value in options.entries() if value.raw is not None} if options else {}
     iterations = stats.maybe("iterations")
-    parameters = one.maybe("params")
+    parameters = row.maybe("params")
     stats.get("median").positive()
     return SampleSet(
         case=f"pytest-benchmark:{label}", label=label, metric=TIME,
@@ -43,7 +47,7 @@ def _samples(one: Tree) -> SampleSet:
             **({key: value.plain() for key, value in parameters.entries()} if parameters else {}),
             **({"iterations": int(iterations.number())} if iterations else {}),
         },
-        workload=one.get("name").text(), note=note,
+        workload=row.get("name").text(), note=note,
     )  # fmt: skip
 
 
@@ -55,14 +59,6 @@ def _device(machine: Tree) -> Device | None:
     if not name:
         return None
     return Device(name=name, architecture=kind.text() if kind else "", host=node.text() if node else "")
-
-
-def _stack(tree: Tree, machine: Tree) -> tuple[tuple[str, str], ...]:
-    named = (
-        ("python", machine.maybe("python_version")), ("system", machine.maybe("system")),
-        ("kernel", machine.maybe("release")), ("pytest-benchmark", tree.maybe("version")),
-    )  # fmt: skip
-    return tuple((name, value.text()) for name, value in named if value is not None and value.text())
 
 
 def _revision(tree: Tree) -> tuple[Revision | None, str]:

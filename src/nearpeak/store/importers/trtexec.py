@@ -1,10 +1,10 @@
-"""trtexec: `--exportTimes`, samples per query, and `--exportProfile`, one figure per layer; times are milliseconds."""
+"""Importer of trtexec's JSON: samples per query (`--exportTimes`) and times per layer (`--exportProfile`), in ms."""
 
 from pathlib import Path
 
 from nearpeak.core.history.stored_run import TIME, Metric, SampleSet, Testbed
 from nearpeak.errors import SpecError
-from nearpeak.store.foreign_runs import Found, foreign
+from nearpeak.store.foreign_runs import ForeignRun, foreign
 from nearpeak.store.json_tree import Tree
 
 _VERSION = 1
@@ -15,7 +15,7 @@ _METRICS = (
 """What a query is timed by; `time` is the device's own."""
 
 
-def _read(tree: Tree, path: Path) -> tuple[Found, ...]:
+def _read(tree: Tree, path: Path) -> tuple[ForeignRun, ...]:
     """Return the run of the file.
 
     A profile is another way of measuring than the times of queries: the sum of its layers is longer, so that the two
@@ -25,11 +25,11 @@ def _read(tree: Tree, path: Path) -> tuple[Found, ...]:
     if not rows:
         raise SpecError(f"{tree.where}: is an empty list")
     samples = _layers(rows, path) if rows[0].has("count") else _queries(rows, path.stem)
-    return (Found(samples=tuple(samples), lost=tree.lost()),)
+    return (ForeignRun(samples=tuple(samples), lost=tree.lost()),)
 
 
 def _queries(rows: list[Tree], engine: str) -> list[SampleSet]:
-    found = []
+    sets = []
     for key, metric in _METRICS:
         if key != "computeMs" and not all(row.has(key) for row in rows):
             continue
@@ -37,23 +37,23 @@ def _queries(rows: list[Tree], engine: str) -> list[SampleSet]:
         if metric is TIME and min(values) <= 0:
             raise SpecError(f"{rows[values.index(min(values))].where}: computeMs is not above 0")
         if min(values) > 0:  # engines without transfers state 0 for them
-            found.append(_set(engine, metric, values, profiled=False, note=""))
-    return found
+            sets.append(_set(engine, metric, values, profiled=False, note=""))
+    return sets
 
 
 def _layers(rows: list[Tree], path: Path) -> list[SampleSet]:
     count = int(rows[0].get("count").positive())
-    engine, found = path.stem, []
+    engine, sets = path.stem, []
     for index, row in enumerate(rows[1:]):
         name = row.get("name").text()
         key = "medianMs" if row.has("medianMs") else "averageMs"
         what = "median" if key == "medianMs" else "mean"
         value = row.get(key).number() * 1e-3
-        found.append(
+        sets.append(
             _set(engine, TIME, [value] if value > 0 else [], profiled=True, layer=name, position=index,
                  note=f"summary: the {what} over {count} runs alone is known" if value > 0 else "took no time")
         )  # fmt: skip
-    return found
+    return sets
 
 
 def _set(

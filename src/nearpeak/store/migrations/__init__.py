@@ -1,1 +1,1 @@
-"""How the tables came to be: one file per change, in order; what they declare together is the schema."""
+"""Migrations of the database schema, one module per version, in order."""

@@ -1,1 +1,1 @@
-"""Rows of the tables: written and read, one file per group of tables."""
+"""Reading and writing of table rows, one module per group of tables."""

@@ -1,4 +1,4 @@
-"""What was found in series, written and read: change points, comparisons, alerts with their events, gates."""
+"""Reading and writing of finding rows: change points, comparisons, alerts with their events, gates."""
 
 import json
 import time
@@ -48,7 +48,7 @@ class Findings:
         self._engine, self._name = engine, name
 
     def record_changes(
-        self, series: int, detector: Detector, found: Sequence[StoredChange]
+        self, series: int, detector: Detector, changes: Sequence[StoredChange]
     ) -> tuple[StoredChange, ...]:
         """Store what `detector` finds in a series now, and return it with identities.
 
@@ -63,22 +63,22 @@ class Findings:
             mine = and_(table.c.series_id == series, table.c.detector_id == detector_id)
             rows = connection.execute(select(table).where(mine)).mappings()
             known = {row["order_key"]: dict(row) for row in rows}
-            for one in found:
-                if one.series != series:
-                    raise SpecError(f"change point of series {one.series}: is recorded for series {series}")
-                row = _CHANGE.row(one, "id") | {"last_seen_ns": now_ns, "retracted_ns": None}
-                if one.order_key in known:
-                    old = known[one.order_key]
+            for change in changes:
+                if change.series != series:
+                    raise SpecError(f"change point of series {change.series}: is recorded for series {series}")
+                row = _CHANGE.row(change, "id") | {"last_seen_ns": now_ns, "retracted_ns": None}
+                if change.order_key in known:
+                    old = known[change.order_key]
                     evidence = canonical_json({**json.loads(old["evidence"]), **json.loads(row["evidence"])})
-                    kept = row | {
+                    values = row | {
                         "tier": "confirmed" if old["tier"] == "confirmed" else row["tier"],
                         "evidence": evidence,
                     }
-                    connection.execute(update(table).where(table.c.id == old["id"]).values(kept))
+                    connection.execute(update(table).where(table.c.id == old["id"]).values(values))
                 else:
                     first = {"uid": new_uid(), "detector_id": detector_id, "first_seen_ns": now_ns}
                     connection.execute(insert(table).values(row | first))
-            gone = [old["id"] for key, old in known.items() if key not in {one.order_key for one in found}]
+            gone = [old["id"] for key, old in known.items() if key not in {change.order_key for change in changes}]
             lost = update(table).where(table.c.id.in_(gone), table.c.retracted_ns.is_(None))
             connection.execute(lost.values(retracted_ns=now_ns))
             return changes_where(connection, mine, retracted=False)
@@ -108,9 +108,9 @@ class Findings:
                 update(table).where(table.c.id == change_point).values(tier="confirmed", evidence=merged)
             )
 
-    def record_comparison(self, one: StoredComparison) -> int:
+    def record_comparison(self, comparison: StoredComparison) -> int:
         """Store a verdict and return its identity."""
-        row = _COMPARISON.row(one, "id") | {"uid": new_uid(), "created_ns": time.time_ns()}
+        row = _COMPARISON.row(comparison, "id") | {"uid": new_uid(), "created_ns": time.time_ns()}
         with writing(self._engine, self._name) as connection:
             statement = insert(_T["comparison"]).values(row).returning(_T["comparison"].c.id)
             return int(connection.execute(statement).scalar_one())
@@ -138,7 +138,7 @@ class Findings:
         with writing(self._engine, self._name) as connection:
             statement = insert(_T["alert"]).values(row).returning(_T["alert"].c.id)
             alert = int(connection.execute(statement).scalar_one())
-            rows = [{"alert_id": alert, "change_point_id": one, "role": role} for one, role in members.items()]
+            rows = [{"alert_id": alert, "change_point_id": change, "role": role} for change, role in members.items()]
             if rows:
                 connection.execute(insert(_T["alert_member"]), rows)
             _add_event(
@@ -155,8 +155,8 @@ class Findings:
             table = _T["alert_member"]
             known = set(connection.execute(select(table.c.change_point_id).where(table.c.alert_id == alert)).scalars())
             rows = [
-                {"alert_id": alert, "change_point_id": one, "role": role}
-                for one, role in members.items() if one not in known
+                {"alert_id": alert, "change_point_id": change, "role": role}
+                for change, role in members.items() if change not in known
             ]  # fmt: skip
             if rows:
                 connection.execute(insert(table), rows)
@@ -183,18 +183,23 @@ class Findings:
         self, alert: int, *, actor: str, assignee: str | None = None, due_ns: int | None = None,
         snoozed_until_ns: int | None = None, tracker_url: str | None = None, priority: int | None = None,
     ) -> None:  # fmt: skip
-        """Say who looks after an alert, until when, and where; what is not given stays, and what changes is logged."""
-        given = {
+        """Set the given fields of an alert (assignee, snooze, links) and log the change."""
+        changed = {
             "assignee": assignee, "due_ns": due_ns, "snoozed_until_ns": snoozed_until_ns, "tracker_url": tracker_url,
             "priority": priority,
         }  # fmt: skip
-        values = {name: value for name, value in given.items() if value is not None}
+        values = {name: value for name, value in changed.items() if value is not None}
+        words = [
+            f"{name.removesuffix('_ns').replace('_', ' ')} "
+            f"{time_text(value)[:10] if isinstance(value, int) and name.endswith('_ns') else value}"
+            for name, value in values.items()
+        ]
         with writing(self._engine, self._name) as connection:
             row, table = _alert_row(connection, alert), _T["alert"]
             connection.execute(update(table).where(table.c.id == alert).values(values))
             _add_event(connection, alert, AlertEvent(
                 at_ns=time.time_ns(), actor=actor, from_status=row["status"], to_status=row["status"],
-                note=_in_words(values),
+                note=", ".join(words),
             ))  # fmt: skip
 
     def note_alert(self, alert: int, note: str, *, actor: str) -> None:
@@ -208,20 +213,20 @@ class Findings:
     def alerts(self, *, status: str | None = None, is_open: bool = False) -> tuple[Alert, ...]:
         """Return alerts, most urgent first: those of one state, or all that are open."""
         c = _T["alert"].c
-        asked = select(_T["alert"]).order_by(c.priority, c.id)
+        query = select(_T["alert"]).order_by(c.priority, c.id)
         if status is not None:
             check_status(status)
-            asked = asked.where(c.status == status)
+            query = query.where(c.status == status)
         if is_open:
-            asked = asked.where(c.status.not_in(CLOSED))
+            query = query.where(c.status.not_in(CLOSED))
         with reading(self._engine, self._name) as connection:
-            rows = connection.execute(asked).mappings().all()
+            rows = connection.execute(query).mappings().all()
             members: dict[int, list[tuple[int, str]]] = {}
             m = _T["alert_member"].c
-            for alert, one, role in connection.execute(
+            for alert, change, role in connection.execute(
                 select(m.alert_id, m.change_point_id, m.role).order_by(m.change_point_id)
             ):
-                members.setdefault(alert, []).append((one, role))
+                members.setdefault(alert, []).append((change, role))
         names = (
             "id", "title", "status", "rev_lo", "rev_hi", "assignee", "priority", "created_ns", "due_ns",
             "snoozed_until_ns", "first_triaged_ns", "tracker_url",
@@ -231,26 +236,17 @@ class Findings:
         )
 
     def status_of(self, alert: int) -> str:
-        """Return where an alert stands."""
+        """Return the state of an alert."""
         with reading(self._engine, self._name) as connection:
             return str(_alert_row(connection, alert)["status"])
 
     def events(self, alert: int) -> tuple[AlertEvent, ...]:
         """Return the events of an alert, oldest first."""
         e = _T["alert_event"].c
-        asked = select(e.at_ns, e.actor, e.from_status, e.to_status, e.note).where(e.alert_id == alert).order_by(e.id)
+        query = select(e.at_ns, e.actor, e.from_status, e.to_status, e.note).where(e.alert_id == alert).order_by(e.id)
         with reading(self._engine, self._name) as connection:
             _alert_row(connection, alert)
-            return tuple(AlertEvent(**row) for row in connection.execute(asked).mappings())
-
-
-def _in_words(values: Mapping[str, Any]) -> str:
-    """Return what was said of an alert, days as days."""
-    words = {
-        name.removesuffix("_ns").replace("_", " "): time_text(value)[:10] if name.endswith("_ns") else value
-        for name, value in values.items()
-    }
-    return ", ".join(f"{name} {value}" for name, value in words.items())
+            return tuple(AlertEvent(**row) for row in connection.execute(query).mappings())
 
 
 def _alert_row(connection: Connection, alert: int) -> Mapping[str, Any]:
@@ -268,7 +264,7 @@ def _add_event(connection: Connection, alert: int, event: AlertEvent) -> None:
 def changes_where(connection: Connection, where: Any, *, retracted: bool) -> tuple[StoredChange, ...]:
     """Return the change points that `where` selects, by series and place."""
     table = _T["change_point"]
-    asked = select(table).where(where).order_by(table.c.series_id, table.c.order_key, table.c.id)
+    query = select(table).where(where).order_by(table.c.series_id, table.c.order_key, table.c.id)
     if not retracted:
-        asked = asked.where(table.c.retracted_ns.is_(None))
-    return tuple(map(_CHANGE.value, connection.execute(asked).mappings()))
+        query = query.where(table.c.retracted_ns.is_(None))
+    return tuple(map(_CHANGE.value, connection.execute(query).mappings()))

@@ -1,4 +1,4 @@
-"""What was found in series, as values: detectors, change points, alerts with their events, comparisons."""
+"""Values of findings as the store holds them: detectors, change points, alerts with events, comparisons."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -57,7 +57,7 @@ class StoredChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alert(AlertRow):
-    """Something that people are told of: change points that belong together, and what became of them."""
+    """An alert: change points that belong together, and their state."""
 
     first_triaged_ns: int | None
     """When somebody, or a measurement, first took it further; none while it is new."""

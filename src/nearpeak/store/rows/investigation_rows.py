@@ -1,4 +1,4 @@
-"""Why something changed: what was blamed and on what evidence, steps of searches for a culprit, bridges of keys."""
+"""Rows of root-cause investigations: suspects with evidence, bisection steps, bridges between series keys."""
 
 import json
 import math
@@ -32,7 +32,7 @@ class Attribution:
     axis: str
     """`commit`, `component`, `driver`, `device`, `host`, `clock` or `input`."""
     what: str
-    """Which: name of the component, full name of the commit."""
+    """Name of the component, or full hash of the commit."""
     before: str = ""
     """Its value on the good side."""
     after: str = ""
@@ -87,10 +87,10 @@ class Investigations:
         """Keep where to write; `name` is what messages call the store."""
         self._engine, self._name = engine, name
 
-    def record_attribution(self, one: Attribution) -> None:
+    def record_attribution(self, attribution: Attribution) -> None:
         """Keep what an alert is blamed on."""
-        _one_of("attribution: axis", one.axis, AXES)
-        row = _ATTRIBUTION.row(one) | {"created_ns": time.time_ns()}
+        _one_of("attribution: axis", attribution.axis, AXES)
+        row = _ATTRIBUTION.row(attribution) | {"created_ns": time.time_ns()}
         with writing(self._engine, self._name) as connection:
             connection.execute(insert(_T["attribution"]).values(row))
 
@@ -134,13 +134,13 @@ class Investigations:
             if not connection.execute(changed).rowcount:
                 raise NotFoundError(f"bisect {bisect}: is not in the store")
 
-    def record_bridge(self, one: Bridge) -> None:
+    def record_bridge(self, bridge: Bridge) -> None:
         """Keep what a change of the key did; an earlier bridge of the same series stays, and no longer counts."""
         row = {
-            "uid": new_uid(), "old_series_id": one.old_series, "new_series_id": one.new_series, "sha": one.sha,
-            "verdict": one.verdict, "effect": math.log(one.time_ratio), "low": math.log(one.low_ratio),
-            "high": math.log(one.high_ratio), "launches": one.launch_count,
-            "differences": canonical_json([list(row) for row in one.differences]), "created_ns": time.time_ns(),
+            "uid": new_uid(), "old_series_id": bridge.old_series, "new_series_id": bridge.new_series, "sha": bridge.sha,
+            "verdict": bridge.verdict, "effect": math.log(bridge.time_ratio), "low": math.log(bridge.low_ratio),
+            "high": math.log(bridge.high_ratio), "launches": bridge.launch_count,
+            "differences": canonical_json([list(row) for row in bridge.differences]), "created_ns": time.time_ns(),
         }  # fmt: skip
         with writing(self._engine, self._name) as connection:
             connection.execute(insert(_T["bridge"]).values(row))

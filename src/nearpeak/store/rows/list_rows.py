@@ -1,4 +1,4 @@
-"""Rows of lists that people look at: alerts, their changes, measurements of a run, devices."""
+"""Rows of the dashboard's lists: alerts, their changes, measurements of a run, devices."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class AlertRow:
     title: str
     """One line."""
     status: str
-    """Where it stands."""
+    """State."""
     rev_lo: str
     """Last good commit."""
     rev_hi: str
@@ -55,7 +55,7 @@ class AlertKey(NamedTuple):
     snoozed_until_ns: int | None
     """Until when nobody is to be bothered."""
     status: str
-    """Where it stands."""
+    """State."""
     title: str
     """One line."""
     rev_hi: str
@@ -92,7 +92,7 @@ class MemberRow(NamedTuple):
     unit: str
     """Unit of the metric."""
     direction: str
-    """Which is better: `lower` or `higher`."""
+    """Better direction: `lower` or `higher`."""
     owner: str
     """Who looks after the series."""
 
@@ -112,7 +112,7 @@ class MeasuredRow:
     unit: str
     """Unit of the figures."""
     launch: int
-    """Which launch."""
+    """Number of the launch."""
     sample_count: int
     """Samples."""
     outcome: str

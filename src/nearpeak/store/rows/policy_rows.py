@@ -1,4 +1,4 @@
-"""What is agreed beforehand or decided afterwards: suppressions, expectations, baselines, gates, messages sent."""
+"""Rows of policies: suppressions, expectations, baselines, gates, and messages that were sent."""
 
 import json
 import time
@@ -48,57 +48,58 @@ class Policies:
         """Keep where to write; `name` is what messages call the store."""
         self._engine, self._name = engine, name
 
-    def suppress(self, one: Suppression) -> None:
+    def suppress(self, suppression: Suppression) -> None:
         """Keep a suppression.
 
         Raises:
             SpecError: it is over already.
         """
         now_ns = time.time_ns()
-        if one.until_ns <= now_ns:
+        if suppression.until_ns <= now_ns:
             raise SpecError("suppression: needs a reason and an end that lies ahead")
-        self._add("suppression", _SUPPRESSION.row(one) | {"created_ns": now_ns, "uid": new_uid()})
+        self._add("suppression", _SUPPRESSION.row(suppression) | {"created_ns": now_ns, "uid": new_uid()})
 
     def suppressions(self, at_ns: int | None = None) -> tuple[Suppression, ...]:
         """Return the suppressions that hold at a time, by default now."""
         at_ns = time.time_ns() if at_ns is None else at_ns
         return tuple(_SUPPRESSION.value(row) for row in self._rows("suppression") if row["until_ns"] > at_ns)
 
-    def expect(self, one: Expectation) -> None:
+    def expect(self, expectation: Expectation) -> None:
         """Keep an expectation."""
-        self._add("expectation", _EXPECTATION.row(one) | {"created_ns": time.time_ns(), "uid": new_uid()})
+        self._add("expectation", _EXPECTATION.row(expectation) | {"created_ns": time.time_ns(), "uid": new_uid()})
 
     def expectations(self, sha: str | None = None) -> tuple[Expectation, ...]:
         """Return the expectations, of a commit or all."""
         return tuple(_EXPECTATION.value(row) for row in self._rows("expectation") if sha in (None, row["sha"]))
 
-    def set_baseline(self, one: Baseline) -> None:
+    def set_baseline(self, baseline: Baseline) -> None:
         """Give a baseline a name, or the name another baseline.
 
         Raises:
             SpecError: there is no such kind.
         """
-        if one.kind not in BASELINE_KINDS:
+        if baseline.kind not in BASELINE_KINDS:
             raise SpecError(
-                f"baseline {one.name}: kind {one.kind!r} is not known; there are {', '.join(BASELINE_KINDS)}"
+                f"baseline {baseline.name}: kind {baseline.kind!r} is not known; there are {', '.join(BASELINE_KINDS)}"
             )
         table = _T["baseline"]
-        row = _BASELINE.row(one, "name")
+        row = _BASELINE.row(baseline, "name")
         with writing(self._engine, self._name) as connection:
-            if not connection.execute(update(table).where(table.c.name == one.name).values(row)).rowcount:
-                connection.execute(insert(table).values(name=one.name, created_ns=time.time_ns(), **row))
+            if not connection.execute(update(table).where(table.c.name == baseline.name).values(row)).rowcount:
+                connection.execute(insert(table).values(name=baseline.name, created_ns=time.time_ns(), **row))
 
     def baselines(self) -> dict[str, Baseline]:
         """Return the baselines by name."""
         return {row["name"]: _BASELINE.value(row) for row in self._rows("baseline")}
 
-    def record_gate(self, one: GateResult) -> None:
+    def record_gate(self, gate: GateResult) -> None:
         """Keep what a gate said, with everything that decided it."""
-        policy = _GATES.plain(one.policy)
+        policy = _GATES.plain(gate.policy)
         self._add("gate", {
-            "run_group": one.revision, "policy_hash": digest([policy["name"], policy["rules"]]), "verdict": one.verdict,
-            "exit_code": one.exit_code, "counts": canonical_json(Counter(line.verdict for line in one.lines)),
-            "result": canonical_json({"policy": policy, "lines": _GATES.plain(one.lines, tuple[GateLine, ...])}),
+            "run_group": gate.revision, "policy_hash": digest([policy["name"], policy["rules"]]),
+            "verdict": gate.verdict, "exit_code": gate.exit_code,
+            "counts": canonical_json(Counter(line.verdict for line in gate.lines)),
+            "result": canonical_json({"policy": policy, "lines": _GATES.plain(gate.lines, tuple[GateLine, ...])}),
             "created_ns": time.time_ns(), "uid": new_uid(),
         })  # fmt: skip
 
@@ -116,9 +117,9 @@ class Policies:
 
 
 def _gate(row: Mapping[str, Any]) -> GateResult:
-    kept = json.loads(row["result"])
-    policy = {"name": "", "source": "", "rules": []} | kept.get("policy", {})
+    result = json.loads(row["result"])
+    policy = {"name": "", "source": "", "rules": []} | result.get("policy", {})
     return GateResult(
         policy=_GATES.value(policy, GatePolicy, "gate.policy"), revision=row["run_group"], verdict=row["verdict"],
-        exit_code=row["exit_code"], lines=_GATES.value(kept["lines"], tuple[GateLine, ...], "gate.lines"),
+        exit_code=row["exit_code"], lines=_GATES.value(result["lines"], tuple[GateLine, ...], "gate.lines"),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Values as rows of tables: columns of other names, nested values as JSON text."""
+"""Mapping of dataclass records to table columns: renamed columns, nested values as JSON text."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -25,8 +25,9 @@ class Columns(Generic[T]):
             omitted: fields that are in no column.
         """
         names, hints = names or {}, get_type_hints(cls)
-        self._cls, self._texts = cls, {one: _CODEC.converter(hints[one]) for one in texts}
-        self.names = {one.name: names.get(one.name, one.name) for one in fields(cls) if one.name not in omitted}  # type: ignore[arg-type]
+        self._cls, self._texts = cls, {name: _CODEC.converter(hints[name]) for name in texts}
+        stored = [field.name for field in fields(cls) if field.name not in omitted]  # type: ignore[arg-type]
+        self.names = {name: names.get(name, name) for name in stored}
 
     def row(self, value: T, *without: str) -> dict[str, Any]:
         """Return the columns of `value`.

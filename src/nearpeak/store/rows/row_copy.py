@@ -1,4 +1,4 @@
-"""Rows of one store into another: identities are matched, numbers given anew; what both hold must agree."""
+"""Copies rows between stores: matches rows by identity, renumbers keys, and refuses rows that contradict each other."""
 
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,7 +52,9 @@ class Copier:
         """
         for table, unique in DIMENSIONS.items():
             self._copy(table, unique)
-        components = [row for one in self._rows("stack_component") if (row := self._known("stack_component", one))]
+        components = [
+            row for component in self._rows("stack_component") if (row := self._known("stack_component", component))
+        ]
         insert_new(self.target, _T["stack_component"], components, ["stack_id", "name"])
         self._agree("metric", "name", ("unit", "direction"))
         self._agree("revision", "sha", ("fp_pos",))
@@ -116,8 +118,8 @@ class Copier:
         for start in range(0, len(rows), _CHUNK):
             part = rows[start : start + _CHUNK]
             wanted = [tuple(row[name] for name in unique) for _, row in part]
-            asked = select(_T[table].c.id, *columns).where(tuple_(*columns).in_(wanted))
-            there = {tuple(key): number for number, *key in self.target.execute(asked)}
+            query = select(_T[table].c.id, *columns).where(tuple_(*columns).in_(wanted))
+            there = {tuple(key): number for number, *key in self.target.execute(query)}
             numbers.update({number: there[key] for (number, _), key in zip(part, wanted, strict=True)})
 
     def _known(self, table: str, row: RowMapping) -> dict[str, Any] | None:
@@ -162,8 +164,12 @@ class Copier:
     def _copy_log(self, table: str) -> None:
         """Copy rows that have no identity of their own; those that are there already are known by all they say."""
         rows = [self._mapped(table, dict(row)) for row in self._rows(table)]
-        there = {_said(row) for row in map(dict, self.target.execute(select(_T[table])).mappings())}
-        new = [{name: value for name, value in row.items() if name != "id"} for row in rows if _said(row) not in there]
+        there = {_row_digest(row) for row in map(dict, self.target.execute(select(_T[table])).mappings())}
+        new = [
+            {name: value for name, value in row.items() if name != "id"}
+            for row in rows
+            if _row_digest(row) not in there
+        ]
         if new:
             self.target.execute(insert(_T[table]), new)
 
@@ -184,12 +190,12 @@ class Copier:
 def readable_rows(connection: Connection, table: Table) -> list[RowMapping]:
     """Return the rows of a table that may be damaged: from both ends up to the page that cannot be read."""
     columns = list(table.primary_key.columns)
-    found: dict[tuple[Any, ...], RowMapping] = {}
+    rows: dict[tuple[Any, ...], RowMapping] = {}
     for order in (columns, [column.desc() for column in columns]):
         with suppress(DBAPIError, sqlite3.Error):
             for row in connection.execute(select(table).order_by(*order)).mappings():
-                found[tuple(row[column.name] for column in columns)] = row
-    return [found[key] for key in sorted(found)]
+                rows[tuple(row[column.name] for column in columns)] = row
+    return [rows[key] for key in sorted(rows)]
 
 
 def content(connection: Connection, run: int) -> str:
@@ -210,5 +216,5 @@ def content(connection: Connection, run: int) -> str:
     return digest([list(head), [[repr(value) for value in row] for row in sets]])
 
 
-def _said(row: Mapping[str, Any]) -> str:
+def _row_digest(row: Mapping[str, Any]) -> str:
     return digest({name: value for name, value in row.items() if name != "id"})

@@ -1,4 +1,4 @@
-"""Identities that hold in every store."""
+"""Identities of rows that are the same in every store, independent of row numbers."""
 
 import json
 import secrets

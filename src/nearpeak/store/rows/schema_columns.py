@@ -1,4 +1,4 @@
-"""Columns and table options of both engines; migrations stand on them, so what is here never changes its meaning."""
+"""Column types and table options of SQLite and PostgreSQL that migrations use; their meaning never changes."""
 
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -69,7 +69,7 @@ def to(table: str, *, name: str = "", primary: bool = False, optional: bool = Fa
 
 
 def text(name: str, *, optional: bool = False) -> Column[str]:
-    """Return a column of text, empty where nothing is said."""
+    """Return a column of text, empty by default."""
     return Column(name, Text, nullable=optional)
 
 

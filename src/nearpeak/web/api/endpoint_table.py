@@ -7,7 +7,7 @@ from typing import Any
 from nearpeak.core.history.stored_run import Series
 from nearpeak.errors import NotFoundError, SpecError
 from nearpeak.exchange.run_lines import parse_run
-from nearpeak.history.alert_queue import SORTS, Wanted
+from nearpeak.history.alert_queue import SORTS, AlertFilter
 from nearpeak.history.alert_triage import ACTIONS, NOTHING, Weight, act, weights_of
 from nearpeak.history.commit_points import points_of
 from nearpeak.history.series_state import bound_of, prediction_of
@@ -93,7 +93,7 @@ def _alerts(site: Site, question: Question) -> tuple[int, Any]:
     limit, offset = _part(question)
     shown = question.asked.choice("shown", ("open", "closed", "all"))
     sort = question.asked.choice("sort", SORTS)
-    found = queue_of(site).wanted(Wanted(shown=shown, sort=sort, words=question.asked.words()))
+    found = queue_of(site).wanted(AlertFilter(shown=shown, sort=sort, words=question.asked.words()))
     rows = site.store.browsing.alerts(found[offset : offset + limit])
     known = weights_of(site.store.browsing.members([one.id for one in rows]))
     return 200, {"alerts": [_alert(known.get(one.id, NOTHING), one) for one in rows], "total": len(found)}

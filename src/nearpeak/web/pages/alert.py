@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from nearpeak.core.history.alert import CLOSED
 from nearpeak.core.history.stored_run import Series
-from nearpeak.history.alert_queue import Wanted, place_in
+from nearpeak.history.alert_queue import AlertFilter, place_in
 from nearpeak.history.alert_triage import NOTHING, weights_of
 from nearpeak.reports.document import Cell, Table, columns
 from nearpeak.store.rows.finding_values import AlertEvent, StoredChange, StoredComparison
@@ -51,7 +51,7 @@ def build(site: Site, asked: Asked) -> View:
             "revision": _revision(site, changes), "sha": sha_text, "date": date, "percent": percent,
             "commands": tuple(_commands(site, alert, drawn)), "more": max(0, len(series) - len(drawn)),
             "is_closed": alert.status in CLOSED, "clean": clean,
-            "neighbours": place_in(queue_of(site).wanted(Wanted()), number),
+            "neighbours": place_in(queue_of(site).wanted(AlertFilter()), number),
         },
     )  # fmt: skip
 

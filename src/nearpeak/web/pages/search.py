@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from nearpeak.core.history.stored_run import Run
-from nearpeak.history.alert_queue import Wanted
+from nearpeak.history.alert_queue import AlertFilter
 from nearpeak.reports.document import Cell, Link, Table, columns
 from nearpeak.targets import TARGETS, target_of
 from nearpeak.web.cell_text import run_cell, series_cell, sha_text, shortened, where, workload_link
@@ -72,7 +72,7 @@ def _reports(site: Site, words: Sequence[str]) -> Table:
 
 def _alerts(site: Site, words: tuple[str, ...], *, has_series: bool) -> Table:
     """Return the alerts whose own texts hold the words, then those on series that do."""
-    numbers = queue_of(site).wanted(Wanted(shown="all", words=words))
+    numbers = queue_of(site).wanted(AlertFilter(shown="all", words=words))
     more = site.store.browsing.alerts_of_series(words, limit=ROWS + 1) if has_series else ()
     found = list(dict.fromkeys((*numbers, *more)))
     count = f"{ROWS} and more" if len(more) > ROWS and len(numbers) <= ROWS else str(len(found))

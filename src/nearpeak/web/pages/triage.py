@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from nearpeak.core.history.alert import CLOSED
 from nearpeak.core.history.stored_run import Series
-from nearpeak.history.alert_queue import SHOWN, SORTS, Queue, Wanted
+from nearpeak.history.alert_queue import SHOWN, SORTS, AlertFilter, Queue
 from nearpeak.history.alert_triage import NOTHING, Weight, weights_of
 from nearpeak.reports.document import Cell, Link, Table, columns
 from nearpeak.store.rows.list_rows import AlertRow
@@ -58,7 +58,7 @@ def build(site: Site, asked: Asked) -> View:
     shown, sort = asked.choice("shown", SHOWN), asked.choice("sort", SORTS)
     snoozed = asked.choice("snoozed", ("hidden", "shown"))
     at_ns = None if snoozed == "shown" else site.now_ns
-    wanted = Wanted(shown=shown, sort=sort, words=asked.words(), owner=asked.text("owner"), at_ns=at_ns)
+    wanted = AlertFilter(shown=shown, sort=sort, words=asked.words(), owner=asked.text("owner"), at_ns=at_ns)
     found = queue_of(site).wanted(wanted)
     limit, start = asked.rows(ROWS)
     part = site.store.browsing.alerts(found[start : start + limit])
@@ -92,7 +92,7 @@ def _snoozed(site: Site, one: AlertRow) -> bool:
 def _waiting(site: Site, alerts: Sequence[AlertRow], known: Mapping[int, Weight]) -> list[Waiting]:
     first = {one.id: known.get(one.id, NOTHING).series for one in alerts}
     series = {one.id: one for one in site.store.browsing.series_by_id([one for one in first.values() if one])}
-    blamed = site.store.browsing.blamed([one.id for one in alerts])
+    blamed = site.store.browsing.suspects([one.id for one in alerts])
     charts = {one.name: one for one in small_charts(site, series.values())}
     return [
         Waiting(

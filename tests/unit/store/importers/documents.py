@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from nearpeak.core.history.stored_run import Device
-from nearpeak.store.importers import Given, file_bytes, file_digest, runs_of_file
+from nearpeak.store.importers import FileContext, file_bytes, file_digest, runs_of_file
 
 GPU = Device(name="H200")
 
@@ -13,7 +13,7 @@ GPU = Device(name="H200")
 def runs_of(path, form=None, **given):
     data = file_bytes(path)
     facts = {"device": GPU, "folder": path.parent} | given
-    return runs_of_file(data, Given(name=path.name, digest=file_digest(data), **facts), form)
+    return runs_of_file(data, FileContext(name=path.name, digest=file_digest(data), **facts), form)
 
 
 def pytest_benchmark(folder, *, data=True):

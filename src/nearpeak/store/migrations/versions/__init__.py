@@ -1,1 +1,1 @@
-"""One file per version of the schema; `declare` states its tables, `upgrade` makes them."""
+"""Versions of the database schema; in each module `declare` states the tables and `upgrade` creates them."""

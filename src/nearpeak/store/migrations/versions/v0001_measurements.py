@@ -1,4 +1,4 @@
-"""Commits, machines, cases and series; runs with their measurements and samples."""
+"""Schema version 1: commits, machines, cases, series, runs, measurements and samples."""
 
 from alembic import op
 from sqlalchemy import Column, Index, MetaData, Text, UniqueConstraint

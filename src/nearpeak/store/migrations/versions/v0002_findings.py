@@ -1,4 +1,4 @@
-"""What was found in series: change points, comparisons, alerts with their events, and what is known beforehand."""
+"""Schema version 2: change points, comparisons, alerts with events, suppressions, expectations, baselines and gates."""
 
 from alembic import op
 from sqlalchemy import Index, MetaData, UniqueConstraint

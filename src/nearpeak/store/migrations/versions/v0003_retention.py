@@ -1,4 +1,4 @@
-"""What was removed and where it went, and files that belong to a measurement but lie beside the store."""
+"""Schema version 3: tables of archived samples and of files that belong to a measurement."""
 
 from alembic import op
 from sqlalchemy import Index, MetaData

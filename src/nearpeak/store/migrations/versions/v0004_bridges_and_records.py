@@ -1,4 +1,4 @@
-"""What a new key of a series did to its values, measured under both; records beside measurements."""
+"""Schema version 4: bridges between series whose key changed, and records attached to measurements."""
 
 from alembic import op
 from sqlalchemy import Column, Index, MetaData, Text, UniqueConstraint

@@ -1,4 +1,4 @@
-"""The farm: jobs and the batches that one lease serves, leases of devices with fencing tokens, attempts and results."""
+"""Schema version 5: farm jobs, batches, device leases with fencing tokens, attempts and results."""
 
 from alembic import op
 from sqlalchemy import Index, MetaData, UniqueConstraint

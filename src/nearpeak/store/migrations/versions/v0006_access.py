@@ -1,4 +1,4 @@
-"""Who may write through the web, and what was done there: hashed tokens, and a log that only grows."""
+"""Schema version 6: hashed access tokens for web writes, and an append-only audit log."""
 
 from alembic import op
 from sqlalchemy import Index, MetaData, UniqueConstraint
@@ -8,7 +8,7 @@ from nearpeak.store.rows.schema_columns import integer, key, make, one_of, table
 
 revision, down_revision = "0006", "0005"
 SCOPES = ("read", "submit", "admin")
-"""What a token may do; each may also do what stands before it."""
+"""Scopes of a token; each includes the ones before it."""
 
 _APPEND_ONLY = {
     "sqlite": [

@@ -1,4 +1,4 @@
-"""Policies of gates: TOML files read strictly, and contradictions in them refused by name."""
+"""Strict reader of gate policies (TOML) that names unknown keys and contradictions."""
 
 import itertools
 import tomllib
@@ -60,13 +60,15 @@ def _rule(row: Any, usual: Mapping[str, Any], where: str) -> GateRule:
     _known(row, _KEYS, where)
     baseline = _choice(row.get("baseline"), BASELINES, f"{where}: baseline")
     _belong(row, baseline, where)
-    least = row.get("at_least")
+    least, window = row.get("at_least"), row.get("window", 0)
+    if "window" in row and (type(window) is not int or not 1 <= window <= MOST_WINDOW):
+        raise SpecError(f"{where}: window {window!r} is no number of revisions from 1 to {MOST_WINDOW}")
     return GateRule(
         name=name, baseline=baseline,
         tolerance_ratio=parse_share(row.get("tolerance", usual["tolerance"]), f"{where}: tolerance"),
         least_ratio=None if least is None else parse_share(least, f"{where}: at_least"),
         tag=_text(row["tag"], f"{where}: tag") if "tag" in row else "",
-        window_count=_window(row["window"], where) if "window" in row else 0,
+        window_count=window,
         select=_selectors(row.get("select", {}), f"{where}: select"),
         leave_out=_selectors(row.get("except", {}), f"{where}: except"),
         inconclusive=_choice(row.get("inconclusive", usual["inconclusive"]), ON_INCONCLUSIVE, f"{where}: inconclusive"),
@@ -74,7 +76,7 @@ def _rule(row: Any, usual: Mapping[str, Any], where: str) -> GateRule:
 
 
 def _belong(row: Mapping[str, Any], baseline: str, where: str) -> None:
-    """Refuse what the baseline does not have, and the absence of what it needs."""
+    """Refuse keys that do not fit the baseline, and missing keys that it needs."""
     for key, baselines in _BELONGS.items():
         if key in row and baseline not in baselines:
             raise SpecError(f"{where}: {key} contradicts baseline {baseline!r}; it belongs to {baselines[0]!r}")
@@ -86,19 +88,19 @@ def _belong(row: Mapping[str, Any], baseline: str, where: str) -> None:
 
 
 def _agree(rules: tuple[GateRule, ...], source: str) -> None:
-    """Refuse rules that ask two different things of the same series, or of none."""
-    for one in rules:
-        both = [name for name, pattern in one.select.items() if one.leave_out.get(name) in (pattern, "*")]
-        if both or "*" in one.leave_out.values():
+    """Refuse rules that contradict each other or select nothing."""
+    for rule in rules:
+        both = [name for name, pattern in rule.select.items() if rule.leave_out.get(name) in (pattern, "*")]
+        if both or "*" in rule.leave_out.values():
             raise SpecError(
-                f"{source}: rule {one.name!r} selects and leaves out the same series; it would judge nothing"
+                f"{source}: rule {rule.name!r} selects and leaves out the same series; it would judge nothing"
             )
-    for one, other in itertools.combinations(rules, 2):
-        if one.name == other.name:
-            raise SpecError(f"{source}: two rules are called {one.name!r}; give each a name of its own")
-        if _question(one) == _question(other) and _answer(one) != _answer(other):
+    for rule, other in itertools.combinations(rules, 2):
+        if rule.name == other.name:
+            raise SpecError(f"{source}: two rules are called {rule.name!r}; give each a name of its own")
+        if _question(rule) == _question(other) and _answer(rule) != _answer(other):
             raise SpecError(
-                f"{source}: rules {one.name!r} and {other.name!r} contradict each other: the same series against the"
+                f"{source}: rules {rule.name!r} and {other.name!r} contradict each other: the same series against the"
                 f" same baseline with different limits; keep one"
             )
 
@@ -127,12 +129,6 @@ def _choice(value: Any, choices: tuple[str, ...], where: str) -> str:
     if value not in choices:
         raise SpecError(f"{where}: {value!r} is not known; choose {', '.join(choices)}")
     return str(value)
-
-
-def _window(value: Any, where: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST_WINDOW:
-        raise SpecError(f"{where}: window {value!r} is no number of revisions from 1 to {MOST_WINDOW}")
-    return value
 
 
 def _selectors(raw: Any, where: str) -> dict[str, str]:

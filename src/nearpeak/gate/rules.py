@@ -1,4 +1,4 @@
-"""The verdict of a gate: every rule over every series that it selects, and one exit code."""
+"""Gate verdict: applies every rule to each series that it selects, and derives one exit code."""
 
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -17,10 +17,10 @@ from nearpeak.core.history.gate import (  # fmt: skip
     GateRule,
     GateSubject,
 )
-from nearpeak.core.history.newest_value import HistoryJudgement
 from nearpeak.core.runs.estimate import estimate_of
 from nearpeak.core.runs.paired_rounds import INCONCLUSIVE as UNDECIDED
 from nearpeak.core.runs.paired_rounds import REGRESSION, Judgement
+from nearpeak.gate.persistence import HistoryJudgement
 from nearpeak.units import show
 
 _ORDER = (INFRA_CODE, INCORRECT_CODE, REGRESSION_CODE, INCONCLUSIVE_CODE, 0)
@@ -28,17 +28,17 @@ _ORDER = (INFRA_CODE, INCORRECT_CODE, REGRESSION_CODE, INCONCLUSIVE_CODE, 0)
 Judged = Mapping[tuple[str, str], HistoryJudgement]
 """Judgements by name of rule and of series."""
 TOLD_CLOCK_RATIO = 0.005
-"""Clocks that differ less than this are not told."""
+"""Smaller clock differences are not reported."""
 
 
 def decided(policy: GatePolicy, subjects: Sequence[GateSubject], judged: Judged, revision: str) -> GateResult:
-    """Return what `policy` says of `subjects`.
+    """Return the result of `policy` for `subjects`.
 
     Args:
         judged: for each rule that compares revisions, the judgement of each series that has a baseline.
     """
     lines = [line for rule in policy.rules for line in _lines(rule, subjects, judged)]
-    lines.sort(key=lambda one: (_ORDER.index(one.exit_code), one.verdict == PASS, one.rule, one.series))
+    lines.sort(key=lambda row: (_ORDER.index(row.exit_code), row.verdict == PASS, row.rule, row.series))
     code = lines[0].exit_code if lines else INCONCLUSIVE_CODE
     verdict = PASS if code == 0 else INCONCLUSIVE if code in (INCONCLUSIVE_CODE, INFRA_CODE) else FAIL
     return GateResult(policy=policy, revision=revision, verdict=verdict, exit_code=code, lines=tuple(lines))
@@ -53,52 +53,52 @@ def selects(rule: GateRule, subject: GateSubject) -> bool:
 
 def _lines(rule: GateRule, subjects: Sequence[GateSubject], judged: Judged) -> list[GateLine]:
     """Return a line for each series; a rule that selects none is inconclusive, as it checks nothing."""
-    chosen = [one for one in subjects if selects(rule, one)]
+    chosen = [subject for subject in subjects if selects(rule, subject)]
     if not chosen:
         nothing = GateSubject(series="", fields={}, times_s=())
         return [
             _undecided(rule, nothing, "it selects no series of this revision; measure one, or change its selectors")
         ]
-    return [_line(rule, one, judged.get((rule.name, one.series))) for one in chosen]
+    return [_line(rule, subject, judged.get((rule.name, subject.series))) for subject in chosen]
 
 
-def _line(rule: GateRule, subject: GateSubject, found: HistoryJudgement | None) -> GateLine:
+def _line(rule: GateRule, subject: GateSubject, judgement: HistoryJudgement | None) -> GateLine:
     if subject.outcome in ("incorrect", "infra"):
         code = INCORRECT_CODE if subject.outcome == "incorrect" else INFRA_CODE
-        said = "its result is wrong" if subject.outcome == "incorrect" else "the device was lost or not to be had"
-        return _said(rule, subject, FAIL if code == INCORRECT_CODE else INCONCLUSIVE, said, code=code)
+        reason = "its result is wrong" if subject.outcome == "incorrect" else "the device was lost or not to be had"
+        return _gate_line(rule, subject, FAIL if code == INCORRECT_CODE else INCONCLUSIVE, reason, code=code)
     if not subject.times_s:
         return _undecided(rule, subject, f"there is no time to judge: {subject.outcome or 'not measured'}")
     if rule.baseline == "bound":
         return _against_bound(rule, subject)
     if rule.baseline == "prediction":
         return _against_prediction(rule, subject)
-    return _against_history(rule, subject, found)
+    return _against_history(rule, subject, judgement)
 
 
-def _against_history(rule: GateRule, subject: GateSubject, found: HistoryJudgement | None) -> GateLine:
-    """Fail where a regression is borne out; one that a single run shows is a suspect, and decides nothing."""
-    if found is None:
+def _against_history(rule: GateRule, subject: GateSubject, history: HistoryJudgement | None) -> GateLine:
+    """Fail on a confirmed regression; a regression in a single run is a suspect, and is undecided."""
+    if history is None:
         return _undecided(rule, subject, f"there is no baseline: {baseline_of(rule)} holds no time of it")
-    judgement = found.judgement
+    judgement = history.judgement
     low, centre, high = (
         f"{ratio - 1:+.1%}" for ratio in (judgement.low_ratio, judgement.time_ratio, judgement.high_ratio)
     )
     text = f"{centre} time against {baseline_of(rule)} ({low} to {high}; detectable {judgement.detectable_ratio:.1%})"
-    text += _clock(found)
-    if found.confirmation is not None:
-        text += f"; {found.confirmation.text}"
-    if judgement.verdict == UNDECIDED or (judgement.verdict == REGRESSION and not found.fails):
+    text += _clock(history)
+    if history.confirmation is not None:
+        text += f"; {history.confirmation.text}"
+    if judgement.verdict == UNDECIDED or (judgement.verdict == REGRESSION and not history.fails):
         return _undecided(rule, subject, text, judgement)
-    return _said(rule, subject, FAIL if found.fails else PASS, text, judgement)
+    return _gate_line(rule, subject, FAIL if history.fails else PASS, text, judgement)
 
 
-def _clock(found: HistoryJudgement) -> str:
-    """Return what is to be said of the clock."""
-    if found.clock_ratio is None or abs(found.clock_ratio - 1) < TOLD_CLOCK_RATIO:
+def _clock(judgement: HistoryJudgement) -> str:
+    """Return the part of a line on the clock."""
+    if judgement.clock_ratio is None or abs(judgement.clock_ratio - 1) < TOLD_CLOCK_RATIO:
         return ""
-    moved = f"clock {found.clock_ratio - 1:+.1%}, {found.plain.time_ratio - 1:+.1%} time with it"
-    if found.share_known:
+    moved = f"clock {judgement.clock_ratio - 1:+.1%}, {judgement.plain.time_ratio - 1:+.1%} time with it"
+    if judgement.share_known:
         return f"; at equal clocks: {moved}"
     return f"; {moved}, and how much of the clock shows in the time is not known: measure again at the usual clock"
 
@@ -109,8 +109,8 @@ def _against_bound(rule: GateRule, subject: GateSubject) -> GateLine:
         return _undecided(rule, subject, f"there is no bound of it on {subject.fields.get('target') or 'its device'}")
     time, least = estimate_of(subject.times_s), rule.least_ratio or 0.0
     if time.high_s < subject.bound_s:
-        said = f"{show(time.centre_s, 's')} is below its bound of {show(subject.bound_s, 's')}; find out why first"
-        return _undecided(rule, subject, said)
+        reason = f"{show(time.centre_s, 's')} is below its bound of {show(subject.bound_s, 's')}; find out why first"
+        return _undecided(rule, subject, reason)
     text = f"{subject.bound_s / time.centre_s:.1%} of the speed of light, at least {least:.0%} wanted"
     return _within(rule, subject, (time.low_s, time.high_s), subject.bound_s / least, text)
 
@@ -128,30 +128,30 @@ def _against_prediction(rule: GateRule, subject: GateSubject) -> GateLine:
 def _within(rule: GateRule, subject: GateSubject, ends_s: tuple[float, float], limit_s: float, text: str) -> GateLine:
     low_s, high_s = ends_s
     if high_s <= limit_s:
-        return _said(rule, subject, PASS, text)
+        return _gate_line(rule, subject, PASS, text)
     if low_s > limit_s:
-        return _said(rule, subject, FAIL, text)
+        return _gate_line(rule, subject, FAIL, text)
     return _undecided(rule, subject, f"{text}; {show(low_s, 's')} to {show(high_s, 's')} spans {show(limit_s, 's')}")
 
 
 def _undecided(rule: GateRule, subject: GateSubject, text: str, judgement: Judgement | None = None) -> GateLine:
-    """Return the line of a rule that cannot tell: what it does is the policy's choice, what it says is not."""
+    """Return the line of an undecided rule; the policy chooses its exit code."""
     code = {"stop": INCONCLUSIVE_CODE, "pass": 0, "fail": REGRESSION_CODE}[rule.inconclusive]
-    return _said(rule, subject, INCONCLUSIVE, text, judgement, code=code)
+    return _gate_line(rule, subject, INCONCLUSIVE, text, judgement, code=code)
 
 
-def _said(
+def _gate_line(
     rule: GateRule, subject: GateSubject, verdict: str, text: str, judgement: Judgement | None = None, *,
     code: int | None = None,
 ) -> GateLine:  # fmt: skip
-    asked = {PASS: 0, FAIL: REGRESSION_CODE}.get(verdict, 0) if code is None else code
+    exit_code = {PASS: 0, FAIL: REGRESSION_CODE}.get(verdict, 0) if code is None else code
     return GateLine(
-        rule=rule.name, series=subject.series, verdict=verdict, exit_code=asked, text=text, judgement=judgement
+        rule=rule.name, series=subject.series, verdict=verdict, exit_code=exit_code, text=text, judgement=judgement
     )
 
 
 def baseline_of(rule: GateRule) -> str:
-    """Return what a rule compares with, in words.
+    """Return a description of a rule's baseline.
 
     >>> baseline_of(GateRule(name="r", baseline="rolling", window_count=5))
     'the 5 revisions before'

@@ -1,12 +1,12 @@
-"""Finds which change made work slower, over commits, components and driver at once, by comparisons that may err."""
+"""Bisection under noise: finds the slow change over commits, components and driver from comparisons that may err."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearpeak.core.history.bisection import FOUND, LIKELY, NOT_THERE, BisectAxis, Bisection, BisectStep, Culprit
 from nearpeak.errors import SpecError
 
 Measure = Callable[[Mapping[str, str], Mapping[str, str]], float | None]
@@ -14,7 +14,7 @@ Measure = Callable[[Mapping[str, str], Mapping[str, str]], float | None]
 SURE_RATIO = 0.995
 """Chance of one culprit at which the search ends."""
 WRONG_RATIO = 0.01
-"""Share of comparisons that say nothing: a disturbed device, a build that took other inputs."""
+"""Share of comparisons without information: a disturbed device, a build with other inputs."""
 WHOLE_RATIO = 0.8
 """A culprit that explains less of the slowdown is not the only one."""
 PARENT_REPEATS = 3
@@ -24,6 +24,69 @@ PART_SIGMA = 3.0
 """How far from all and from nothing a slowdown must be to count as a part of it."""
 LEAST_PART = 0.25
 """Part of the slowdown that a culprit must show; with less there is none."""
+FOUND, LIKELY, NOT_THERE = "found", "likely", "not-there"
+"""The culprit is sure; the budget ended before it was; good and bad do not differ."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BisectAxis:
+    """Versions of one thing that differs between good and bad, in order."""
+
+    name: str
+    """`commit`, the name of a component, `driver`, …."""
+    versions: tuple[str, ...]
+    """From the good version, the first, to the bad one, the last."""
+    weight_ratio: float = 1.0
+    """How likely the culprit is here before anything is measured, against the other axes, for each version."""
+
+    def __post_init__(self) -> None:
+        """Refuse an axis on which nothing changes."""
+        if len(self.versions) < 2 or len(set(self.versions)) < len(self.versions):
+            raise SpecError(
+                f"bisect: axis {self.name!r} needs two versions or more, each once; got {self.versions[:4]}"
+            )
+        if not 0 < self.weight_ratio < float("inf"):
+            raise SpecError(f"bisect: axis {self.name!r}: weight {self.weight_ratio!r} is not positive and finite")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Culprit:
+    """One change between neighbouring versions, and what it costs."""
+
+    axis: str
+    """Axis of the change."""
+    before: str
+    """Last version without it."""
+    after: str
+    """First version with it."""
+    time_ratio: float
+    """Time with it over time without."""
+    probability_ratio: float
+    """Chance that it is this one, given all comparisons."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BisectStep:
+    """One comparison A B B A."""
+
+    baseline: Mapping[str, str]
+    """Version on each axis of the first arm."""
+    candidate: Mapping[str, str]
+    """Version on each axis of the second."""
+    time_ratio: float | None
+    """Candidate over baseline; none where it could not be built or run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bisection:
+    """Result of a search with its comparisons."""
+
+    outcome: str
+    """`found`, `likely` or `not-there`."""
+    culprits: tuple[Culprit, ...]
+    """Causes, the first found first."""
+    steps: tuple[BisectStep, ...]
+    """Every comparison in order, those that could not run among them."""
 
 
 def bisected(
@@ -69,8 +132,8 @@ def bisected(
 
 
 def _check(axes: Sequence[BisectAxis], time_ratio: float, spread_ratio: float) -> None:
-    if not axes or len({one.name for one in axes}) < len(axes):
-        raise SpecError(f"bisect: axes {[one.name for one in axes]}; at least one is needed, each once")
+    if not axes or len({axis.name for axis in axes}) < len(axes):
+        raise SpecError(f"bisect: axes {[axis.name for axis in axes]}; at least one is needed, each once")
     if not (math.isfinite(time_ratio) and time_ratio > 0) or time_ratio == 1:
         raise SpecError(f"bisect: time ratio {time_ratio!r}; good and bad must differ, e.g. 1.05")
     if not (math.isfinite(spread_ratio) and spread_ratio > 0):
@@ -176,12 +239,12 @@ class _Search:
 
     def _versions(self, place: int) -> dict[str, str]:
         """Return the version on every axis: axes before are bad, one is in part, the rest good."""
-        found = {}
+        versions = {}
         for axis in self.axes:
             taken = min(place, len(axis.versions) - 1)
-            found[axis.name] = axis.versions[taken]
+            versions[axis.name] = axis.versions[taken]
             place -= taken
-        return found
+        return versions
 
     def explained(self, rest: float) -> bool:
         """Return whether what is left needs no other cause."""

@@ -3,7 +3,7 @@
 import pytest
 
 from nearpeak.errors import SpecError
-from nearpeak.history.gate_policy import policy_of, read_policy
+from nearpeak.gate.policy_file import policy_of, read_policy
 
 GOOD = """
 name = "kernels"

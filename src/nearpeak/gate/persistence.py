@@ -1,9 +1,11 @@
-"""Whether a slowdown is there to stay: excursions of one run, and states that come and go, are no commit's fault."""
+"""Persistence test of a slowdown: excursions of one run and recurring states are not attributed to a commit."""
 
 import statistics
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import takewhile
 
-from nearpeak.core.history.newest_value import Confirmation
+from nearpeak.core.runs.paired_rounds import REGRESSION, Judgement
 
 LEVEL_VALUES = 5
 """Values before an excursion whose median is the level that it leaves."""
@@ -21,6 +23,38 @@ MANY_VALUES = 1000
 Span = tuple[int, int]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Confirmation:
+    """Whether a slowdown is more than an excursion of one run."""
+
+    confirmed: bool
+    """Whether consecutive commits, several runs, or its size confirm it."""
+    text: str
+    """Evidence, or the measurement that would provide it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryJudgement:
+    """A commit against its baseline in history."""
+
+    judgement: Judgement
+    """The verdict at equal clocks where these are known, else on the values as they are."""
+    plain: Judgement
+    """The verdict on the values as they are."""
+    clock_ratio: float | None = None
+    """Clock of the judged commit over that of its baseline; none where one is unknown."""
+    share_known: bool = True
+    """Whether the clock dependence is known; else the verdict holds for none and for full dependence."""
+    confirmation: Confirmation | None = None
+    """Evidence for a regression; none for other verdicts."""
+
+    @property
+    def fails(self) -> bool:
+        """Say whether it is a confirmed regression."""
+        bears = self.confirmation is not None and self.confirmation.confirmed
+        return self.judgement.verdict == REGRESSION and bears
+
+
 def excursions(values: Sequence[float], size: float) -> tuple[Span, ...]:
     """Return from where to where each excursion of at least `size` lasted, up or down, that went away by itself.
 
@@ -31,7 +65,7 @@ def excursions(values: Sequence[float], size: float) -> tuple[Span, ...]:
     >>> excursions([0.0] * 6 + [0.05] * 20, 0.05)
     ()
     """
-    return tuple(sorted({*_upwards(values, size), *_upwards([-one for one in values], size)}))
+    return tuple(sorted({*_upwards(values, size), *_upwards([-value for value in values], size)}))
 
 
 def _upwards(values: Sequence[float], size: float) -> Iterator[Span]:
@@ -59,18 +93,18 @@ def largest_excursion(values: Sequence[float]) -> float:
     >>> round(largest_excursion([0.0, 0.0, 0.0, 0.05, 0.0, 0.0, 0.3, 0.3, 0.3]), 2)
     0.05
     """
-    found = 0.0
+    largest = 0.0
     for place in range(3, len(values) - 2):
         sides = (values[place - 3 : place], values[place + 1 : place + 4])
-        found = max(found, min(abs(values[place] - statistics.median(side)) for side in sides))
-    return found
+        largest = max(largest, min(abs(values[place] - statistics.median(side)) for side in sides))
+    return largest
 
 
 def confirmation(
     limit: float, runs: Sequence[float], beside: tuple[Sequence[float], Sequence[float]], history: Sequence[float],
     many_runs: Sequence[bool], far: float | None,
 ) -> Confirmation:  # fmt: skip
-    """Return whether more than one run bears a slowdown out.
+    """Return whether more than one run confirms a slowdown.
 
     Several commits in a row do, where each is beyond the limit, and no earlier excursion of their size lasted half as
     long; but not where such excursions of more than one commit came more than once. Several runs of the commit itself
@@ -78,7 +112,7 @@ def confirmation(
     longer than a run, and so may be this one. What is half as large again as any excursion of a thousand values does.
 
     Args:
-        limit: logarithm beyond which a value is slower than the baseline, which stands at 0 here and below.
+        limit: logarithm beyond which a value is slower than the baseline, which is 0 here and below.
         runs: logarithm of the value of each run of the judged commit.
         beside: logarithms of the commits before, the nearest last, and after it, the nearest first.
         history: logarithms of the commits before the judged one.
@@ -86,13 +120,15 @@ def confirmation(
         far: the largest excursion of the store; none where it has too few values to tell.
     """
     effect = max(limit, statistics.median(runs))
-    group = [effect, *(one for side in (beside[0][::-1], beside[1]) for one in _beyond(side, limit))]
+    group = [effect]  # with the neighbouring commits that show the slowdown, too
+    for side in (beside[0][::-1], beside[1]):
+        group += takewhile(lambda value: value >= limit, side)
     spans = excursions(history, ALIKE_RATIO * min(group))
     longest = max((stop - start for start, stop in spans), default=0)
     returning = sum(stop - start > 1 for start, stop in spans) > 1
     if len(group) >= max(SEVERAL, 2 * longest if longest > 1 else 0) and not returning:
         return Confirmation(confirmed=True, text=f"at {len(group)} commits in a row")
-    shown = [one for one in runs if one >= limit]
+    shown = [value for value in runs if value >= limit]
     spans = excursions(history, ALIKE_RATIO * min((effect, *shown)))
     passing = all(stop - start == 1 and not many_runs[start] for start, stop in spans)
     if passing and len(shown) >= SEVERAL and 2 * len(shown) > len(runs):
@@ -100,14 +136,6 @@ def confirmation(
     if far is not None and effect >= FAR_RATIO * far:
         return Confirmation(confirmed=True, text="larger than anything that went away by itself")
     if passing:
-        said = "its runs disagree" if len(runs) >= SEVERAL else "one run alone shows it"
-        return Confirmation(confirmed=False, text=f"{said}: measure this revision again")
+        reason = "its runs disagree" if len(runs) >= SEVERAL else "one run alone shows it"
+        return Confirmation(confirmed=False, text=f"{reason}: measure this revision again")
     return Confirmation(confirmed=False, text="as much came and went by itself before: measure both revisions in turns")
-
-
-def _beyond(values: Sequence[float], limit: float) -> Iterator[float]:
-    """Yield the values next to a slowdown that show it too."""
-    for one in values:
-        if not one >= limit:
-            return
-        yield one

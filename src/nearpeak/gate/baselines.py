@@ -1,4 +1,4 @@
-"""A revision against its baseline in the history of a series: which commits that is, at which clock, how sure."""
+"""Baselines from a series' history: the commits to compare a revision with, their clock, and the verdict."""
 
 import math
 from collections.abc import Sequence
@@ -7,23 +7,22 @@ from itertools import groupby
 from statistics import fmean, median
 
 from nearpeak.core.history.gate import GateRule
-from nearpeak.core.history.newest_value import Confirmation, HistoryJudgement
 from nearpeak.core.history.stored_run import Metric
 from nearpeak.core.history.track import TrackPoint
 from nearpeak.core.runs.paired_rounds import REGRESSION, Judgement
+from nearpeak.gate.persistence import MANY_VALUES, Confirmation, HistoryJudgement, confirmation, largest_excursion
 from nearpeak.history.commit_points import clock_share_between
 from nearpeak.judgement.newest_value_test import at_both, judged_against
-from nearpeak.judgement.persistence import MANY_VALUES, confirmation, largest_excursion
 
 HISTORY_VALUES = 60
-"""Newest commits before the judged one from which the noise is taken."""
+"""Newest commits before the judged one for the noise estimate."""
 CLOCK_RATIO = 0.001
 """Clocks that differ less than this explain nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A series at the judged revision, and the history that it is judged by."""
+    """A series at the judged revision with the history of its baseline."""
 
     own: tuple[TrackPoint, ...]
     """Commits of its branch."""
@@ -37,16 +36,16 @@ class Line:
     @property
     def before(self) -> tuple[TrackPoint, ...]:
         """Return the commits of the baseline's branch before the judged one; of another branch, all."""
-        place = next((place for place, one in enumerate(self.base) if one.sha == self.sha), len(self.base))
+        place = next((place for place, point in enumerate(self.base) if point.sha == self.sha), len(self.base))
         return self.base[max(0, place - HISTORY_VALUES) : place]
 
 
 def far_of(lines: Sequence[Line]) -> float | None:
     """Return the largest excursion that went away by itself; none where there are too few values to tell."""
-    values = [_values(one, one.before, 0.0) for one in lines]
+    values = [_values(line, line.before, 0.0) for line in lines]
     if sum(map(len, values)) < MANY_VALUES:
         return None
-    return max(largest_excursion(one) for one in values)
+    return max(map(largest_excursion, values))
 
 
 def judged_in_history(rule: GateRule, line: Line, tag: str, far: float | None = None) -> HistoryJudgement | None:
@@ -56,7 +55,7 @@ def judged_in_history(rule: GateRule, line: Line, tag: str, far: float | None = 
         tag: commit that the rule's `tag` names.
         far: largest excursion in the store; see `far_of`.
     """
-    mine = next((one for one in line.own if one.sha == line.sha), None)
+    mine = next((point for point in line.own if point.sha == line.sha), None)
     before = line.before
     chosen, lag = _chosen(rule, line, tag)
     if mine is None or not chosen:
@@ -67,8 +66,8 @@ def judged_in_history(rule: GateRule, line: Line, tag: str, far: float | None = 
     usual = _usual(chosen)
     clock_ratio = median(mine.clocks_hz) / usual if mine.clocks_hz and usual else None
     shares = _shares(line, mine, clock_ratio)
-    found = [_judgement(rule, line, mine, chosen, before, lag, one) or plain for one in shares]
-    judgement = found[0] if len(found) == 1 else at_both(found[0], found[-1])
+    judgements = [_judgement(rule, line, mine, chosen, before, lag, share) or plain for share in shares]
+    judgement = judgements[0] if len(judgements) == 1 else at_both(judgements[0], judgements[-1])
     borne = None
     if judgement.verdict == REGRESSION:
         borne = _confirmation(line, mine, chosen, judgement, fmean(shares), far)
@@ -78,7 +77,7 @@ def judged_in_history(rule: GateRule, line: Line, tag: str, far: float | None = 
 
 
 def _chosen(rule: GateRule, line: Line, tag: str) -> tuple[Sequence[TrackPoint], int]:
-    """Return the commits that a rule compares with, and how many commits before the judged one the newest lies.
+    """Return the commits of a rule's baseline, and the distance of the newest one to the judged commit.
 
     A single run of one commit may be an excursion: the previous commit is passed by where it strays from the one before
     it, and a tag is taken with its two neighbours, of whose median one excursion or one change does not matter.
@@ -87,21 +86,17 @@ def _chosen(rule: GateRule, line: Line, tag: str) -> tuple[Sequence[TrackPoint],
     if rule.baseline == "rolling":
         return before[-max(1, rule.window_count) :], 1
     if rule.baseline == "previous":
-        strayed = len(before) > 1 and _strayed(rule, line, before[-2], before[-1])
+        values, limit = _values(line, before[-2:], 0.0), math.log1p(rule.tolerance_ratio)
+        strayed = len(values) > 1 and len(set(before[-1].run_ids)) == 1 and abs(values[1] - values[0]) >= limit
         return (before[-2:-1], 2) if strayed else (before[-1:], 1)
-    place = next((place for place, one in enumerate(line.base) if one.sha == tag), None)
+    place = next((place for place, point in enumerate(line.base) if point.sha == tag), None)
     if place is None:
         return (), 1
-    found = line.base[place : place + 1]
-    lag = max(1, len([one for one in before if one.order_key >= found[0].order_key]))
-    if len(set(found[0].run_ids)) > 1 or lag == 1 or not place:
-        return found, lag
+    tagged = line.base[place : place + 1]
+    lag = max(1, len([point for point in before if point.order_key >= tagged[0].order_key]))
+    if len(set(tagged[0].run_ids)) > 1 or lag == 1 or not place:
+        return tagged, lag
     return line.base[place - 1 : place + 2], lag - 1
-
-
-def _strayed(rule: GateRule, line: Line, old: TrackPoint, new: TrackPoint) -> bool:
-    one, other = _values(line, (old, new), 0.0)
-    return len(set(new.run_ids)) == 1 and abs(other - one) >= math.log1p(rule.tolerance_ratio)
 
 
 def _judgement(
@@ -109,11 +104,11 @@ def _judgement(
     lag: int, share: float,
 ) -> Judgement | None:  # fmt: skip
     usual = _usual(chosen)
-    taken = [math.exp(one) for one in _launches(line, mine, share, usual)]
-    values = [math.exp(one) for one in _values(line, before, share, usual)]
+    taken = [math.exp(log) for log in _launches(line, mine, share, usual)]
+    values = [math.exp(log) for log in _values(line, before, share, usual)]
     few = len(chosen) == 1 and len(before) < 5
     baseline = _launches(line, chosen[0], share, usual) if few else _values(line, chosen, share, usual)
-    return judged_against(taken, [math.exp(one) for one in baseline], values, rule.tolerance_ratio, lag=lag)
+    return judged_against(taken, [math.exp(log) for log in baseline], values, rule.tolerance_ratio, lag=lag)
 
 
 def _confirmation(
@@ -123,7 +118,7 @@ def _confirmation(
     usual, before = _usual(chosen), line.before
     place = line.own.index(mine)
     runs = [
-        median(one for _, one in part)
+        median(value for _, value in part)
         for _, part in groupby(zip(mine.run_ids, _launches(line, mine, share, usual), strict=True), key=lambda x: x[0])
     ]
     level = median(_values(line, chosen, share, usual))
@@ -131,38 +126,38 @@ def _confirmation(
     limit = max(math.log1p(judgement.tolerance_ratio), math.log(judgement.time_ratio / judgement.low_ratio))
     return confirmation(
         limit, _over(runs, level), (_over(sides[0], level), _over(sides[1], level)),
-        _values(line, before, share, usual), [len(set(one.run_ids)) > 1 for one in before], far,
+        _values(line, before, share, usual), [len(set(point.run_ids)) > 1 for point in before], far,
     )  # fmt: skip
 
 
 def _over(values: Sequence[float], level: float) -> list[float]:
-    return [one - level for one in values]
+    return [value - level for value in values]
 
 
 def _usual(chosen: Sequence[TrackPoint]) -> float | None:
     """Return the clock of the baseline; none where one is unknown."""
-    clocks = [median(one.clocks_hz) for one in chosen if one.clocks_hz]
+    clocks = [median(point.clocks_hz) for point in chosen if point.clocks_hz]
     return median(clocks) if len(clocks) == len(chosen) else None
 
 
 def _shares(line: Line, mine: TrackPoint, clock_ratio: float | None) -> tuple[float, ...]:
-    """Return the part of the clock that shows in the time: one, or the two ends between which it must lie."""
+    """Return the clock dependence of the time: one value, or the two ends of its possible range."""
     if clock_ratio is None or line.metric.kind != "time":
         return (0.0,)
-    found = clock_share_between((*line.before, mine))
-    if found is not None:
-        return (found,)
+    share = clock_share_between((*line.before, mine))
+    if share is not None:
+        return (share,)
     return (0.0,) if abs(math.log(clock_ratio)) < CLOCK_RATIO else (0.0, 1.0)
 
 
 def _values(line: Line, points: Sequence[TrackPoint], share: float, usual: float | None = None) -> list[float]:
     """Return the logarithm of a value for each commit, at the usual clock; more is worse."""
-    return [median(_launches(line, one, share, usual)) for one in points]
+    return [median(_launches(line, point, share, usual)) for point in points]
 
 
 def _launches(line: Line, point: TrackPoint, share: float, usual: float | None) -> list[float]:
     sign = -1.0 if line.metric.direction == "higher" else 1.0  # less is worse: the inverse is a time
-    logs = [sign * math.log(one) if one > 0 else math.nan for one in point.values]
+    logs = [sign * math.log(value) if value > 0 else math.nan for value in point.values]
     if not share or usual is None or not point.clocks_hz:
         return logs
-    return [one + share * math.log(clock / usual) for one, clock in zip(logs, point.clocks_hz, strict=True)]
+    return [value + share * math.log(clock / usual) for value, clock in zip(logs, point.clocks_hz, strict=True)]

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from benchmarks.bisection import trial
 
-from nearpeak.core.history.bisection import BisectAxis
+from nearpeak.bisection.noisy_search import BisectAxis, bisected
 from nearpeak.errors import SpecError
-from nearpeak.judgement.noisy_bisection import bisected
 
 COMMITS = BisectAxis(name="commit", versions=tuple(f"c{i}" for i in range(17)))
 DRIVER = BisectAxis(name="driver", versions=("550", "570"))

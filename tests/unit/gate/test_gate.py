@@ -3,9 +3,9 @@
 import pytest
 
 from nearpeak.core.history.gate import GatePolicy, GateRule, GateSubject
-from nearpeak.core.history.newest_value import Confirmation, HistoryJudgement
 from nearpeak.core.runs.paired_rounds import Judgement
-from nearpeak.judgement.gate_rules import decided
+from nearpeak.gate.persistence import Confirmation, HistoryJudgement
+from nearpeak.gate.rules import decided
 
 US = 1e-6
 

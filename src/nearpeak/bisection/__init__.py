@@ -1,0 +1,1 @@
+"""Bisection of a slowdown over commits and component versions, from comparisons that may err."""

@@ -1,0 +1,1 @@
+"""Regression gate: policies in TOML, baselines from history, rules, and one exit code."""
