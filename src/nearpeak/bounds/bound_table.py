@@ -1,4 +1,4 @@
-"""Bounds for whole tables of cases: the rules of single cases over columns, in pieces that stay in cache."""
+"""Bounds of whole case tables: the single-case formulas over columns, in pieces that fit the CPU cache."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

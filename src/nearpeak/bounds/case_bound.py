@@ -1,4 +1,4 @@
-"""The bound of one case, with its proof in terms."""
+"""Bound of one case: its terms, limiter, roofline, assumptions and interval."""
 
 import dataclasses
 from collections.abc import Iterable

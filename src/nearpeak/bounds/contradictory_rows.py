@@ -1,4 +1,4 @@
-"""Rows of a table whose axes contradict each other, found by asking the rules of work, few among many quickly."""
+"""Detection of table rows whose axes contradict each other, by bisection over the operators' work rules."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial

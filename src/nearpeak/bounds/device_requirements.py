@@ -1,4 +1,4 @@
-"""From a time back to the device: least bandwidth, rates, clock, link and storage that could reach it."""
+"""Inverse bounds: least bandwidth, rates, clock, link and storage with which a device could reach a given time."""
 
 import math
 from collections.abc import Iterable

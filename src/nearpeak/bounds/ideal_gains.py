@@ -1,4 +1,4 @@
-"""What is worth trying: fusion, narrower formats, fewer launches, each with the most it can gain."""
+"""Upper limits of the gain from fusion, narrower formats, smaller operands and fewer kernel launches."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

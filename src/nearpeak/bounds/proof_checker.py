@@ -1,4 +1,4 @@
-"""Proofs of bounds: the figures of each term with their origin, and a checker that works the terms out again."""
+"""Proofs of bounds: every quantity of a term with its source, and a checker that recomputes the terms."""
 
 import ast
 import math

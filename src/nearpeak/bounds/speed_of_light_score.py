@@ -1,4 +1,4 @@
-"""The speed-of-light score of SOL-ExecBench, and the guard that says when there is none."""
+"""The speed-of-light score of SOL-ExecBench, and the typed findings that replace it where it is undefined."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""What part of the documented rates the operators of a trace reached: a calibration for what is expected of others."""
+"""Calibration from a trace: the attained share of the documented rates, by operator kind."""
 
 from collections.abc import Iterator
 from statistics import median

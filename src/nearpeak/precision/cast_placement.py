@@ -1,4 +1,4 @@
-"""Where each cast of a step stands: for which operator it is made, and what of it a compiler leaves."""
+"""Placement of each cast of a step: the operator it serves, and the casts that remain after compilation."""
 
 from collections.abc import Callable, Iterator, Sequence
 from math import prod

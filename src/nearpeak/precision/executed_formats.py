@@ -1,4 +1,4 @@
-"""In which precision the products of a trace ran and on which units: autocast, converted, fp32, or TF32 in disguise."""
+"""Formats and execution units of the products in a trace: autocast, converted, fp32, or TF32 instead of fp32."""
 
 import re
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Expected times of a step in fp32, under autocast and converted as a whole, from the captured sequences of calls."""
+"""Expected times of a captured step in fp32, under autocast, and converted as a whole."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A trace beside the step that mixed precision was expected to make of a model: terms in nanoseconds that add up."""
+"""Difference between a trace and the expected mixed-precision step, as terms in nanoseconds that sum exactly."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""How long a step takes when its host issues operators ahead of the device, which works them off in order."""
+"""Step time when the host issues operators ahead of a device that executes them in order."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

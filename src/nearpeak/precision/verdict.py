@@ -1,4 +1,4 @@
-"""Whether mixed precision will pay, said before anyone tries it: the verdict and the reasons behind it."""
+"""Verdict on mixed precision before it is tried, with its reasons, and the realised part of the expected gain."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""One rule of the catalogue: what it is called, what it needs a trace to say, and where it looks."""
+"""Schema of a finding rule: identifier, needed evidence, applicability and search function."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

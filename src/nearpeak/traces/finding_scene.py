@@ -1,4 +1,4 @@
-"""What every rule sees of a trace: its steps, gains by replay, and the words of findings and abstentions."""
+"""Shared context of the finding rules: steps, gains by replay, wording of findings and abstentions."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""Hardware counters of a kernel under the names that Nsight Compute gives them, on its raw and its details page."""
+"""Hardware counters of a kernel under Nsight Compute's names on its raw and details pages."""
 
 from collections.abc import Callable, Mapping
 

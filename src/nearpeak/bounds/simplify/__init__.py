@@ -1,4 +1,4 @@
-"""The `simplified` engine: the least work of a step after algebraic rewrites that hold for every finite input."""
+"""Algebraic simplification of a step: the least work after rewrites that hold for every finite input."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence

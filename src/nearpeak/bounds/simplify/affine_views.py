@@ -1,4 +1,4 @@
-"""Views as affine maps: which element of the source each element of a view is."""
+"""Tensor views as affine maps from the positions of a view to the positions of its source."""
 
 from collections.abc import Sequence
 from functools import lru_cache

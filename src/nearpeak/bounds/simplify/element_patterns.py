@@ -1,4 +1,4 @@
-"""Sets of elements of a node, kept small: an extent of 1 stands for a dimension that makes no difference."""
+"""Boolean element sets of tensors in broadcast form: an extent of 1 means that the set is constant along it."""
 
 import zlib
 from collections.abc import Mapping, Sequence

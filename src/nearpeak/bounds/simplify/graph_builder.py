@@ -1,4 +1,4 @@
-"""Reads the calls of a step in order and turns what each storage holds into nodes."""
+"""Construction of the value graph from the calls of a step, storage by storage."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass

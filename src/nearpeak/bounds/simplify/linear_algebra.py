@@ -1,4 +1,4 @@
-"""How PyTorch's linear operators, constants and copies read as algebra, by operator name."""
+"""Algebraic form of PyTorch's linear operators, constants and copies, by operator name."""
 
 from collections.abc import Sequence
 from math import prod

@@ -1,4 +1,4 @@
-"""Which elements of a step's nodes may differ from zero, and which of them something that outlives the step needs."""
+"""Element-level liveness: elements that may be nonzero, and elements that an output of the step depends on."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

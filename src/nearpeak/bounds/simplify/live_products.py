@@ -1,4 +1,4 @@
-"""How many multiply-adds a product takes when only some elements of its operands and of its result matter."""
+"""Multiply-adds of a product whose operands are partly zero or whose result is only partly needed."""
 
 from collections.abc import Sequence
 from functools import reduce

@@ -1,4 +1,4 @@
-"""What operators say in their arguments: reduced dimensions, and dimensions whose elements do not meet."""
+"""Reduced dimensions and independent dimensions of operators, read from their arguments."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""How many multiply-adds each product still takes, once repeats, symmetry and known zeros are left out."""
+"""Multiply-adds of each product after repeats, symmetry and known zeros are removed."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""What the cheapest order of forming a product of several operands costs."""
+"""Cost of the cheapest contraction order of a product of several operands."""
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache, reduce

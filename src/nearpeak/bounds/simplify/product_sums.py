@@ -1,4 +1,4 @@
-"""Sums over products: how they are built and put into one another."""
+"""Sums of products (einsum terms): construction, substitution of one into another, and normal form."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

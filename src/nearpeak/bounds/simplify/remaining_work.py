@@ -1,4 +1,4 @@
-"""Counts what a simplified step must still do: arithmetic by kind, bytes of what is given."""
+"""FLOP by kind and bytes read from initial tensors that a simplified step still needs."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

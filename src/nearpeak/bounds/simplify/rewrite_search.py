@@ -1,4 +1,4 @@
-"""Searches linear maps whose results are never needed as such: what uses them is put in terms of their operands."""
+"""Search for linear maps whose result need not be formed, because every consumer can use the map's operands."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple

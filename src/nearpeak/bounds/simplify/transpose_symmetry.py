@@ -1,4 +1,4 @@
-"""Finds nodes that are their own transpose, such as X X^T and what is made of it element by element."""
+"""Detection of nodes that equal their own transpose, such as X X^T and element-wise functions of it."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""Which part of a node tril and triu leave: zeros of an operand need no product, zeros of a result none either."""
+"""Share of the elements that tril, triu and zero insertion leave nonzero, for operands and results of products."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The step as values: nodes that are stored once, so that what is computed twice is one node."""
+"""Value graph of a step: hash-consed nodes, so that equal computations are one node."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""Between which values the elements of a node lie, whatever the inputs are."""
+"""Value ranges of nodes that hold for every input (interval analysis)."""
 
 from collections.abc import Callable
 from functools import reduce

@@ -1,4 +1,4 @@
-"""Sums of bounds over the parts of a step: phases, operators, modules."""
+"""Sums of bounds by phase, operator or module of a step."""
 
 from collections.abc import Iterable, Sequence
 

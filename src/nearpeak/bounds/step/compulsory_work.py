@@ -1,4 +1,4 @@
-"""What any program of a whole step must do: live calls, compulsory bytes, arithmetic without recomputation."""
+"""Compulsory work of a whole step: live calls, compulsory bytes, arithmetic without recomputation."""
 
 import dataclasses
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""How far a step's bound could rise with values that are not given: indices, masks, routers."""
+"""Interval of a step's bound where it depends on unknown values: indices, masks, router decisions."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The bound of a step whose calls run in given groups, each as one kernel."""
+"""Bounds of a step whose calls run in stated fusion groups, each as one kernel."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""Device memory of a step: what must exist when, storage by storage."""
+"""Device memory of a step over time, from the lifetime of each storage."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Calls of a backward pass that only repeat a forward call, as activation checkpointing makes them."""
+"""Recomputed calls of a backward pass, which repeat a forward call as activation checkpointing does."""
 
 from collections.abc import Hashable
 

@@ -1,4 +1,4 @@
-"""Workload × targets → Analysis: every number that a report shows."""
+"""Analysis of a workload on several targets: all numbers that a report shows."""
 
 import dataclasses
 import platform

@@ -1,4 +1,4 @@
-"""The barrier of a whole step: a given tensor that is needed whole for a figure, and again element by element."""
+"""Barrier of a whole step: an input tensor that a full reduction and a later element-wise call both read."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""The bound of a whole step: any number of kernels, fused or not, as written and simplified."""
+"""Bound of a whole step for any number of kernels and any fusion, as written and simplified."""
 
 import dataclasses
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Tensors that a step makes of nothing but its source: they are the same in every step, and could be made once."""
+"""Tensors that a step builds from constants alone: equal in every step, so they could be built once."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""The terms of a bound: one conservation law per resource, for one case or for columns of cases alike."""
+"""All terms of a bound, one per resource, for single cases and columns of cases."""
 
 from collections.abc import Iterable, Sequence
 from functools import reduce

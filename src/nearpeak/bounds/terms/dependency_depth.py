@@ -1,4 +1,4 @@
-"""Depth terms: instructions that wait for each other take a clock each at least, and a known latency in practice."""
+"""Depth terms: a chain of dependent instructions takes at least one clock each, and a known latency in practice."""
 
 from collections.abc import Sequence
 from math import log2

@@ -1,4 +1,4 @@
-"""Barrier term: what needs a figure over a whole group cannot start before the group was read once."""
+"""Barrier term: elements that need a reduction over their group are read again unless the group fits on chip."""
 
 from collections.abc import Sequence
 

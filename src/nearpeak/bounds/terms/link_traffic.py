@@ -1,4 +1,4 @@
-"""The terms of links: bytes that must leave or enter a device, over the rate of its links in one direction."""
+"""Link terms: bytes that must enter or leave a device over the rate of its links in one direction."""
 
 from collections.abc import Iterator
 from itertools import product

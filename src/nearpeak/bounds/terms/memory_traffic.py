@@ -1,4 +1,4 @@
-"""Terms of compulsory traffic: bytes that cross the memory's pins, and bytes that cross the last shared cache."""
+"""Terms of compulsory traffic: bytes through the DRAM pins and bytes through the last shared cache."""
 
 from collections.abc import Sequence
 

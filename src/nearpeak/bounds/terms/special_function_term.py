@@ -1,4 +1,4 @@
-"""Special-function term: the least time over all ways to split exp, log and roots between units and polynomials."""
+"""Special-function term: the best split of exp, log and roots between special units and polynomials."""
 
 from collections.abc import Sequence
 from typing import Any

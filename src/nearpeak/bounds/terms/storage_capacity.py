@@ -1,4 +1,4 @@
-"""Capacity terms: products that reuse their operands, and storage too small to hold them all."""
+"""Capacity terms: the traffic of products with operand reuse when the storage cannot hold all operands."""
 
 from collections.abc import Sequence
 from math import sqrt

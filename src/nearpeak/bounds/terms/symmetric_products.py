@@ -1,4 +1,4 @@
-"""Products of a matrix with its own transpose: the result is symmetric, so that half of the products are enough."""
+"""Products of a matrix with its own transpose: half of the multiply-adds suffice, as the result is symmetric."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""One term for one case or for a column of cases, with the figures and the formula that it follows from."""
+"""One term of a bound for a case or a column of cases, with its formula and quantities."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

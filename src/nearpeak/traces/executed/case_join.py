@@ -1,4 +1,4 @@
-"""Executed operators beside their cases, bounds and expected times; what cannot be joined keeps its reason."""
+"""Join of executed operators with their cases, bounds and expected times, or the reason why a join fails."""
 
 import re
 from collections import Counter, defaultdict

@@ -1,4 +1,4 @@
-"""Traces in which the CPU did the work itself: whether one is such a trace, and what it cannot say."""
+"""Traces whose operators ran on the CPU itself: detection, and the evidence that such traces lack."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""From a trace to what findings are looked for in: steps, queues, operators beside theory, and what is missing."""
+"""Steady steps of a trace: queues, operators with bounds and expected times, and missing evidence."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""Two executions compared: builds, or devices of different vendors, aligned by operator; a gate that can abstain."""
+"""Comparison of two executions (builds or devices) aligned by operator, with a verdict that can be inconclusive."""
 
 from collections import Counter
 from difflib import SequenceMatcher

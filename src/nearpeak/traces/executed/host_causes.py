@@ -1,4 +1,4 @@
-"""Stretches of host time whose cause a trace names: loading, tensors made anew, code between compiled graphs."""
+"""Spans of host time with a known cause: data loading, tensor creation, code between compiled graphs."""
 
 import re
 from collections.abc import Iterator, Sequence

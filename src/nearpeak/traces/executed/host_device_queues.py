@@ -1,4 +1,4 @@
-"""Calls of the host and their device work in order, from a trace: the two queues that findings are looked for in."""
+"""Host calls and their device work in order: the host and device queues of a trace."""
 
 import re
 from collections.abc import Mapping, Sequence

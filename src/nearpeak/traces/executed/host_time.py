@@ -1,4 +1,4 @@
-"""What the host spends the steps on, by kind, operator and module, and what each costs the step at most."""
+"""Host time of the steps by kind, operator and module, with an upper limit of the gain from removing it."""
 
 import re
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""What a trace says of the kernels of items beside their times: blocks, phase, counters, rules of the profiler."""
+"""Details of kernels beyond their times: blocks, step phase, hardware counters, profiler rules."""
 
 import re
 from collections.abc import Sequence

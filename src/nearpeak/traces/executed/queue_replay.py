@@ -1,4 +1,4 @@
-"""Host and device as two queues: how long the steps take if some items were different."""
+"""Replay of host and device as two queues: step time after changes to some items."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple

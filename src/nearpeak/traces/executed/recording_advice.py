@@ -1,4 +1,4 @@
-"""What to record, or to give instead, so that a trace says more: in the words of the tool that wrote it."""
+"""Advice on what to record so that a trace holds missing evidence, by trace format."""
 
 from nearpeak.traces import Trace
 

@@ -1,4 +1,4 @@
-"""Executed less expected time of a trace's steps, each busy instant given to one cause: terms that sum exactly."""
+"""Difference between executed and expected time of a trace's steps, as terms that sum exactly."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""The picture of a trace: what ran on each thread and stream during the first steps."""
+"""Timeline picture of a trace: slices per thread and stream during the first steps."""
 
 import numpy as np
 

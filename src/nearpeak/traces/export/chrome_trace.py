@@ -1,4 +1,4 @@
-"""Chrome JSON of a trace, for viewers: exact decimal microseconds, one track per stream, crossing slices beside it."""
+"""Chrome JSON export of a trace: exact decimal microseconds, one track per stream, extra tracks for overlaps."""
 
 import json
 from collections.abc import Iterator

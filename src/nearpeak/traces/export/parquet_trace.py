@@ -1,4 +1,4 @@
-"""Parquet of a trace, a row per event, for tables and notebooks; needs the extra `tables`."""
+"""Parquet export of a trace, one row per event; needs the extra `tables`."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Perfetto's protocol buffers of a trace, field by field; numbers as in Perfetto's public .proto files."""
+"""Perfetto protobuf export of a trace, with the field numbers of Perfetto's public .proto files."""
 
 import struct
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a trace shows: one rule per file, each with evidence and counter-evidence, a gain, or an abstention."""
+"""Registry of finding rules and the report built from them: evidence, gain, counter-evidence, abstentions."""
 
 import json
 from collections.abc import Iterable, Mapping

@@ -1,4 +1,4 @@
-"""Device memory is allocated or freed within steps, which stops host and device."""
+"""Device memory allocation or release within steps, which stalls host and device."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Products whose extents are no multiples of what matrix units load: padding would be faster."""
+"""Matrix products whose extents do not suit the load width of matrix units, so that padding is faster."""
 
 from collections.abc import Iterator
 

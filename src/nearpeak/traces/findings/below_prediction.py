@@ -1,4 +1,4 @@
-"""Operators that take much longer than good software is expected to, on the right units and with good extents."""
+"""Operators far slower than predicted although they run on the right units with aligned extents."""
 
 from collections.abc import Iterator
 

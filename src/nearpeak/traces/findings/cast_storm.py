@@ -1,4 +1,4 @@
-"""Casts between formats that take a large part of the step."""
+"""Format casts that take a large part of the step."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The device waits for the next batch: the host loads data before it issues the step."""
+"""Input-bound steps: the device waits while the host loads the next batch."""
 
 from collections.abc import Iterator
 

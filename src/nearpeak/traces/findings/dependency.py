@@ -1,4 +1,4 @@
-"""Work that was launched in time and whose inputs are there starts late: gaps at events and between kernels."""
+"""Late starts of work that was launched in time: gaps at events and between kernels."""
 
 from collections.abc import Iterable, Iterator
 from statistics import quantiles

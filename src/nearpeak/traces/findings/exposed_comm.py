@@ -1,4 +1,4 @@
-"""Communication that nothing covers: on the stream that computes, or waited for at once."""
+"""Exposed communication: on the compute stream, or waited for immediately."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Copies that nothing covers, from pinned memory or within the device's reach: work that could run beside them."""
+"""Exposed copies from pinned memory that could overlap with computation."""
 
 from collections.abc import Iterator
 

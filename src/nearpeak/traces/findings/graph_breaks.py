@@ -1,4 +1,4 @@
-"""A compiled model falls apart into several graphs, and the host runs Python between them."""
+"""Graph breaks: a compiled model runs as several graphs with Python code between them."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""The call that launches a captured graph takes far longer than its nodes explain."""
+"""Graph launches that take far longer than the number of their nodes explains."""
 
 from collections import defaultdict
 from collections.abc import Iterator

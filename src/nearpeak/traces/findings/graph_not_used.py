@@ -1,4 +1,4 @@
-"""A step that waits for its host runs the same kernels each time: a graph could hold it."""
+"""Launch-bound steps that repeat the same kernels and could be captured in a graph."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Calls in the middle of a step make the host wait for the device, and then the device for the host."""
+"""Synchronisation within a step: the host waits for the device, then the device waits for the host."""
 
 from collections.abc import Iterator
 

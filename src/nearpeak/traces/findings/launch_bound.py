@@ -1,4 +1,4 @@
-"""The device waits for calls of its host: what graphs, fusion, larger batches and cached tensors would give."""
+"""Launch-bound steps, and the gains from graphs, fusion, larger batches and cached tensors."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Kernels that only change the layout of tensors, around operators that want another one."""
+"""Kernels that only change the layout of tensors for neighbouring operators."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Threads of a warp meet in one bank of shared memory and are served one after the other."""
+"""Shared-memory bank conflicts that serialise the threads of a warp."""
 
 from collections.abc import Iterator, Mapping
 

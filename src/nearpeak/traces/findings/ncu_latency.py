@@ -1,4 +1,4 @@
-"""Kernels that neither computing nor memory limits: they wait, and what keeps more warps from running is named."""
+"""Latency-bound kernels, limited by neither compute nor memory, with the limiter of their occupancy."""
 
 from collections.abc import Iterator, Mapping
 

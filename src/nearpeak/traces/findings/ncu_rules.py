@@ -1,4 +1,4 @@
-"""What Nsight Compute's own rules say of kernels, passed through with their typed estimates."""
+"""Nsight Compute's own rules, passed through with their typed estimates."""
 
 from collections import defaultdict
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Kernels with fewer blocks than the device has multiprocessors: the others have nothing to do."""
+"""Kernels with fewer blocks than the device has multiprocessors."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Products whose counters show that the matrix units did nothing while the vector units were busy."""
+"""Matrix products whose counters show idle matrix units and busy vector units."""
 
 from collections.abc import Iterator, Mapping
 

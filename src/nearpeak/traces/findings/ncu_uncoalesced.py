@@ -1,4 +1,4 @@
-"""Threads of a warp read or write addresses that lie apart: sectors are moved of which little is used."""
+"""Uncoalesced global memory accesses, which move sectors that are mostly unused."""
 
 from collections.abc import Iterator, Mapping
 

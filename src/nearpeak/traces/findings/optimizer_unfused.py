@@ -1,4 +1,4 @@
-"""The optimizer runs several small kernels for each parameter, one call each, where a few could update all of them."""
+"""Optimizers that launch several small kernels per parameter instead of a few fused ones."""
 
 import re
 from collections.abc import Iterator

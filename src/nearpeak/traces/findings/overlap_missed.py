@@ -1,4 +1,4 @@
-"""Two streams with work of their own never run at the same time, and why."""
+"""Two streams with independent work that never overlap, and the reason."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator

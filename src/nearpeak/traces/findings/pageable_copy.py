@@ -1,4 +1,4 @@
-"""Copies from pageable memory: slow, and the host stands still meanwhile."""
+"""Copies from pageable memory, which are slow and block the host."""
 
 from collections.abc import Iterator
 from statistics import median

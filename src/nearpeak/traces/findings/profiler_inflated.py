@@ -1,4 +1,4 @@
-"""Recording slows the host: against the time of a step without a profiler, its calls take longer than they should."""
+"""Profiler overhead: recorded steps longer than the step time without a profiler."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Chains of pointwise kernels that pass the same elements through memory again and again."""
+"""Chains of pointwise kernels that move the same elements through memory repeatedly."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""One rank arrives late at collectives, and the others wait for it inside them."""
+"""A straggling rank that arrives late at collectives while the others wait for it."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Products whose blocks fill the device a whole number of times and a little more: the last wave runs nearly empty."""
+"""Tail effect: matrix products whose last wave of blocks is nearly empty (wave quantisation)."""
 
 import re
 from collections.abc import Iterator

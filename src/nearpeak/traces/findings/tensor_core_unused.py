@@ -1,4 +1,4 @@
-"""Products that matrix units could form run on vector units."""
+"""Matrix products that ran on vector units although matrix units could form them."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Small tensors that the host makes anew in each step."""
+"""Small constant tensors that the host creates again in each step."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Clocks fall while the power is at its limit, or the device too hot: everything that computes takes longer."""
+"""Clock throttling at the power or temperature limit, which slows all computation."""
 
 from bisect import bisect_right
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Most kernels are so short that what each costs to start is most of it: fewer and longer ones do the same work."""
+"""Kernels dominated by their launch cost, which fewer and longer kernels would avoid."""
 
 from collections.abc import Iterator
 

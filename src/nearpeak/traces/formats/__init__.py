@@ -1,4 +1,4 @@
-"""Trace files of profilers: one file per format, found by its stem and recognised by the first bytes of a file."""
+"""Registry of trace file formats, one file each, recognised by the first bytes of a file."""
 
 from pathlib import Path
 

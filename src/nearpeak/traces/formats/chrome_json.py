@@ -1,4 +1,4 @@
-"""Chrome JSON of any tool, and our own export: complete events, counters, moments; begins and ends are only counted."""
+"""Chrome trace events of any tool and nearpeak's own export; begin and end events are counted, not read."""
 
 import re
 from pathlib import Path

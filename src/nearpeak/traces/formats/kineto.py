@@ -1,4 +1,4 @@
-"""Kineto: the Chrome JSON of the PyTorch profiler, of CUDA and of ROCm, plain or packed, old and new."""
+"""Kineto: Chrome JSON of the PyTorch profiler for CUDA and ROCm, compressed or not, all schema versions."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""MLPerf: logs of training as ranges and moments, and the summary of LoadGen as figures."""
+"""MLPerf: training logs as ranges and instants, and LoadGen summaries as metadata."""
 
 from collections.abc import Mapping
 from pathlib import Path

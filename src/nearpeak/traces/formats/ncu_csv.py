@@ -1,4 +1,4 @@
-"""Nsight Compute: CSV of the details page and of the raw page; kernels without a place in time, metrics and rules."""
+"""Nsight Compute: CSV of the details and raw pages, as kernels without start times, metrics and rules."""
 
 import csv
 import re

@@ -1,4 +1,4 @@
-"""Nsight Systems: the SQLite export; tables and columns that a capture lacks are named, not guessed."""
+"""Nsight Systems: SQLite export; tables and columns that a capture lacks are reported as missing."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""onnxruntime: the profile of `enable_profiling`; whole microseconds, so that short nodes read 0."""
+"""onnxruntime: profile of `enable_profiling`, in whole microseconds, so that short nodes read 0."""
 
 import json
 import re

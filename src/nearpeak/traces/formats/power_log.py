@@ -1,4 +1,4 @@
-"""Power logs, of whatever tool: a counter for each reading of each channel, and the phases that a log names."""
+"""Power logs of several tools: one counter per channel, and the phases that a log names."""
 
 from pathlib import Path
 

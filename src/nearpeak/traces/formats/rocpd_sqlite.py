@@ -1,4 +1,4 @@
-"""rocpd: the SQLite files of ROCm's profiler, base tables with a suffix of their own; grids are in work-items."""
+"""rocpd: SQLite files of ROCm's profiler, whose tables carry a UUID suffix and whose grids are in work-items."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""rocprofv3: the CSV tables of kernels, copies, calls, statistics and counters, old and new columns."""
+"""rocprofv3: CSV tables of kernels, copies, calls, statistics and counters, in old and new columns."""
 
 import csv
 from collections.abc import Iterator, Sequence

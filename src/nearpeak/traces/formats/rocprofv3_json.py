@@ -1,4 +1,4 @@
-"""rocprofv3: the JSON of dispatches, copies and calls, with agents and kernel symbols."""
+"""rocprofv3: JSON of dispatches, copies and calls, with agents and kernel symbols."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

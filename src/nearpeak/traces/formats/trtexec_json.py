@@ -1,4 +1,4 @@
-"""trtexec: times of queries, profile of layers, description of layers; each is its own way of measuring."""
+"""trtexec: JSON exports of query times, layer profiles and layer descriptions."""
 
 import math
 import re

@@ -1,4 +1,4 @@
-"""Events of Chrome's JSON, as Kineto, onnxruntime and others write them, collected batch by batch into columns."""
+"""Columns of Chrome trace events as Kineto, onnxruntime and others write them, batch by batch."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping

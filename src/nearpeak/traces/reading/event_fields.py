@@ -1,4 +1,4 @@
-"""Tokens of a batch of events by field, and their values as numbers: exact, or absent and counted."""
+"""Tokens of an event batch by field, and their values as exact numbers or as missing."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

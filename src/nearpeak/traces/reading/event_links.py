@@ -1,4 +1,4 @@
-"""Which call enqueued which device work, and which host event encloses which."""
+"""Links between events: the call that enqueued device work, and the host event that encloses another."""
 
 from typing import Any
 

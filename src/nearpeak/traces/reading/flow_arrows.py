@@ -1,4 +1,4 @@
-"""Arrows between events, as Kineto draws them: forward to backward operators, and calls to device work."""
+"""Kineto's flow events: links from forward to backward operators and from calls to device work."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

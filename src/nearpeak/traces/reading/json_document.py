@@ -1,4 +1,4 @@
-"""A JSON file that is read whole: unpacked, cut-off ends closed, and never larger than memory allows."""
+"""Whole JSON documents up to a size limit, decompressed, with truncated ends closed."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""A JSON file of events, streamed: batches of tokens, the texts they name, and what stands beside the list."""
+"""Streamed reading of a JSON event file: token batches, interned texts and top-level metadata."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""JSON events as tokens: one pass over bytes, exact decimal times, tolerant of quotes that were not escaped."""
+"""Compiled byte scanning of JSON: interning, exact decimal times, tolerance of unescaped quotes."""
 
 from functools import partial
 from typing import Any

@@ -1,4 +1,4 @@
-"""Events of a JSON list as tokens, event after event until the bytes or the tables end."""
+"""Compiled tokeniser of JSON event lists, event by event until the bytes or the tables end."""
 
 from functools import partial
 from typing import Any

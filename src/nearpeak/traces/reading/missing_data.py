@@ -1,4 +1,4 @@
-"""What a trace does not say, one sentence each: nothing of it is guessed."""
+"""Evidence that a trace lacks, one sentence each."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Rows of Nsight Compute's CSV pages: metrics in SI units beside the text of the file, rules with typed estimates."""
+"""Rows of Nsight Compute's CSV pages: metrics in SI units with their original text, rules with typed estimates."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

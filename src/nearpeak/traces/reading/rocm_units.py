@@ -1,4 +1,4 @@
-"""What the formats of ROCm share: grids in work-items become blocks, directions of copies, numbers of agents."""
+"""Units shared by the ROCm formats: grids in work-items, copy directions, agent numbers."""
 
 import re
 from collections.abc import Sequence

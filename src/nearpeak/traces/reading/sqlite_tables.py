@@ -1,4 +1,4 @@
-"""SQLite files of profilers, read-only: tables and columns are probed, damage ends a table and is noted."""
+"""Read-only access to profiler SQLite files; damage ends a table and is recorded as a loss."""
 
 import os
 import re

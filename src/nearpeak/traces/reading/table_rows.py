@@ -1,4 +1,4 @@
-"""Rows of tables as columns of a trace: cells of any type become whole numbers, or are absent and counted."""
+"""Rows of tables as trace columns: cells of any type as whole numbers or as missing."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Columns in the order of a file become a trace: damage is dropped and counted, events are sorted and linked."""
+"""Construction of a trace from file-order columns: unusable events dropped, events sorted and linked."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""The critical path of a trace: from the end of the last work back through streams, calls and waits, without a hole."""
+"""Critical path of a trace: from the end of the last work back through streams, calls and waits, without gaps."""
 
 from collections.abc import Iterator
 from typing import Any

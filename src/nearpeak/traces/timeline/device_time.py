@@ -1,4 +1,4 @@
-"""Where the time of a device went: compute, exposed communication, copies and fills, and idle time by cause."""
+"""Device time by use: compute, exposed communication, copies and fills, and idle time by cause."""
 
 import re
 from collections.abc import Sequence

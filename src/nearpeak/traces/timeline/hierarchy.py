@@ -1,4 +1,4 @@
-"""What belongs to what: the module behind device work, forward operators behind backward ones."""
+"""Owners of events: the module of device work, the forward operator of a backward operator."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""Operators that the host computes itself, as work of a device: what a trace of a CPU alone is looked at by."""
+"""CPU operators as device work, for traces in which the CPU is the only device."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace

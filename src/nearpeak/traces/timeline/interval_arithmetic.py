@@ -1,4 +1,4 @@
-"""Interval arithmetic on integers: how long each class of intervals is the first that is open, and where none is."""
+"""Integer interval arithmetic: exposed time of each class of intervals, gaps, unions and windows."""
 
 from typing import Any
 

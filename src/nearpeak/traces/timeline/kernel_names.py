@@ -1,4 +1,4 @@
-"""What a kernel or operator computes, told from its name by a table of patterns; what no row knows stays unknown."""
+"""Operation family of a kernel or operator by a table of name patterns; unmatched names are unknown."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""Streams told apart: the number of a stream is unique only inside its process, device and context."""
+"""Stream identity: a stream number is unique only within its process, device and context."""
 
 from collections import Counter
 from collections.abc import Iterator

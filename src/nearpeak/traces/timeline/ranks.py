@@ -1,4 +1,4 @@
-"""Several ranks laid side by side: clocks aligned by collectives that all have, who arrives last, who waits."""
+"""Skew between ranks: clocks aligned at common collectives, late ranks and waiting ranks."""
 
 from collections.abc import Sequence
 from typing import Any

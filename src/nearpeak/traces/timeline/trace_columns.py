@@ -1,4 +1,4 @@
-"""A trace as columns: one row per event in order of start, texts in one table, rare fields only where they stand."""
+"""Trace schema: one row per event in order of start, interned texts, sparse columns for rare fields."""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence

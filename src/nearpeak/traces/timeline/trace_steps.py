@@ -1,4 +1,4 @@
-"""The iterations of a trace: markers where there are any, else what repeats; long first ones are warm-up."""
+"""Iterations of a trace: from markers, else from repetition; long leading steps are warm-up."""
 
 import re
 from typing import Any

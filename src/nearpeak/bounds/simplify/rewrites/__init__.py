@@ -1,4 +1,4 @@
-"""The rewrites, one file each: what it matches, when it is sound, and the sentence that explains it."""
+"""Registry of algebraic rewrites, one file each: node kinds, rule, soundness condition and explanation."""
 
 from dataclasses import dataclass
 from functools import cache

@@ -1,4 +1,4 @@
-"""Windows that meet only a part of a padded tensor need only that part."""
+"""Windows that overlap only a part of a padded tensor need only that part."""
 
 from nearpeak.bounds.simplify.affine_views import View, meets, selected, view
 from nearpeak.bounds.simplify.rewrites import Rewrite
