@@ -23,15 +23,15 @@ def contradictions(table: CaseTable) -> Mapping[int, str]:
     >>> contradictions(case_table(rows | {"kv_heads": [2, 3, 4]}))
     {1: 'attention: heads=8 contradicts kv_heads=3; it must be a multiple of it'}
     """
-    found: dict[int, str] = {}
+    refused: dict[int, str] = {}
     for group in table.groups:
         formats = {name: dtype_of(value) for name, value in group.dtypes.items()}
         rule = partial(OPS[group.op].rule(group.phase), **formats, **group.attributes)
         rows = np.arange(table.row_count) if group.rows is None else group.rows
         for start in range(0, len(rows), PIECE_ROWS):
             piece = slice(start, start + PIECE_ROWS)
-            found |= _refused(rule, some_rows(group.axes, piece), rows[piece], OPS[group.op].degree_count)
-    return dict(sorted(found.items()))
+            refused |= _refused(rule, some_rows(group.axes, piece), rows[piece], OPS[group.op].degree_count)
+    return dict(sorted(refused.items()))
 
 
 def _refused(rule: Rule, axes: Mapping[str, Any], rows: Any, degree: int) -> dict[int, str]:

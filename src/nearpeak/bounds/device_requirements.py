@@ -51,20 +51,20 @@ def provision_of(
         if isinstance(subject, Case)
         else least_work(subject, policy.algorithm)[1].simplified
     )
-    found = None if target is None else _bound(subject, target, policy)
+    bound = None if target is None else _bound(subject, target, policy)
     needs = [*_memory(work, within_s, target, policy), *_products(work, within_s, target, policy)]
     needs += [*_elementwise(work, within_s, target), *_rest(subject, work, within_s, target, policy)]
     return Provision(
         subject=label_of(subject) if isinstance(subject, Case) else subject.name,
         within_s=within_s,
         target=None if target is None else target.name,
-        bound_s=None if found is None else found.time_s,
-        limiter=None if found is None else found.limiter,
+        bound_s=None if bound is None else bound.time_s,
+        limiter=None if bound is None else bound.limiter,
         needs=tuple(sorted(needs, key=lambda need: -(need.factor_ratio or 0.0))),
         frontier=tuple(_frontier(work, within_s, policy)),
         least_storage_bytes=None if target is None else _least_storage(work, within_s, target, policy),
         policy=policy,
-        assumptions=tuple(ASSUMPTIONS) if found is None else found.assumptions,
+        assumptions=tuple(ASSUMPTIONS) if bound is None else bound.assumptions,
         uncovered=subject.uncovered_counts() if isinstance(subject, Workload) else {},
     )
 

@@ -57,8 +57,10 @@ def verify(proof: Proof) -> None:
     """
     where = f"proof of {proof.subject} on {proof.target}"
     for term in proof.terms:
-        found = evaluated(term.expression, {one.name: one.value for one in term.quantities}, f"{where}: {term.name}")
-        _agree(f"{where}: {term.name}", term.time_s, found)
+        recomputed_s = evaluated(
+            term.expression, {quantity.name: quantity.value for quantity in term.quantities}, f"{where}: {term.name}"
+        )
+        _agree(f"{where}: {term.name}", term.time_s, recomputed_s)
     proved = {term.name: term.time_s for term in proof.terms if term.status == PROVED}
     if not proved:
         raise SpecError(f"{where}: has no proved term; a bound is the largest of them")
@@ -108,7 +110,7 @@ def _value(node: ast.expr, quantities: Mapping[str, float]) -> Any:
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
             return _BINARY[type(op)](_value(left, quantities), _value(right, quantities))
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
-            return _FUNCTIONS[name](*(_value(one, quantities) for one in args))
+            return _FUNCTIONS[name](*(_value(argument, quantities) for argument in args))
     raise ValueError(f"{ast.unparse(node)!r} is neither a number, a stated quantity, + - * / nor max, sqrt, log2")
 
 
@@ -137,7 +139,7 @@ def _origin(name: str, target: Target, policy: Policy) -> tuple[str, str]:
         return _rate_origin(name.removesuffix("_flop_per_s"), target, policy)
     if name in _LINK_RATES:
         links = links_of(target, _LINK_RATES[name])
-        return _kind(target, verified=all(one.verified for one in links)), "; ".join(one.source for one in links)
+        return _kind(target, verified=all(link.verified for link in links)), "; ".join(link.source for link in links)
     stated = {
         "dram_bytes_per_s": ("dram", target.dram.source),
         "l2_bytes_per_s": ("l2", target.l2.source),

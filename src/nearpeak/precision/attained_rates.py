@@ -27,8 +27,14 @@ class _Reached(NamedTuple):
 
 def efficiency_of(executed: Executed, target: Target) -> Efficiency:
     """Return the medians over the operators of a trace that rates or memory limit; 1 where there are too few."""
-    found = [one for operator in executed.operators if (one := _reached(executed, operator, target)) is not None]
-    flop, memory = ([one.ratio for one in found if one.by_flop is kind] for kind in (True, False))
+    reached = [
+        operator_ratio
+        for operator in executed.operators
+        if (operator_ratio := _reached(executed, operator, target)) is not None
+    ]
+    flop, memory = (
+        [operator_ratio.ratio for operator_ratio in reached if operator_ratio.by_flop is kind] for kind in (True, False)
+    )
     return Efficiency(
         flop_ratio=_median(flop), bandwidth_ratio=_median(memory), source=executed.name, flop_count=len(flop),
         bandwidth_count=len(memory),

@@ -98,21 +98,21 @@ def kept_when_compiled(
     Args:
         moving_s: time that a number of bytes takes.
     """
-    kept, gone_s = 0, 0.0
+    kept_count, gone_s = 0, 0.0
     for position, place in places.items():
         count = calls[position].call_count
         ways = list(_ways(calls, places, position, place))
         gone_s += count * max((moving_s(each) for each in ways), default=0.0)
-        kept += 0 if ways else count
-    return kept, gone_s
+        kept_count += 0 if ways else count
+    return kept_count, gone_s
 
 
 def _ways(calls: Sequence[Call], places: dict[int, CastPlace], position: int, place: CastPlace) -> Iterator[int]:
     """Yield the bytes that each way to fuse a cast saves: behind what made its operand, and before what reads it."""
-    before, after = (_bytes(one) for one in (_source(calls[position]), _result(calls[position])))
+    before, after = (_bytes(layout) for layout in (_source(calls[position]), _result(calls[position])))
     if place.maker != NOBODY and _generated(calls[place.maker], place.maker in places):
         yield before * (2 if place.alone else 1)
-    if place.readers and all(_generated(calls[one], one in places) for one in place.readers):
+    if place.readers and all(_generated(calls[layout], layout in places) for layout in place.readers):
         yield before + after + len(place.readers) * (after - before)
 
 

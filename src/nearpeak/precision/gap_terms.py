@@ -105,7 +105,7 @@ def _shortfall(executed: Executed, wanted: _Expected, taken: Mapping[Case, int])
     expected = sum(count * wanted.time_ns[case] for case, count in wanted.counts.items()) + wanted.other_ns
     return Shortfall(
         expected_ns=expected, executed_ns=executed.window_ns,
-        parts=tuple(sorted((Part(*key, time) for key, time in terms.items() if time), key=lambda one: -one.time_ns)),
+        parts=tuple(sorted((Part(*key, time) for key, time in terms.items() if time), key=lambda part: -part.time_ns)),
         covered_ratio=covered / max(1, executed.timeline.busy_ns),
     )  # fmt: skip
 
@@ -117,13 +117,13 @@ def _shares(executed: Executed, wanted: _Expected, taken: Mapping[Case, int]) ->
         if NOTHING not in {item.event, item.operator}:
             items[item.operator].append(place)
     left = dict(taken)
-    found: dict[int, int] = {}
+    shares: dict[int, int] = {}
     for number, places in items.items():
         time_ns = _consumed(executed.operators[number], wanted, left)
         if time_ns is None:
             continue
-        found.update(zip(places, _split(time_ns, [executed.items[place].device_ns for place in places]), strict=True))
-    return found
+        shares.update(zip(places, _split(time_ns, [executed.items[place].device_ns for place in places]), strict=True))
+    return shares
 
 
 def _consumed(operator: ExecutedOperator, wanted: _Expected, left: dict[Case, int]) -> int | None:
@@ -144,12 +144,12 @@ def _split(total: int, weights: list[int]) -> Iterator[int]:
     >>> list(_split(10, [1, 1, 1])), list(_split(3, [0, 0]))
     ([3, 3, 4], [0, 3])
     """
-    whole, reached, given = sum(weights), 0, 0
+    whole, reached, yielded = sum(weights), 0, 0
     for place, weight in enumerate(weights):
         reached += weight
         upto = total if place == len(weights) - 1 else total * reached // whole if whole else 0
-        yield upto - given
-        given = upto
+        yield upto - yielded
+        yielded = upto
 
 
 def _term(executed: Executed, item: QueueItem, operator: ExecutedOperator | None, *, matched: bool) -> str:

@@ -99,16 +99,16 @@ def realised_of(
     which = modes[0] if modes[0] in BASELINES else ""
     wanted = expected.speed_up_ratio(which) if which else None
     low, high = step_interval(lowered, baseline)
-    steps = [one.window_ns / one.step_count for one in (baseline, lowered)]
+    steps = [executed.window_ns / executed.step_count for executed in (baseline, lowered)]
     ratio = steps[0] / steps[1] if min(steps) > 0 else None
     reason = _COMPILED if compiled else _withheld(wanted, modes, baseline, lowered)
-    found = Realised(
+    realised = Realised(
         baseline=which, expected_ratio=wanted, speed_up_ratio=ratio, low_ratio=low, high_ratio=high, reason=reason,
         realised_ratio=None, log_ratio=None,
     )  # fmt: skip
     if reason or wanted is None or ratio is None:
-        return found
-    return replace(found, realised_ratio=(ratio - 1) / (wanted - 1), log_ratio=log(ratio) / log(wanted))
+        return realised
+    return replace(realised, realised_ratio=(ratio - 1) / (wanted - 1), log_ratio=log(ratio) / log(wanted))
 
 
 def _withheld(wanted: float | None, modes: tuple[str, str], baseline: Executed, lowered: Executed) -> str:

@@ -126,7 +126,7 @@ class Scene:
     @cached_property
     def framework(self) -> str:
         """Return the framework whose operators or kernels are seen; empty where the trace does not tell."""
-        names = [one.name for one in self.executed.operators] + [one.name for one in self.executed.kernels]
+        names = [source.name for source in self.executed.operators] + [source.name for source in self.executed.kernels]
         return "pytorch" if any(name.startswith("aten::") or "at::native" in name for name in names) else ""
 
     def advice(self, general: str, pytorch: str) -> str:
@@ -159,11 +159,11 @@ class Scene:
         What rules of their own explain is left out: products off the matrix units and products with odd extents.
         """
         known: list[tuple[float, int]] = []
-        for one in self.executed.operators:
-            units = {kernel.unit for kernel in self.executed.kernels if kernel.name in one.kernels}
-            odd = one.padded_s is not None or (one.family in ("gemm", "conv") and "vector" in units)
-            if one.predicted_s and one.measured_s > 5e-6 and not odd:
-                known.append((one.measured_s / one.predicted_s, one.device_ns))
+        for operator in self.executed.operators:
+            units = {kernel.unit for kernel in self.executed.kernels if kernel.name in operator.kernels}
+            odd = operator.padded_s is not None or (operator.family in ("gemm", "conv") and "vector" in units)
+            if operator.predicted_s and operator.measured_s > 5e-6 and not odd:
+                known.append((operator.measured_s / operator.predicted_s, operator.device_ns))
         if len(known) < 3:
             return 1.0
         return min(1.6, max(0.7, median(ratio for ratio, _ in known)))
@@ -234,7 +234,7 @@ class Scene:
             TraceFinding(
                 id=identifier, key=key, claim=self.worded(claim), evidence=tuple(evidence), counter=states, gain_s=gain,
                 gain_low_s=low, gain_high_s=high, scope=scope, method="replay", falsifier=falsifier,
-                changes=all_changes, remedies=tuple(one for one in remedies if one[1] >= _REMEDY_RATIO * self.step_s),
+                changes=all_changes, remedies=tuple(row for row in remedies if row[1] >= _REMEDY_RATIO * self.step_s),
                 terms=self.terms(all_changes, gain), remedy_of=remedy_of,
             )
         ]  # fmt: skip
@@ -247,18 +247,18 @@ class Scene:
             sums["device"] += _less(item.device_ns, change.device_ns)
             sums["host"] += _less(item.before_ns, change.before_ns) + _less(item.call_ns, change.call_ns)
             sums["starts"] += _less(item.lag_ns, change.lag_ns)
-        found = [(_TERMS[name], time * 1e-9 / self.executed.step_count) for name, time in sums.items() if time]
-        rest = gain_s - sum(time for _, time in found)
+        parts = [(_TERMS[name], time * 1e-9 / self.executed.step_count) for name, time in sums.items() if time]
+        rest = gain_s - sum(time for _, time in parts)
         if abs(rest) >= 0.5e-9:
-            found.append((_HIDDEN if rest < 0 else _WAITING, rest))
-        return tuple(found)
+            parts.append((_HIDDEN if rest < 0 else _WAITING, rest))
+        return tuple(parts)
 
     def worded(self, claim: str) -> str:
         """Return a claim about steps, or about the window where nobody marked any."""
         if self.executed.steps_found:
             return claim
-        for said, meant in _WINDOW:
-            claim = claim.replace(said, meant)
+        for of_steps, of_window in _WINDOW:
+            claim = claim.replace(of_steps, of_window)
         return claim
 
 

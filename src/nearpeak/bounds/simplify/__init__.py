@@ -47,26 +47,30 @@ def _simplified(
 ) -> tuple[Work, tuple[Rewritten, ...]]:
     graph, patterns = Graph(rules()), Patterns(workload.patterns)
     written = read_step(workload, graph, LIFTS, patterns)
-    roots, live, found = search(graph, written)
-    own = _by_call(workload, works)
-    after, done, spare = _counted(graph, (roots, live), own, algorithm, patterns)
+    roots, live, savings = search(graph, written)
+    call_works = _by_call(workload, works)
+    after, remaining, count_savings = _counted(graph, (roots, live), call_works, algorithm, patterns)
     if graph.facts and roots != written:  # what the search looked at did not know which elements matter
-        other = _counted(graph, (written, graph.live(written)), own, algorithm, patterns)
-        if _products(other[1]) < _products(done):
-            (after, done, spare), found = other, []
-    found += spare
+        other = _counted(graph, (written, graph.live(written)), call_works, algorithm, patterns)
+        if _products(other[1]) < _products(remaining):
+            (after, remaining, count_savings), savings = other, []
+    savings += count_savings
     least = dataclasses.replace(
         step,
-        flop={kind: min(flop, done.flop.get(kind, 0)) for kind, flop in step.flop.items()},
-        special_count=min(step.special_count, done.special_count),
+        flop={kind: min(flop, remaining.flop.get(kind, 0)) for kind, flop in step.flop.items()},
+        special_count=min(step.special_count, remaining.special_count),
         read_bytes=sum(min(size, after.get(buffer, 0)) for buffer, size in before.items()),
         barrier=None,  # what needed a figure over a whole group may be gone
     )
-    return (step, ()) if _proved(least) == _proved(step) else (least, _lines(workload, graph.fired, found))
+    return (step, ()) if _proved(least) == _proved(step) else (least, _lines(workload, graph.fired, savings))
 
 
 def _counted(
-    graph: Graph, step: tuple[Sequence[int], Sequence[int]], own: Mapping[int, Work], algorithm: str, patterns: Patterns
+    graph: Graph,
+    step: tuple[Sequence[int], Sequence[int]],
+    call_works: Mapping[int, Work],
+    algorithm: str,
+    patterns: Patterns,
 ) -> tuple[Mapping[int, int], Work, list[Found]]:
     """Return the bytes that are read of each given storage, the arithmetic, and what counting alone spares.
 
@@ -77,7 +81,7 @@ def _counted(
     known = alive(graph, live, roots, patterns) if tells(graph, live) else None
     formed = formed_products(graph, live, roots, patterns, known)
     calls = by_call(graph, live, formed)
-    done, spare = arithmetic(graph, live, own, algorithm, (formed, calls)), spared(calls, own)
+    done, spare = arithmetic(graph, live, call_works, algorithm, (formed, calls)), spared(calls, call_works)
     read = given_bytes(graph, live, {})
     if known is not None and (less := given_bytes(graph, live, known.needed)) != read:
         return less, done, [*spare, Found("unread_elements", -1, (0, 0))]
@@ -95,22 +99,22 @@ def _proved(work: Work) -> object:
 
 def _by_call(workload: Workload, works: Mapping[Case, Work]) -> dict[int, Work]:
     """Return the work of each call by position; a call that names no storage belongs to the one before it."""
-    found: dict[int, Work] = {}
+    by_call_work: dict[int, Work] = {}
     leader = 0
     for index, call in enumerate(workload.calls):
         leader = index if call.reads or call.writes or call.form is not None else leader
         if call.case is not None:
-            one = works[call.case]
-            one = gram_work(call, one) if call.case.op == "attention" and is_gram(call) else one
-            own = one if call.call_count == 1 else one * call.call_count
-            found[leader] = found[leader] + own if leader in found else own
-    return found
+            work = works[call.case]
+            work = gram_work(call, work) if call.case.op == "attention" and is_gram(call) else work
+            total = work if call.call_count == 1 else work * call.call_count
+            by_call_work[leader] = by_call_work[leader] + total if leader in by_call_work else total
+    return by_call_work
 
 
-def _lines(workload: Workload, fired: list[Fired], found: list[Found]) -> tuple[Rewritten, ...]:
+def _lines(workload: Workload, fired: list[Fired], savings: list[Found]) -> tuple[Rewritten, ...]:
     """Return the rewrites that reports name, by name and by the module that they concern."""
     lines: dict[tuple[str, str], Rewritten] = {}
-    places = [*((one.name, one.call, (0, 0)) for one in fired), *found]
+    places = [*((applied.name, applied.call, (0, 0)) for applied in fired), *savings]
     for name, call, (before, after) in places:
         if not REWRITES[name].shown:
             continue

@@ -42,9 +42,9 @@ class Site:
 
     def node(self, name: str) -> int:
         """Return the node of a tensor argument."""
-        found = self.args[name]
-        assert isinstance(found, Ref)
-        return found.node
+        argument = self.args[name]
+        assert isinstance(argument, Ref)
+        return argument.node
 
     def is_tensor(self, name: str) -> bool:
         """Say whether the argument is a tensor."""
@@ -52,13 +52,13 @@ class Site:
 
     def number(self, name: str, default: float) -> float:
         """Return an argument that is a number."""
-        found = self.args.get(name)
-        return float(found) if isinstance(found, (int, float)) else default
+        argument = self.args.get(name)
+        return float(argument) if isinstance(argument, (int, float)) else default
 
     def numbers(self, name: str, count: int) -> tuple[int, ...]:
         """Return an argument that is a list of whole numbers, one standing for `count` alike."""
-        found = self.args.get(name)
-        items = tuple(int(str(item)) for item in found) if isinstance(found, tuple) else ()
+        argument = self.args.get(name)
+        items = tuple(int(str(item)) for item in argument) if isinstance(argument, tuple) else ()
         return items * count if len(items) == 1 else items
 
 
@@ -84,8 +84,8 @@ class Reader:
         """Start before the first call."""
         self.workload, self.graph, self.patterns = workload, graph, patterns
         self.known: dict[int, list[Known]] = {}
-        for one in workload.known if patterns else ():
-            self.known.setdefault(one.call, []).append(one)
+        for fact in workload.known if patterns else ():
+            self.known.setdefault(fact.call, []).append(fact)
         self.contents: dict[int, tuple[int, Layout]] = {}
         self._views: dict[tuple[int, Layout, Layout], int] = {}
         self._forms: dict[int, Opened] = {}
@@ -195,12 +195,12 @@ def _stated(reader: Reader, call: Call, index: int, lifts: Mapping[str, Lift]) -
     form = reader.form(call.form)
     operands, targets = call.storages[: len(form.tensors)], call.storages[len(form.tensors) :]
     inputs = tuple(map(reader.read, operands, form.tensors))
-    for one in reader.known.get(index, ()):
+    for fact in reader.known.get(index, ()):
         assert reader.patterns is not None
-        reader.graph.facts[inputs[one.tensor], one.says] = reader.patterns.without(one.pattern)
-    found = _results(reader, call, index, form, inputs, lifts)
+        reader.graph.facts[inputs[fact.tensor], fact.says] = reader.patterns.without(fact.pattern)
+    results = _results(reader, call, index, form, inputs, lifts)
     written = {use.buffer for use in call.writes}
-    for buffer, layout, node in zip(targets, form.results, found, strict=True):
+    for buffer, layout, node in zip(targets, form.results, results, strict=True):
         if buffer in written or buffer not in operands:
             reader.write(buffer, node, layout)
     if hidden := written.difference(targets):
@@ -243,8 +243,10 @@ _SHAPED = frozenset(("glu", "outer", "ger", "addr", "prelu", "linalg_cross", "rr
 def _aligned(graph: Graph, inputs: Sequence[int], shape: tuple[int, ...], name: str) -> tuple[int, ...]:
     """Return the operands broadcast to `shape`; none where they do not broadcast."""
     for number in inputs:
-        own = graph[number].shape
-        if len(own) > len(shape) or any(n not in (1, m) for n, m in zip(own[::-1], shape[::-1], strict=False)):
+        own_shape = graph[number].shape
+        if len(own_shape) > len(shape) or any(
+            n not in (1, m) for n, m in zip(own_shape[::-1], shape[::-1], strict=False)
+        ):
             return ()
     return () if name in _SHAPED else tuple(repeated(graph, number, shape) for number in inputs)
 
@@ -275,13 +277,13 @@ def _roots(reader: Reader) -> list[int]:
     returned: dict[int, list[Layout]] = {}
     for number, layout in reader.workload.returned:
         returned.setdefault(number, []).append(layout)
-    found = []
+    roots = []
     for number, (node, _) in reader.contents.items():
         if buffers[number].kind == "output" and number in returned:
-            found += [reader.read(number, layout._replace(alias=0)) for layout in returned[number]]
+            roots += [reader.read(number, layout._replace(alias=0)) for layout in returned[number]]
         elif buffers[number].kind in ("weight", "state", "kv_cache", "input", "output"):
-            found.append(node)
-    return found
+            roots.append(node)
+    return roots
 
 
 def _flat(size_bytes: int, dtype: str) -> Layout:
@@ -318,15 +320,15 @@ def _apart(left: Layout, right: Layout) -> bool:
     pitch = max((*left.strides, 0))
     if pitch == 0 or pitch != max((*right.strides, 0)):
         return False
-    sides = sorted(_span(_row(one, pitch)) for one in (left, right))
+    sides = sorted(_span(_row(layout, pitch)) for layout in (left, right))
     return all(stop <= pitch for _, stop in sides) and sides[0][1] <= sides[1][0]
 
 
 def _row(layout: Layout, pitch: int) -> Layout:
     """Return the part of a tensor that lies in one row of that many elements."""
-    kept = [(n, s) for n, s in zip(layout.shape, layout.strides, strict=True) if s != pitch]
+    dimensions = [(n, s) for n, s in zip(layout.shape, layout.strides, strict=True) if s != pitch]
     return layout._replace(
-        shape=tuple(n for n, _ in kept), strides=tuple(s for _, s in kept), offset=layout.offset % pitch
+        shape=tuple(n for n, _ in dimensions), strides=tuple(s for _, s in dimensions), offset=layout.offset % pitch
     )
 
 

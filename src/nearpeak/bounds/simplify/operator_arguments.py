@@ -19,8 +19,8 @@ def packet(name: str) -> str:
 
 def dimensions(stated: Stated, rank: int) -> tuple[int, ...]:
     """Return the dimensions named by `dim`; all when none is."""
-    given = stated.value("dim")
-    named = (given,) if isinstance(given, int) else given
+    dim = stated.value("dim")
+    named = (dim,) if isinstance(dim, int) else dim
     if not isinstance(named, tuple) or not named:
         return tuple(range(rank))
     return tuple(int(str(axis)) % max(rank, 1) for axis in named)
@@ -34,8 +34,8 @@ def free_dimensions(graph: Graph, node: Node) -> dict[int, dict[int, int]]:
     assert isinstance(node.options, Stated)
     name, rank = packet(node.options.name), len(node.shape)
     if name in ("_softmax", "_log_softmax", "_safe_softmax"):
-        own = dimensions(node.options, rank)
-        return {axis: {0: axis} for axis in range(rank) if axis not in own}
+        reduced = dimensions(node.options, rank)
+        return {axis: {0: axis} for axis in range(rank) if axis not in reduced}
     if name in ("native_layer_norm", "_fused_rms_norm") and node.options.result == 0:
         normalised = node.options.value("normalized_shape")
         return {axis: {0: axis} for axis in range(rank - (len(normalised) if isinstance(normalised, tuple) else rank))}

@@ -39,13 +39,13 @@ def formed_products(
         patterns: works out sets of elements.
         known: which elements matter; none where nothing is known of any.
     """
-    pairs, kept = symmetric(graph, live), kept_of_products(graph, live, roots)
-    found = {}
+    pairs, triangle_shares = symmetric(graph, live), kept_of_products(graph, live, roots)
+    costs = {}
     for number in live:
         node = graph[number]
         if not contracts(node):
             continue
-        products, sums = cost(graph, node, kept.get(number))
+        products, sums = cost(graph, node, triangle_shares.get(number))
         name = "known_zeros" if products < cost(graph, node, zeros=False)[0] else "repeated_operand"
         pair = pairs.get(number)
         if pair is not None and name != "known_zeros":
@@ -56,29 +56,29 @@ def formed_products(
             least = live_products(graph, number, known, patterns, pair)
             if least is not None and (least < products or not _spread(graph, node)):
                 products, name = least, name if name == "known_zeros" else "masked_product"
-        found[number] = Formed(products, sums, name)
-    return found
+        costs[number] = Formed(products, sums, name)
+    return costs
 
 
 def _spread(graph: Graph, node: Node) -> bool:
     """Say whether an operand lies among zeros, which sets of elements do not tell."""
-    sources = (graph[graph[one].inputs[0]] for one in node.inputs if graph[one].kind == "view")
+    sources = (graph[graph[operand].inputs[0]] for operand in node.inputs if graph[operand].kind == "view")
     return any(source.kind == "spread" for source in sources)
 
 
 def by_call(graph: Graph, live: Sequence[int], formed: Mapping[int, Formed]) -> dict[int, Formed | None]:
     """Return what the products take of each call that still does some; none for one that does more than products."""
-    found: dict[int, Formed | None] = {}
+    costs: dict[int, Formed | None] = {}
     for number in live:
         call = graph.owner.get(number, -1)
         if call < 0:
             continue
         if graph[number].kind in ("call", "pointwise"):
-            found[call] = None
-        elif number in formed and (before := found.get(call, NOTHING)) is not None:
-            one = formed[number]
-            found[call] = Formed(before.products + one.products, before.sums + one.sums, one.name)
-    return found
+            costs[call] = None
+        elif number in formed and (before := costs.get(call, NOTHING)) is not None:
+            cost = formed[number]
+            costs[call] = Formed(before.products + cost.products, before.sums + cost.sums, cost.name)
+    return costs
 
 
 def spared(calls: Mapping[int, Formed | None], works: Mapping[int, Work]) -> list[Found]:

@@ -54,10 +54,12 @@ def arithmetic(
         _gather(total, _computed(graph, node, formed.get(number)))
     left = {call: whole.get(call, NOTHING) for call in rest if call in works}
     # None stands for all products of the call; layers that are alike share their work.
-    alike = Counter((id(works[call]), None if one is None else 2 * one.products) for call, one in left.items())
+    alike = Counter(
+        (id(works[call]), None if call_cost is None else 2 * call_cost.products) for call, call_cost in left.items()
+    )
     distinct = {id(work): work for work in works.values()}
-    for (one, most), count in alike.items():
-        part = without_bytes(distinct[one])
+    for (call_cost, most), count in alike.items():
+        part = without_bytes(distinct[call_cost])
         _gather(
             total,
             {
@@ -99,13 +101,13 @@ def given_bytes(graph: Graph, live: Sequence[int], needed: Mapping[int, Some]) -
     uses: dict[int, list[Use]] = {}
     for number in live:
         node = graph[number]
-        for one in node.inputs:
-            given = graph[one]
-            if given.kind == "given":
-                buffer = given.options
-                uses.setdefault(buffer, []).append(_use(buffer, given, node))
-    sizes = {buffer: union_bytes(own) for buffer, own in uses.items()}
-    return {b: size if (own := most.get(b)) is None else min(size, own) for b, size in sizes.items()}
+        for source in node.inputs:
+            storage = graph[source]
+            if storage.kind == "given":
+                buffer = storage.options
+                uses.setdefault(buffer, []).append(_use(buffer, storage, node))
+    sizes = {buffer: union_bytes(upper) for buffer, upper in uses.items()}
+    return {b: size if (upper := most.get(b)) is None else min(size, upper) for b, size in sizes.items()}
 
 
 def _bytes(node: Node, wanted: Bits) -> int:
@@ -114,14 +116,14 @@ def _bytes(node: Node, wanted: Bits) -> int:
     return dtype_of(node.dtype).bytes(int(wanted.array.sum()) * repeats)
 
 
-def _use(buffer: int, given: Node, node: Node) -> Use:
+def _use(buffer: int, storage: Node, node: Node) -> Use:
     """Return what a node touches of the storage that it is made of."""
     if not isinstance(node.options, View):
-        tensor = Tensor(shape=given.shape, dtype=given.dtype)
+        tensor = Tensor(shape=storage.shape, dtype=storage.dtype)
     else:
         runs = [(step, n) for group in node.options.groups for axis, step, n in group if axis >= 0]
         tensor = Tensor(
-            shape=tuple(n for _, n in runs), dtype=given.dtype, strides=tuple(step for step, _ in runs),
+            shape=tuple(n for _, n in runs), dtype=storage.dtype, strides=tuple(step for step, _ in runs),
             offset=node.options.starts[0],
         )  # fmt: skip
     start, stop = tensor.span_bytes

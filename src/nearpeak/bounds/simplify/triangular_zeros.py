@@ -17,8 +17,8 @@ def left_of(node: Node) -> tuple[int, int] | None:
     rows, columns = node.shape[-2:]
     diagonal = node.options.value("diagonal") or 0
     below = sum(min(max(row + diagonal + (packet(node.options.name) == "tril"), 0), columns) for row in range(rows))
-    kept = below if packet(node.options.name) == "tril" else rows * columns - below
-    return kept, rows * columns
+    kept_count = below if packet(node.options.name) == "tril" else rows * columns - below
+    return kept_count, rows * columns
 
 
 def kept_of_products(graph: Graph, live: Sequence[int], roots: Sequence[int]) -> Mapping[int, tuple[int, int]]:
@@ -26,10 +26,10 @@ def kept_of_products(graph: Graph, live: Sequence[int], roots: Sequence[int]) ->
     cuts = {number: cut for number in live if (cut := left_of(graph.nodes[number])) is not None}
     if not cuts:
         return {}
-    users = Counter(one for number in live for one in set(graph.nodes[number].inputs))
-    kept = frozenset(roots)
+    users = Counter(source for number in live for source in set(graph.nodes[number].inputs))
+    root_numbers = frozenset(roots)
     of = {graph[number].inputs[0]: cut for number, cut in cuts.items()}
-    return {number: cut for number, cut in of.items() if users[number] == 1 and number not in kept}
+    return {number: cut for number, cut in of.items() if users[number] == 1 and number not in root_numbers}
 
 
 Filled = Mapping[frozenset[int], tuple[int, int]]
@@ -48,8 +48,8 @@ def filled(graph: Graph, number: int, labels: tuple[int, ...]) -> Filled:
     if not isinstance(node.options, View) or graph[node.inputs[0]].kind != "spread":
         return {}
     spread = graph[node.inputs[0]]
-    own = graph[spread.inputs[0]].shape
-    found: dict[frozenset[int], tuple[int, int]] = {}
+    inner_shape = graph[spread.inputs[0]].shape
+    shares: dict[frozenset[int], tuple[int, int]] = {}
     for axis, (begin, step) in enumerate(spread.options):
         runs = [
             (labels[place], times, n)
@@ -58,10 +58,10 @@ def filled(graph: Graph, number: int, labels: tuple[int, ...]) -> Filled:
             if position == axis
         ]
         positions = meets(node.options.starts[axis] - begin, [(times, n) for _, times, n in runs])
-        hits = int(((positions % step == 0) & (positions >= 0) & (positions < step * own[axis])).sum())
+        hits = int(((positions % step == 0) & (positions >= 0) & (positions < step * inner_shape[axis])).sum())
         if hits < positions.size:
-            found[frozenset(label for label, _, _ in runs)] = (hits, positions.size)
-    return found
+            shares[frozenset(label for label, _, _ in runs)] = (hits, positions.size)
+    return shares
 
 
 def _turned(graph: Graph, node: Node) -> tuple[tuple[int, int], tuple[int, ...], int] | None:

@@ -90,12 +90,12 @@ class Graph:
     def add(self, kind: str, inputs: tuple[int, ...], shape: tuple[int, ...], dtype: str, options: Any = ()) -> int:
         """Return the number of the node, or of what a rewrite puts in its place."""
         node = Node(kind, inputs, shape, dtype, options)
-        found = self._known.get(node)
-        if found is None:
-            found = self._known[node] = self._rewritten(node)
-        elif kind in ("product", "call") and self.owner.get(found, self.call) != self.call >= 0:
+        number = self._known.get(node)
+        if number is None:
+            number = self._known[node] = self._rewritten(node)
+        elif kind in ("product", "call") and self.owner.get(number, self.call) != self.call >= 0:
             self.fired.append(Fired("computed_once", self.call))
-        return found
+        return number
 
     def label(self) -> int:
         """Return a label that no term has yet."""
@@ -109,10 +109,10 @@ class Graph:
     def _rewritten(self, node: Node) -> int:
         source = self.nodes[node.inputs[0]].kind if node.inputs else ""
         for name, rule in self._rules.get((node.kind, source), ()):
-            found = rule(self, node)
-            if found is not None:
+            replacement = rule(self, node)
+            if replacement is not None:
                 self.fired.append(Fired(name, self.call))
-                return found
+                return replacement
         self.nodes.append(node)
         number = len(self.nodes) - 1
         if self.call >= 0:

@@ -18,14 +18,14 @@ def shares(rows: Sequence[CaseRow], times: Sequence[CaseTime], names: Iterable[s
         part[time.limiter] = part.get(time.limiter, 0.0) + time.bound_s * row.call_count
         count[name] = count.get(name, 0) + row.call_count
     total_s = sum(sum(part.values()) for part in limiters.values())
-    found = [
+    parts = [
         Share(
             name=name, call_count=count[name], time_s=sum(part.values()), limiter_s=part,
             share_ratio=sum(part.values()) / total_s if total_s else 0.0,
         )
         for name, part in limiters.items()
     ]  # fmt: skip
-    return tuple(sorted(found, key=lambda share: (-share.time_s, share.name)))
+    return tuple(sorted(parts, key=lambda share: (-share.time_s, share.name)))
 
 
 def by_order(parts: tuple[Share, ...], order: Sequence[str]) -> tuple[Share, ...]:

@@ -71,8 +71,8 @@ def live_calls(workload: Workload) -> list[bool]:
             followers.append(index)
             continue
         if not wanted.isdisjoint([use.buffer for use in call.writes]):
-            for one in (index, *followers):
-                live[one] = True
+            for position in (index, *followers):
+                live[position] = True
             overwritten = [use.buffer for use in call.writes if use.bytes == workload.buffers[use.buffer].bytes]
             wanted.difference_update(overwritten)
             wanted.update([use.buffer for use in call.reads])
@@ -94,9 +94,11 @@ def without_bytes(work: Work) -> Work:
 def _compulsory_bytes(workload: Workload, live: Sequence[bool]) -> tuple[int, int]:
     """Return the bytes that must be read and written, each storage once."""
     reads, writes = _outer_uses(workload, live)
-    kept = {number: workload.buffers[number].kept_bytes for number in writes}
+    kept_bytes = {number: workload.buffers[number].kept_bytes for number in writes}
     sizes = {number: union_bytes(uses) for number, uses in writes.items()}
-    left = sum(size if kept[number] is None else min(size, kept[number] or 0) for number, size in sizes.items())
+    left = sum(
+        size if kept_bytes[number] is None else min(size, kept_bytes[number] or 0) for number, size in sizes.items()
+    )
     return sum(map(union_bytes, reads.values())), left
 
 

@@ -43,8 +43,8 @@ def occupancy_of(workload: Workload) -> Occupancy:
         activation_peak_bytes=max(passing, default=0),
         peak_bytes=held + carried + max(everything, default=0),
     )
-    fixed = tuple(held + both - own for both, own in zip(everything, passing, strict=True))
-    return Occupancy(use=use, fixed_bytes=fixed, growing_bytes=tuple(carried + own for own in passing))
+    fixed = tuple(held + both - growing for both, growing in zip(everything, passing, strict=True))
+    return Occupancy(use=use, fixed_bytes=fixed, growing_bytes=tuple(carried + growing for growing in passing))
 
 
 def fit_of(occupancy: Occupancy | None, target: Target, batch_count: int | None) -> Fit:

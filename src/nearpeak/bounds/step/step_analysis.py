@@ -121,7 +121,7 @@ def _target_analysis(
 
 def _of_groups(kernels: Sequence[Kernel], targets: Sequence[Target], policy: Policy) -> tuple[str, ...]:
     """Return the bound of the kernels that a compiler makes of the calls, target by target, in sentences."""
-    count = sum(one.count for one in kernels)
+    count = sum(kernel.count for kernel in kernels)
     return tuple(
         f"{target.title}: the {count} kernels that the compiler fuses the calls into take at least "
         f"{show(groups_bound_s(kernels, target, policy), 's')}"

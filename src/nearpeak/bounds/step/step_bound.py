@@ -45,15 +45,15 @@ def bound_of_step(workload: Workload, works: dict[Case, Work], step: StepWork, t
     The simplified step holds fewer products or bytes; where that shortens no time, the step stands as written.
     """
     case_count = 1 if workload.buffers else max(1, sum(workload.case_counts().values()))
-    found = work_bound(step.as_written, target, policy, case_count)
+    bound = work_bound(step.as_written, target, policy, case_count)
     if step.rewrites:
-        found = _smaller(found, work_bound(step.simplified, target, policy), step.rewrites)
+        bound = _smaller(bound, work_bound(step.simplified, target, policy), step.rewrites)
     if not workload.buffers:
-        found = _one_after_the_other(workload, works, target, policy, found)
-    interval = interval_of_step(workload, works, step.worst, step.as_written, found, target, policy)
+        bound = _one_after_the_other(workload, works, target, policy, bound)
+    interval = interval_of_step(workload, works, step.worst, step.as_written, bound, target, policy)
     more = {name for case in works for name in OPS[case.op].assumptions}
-    rests_on = merged(found.assumptions, {*more, "A10"} if workload.guards else more)
-    return dataclasses.replace(found, uncovered=workload.uncovered_counts(), interval=interval, assumptions=rests_on)
+    rests_on = merged(bound.assumptions, {*more, "A10"} if workload.guards else more)
+    return dataclasses.replace(bound, uncovered=workload.uncovered_counts(), interval=interval, assumptions=rests_on)
 
 
 def _smaller(written: Bound, simple: Bound, rewrites: tuple[Rewritten, ...]) -> Bound:
@@ -111,7 +111,7 @@ def _one_after_the_other(
     """Return `whole` with the sum of the single bounds as its time."""
     times: dict[str, float] = {}
     for case, count in workload.case_counts().items():
-        one = work_bound(works[case], target, policy)
-        times[one.limiter] = times.get(one.limiter, 0.0) + one.time_s * count
+        bound = work_bound(works[case], target, policy)
+        times[bound.limiter] = times.get(bound.limiter, 0.0) + bound.time_s * count
     limiter = max(times, key=lambda name: times[name], default=whole.limiter)
     return dataclasses.replace(whole, time_s=sum(times.values()), limiter=limiter, summed=True)

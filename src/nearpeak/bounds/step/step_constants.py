@@ -33,10 +33,14 @@ def constant_calls(workload: Workload) -> tuple[Call, ...]:
         if call.phase == "forward" and call.case is not None and call.case.op not in _DRAWN and call.writes
     }  # fmt: skip
     while True:
-        kept = {place for place in fixed if all(makers.get(one, {-1}) <= fixed for one in touched[place])}
-        if kept == fixed:
+        remaining = {
+            place
+            for place in fixed
+            if all(makers.get(touched_buffer, {-1}) <= fixed for touched_buffer in touched[place])
+        }
+        if remaining == fixed:
             return tuple(calls[place] for place in sorted(fixed))
-        fixed = kept
+        fixed = remaining
 
 
 def remade(

@@ -33,15 +33,15 @@ def capacity_terms(work: Work, target: Target, policy: Policy) -> Sequence[TermC
     """Charge the traffic that limited storage forces: on memory, and on the last cache where its rate is known."""
     if work.contraction is None or policy.algorithm != "classical":
         return ()
-    found = []
+    terms = []
     whole, inner, l2_rate = storage_bytes(target), target.on_chip_bytes, target.l2.bandwidth_bytes_per_s
     if whole is not None:
         levels = ("storage_bytes", whole, "dram_bytes_per_s", bandwidth_of(target))
-        found.append(_term("capacity", work.contraction, policy, levels, "DRAM"))
+        terms.append(_term("capacity", work.contraction, policy, levels, "DRAM"))
     if inner is not None and l2_rate:
         levels = ("multiprocessors_bytes", inner, "l2_bytes_per_s", l2_rate)
-        found.append(_term("ingress", work.contraction, policy, levels, "L2"))
-    return [term for term in found if not is_nothing(term.time_s)]
+        terms.append(_term("ingress", work.contraction, policy, levels, "L2"))
+    return [term for term in terms if not is_nothing(term.time_s)]
 
 
 def moved_words(contraction: Contraction, words: float) -> Any:

@@ -60,5 +60,5 @@ def _transposed(layout: Layout) -> Layout | None:
     """Return the same tensor with its last two dimensions exchanged; none where it has fewer."""
     if len(layout.shape) < 2:
         return None
-    shape, strides = ((*own[:-2], own[-1], own[-2]) for own in (layout.shape, layout.strides))
+    shape, strides = ((*values[:-2], values[-1], values[-2]) for values in (layout.shape, layout.strides))
     return layout._replace(shape=shape, strides=strides)

@@ -57,7 +57,7 @@ def operators_of(
         rows: for each item the row of its operator; NOTHING where none is known.
     """
     keys: dict[int, Key] = {}
-    place: dict[Key, int] = {}
+    numbers: dict[Key, int] = {}
     members: dict[int, list[int]] = defaultdict(list)
     places = []
     for index, (item, row) in enumerate(zip(items, rows, strict=True)):
@@ -65,17 +65,17 @@ def operators_of(
             places.append(NOTHING)
             continue
         key = keys[row] if row in keys else keys.setdefault(row, _key(trace, row))
-        number = place.setdefault(key, len(place))
+        number = numbers.setdefault(key, len(numbers))
         members[number].append(index)
         places.append(number)
-    recorded = list(place)
+    recorded = list(numbers)
     times = _all_times(recorded, target)
-    calls = Counter(place[key] for key in keys.values())
-    found = [
+    calls = Counter(numbers[key] for key in keys.values())
+    operators = [
         _operator(trace, key, times[key], [items[i] for i in members[number]], calls[number], kernel_names)
         for number, key in enumerate(recorded)
     ]
-    return tuple(found), tuple(places)
+    return tuple(operators), tuple(places)
 
 
 def _key(trace: Trace, row: int) -> Key:
@@ -93,8 +93,8 @@ def _operator(
     shapes, dtypes = _tensors(key)
     return ExecutedOperator(
         name=key.name, shapes=shapes, dtypes=dtypes, call_count=call_count,
-        device_ns=sum(one.device_ns for one in items),
-        kernel_count=sum(one.kernel != NOTHING for one in items), kernels=tuple(names),
+        device_ns=sum(work_item.device_ns for work_item in items),
+        kernel_count=sum(work_item.kernel != NOTHING for work_item in items), kernels=tuple(names),
         family=families.most_common(1)[0][0] if families else "unknown", 
         **{field.name: getattr(times, field.name) for field in fields(times)},
     )  # fmt: skip
@@ -107,13 +107,13 @@ def _tensors(key: Key) -> tuple[tuple[tuple[int, ...], ...], tuple[str, ...]]:
     if not key.shapes:
         return (), ()
     named = node_format if key.results else format_of
-    found = [
+    tensors = [
         (tuple(shape), dtype_of(name).name)
         for shape, kind in zip(listed(key.shapes), listed(key.dtypes), strict=False)
         if isinstance(kind, str) and isinstance(shape, tuple) and all(isinstance(n, int) for n in shape)
         and (name := named(kind)) is not None
     ]  # fmt: skip
-    return tuple(shape for shape, _ in found), tuple(name for _, name in found)
+    return tuple(shape for shape, _ in tensors), tuple(name for _, name in tensors)
 
 
 def _all_times(keys: Sequence[Key], target: Target | None) -> Mapping[Key, Times]:
@@ -129,10 +129,10 @@ def _known_calls(keys: Sequence[Key]) -> dict[Key, tuple[Call, ...] | str]:
     try:
         from nearpeak.frontends.torch.profiled_calls import Recorded, recorded_calls
 
-        found = recorded_calls([Recorded(key.name, *map(listed_or, key[1:5])) for key in keys])
+        calls = recorded_calls([Recorded(key.name, *map(listed_or, key[1:5])) for key in keys])
     except MissingExtraError as error:
         return dict.fromkeys(keys, str(error))
-    return dict(zip(keys, found, strict=True))
+    return dict(zip(keys, calls, strict=True))
 
 
 def _calls_of_nodes(keys: Sequence[Key]) -> list[tuple[Call, ...] | str]:
@@ -175,8 +175,8 @@ def _on(target: Target, label: str, cases: tuple[Case, ...]) -> Times:
     device = Same(target)
     bounds, expected = [_bound_s(case, device) for case in cases], [_predicted_s(case, device) for case in cases]
     padded = [_padded(case) for case in cases]
-    same = all(one is case for one, case in zip(padded, cases, strict=True))
-    wider = None if same else _sum(_predicted_s(one, device) for one in padded)
+    same = all(padded_case is case for padded_case, case in zip(padded, cases, strict=True))
+    wider = None if same else _sum(_predicted_s(padded_case, device) for padded_case in padded)
     return Times(
         label=label, cases=cases, bound_s=_sum(bounds), predicted_s=_sum(expected), padded_s=wider,
         tensor_s=_sum(_in_tf32_s(case, device) for case in cases) if any(_is_single(case) for case in cases) else None,
@@ -184,8 +184,8 @@ def _on(target: Target, label: str, cases: tuple[Case, ...]) -> Times:
 
 
 def _sum(values: Any) -> float | None:
-    found = list(values)
-    return None if any(one is None for one in found) else sum(found)
+    times = list(values)
+    return None if any(time_s is None for time_s in times) else sum(times)
 
 
 @lru_cache(maxsize=65536)
@@ -223,7 +223,7 @@ def _in_tf32_s(case: Case, device: "Same[Target]") -> float | None:
     from nearpeak.bounds.case_bound import case_bound
     from nearpeak.core.answers.bound import Policy
 
-    narrow = replace(case, dtypes=tuple((name, "bf16" if one == "fp32" else one) for name, one in case.dtypes))
+    narrow = replace(case, dtypes=tuple((name, "bf16" if dtype == "fp32" else dtype) for name, dtype in case.dtypes))
     expected, bound = _predicted_s(narrow, device), _bound_s(narrow, device)
     if "tensor.tf32" not in device.held.peaks or not expected or not bound:
         return None

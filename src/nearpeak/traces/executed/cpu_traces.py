@@ -43,8 +43,8 @@ def with_cpu_work(trace: Trace, *, certain: bool = False) -> Trace | None:
     """
     if not _on_cpu(trace) or not (certain or _undisputed(trace)):
         return None
-    found = with_host_work(trace, can_be_joined)
-    return found if len(found) > len(trace) else None
+    extended = with_host_work(trace, can_be_joined)
+    return extended if len(extended) > len(trace) else None
 
 
 def _undisputed(trace: Trace) -> bool:
@@ -63,10 +63,10 @@ def told(executed: Executed, trace: Trace) -> Executed:
         item if item.event == NOTHING else item._replace(event=_recorded(int(trace.launch[item.event]), kernels))
         for item in executed.items
     )
-    kept = {name: text for name, text in executed.missing.items() if name not in MISSING}
+    other_missing = {name: text for name, text in executed.missing.items() if name not in MISSING}
     hidden = {"kernels": UNRECORDED} if _hides_kernels(trace) else {}
     return replace(
-        executed, items=items, missing={**MISSING, **hidden, **kept}, cpu_alone=True, path_ns={},
+        executed, items=items, missing={**MISSING, **hidden, **other_missing}, cpu_alone=True, path_ns={},
         notes=(NOTE, *hidden.values(), *_limits(executed), *executed.notes),
     )  # fmt: skip
 
@@ -75,11 +75,11 @@ def _limits(executed: Executed) -> Iterator[str]:
     """Yield what bounds need, and where they are passed."""
     if not executed.target:
         yield "bounds need a device: --target cpu measures this machine, if it is the one that ran it"
-    fast = [one for one in executed.operators if one.bound_s is not None and one.measured_s < one.bound_s]
-    if fast:
+    below_bound = [row for row in executed.operators if row.bound_s is not None and row.measured_s < row.bound_s]
+    if below_bound:
         yield (
-            f"{len(fast)} of {len(executed.operators)} operators were faster than their bound, which reads operands"
-            " from memory: they lay in a cache, or another CPU ran them"
+            f"{len(below_bound)} of {len(executed.operators)} operators were faster than their bound, which reads"
+            " operands from memory: they lay in a cache, or another CPU ran them"
         )
 
 
@@ -95,7 +95,7 @@ def _hides_kernels(trace: Trace) -> bool:
 
 
 def _names(trace: Trace, kind: EventKind, pattern: re.Pattern[str]) -> bool:
-    return any(pattern.search(trace.texts[int(one)]) for one in np.unique(trace.name[trace.rows(kind)]))
+    return any(pattern.search(trace.texts[int(number)]) for number in np.unique(trace.name[trace.rows(kind)]))
 
 
 def _on_cpu(trace: Trace) -> bool:
@@ -103,4 +103,4 @@ def _on_cpu(trace: Trace) -> bool:
     column = trace.sparse.get("provider")
     if column is None or not column.text:
         return trace.header.format != "onnxruntime_profile"
-    return {trace.texts[int(one)] for one in np.unique(column.values)} <= {*_CPU_PROVIDERS}
+    return {trace.texts[int(number)] for number in np.unique(column.values)} <= {*_CPU_PROVIDERS}

@@ -87,8 +87,8 @@ def _outermost(
     table = trace.name_table(lambda text: bool(pattern.search(text)))
     rows = rows[table[trace.name[rows]]] if len(rows) else rows
     parent = trace.parent[rows]
-    own = (parent == NO_ROW) | (trace.kind[parent] != EventKind.HOST_OP) | table[trace.name[parent]]
-    rows = rows[own]
+    is_outermost = (parent == NO_ROW) | (trace.kind[parent] != EventKind.HOST_OP) | table[trace.name[parent]]
+    rows = rows[is_outermost]
     rows = rows[_in_every_step(trace, rows, steps)]
     return trace.start_ns[rows], trace.end_ns[rows]
 
@@ -100,8 +100,8 @@ def _in_every_step(trace: Trace, rows: Array, steps: Sequence[tuple[int, int]]) 
     _, alike = np.unique(known, axis=1, return_inverse=True)
     pairs = np.unique(np.stack([alike.reshape(-1), step]), axis=1)
     count = np.bincount(pairs[0][pairs[1] >= 0], minlength=len(rows) + 1)
-    found: Array = (step >= 0) & (count[alike.reshape(-1)] == len(steps))
-    return found
+    in_every_step: Array = (step >= 0) & (count[alike.reshape(-1)] == len(steps))
+    return in_every_step
 
 
 def _between(regions: tuple[Array, Array], steps: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
@@ -110,6 +110,6 @@ def _between(regions: tuple[Array, Array], steps: Sequence[tuple[int, int]]) -> 
     if not len(start):
         return start, end
     merged = Cover(start, end)
-    step = np.searchsorted(np.array([one for one, _ in steps]), merged.start, side="right")
+    step = np.searchsorted(np.array([begin for begin, _ in steps]), merged.start, side="right")
     same = (step[1:] == step[:-1]) & (step[1:] > 0)
     return merged.end[:-1][same], merged.start[1:][same]

@@ -116,17 +116,17 @@ def _calls(trace: Trace, device: int, begin: int, end: int) -> list[_Call]:
     api = trace.rows(EventKind.HOST_API)
     api = api[(trace.start_ns[api] >= begin) & (trace.start_ns[api] < end) & np.isin(trace.process[api], processes)]
     kinds = {name: _named(trace, pattern) for name, pattern in _CALLS}
-    found = []
+    calls_in_steps = []
     for row in map(int, api):
         name = int(trace.name[row])
-        kind = next((one for one, table in kinds.items() if table[name]), "")
+        kind = next((call_kind for call_kind, table in kinds.items() if table[name]), "")
         parent = int(trace.parent[row])
         nested = parent != NO_ROW and trace.kind[parent] == EventKind.HOST_API
         if row in by_call:
-            found.append(_Call(row, by_call[row], kind if kind == "graph" else ""))
+            calls_in_steps.append(_Call(row, by_call[row], kind if kind == "graph" else ""))
         elif kind in ("sync", "alloc", "wait") and not nested:
-            found.append(_Call(row, (), kind))
-    return found
+            calls_in_steps.append(_Call(row, (), kind))
+    return calls_in_steps
 
 
 def unlinked_ratio(trace: Trace, work: Array) -> float:
@@ -144,7 +144,7 @@ _ORDER = {"kernel": 0, "graph": 0, "comm": 1, "copy": 2, "set": 3}
 
 def _exclusive(trace: Trace, items: Sequence[QueueItem], window: tuple[int, int]) -> tuple[QueueItem, ...]:
     """Return the items with the part of their length that no item of a class before, or begun before, covers."""
-    found = list(items)
+    exclusive_items = list(items)
     covered: list[tuple[int, int]] = []
     for rank in range(4):
         places = [p for p, item in enumerate(items) if item.event != NOTHING and _ORDER.get(item.kind) == rank]
@@ -155,11 +155,11 @@ def _exclusive(trace: Trace, items: Sequence[QueueItem], window: tuple[int, int]
             row = items[place].event
             start, end = max(int(trace.start_ns[row]), reached), min(int(trace.end_ns[row]), window[1])
             if end > start:
-                own = end - start - (before.inside(start, end) if before else 0)
-                found[place] = found[place]._replace(exclusive_ns=own)
+                exclusive_ns = end - start - (before.inside(start, end) if before else 0)
+                exclusive_items[place] = exclusive_items[place]._replace(exclusive_ns=exclusive_ns)
                 covered.append((start, end))
                 reached = end
-    return tuple(found)
+    return tuple(exclusive_items)
 
 
 class _Reader:
@@ -322,13 +322,13 @@ class _Reader:
             operator=self.operators.get(call.row, NOTHING), **self._copied(row, kind),
         )  # fmt: skip
 
-    def _append(self, call: int, event: int, kind: str, *, end: int, operator: int = NOTHING, **given: Any) -> None:
+    def _append(self, call: int, event: int, kind: str, *, end: int, operator: int = NOTHING, **fields: Any) -> None:
         """Add an item; what it does not say is nothing."""
         blank = {
             "before_ns": 0, "call_ns": 0, "device_ns": 0, "lag_ns": 0, "lane": NOTHING, "waits": NOTHING, "after": (),
             "kernel": NOTHING,
         }  # fmt: skip
-        item = QueueItem(call=call, event=event, kind=kind, step=self.step, operator=NOTHING, **{**blank, **given})
+        item = QueueItem(call=call, event=event, kind=kind, step=self.step, operator=NOTHING, **{**blank, **fields})
         self.items.append(item)
         self.operator_rows.append(operator)
         self.ends.append(end)
@@ -371,7 +371,7 @@ def operator_rows(trace: Trace, known: Any, begin: int, end: int) -> dict[int, i
     """
     table = trace.name_table(lambda text: bool(known(text)))
     outer = trace.name_table(lambda text: text in ("aten::_to_copy", "aten::clone"))
-    found: dict[int, int] = {}
+    rows_by_call: dict[int, int] = {}
     rows = trace.rows(*DEVICE_KINDS)
     calls = np.unique(trace.launch[rows][trace.launch[rows] != NO_ROW])
     for call in calls[(trace.start_ns[calls] >= begin) & (trace.start_ns[calls] < end)]:
@@ -385,5 +385,5 @@ def operator_rows(trace: Trace, known: Any, begin: int, end: int) -> dict[int, i
                     chosen = row
                     break
             row = int(trace.parent[row])
-        found[int(call)] = chosen if chosen != NOTHING else innermost
-    return found
+        rows_by_call[int(call)] = chosen if chosen != NOTHING else innermost
+    return rows_by_call

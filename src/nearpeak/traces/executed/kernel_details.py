@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -31,14 +32,14 @@ def with_details(trace: Trace, items: Sequence[QueueItem]) -> tuple[QueueItem, .
 
 def _blocks(trace: Trace, items: Sequence[QueueItem]) -> list[int]:
     column = trace.sparse.get("grid")
-    found = [NOTHING] * len(items)
+    counts = [NOTHING] * len(items)
     places = [place for place, item in enumerate(items) if item.kernel != NOTHING]
     if column is None or not places:
-        return found
+        return counts
     rows = np.array([items[place].event for place in places], np.int64)
     for place, grid in zip(places, trace.values("grid", rows), strict=True):
-        found[place] = int(np.prod(grid)) if (grid > 0).all() else NOTHING
-    return found
+        counts[place] = int(np.prod(grid)) if (grid > 0).all() else NOTHING
+    return counts
 
 
 def _within(trace: Trace, cover: Cover, item: QueueItem) -> bool:
@@ -54,19 +55,19 @@ def rules_of(trace: Trace, items: Sequence[QueueItem]) -> tuple[KernelRule, ...]
     if not isinstance(rules, dict) or "kernel_id" not in trace.sparse:
         return ()
     return tuple(
-        KernelRule(place, one.name, one.kind, one.text, one.scope, one.speedup_ratio)
+        KernelRule(place, rule.name, rule.kind, rule.text, rule.scope, rule.speedup_ratio)
         for place, item in enumerate(items) if item.kernel != NOTHING
-        for one in rules.get(str(trace.at("kernel_id", item.event)), ())
+        for rule in rules.get(str(trace.at("kernel_id", item.event)), ())
     )  # fmt: skip
 
 
 def counters_of(trace: Trace, items: Sequence[QueueItem]) -> dict[int, dict[str, float]]:
     """Return the hardware counters of the kernels of items, by name; those that were not available are left out."""
     names = [name for name in trace.sparse if _COUNTER.search(name)]
-    found: dict[int, dict[str, float]] = {}
+    counters: dict[int, dict[str, float]] = {}
     for place, item in enumerate(items) if names else ():
         values: dict[str, Any] = {name: trace.at(name, item.event) for name in names if item.kernel != NOTHING}
-        known = {name: float(one) for name, one in values.items() if isinstance(one, (int, float)) and one == one}  # noqa: PLR0124  # NaN
+        known = {name: float(x) for name, x in values.items() if isinstance(x, (int, float)) and not isnan(x)}
         if known:
-            found[place] = known
-    return found
+            counters[place] = known
+    return counters

@@ -100,23 +100,23 @@ def changed(item: QueueItem, change: Change) -> QueueItem:
 
 def merged(changes: Iterable[Change], items: Sequence[QueueItem]) -> tuple[Change, ...]:
     """Return one change per item: of several, the shortest times, and what no longer waits."""
-    found: dict[int, Change] = {}
+    by_item: dict[int, Change] = {}
     for change in changes:
-        before = found.get(change.item)
-        found[change.item] = change if before is None else _both(before, change, items[change.item])
-    return tuple(found.values())
+        before = by_item.get(change.item)
+        by_item[change.item] = change if before is None else _both(before, change, items[change.item])
+    return tuple(by_item.values())
 
 
-def _both(one: Change, other: Change, item: QueueItem) -> Change:
+def _both(first: Change, second: Change, item: QueueItem) -> Change:
     def least(name: str) -> int | None:
-        values: list[int] = [v for v in (getattr(one, name), getattr(other, name)) if v is not None]
+        values: list[int] = [v for v in (getattr(first, name), getattr(second, name)) if v is not None]
         if name in ("before_ns",) and len(values) == 2:  # two parts of the same gap are taken away one after the other
             return max(0, sum(values) - int(getattr(item, name)))
         return min(values) if values else None
 
     return Change(
-        item=one.item, before_ns=least("before_ns"), call_ns=least("call_ns"), device_ns=least("device_ns"),
-        lag_ns=least("lag_ns"), lane=one.lane if one.lane is not None else other.lane,
-        waits=one.waits if one.waits is not None else other.waits,
-        after=one.after if one.after is not None else other.after,
+        item=first.item, before_ns=least("before_ns"), call_ns=least("call_ns"), device_ns=least("device_ns"),
+        lag_ns=least("lag_ns"), lane=first.lane if first.lane is not None else second.lane,
+        waits=first.waits if first.waits is not None else second.waits,
+        after=first.after if first.after is not None else second.after,
     )  # fmt: skip

@@ -46,7 +46,7 @@ def tracks_of(trace: Trace, rows: Array) -> Array:
 
     Events on one track are disjoint or inside each other.
     """
-    found = np.zeros(len(rows), np.int64)
+    numbers = np.zeros(len(rows), np.int64)
     streams = streams_of(trace, rows)
     lanes: dict[tuple[int, ...], list[list[int]]] = {}
     for place, row in enumerate(rows.tolist()):
@@ -63,8 +63,8 @@ def tracks_of(trace: Trace, rows: Array) -> Array:
                 break
         tracks.extend([[]] if number == len(tracks) else [])
         tracks[number].append(end)
-        found[place] = number
-    return found
+        numbers[place] = number
+    return numbers
 
 
 def streams_of(trace: Trace, rows: Array) -> Lanes:
@@ -111,7 +111,7 @@ def _us(time_ns: int) -> str:
 
 def _args(trace: Trace, row: int) -> dict[str, Any]:
     """Return all fields of an event; lists as lists, so that they read back."""
-    found: dict[str, Any] = {}
+    args: dict[str, Any] = {}
     for name, column in (
         ("device", trace.device),
         ("stream", trace.stream),
@@ -120,8 +120,8 @@ def _args(trace: Trace, row: int) -> dict[str, Any]:
         ("thread", trace.thread),
     ):
         if column[row] != MISSING:
-            found[name] = int(column[row])
+            args[name] = int(column[row])
     for name in trace.sparse:
         if (value := trace.at(name, row)) is not None:
-            found[name] = list(value) if isinstance(value, tuple) else value
-    return found
+            args[name] = list(value) if isinstance(value, tuple) else value
+    return args

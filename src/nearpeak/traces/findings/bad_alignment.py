@@ -27,7 +27,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             changes.append(Change(place, device_ns=int(item.device_ns * expected / operator.measured_s)))
     if not changes:
         return
-    worst = max(slow, key=lambda one: one.device_ns)
+    worst = max(slow, key=lambda candidate: candidate.device_ns)
     yield from scene.finding(
         ID,
         f"{worst.label} and {len(slow) - 1} more have extents that are no multiples of 8: padded to 64 they"

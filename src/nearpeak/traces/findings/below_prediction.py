@@ -17,7 +17,7 @@ _SCATTER = 3.0
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Let each operator that is far from its expected time take it."""
-    known = [one for one in scene.executed.operators if one.predicted_s]
+    known = [candidate for candidate in scene.executed.operators if candidate.predicted_s]
     if not known:
         yield Abstained(id=ID, reason="no operator has an expected time: name the device with --target")
         return

@@ -63,22 +63,22 @@ def _gaps(scene: Scene) -> dict[int, tuple[int, bool]]:
 
     Beside it: whether the work before was on the same stream, and no event stood between.
     """
-    found: dict[int, tuple[int, bool]] = {}
+    gaps: dict[int, tuple[int, bool]] = {}
     ended, lane = 0, NOTHING
     for place, begun in enumerate(begun_ns(scene.items, scene.executed.latency_ns)):
         if begun is None:
             continue
         item, gap = scene.items[place], begun.start_ns - max(ended, begun.called_ns)
         if ended and begun.called_ns <= ended and 0 < gap <= max(0, item.lag_ns):
-            found[place] = gap, item.lane == lane and not item.after
+            gaps[place] = gap, item.lane == lane and not item.after
         ended, lane = max(ended, begun.end_ns), item.lane
-    return found
+    return gaps
 
 
 def _usual_ns(gaps: Iterable[tuple[int, bool]]) -> int:
     """Return the gap that a quarter of works have at most that follow on their own stream."""
-    own = [gap for gap, follows in gaps if follows]
-    return LEAST_GAP_NS if len(own) < _FEW else max(LEAST_GAP_NS, int(quantiles(own, n=4)[0]))
+    following = [gap for gap, follows in gaps if follows]
+    return LEAST_GAP_NS if len(following) < _FEW else max(LEAST_GAP_NS, int(quantiles(following, n=4)[0]))
 
 
 RULE = Rule(id=ID, look=look, needs=("host", "links"))

@@ -43,7 +43,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
 def _apart(scene: Scene, places: list[int]) -> tuple[Change, ...]:
     """Return communication on its own stream, each after what came before it, and waits only where it is needed."""
     lane = 1 + max(item.lane for item in scene.items)
-    talks, found, last = set(places), [], dict[int, int]()
+    talks, changes, last = set(places), [], dict[int, int]()
     pending: dict[int, int] = {}
     waited: set[int] = set()
     for place, item in enumerate(scene.items):
@@ -52,17 +52,25 @@ def _apart(scene: Scene, places: list[int]) -> tuple[Change, ...]:
         if place in talks:
             before = last.get(item.lane)
             after = item.after if before is None else (*item.after, before)
-            found.append(Change(place, lane=lane, after=tuple(dict.fromkeys(after))))
+            changes.append(Change(place, lane=lane, after=tuple(dict.fromkeys(after))))
             pending[item.step] = place
             continue
         last[item.lane] = place
         ends = _needs(scene, place) and item.step in pending and item.step not in waited
         if ends:
             waited.add(item.step)
-            found.append(Change(place, after=(*(one for one in item.after if one not in talks), pending[item.step])))
-        elif any(one in talks for one in item.after):
-            found.append(Change(place, after=tuple(one for one in item.after if one not in talks)))
-    return tuple(found)
+            changes.append(
+                Change(
+                    place,
+                    after=(
+                        *(other for other in item.after if other not in talks),
+                        pending[item.step],
+                    ),
+                )
+            )
+        elif any(other in talks for other in item.after):
+            changes.append(Change(place, after=tuple(other for other in item.after if other not in talks)))
+    return tuple(changes)
 
 
 def _needs(scene: Scene, place: int) -> bool:

@@ -22,13 +22,13 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Let each launch but the first of its graph take what its nodes explain."""
     slow, alone = [], 0
     for launches in _graphs(scene).values():
-        late = [one for one in launches if scene.items[one[0]].call_ns > _SLOWER * expected_ns(one[1])]
+        late = [launch for launch in launches if scene.items[launch[0]].call_ns > _SLOWER * expected_ns(launch[1])]
         if len(launches) == 1:
             alone += len(late)
             continue
         usual = median(scene.items[place].call_ns for place, _ in launches[1:])
         uploads = scene.items[launches[0][0]].call_ns > _UPLOAD * usual
-        slow += [one for one in late if not uploads or one != launches[0]]
+        slow += [launch for launch in late if not uploads or launch != launches[0]]
     if not slow:
         if alone:
             reason = "graphs that launch slowly are launched once only, which uploads them: record more steps"
@@ -76,7 +76,7 @@ def _change(scene: Scene, place: int, nodes: int) -> Change:
 
 def _graphs(scene: Scene) -> dict[tuple[int, ...], list[tuple[int, int]]]:
     """Return by the kernels of a graph its launches in order: place of the first node, count of nodes."""
-    found: dict[tuple[int, ...], list[tuple[int, int]]] = defaultdict(list)
+    launches: dict[tuple[int, ...], list[tuple[int, int]]] = defaultdict(list)
     items = scene.items
     place = 0
     while place < len(items):
@@ -84,9 +84,9 @@ def _graphs(scene: Scene) -> dict[tuple[int, ...], list[tuple[int, int]]]:
         while end < len(items) and items[end].kind == "graph" and items[end].call == items[place].call:
             end += 1
         if end > place + 1 and items[place].call != NOTHING:
-            found[tuple(item.kernel for item in items[place:end])].append((place, end - place))
+            launches[tuple(item.kernel for item in items[place:end])].append((place, end - place))
         place = end
-    return found
+    return launches
 
 
 def _launches(scene: Scene) -> bool:

@@ -13,7 +13,7 @@ ID = "graph.not_used"
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Say whether what `idle.launch_bound` gains by a graph can be had by one: the same kernels in each step."""
-    if not any(isinstance(one, TraceFinding) for one in launch_bound.RULE(scene)):
+    if not any(isinstance(result, TraceFinding) for result in launch_bound.RULE(scene)):
         return
     if any(item.kind == "graph" for item in scene.items):
         return

@@ -71,14 +71,14 @@ def _few_stretches(scene: Scene) -> bool:
 
 def graph_changes(scene: Scene) -> tuple[Change, ...]:
     """Return what is different if each step were the launch of one graph; host time with a named cause stays."""
-    found, begun = [], set()
+    changes, begun = [], set()
     for place, item in enumerate(scene.items):
         if item.event == NOTHING or item.kind in ("backlog", "graph"):
             continue
         known = sum(part for _, part in item.parts)
         first = item.step not in begun
         begun.add(item.step)
-        found.append(
+        changes.append(
             Change(
                 place,
                 before_ns=known + (GRAPH_NS if first else 0),
@@ -86,7 +86,7 @@ def graph_changes(scene: Scene) -> tuple[Change, ...]:
                 lag_ns=min(max(item.lag_ns, GAP_NS), 5_000),
             )
         )
-    return tuple(found)
+    return tuple(changes)
 
 
 def varies(scene: Scene) -> str:
@@ -98,7 +98,7 @@ def varies(scene: Scene) -> str:
     if len(sequences) < 3:
         return "not observable"
     inner = list(sequences.values())[:-1]
-    return found_if(any(one != inner[0] for one in inner))
+    return found_if(any(sequence != inner[0] for sequence in inner))
 
 
 def batched_s(scene: Scene) -> float:
@@ -121,14 +121,14 @@ def _remedies(scene: Scene, gain_s: float) -> tuple[tuple[str, float], ...]:
     )
     halved = scene.dropped(tiny[1::2])
     creation = scene.without_part("creation")
-    found = [
+    remedies = [
         ("one CUDA graph per step", gain_s),
         ("fuse every second pointwise kernel", scene.gain_s(merged(halved, scene.items))),
         ("twice the batch, per sample", batched_s(scene)),
     ]
     if creation:
-        found.append(("cache tensors made anew in each step", scene.gain_s(creation)))
-    return tuple(found)
+        remedies.append(("cache tensors made anew in each step", scene.gain_s(creation)))
+    return tuple(remedies)
 
 
 RULE = Rule(id=ID, look=look, needs=("host", "links"))

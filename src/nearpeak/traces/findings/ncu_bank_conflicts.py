@@ -14,8 +14,8 @@ _ALL = ("l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",)
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Leave out the wavefronts that repeat others, where shared memory limits the kernel."""
-    changes, told = counted.without_waste(scene, SAID, conflict_ratio, counted.FIRST_LEVEL)
-    if not told:
+    changes, has_data = counted.without_waste(scene, SAID, conflict_ratio, counted.FIRST_LEVEL)
+    if not has_data:
         yield Abstained(id=ID, reason="no counters of bank conflicts and of the first cache: ncu --set full")
         return
     places = [change.item for change in changes]

@@ -14,13 +14,13 @@ _START_NS = 2_000
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Spread the work over all multiprocessors, but for what starting a kernel takes."""
-    said, changes, silent = counted.said_by_profiler(scene, SAID), [], True
+    reported, changes, silent = counted.said_by_profiler(scene, SAID), [], True
     for place, counters in scene.executed.counters.items():
         item, sms = scene.items[place], counted.first(counters, *counted.SMS) or scene.executed.sm_count
         if not sms or item.block_count < 0:
             continue
         silent = False
-        if place in said or item.block_count >= sms:
+        if place in reported or item.block_count >= sms:
             continue
         work_ns = max(0, item.device_ns - _START_NS)
         changes.append(Change(place, device_ns=item.device_ns - round(work_ns * (1 - item.block_count / sms))))

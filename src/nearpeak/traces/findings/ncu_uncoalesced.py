@@ -17,8 +17,8 @@ _USED = (
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Move only the sectors that are used, where memory limits the kernel; the other units stay as busy as they are."""
-    changes, told = counted.without_waste(scene, SAID, excess_ratio, counted.MEMORY)
-    if not told:
+    changes, has_data = counted.without_waste(scene, SAID, excess_ratio, counted.MEMORY)
+    if not has_data:
         yield Abstained(id=ID, reason="no counters of sectors and of memory throughput: ncu --set full")
         return
     places = [change.item for change in changes]

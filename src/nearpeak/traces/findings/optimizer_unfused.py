@@ -62,21 +62,21 @@ def _names(scene: Scene, place: int) -> str:
 
 def _updates(scene: Scene, places: list[int]) -> Iterator[list[int]]:
     """Yield the kernels of one parameter after the other: each begins with the operator that begins the phase."""
-    found: list[int] = []
+    update: list[int] = []
     first, step = "", NOTHING
     for place in places:
         name = _names(scene, place)
         if scene.items[place].step != step or (
-            name == first and not (bool(found) and _names(scene, found[-1]) == _names(scene, place))
+            name == first and not (bool(update) and _names(scene, update[-1]) == _names(scene, place))
         ):
-            if found:
-                yield found
+            if update:
+                yield update
             if scene.items[place].step != step:
                 first, step = name, scene.items[place].step
-            found = []
-        found.append(place)
-    if found:
-        yield found
+            update = []
+        update.append(place)
+    if update:
+        yield update
 
 
 def _marked(updates: list[list[int]]) -> Iterator[tuple[list[int], bool]]:
@@ -108,7 +108,9 @@ def _host_s(scene: Scene, places: list[int]) -> float:
 
 
 def _updates_weights(scene: Scene) -> bool:
-    return any(item.phase for item in scene.items) or any(_UPDATES.search(one.name) for one in scene.executed.operators)
+    return any(item.phase for item in scene.items) or any(
+        _UPDATES.search(operator.name) for operator in scene.executed.operators
+    )
 
 
 RULE = Rule(id=ID, look=look, needs=("host", "links", "names", "phase"), concerns=_updates_weights)

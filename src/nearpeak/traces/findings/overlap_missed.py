@@ -64,9 +64,9 @@ def _fills(scene: Scene, places: list[int]) -> bool:
 
 def _freed(scene: Scene, lanes: dict[int, list[int]]) -> tuple[tuple[Change, ...], str]:
     """Return the changes that let streams run side by side, and the reason why they did not."""
-    places = [place for one in lanes.values() for place in one]
+    places = [place for members in lanes.values() for place in members]
     waits = [place for place in places if scene.items[place].after]
-    if len(waits) > 0.2 * min(len(one) for one in lanes.values()):
+    if len(waits) > 0.2 * min(len(members) for members in lanes.values()):
         return tuple(Change(place, after=()) for place in waits), "events make each wait for the other"
     late = [place for place in places if scene.items[place].lag_ns > 2_000]
     if late:

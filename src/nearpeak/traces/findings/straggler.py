@@ -19,9 +19,9 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     if skew.straggler is None or skew.collective_count < 3:
         return
     per_step = len(scene.where(lambda item: item.kind == "comm")) / scene.executed.step_count
-    waits = sorted(one.wait_ns for one in skew.ranks if one.rank != skew.straggler)
+    waits = sorted(rank.wait_ns for rank in skew.ranks if rank.rank != skew.straggler)
     gain_s, high_s = (wait * 1e-9 / skew.collective_count * per_step for wait in (waits[0], waits[-1]))
-    late = next(one.last_count for one in skew.ranks if one.rank == skew.straggler)
+    late = next(rank.last_count for rank in skew.ranks if rank.rank == skew.straggler)
     if gain_s < LEAST_RATIO * scene.step_s:
         return
     yield TraceFinding(

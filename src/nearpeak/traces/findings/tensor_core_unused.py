@@ -29,7 +29,13 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             id=ID, reason="products run on vector units, but the device is not known: name it with --target"
         )
         return
-    formats = sorted({one.dtypes[0] for place in places if (one := scene.operator(scene.items[place])) and one.dtypes})
+    formats = sorted(
+        {
+            candidate.dtypes[0]
+            for place in places
+            if (candidate := scene.operator(scene.items[place])) and candidate.dtypes
+        }
+    )
     forbidden = scene.executed.flags.get("allow_tf32") == "False"
     yield from scene.finding(
         ID,

@@ -30,7 +30,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     chained = {place for chain in small_kernels.chains(scene) for place in chain}
     if not spare or len(chained.intersection(spare)) > _ALREADY * len(spare):
         return
-    steps, compiled = scene.executed.step_count, any("triton" in one.name for one in scene.executed.kernels)
+    steps, compiled = scene.executed.step_count, any("triton" in kernel.name for kernel in scene.executed.kernels)
     per_step = len(tiny) / steps
     yield from scene.finding(
         ID,

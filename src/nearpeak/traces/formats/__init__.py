@@ -50,8 +50,8 @@ def format_of(path: Path) -> TraceFormat:
     head = begins(path)
     if not head:
         raise SpecError(f"{path}: is empty, or nothing of it can be unpacked")
-    found = [FORMATS[one] for one in FORMATS if FORMATS[one].recognises(head)]
-    if len(found) == 1:
-        return found[0]
-    names = ", ".join(one.name for one in found) or ", ".join(FORMATS)
-    raise SpecError(f"{path}: is {'of several formats' if found else 'of no known trace format'}; name it: {names}")
+    matches = [FORMATS[entry] for entry in FORMATS if FORMATS[entry].recognises(head)]
+    if len(matches) == 1:
+        return matches[0]
+    names = ", ".join(entry.name for entry in matches) or ", ".join(FORMATS)
+    raise SpecError(f"{path}: is {'of several formats' if matches else 'of no known trace format'}; name it: {names}")

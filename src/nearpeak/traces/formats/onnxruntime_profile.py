@@ -77,7 +77,7 @@ def _with_nodes(trace: Trace) -> Trace:
     pairs = [tensors_of(trace.texts[int(number)]) for number in numbers]
     sparse, texts = dict(trace.sparse), trace.texts
     for name, lists in zip(("dtypes", "shapes"), zip(*pairs, strict=True), strict=True):
-        added = texts.with_more([json.dumps(one, separators=(",", ":")) for one in lists])
+        added = texts.with_more([json.dumps(values, separators=(",", ":")) for values in lists])
         first = len(texts)
         sparse[name] = Column(rows=inputs.rows, values=(first + places).astype(np.int64), text=True)
         texts = added
@@ -91,8 +91,8 @@ def tensors_of(text: str) -> tuple[list[str], list[list[int]]]:
     (['float', 'int64'], [[2, 3], [1]])
     """
     try:
-        found = [pair for one in json.loads(text) for pair in one.items()]
-        return [name for name, _ in found], [[_extent(n) for n in shape] for _, shape in found]
+        pairs = [pair for tensor in json.loads(text) for pair in tensor.items()]
+        return [name for name, _ in pairs], [[_extent(n) for n in shape] for _, shape in pairs]
     except (ValueError, TypeError, AttributeError, RecursionError):
         return [], []
 

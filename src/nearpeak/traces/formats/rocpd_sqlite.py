@@ -113,10 +113,10 @@ class _Names:
     def message(self, event: object) -> str:
         """Return what a marker says; nothing where its event keeps no message."""
         try:
-            found = json.loads(str(self.details.get(event) or "{}"))
+            data = json.loads(str(self.details.get(event) or "{}"))
         except ValueError:
             return ""
-        return str(found.get("message") or "") if isinstance(found, dict) else ""
+        return str(data.get("message") or "") if isinstance(data, dict) else ""
 
     def device(self, agents: Sequence[object]) -> Array:
         """Return the number of each agent among those of its type, its id where the file does not say."""
@@ -131,7 +131,7 @@ def _kernels(base: Database, rows: EventRows, names: _Names) -> None:
     table = names.table("rocpd_kernel_dispatch")
     for cells in base.read(table, (*_DISPATCH, *_SIZES), needed=_DISPATCH[:2]) if table else ():
         start, end, process, _, agent, kernel, queue, stream, event, dispatch, scratch, lds = cells[: len(_DISPATCH)]
-        sizes = [wholes(one) for one in cells[len(_DISPATCH) :]]
+        sizes = [wholes(cell) for cell in cells[len(_DISPATCH) :]]
         block, items = (_either(sizes[place : place + 3], sizes[place + 3 : place + 6]) for place in (0, 6))
         rare = {
             "grid": blocks_of(items, block),
@@ -143,7 +143,7 @@ def _kernels(base: Database, rows: EventRows, names: _Names) -> None:
         }
         rows.add(
             EventKind.KERNEL,
-            [names.kernels.get(one, f"kernel {one}") for one in kernel],
+            [names.kernels.get(cell, f"kernel {cell}") for cell in kernel],
             wholes(start),
             wholes(end),
             process=_through(process, names.processes),
@@ -155,21 +155,21 @@ def _kernels(base: Database, rows: EventRows, names: _Names) -> None:
 
 
 def _either(first: list[Array], second: list[Array]) -> Array:
-    one, two = np.stack(first, axis=1), np.stack(second, axis=1)
-    return np.where(one == MISSING, two, one)
+    first_sizes, second_sizes = np.stack(first, axis=1), np.stack(second, axis=1)
+    return np.where(first_sizes == MISSING, second_sizes, first_sizes)
 
 
 def _correlation(events: Sequence[object], names: _Names) -> Array:
     """Return correlations; 0 is what the profiler writes for none."""
-    found = _through(events, names.correlations)
-    return np.where(found == 0, MISSING, found)
+    correlations = _through(events, names.correlations)
+    return np.where(correlations == 0, MISSING, correlations)
 
 
 def _copies(base: Database, rows: EventRows, names: _Names) -> None:
     table = names.table("rocpd_memory_copy")
     for cells in base.read(table, _COPY, needed=_COPY[:2]) if table else ():
         start, end, process, _, source, target, queue, stream, event, name, size = cells
-        words = [str(names.strings.get(one, "MEMORY_COPY")) for one in name]
+        words = [str(names.strings.get(cell, "MEMORY_COPY")) for cell in name]
         on_device = [
             target[place] if names.kinds.get(target[place]) == "GPU" else source[place] for place in range(len(start))
         ]
@@ -191,11 +191,11 @@ def _regions(base: Database, rows: EventRows, names: _Names) -> None:
     table = names.table("rocpd_region")
     wanted = ("start", "end", "pid", "tid", "name_id", "event_id")
     for start, end, process, thread, name, event in base.read(table, wanted, needed=wanted[:2]) if table else ():
-        words = [str(names.strings.get(one, "")) for one in name]
-        api = np.array([names.is_call(word, one) for word, one in zip(words, event, strict=True)], np.bool_)
+        words = [str(names.strings.get(cell, "")) for cell in name]
+        api = np.array([names.is_call(word, cell) for word, cell in zip(words, event, strict=True)], np.bool_)
         rows.add(
             np.where(api, EventKind.HOST_API, EventKind.HOST_RANGE),
-            [word if call else names.message(one) or word for word, one, call in zip(words, event, api, strict=True)],
+            [word if call else names.message(cell) or word for word, cell, call in zip(words, event, api, strict=True)],
             wholes(start),
             wholes(end),
             process=_through(process, names.processes),
@@ -221,7 +221,7 @@ def _header(base: Database, sets: Sequence[_Names]) -> TraceHeader:
         clock="monotonic",
         method="profiler (rocprofv3)",
         devices=tuple(devices.values()),
-        host=str(next((one for names in sets for one in names.hosts.values()), "")),
+        host=str(next((host for names in sets for host in names.hosts.values()), "")),
         metadata=metadata,
     )
 

@@ -167,7 +167,7 @@ def _kernels(table: _Table, rows: EventRows) -> None:
 
 
 def _copies(table: _Table, rows: EventRows) -> None:
-    names = [str(one) for one in table["Direction"]]
+    names = [str(cell) for cell in table["Direction"]]
     rest, fields = _rest(table), copy_fields(names)
     to_device = fields["copy_kind"] != 2
     source, target = agents_of(table["Source_Agent_Id"]), agents_of(table["Destination_Agent_Id"])

@@ -70,20 +70,20 @@ def numbers(field: Field, text: Callable[[int], str], *, thousand: bool = False)
     Args:
         thousand: values are decimals that are wanted in thousandths.
     """
-    found = field.values.copy()
-    found[field.kinds == json_scan.SPAN] = MISSING
+    values = field.values.copy()
+    values[field.kinds == json_scan.SPAN] = MISSING
     if thousand:
         whole = field.kinds == json_scan.WHOLE
-        found[whole] = np.where(np.abs(found[whole]) < _LARGEST // 1000, found[whole] * 1000, MISSING)
+        values[whole] = np.where(np.abs(values[whole]) < _LARGEST // 1000, values[whole] * 1000, MISSING)
     if (real := field.kinds == json_scan.REAL).any():
         exact = field.values.view(np.float64)[real]
         safe = np.where(np.abs(exact) < 1e15, exact, 0.0)
-        found[real] = np.where((safe == np.floor(safe)) & (safe == exact), safe.astype(np.int64), MISSING)
+        values[real] = np.where((safe == np.floor(safe)) & (safe == exact), safe.astype(np.int64), MISSING)
     if (worded := np.isin(field.kinds, _NUMBERS)).any():
         numbers_of, places = np.unique(field.values[worded], return_inverse=True)
-        table = np.array([number_of(text(int(one)), 1000 if thousand else 1) for one in numbers_of], np.int64)
-        found[worded] = table[places]
-    return found
+        table = np.array([number_of(text(int(number)), 1000 if thousand else 1) for number in numbers_of], np.int64)
+        values[worded] = table[places]
+    return values
 
 
 def number_of(text: str, scale: int = 1) -> int:
@@ -104,10 +104,10 @@ def number_of(text: str, scale: int = 1) -> int:
 
 def dense(field: Field | None, count: int, values: Array | None = None, *, absent: int = MISSING) -> Array:
     """Return one value for each of `count` events; the last where a field stands twice."""
-    found = np.full(count, absent, np.int64)
+    column = np.full(count, absent, np.int64)
     if field is not None:
-        found[field.rows] = field.values if values is None else values
-    return found
+        column[field.rows] = field.values if values is None else values
+    return column
 
 
 def text_numbers(field: Field | None, count: int) -> Array:

@@ -112,7 +112,7 @@ class EventFile:
             if mark == ",":
                 self._at += 1
                 continue
-            start, stop, place, after = (int(one) for one in self._top())
+            start, stop, place, after = (int(value) for value in self._top())
             if start < 0:
                 self._lost("value beside the events", "is damaged; events after it were looked for")
                 yield from self._list()
@@ -126,10 +126,10 @@ class EventFile:
                 self.metadata[key] = _plain(self._data[place:after].tobytes())
 
     def _top(self) -> Any:
-        while (found := json_tokens.top_level(self._data, self._at, len(self._data), self._ended))[0] == -2:
+        while (positions := json_tokens.top_level(self._data, self._at, len(self._data), self._ended))[0] == -2:
             if len(self._data) - self._at > _MOST_BYTES or not self._more():
                 return -1, -1, 0, 0
-        return found
+        return positions
 
     def _list(self) -> Iterator[Batch]:
         """Read events until their list closes or the file ends."""
@@ -162,7 +162,7 @@ class EventFile:
         used, events = int(counts[json_scan.TOKENS]), int(counts[json_scan.EVENTS])
         counts[json_scan.TOKENS], counts[json_scan.EVENTS] = 0, 0
         self.record_count += events
-        event, key, kind, value = (one[:used].copy() for one in self._tokens[:4])
+        event, key, kind, value = (tokens[:used].copy() for tokens in self._tokens[:4])
         return Batch(event_count=events, event=event, key=key, kind=kind, value=value)
 
     def _grow(self) -> None:

@@ -172,13 +172,13 @@ def intern(buf: Any, start: Any, stop: Any, table: Any, hashes: Any, starts: Any
     mask = len(table) - 1
     place = np.int64((h ^ (h >> np.uint64(29))) & np.uint64(mask))
     while table[place] >= 0:
-        found = table[place]
-        if hashes[found] == h and starts[found + 1] - starts[found] == stop - start:
-            at, differ = starts[found], 0
+        known = table[place]
+        if hashes[known] == h and starts[known + 1] - starts[known] == stop - start:
+            at, differ = starts[known], 0
             for i in range(stop - start):
                 differ |= arena[at + i] ^ buf[start + i]
             if differ == 0:
-                return found
+                return known
         place = (place + 1) & mask
     number, used = counts[TEXTS], counts[ARENA]
     if number + 1 >= len(hashes) or used + stop - start > len(arena):

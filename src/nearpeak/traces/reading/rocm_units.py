@@ -37,7 +37,7 @@ def agents_of(cells: Sequence[object]) -> Array:
 
 def triple(cells: Sequence[Sequence[object]]) -> Array:
     """Return three columns as one of three figures."""
-    return np.stack([wholes(one) for one in cells], axis=1) if len(cells) == 3 else np.zeros((0, 3), np.int64)
+    return np.stack([wholes(column) for column in cells], axis=1) if len(cells) == 3 else np.zeros((0, 3), np.int64)
 
 
 def handle(value: object) -> int:

@@ -44,10 +44,10 @@ def reals(cells: Iterable[object]) -> Array:
 
 def _real(cell: object) -> float:
     try:
-        found = float(str(cell).replace(",", "")) if isinstance(cell, (int, float, str)) else np.nan
+        value = float(str(cell).replace(",", "")) if isinstance(cell, (int, float, str)) else np.nan
     except ValueError:
         return float("nan")
-    return found if np.isfinite(found) else float("nan")
+    return value if np.isfinite(value) else float("nan")
 
 
 class EventRows:
@@ -86,7 +86,7 @@ class EventRows:
         size = len(start)
         part = {name: dense.get(name, np.full(size, MISSING, np.int64)) for name in _DENSE}
         part["kind"] = np.full(size, int(kind), np.int64) if isinstance(kind, EventKind) else kind
-        part["name"] = np.array([self.text(one) for one in names], np.int64)
+        part["name"] = np.array([self.text(event_name) for event_name in names], np.int64)
         part["start"], part["end"] = start, end
         self._parts.append(part)
         for name, values in (rare or {}).items():

@@ -131,12 +131,12 @@ def _moved(sparse: Mapping[str, Column], order: Array, count: int) -> dict[str, 
     """Return rare fields with the rows that their events have now."""
     place = np.full(count, -1, np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
-    found = {}
+    columns = {}
     for name in list(sparse):
         column = sparse.pop(name) if isinstance(sparse, dict) else sparse[name]
         rows = place[column.rows]
         sort = np.argsort(rows, kind="stable")
         sort = sort[rows[sort] >= 0]
         if len(sort):
-            found[name] = Column(rows=rows[sort], values=column.values[sort], text=column.text)
-    return found
+            columns[name] = Column(rows=rows[sort], values=column.values[sort], text=column.text)
+    return columns

@@ -81,8 +81,8 @@ def copy_of(name: str) -> tuple[CopyKind, Memory, Memory]:
     ((<CopyKind.H2D: 1>, <Memory.UNKNOWN: 0>, <Memory.DEVICE: 3>), <CopyKind.UNKNOWN: 0>)
     """
     direction, source, target = CopyKind.UNKNOWN, Memory.UNKNOWN, Memory.UNKNOWN
-    if found := _COPY.search(name.replace("_", "")):
-        letters = (found[1][0] + found[2][0]).lower()
+    if match := _COPY.search(name.replace("_", "")):
+        letters = (match[1][0] + match[2][0]).lower()
         direction = _DIRECTIONS.get(letters, CopyKind.P2P)
         source = Memory.DEVICE if letters[0] == "d" else source
         target = Memory.DEVICE if letters[1] == "d" else target

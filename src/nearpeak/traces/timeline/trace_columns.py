@@ -167,9 +167,9 @@ class Trace:
             return np.full(len(self) if rows is None else len(rows), MISSING, np.int64)
         absent = -1 if column.text else np.nan if column.values.dtype.kind == "f" else MISSING
         if rows is None:
-            found = np.full((len(self), *column.values.shape[1:]), absent, column.values.dtype)
-            found[column.rows] = column.values
-            return found
+            values = np.full((len(self), *column.values.shape[1:]), absent, column.values.dtype)
+            values[column.rows] = column.values
+            return values
         return _picked(column, rows, absent)
 
     def where(self, test: Callable[[str], bool]) -> Mask:
@@ -257,24 +257,24 @@ def listed(text: str) -> tuple[Any, ...]:
     (((2, 3), ()), ('half a list [',))
     """
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return (text,)
-    return _tuples(found) if isinstance(found, list) else (found,)
+    return _tuples(value) if isinstance(value, list) else (value,)
 
 
 def _tuples(values: list[Any]) -> tuple[Any, ...]:
-    return tuple(_tuples(one) if isinstance(one, list) else one for one in values)
+    return tuple(_tuples(value) if isinstance(value, list) else value for value in values)
 
 
 def _picked(column: Column, rows: Rows, absent: float) -> npt.NDArray[Any]:
     """Return the values of `rows`, which may come in any order."""
-    found = np.full((len(rows), *column.values.shape[1:]), absent, column.values.dtype)
+    picked = np.full((len(rows), *column.values.shape[1:]), absent, column.values.dtype)
     if len(column.rows):
         places = np.minimum(np.searchsorted(column.rows, rows), len(column.rows) - 1)
         here = column.rows[places] == rows
-        found[here] = column.values[places[here]]
-    return found
+        picked[here] = column.values[places[here]]
+    return picked
 
 
 def _known(value: np.int64) -> int | None:

@@ -24,8 +24,8 @@ def _rule(graph: Graph, node: Node) -> int | None:
     if not part:
         return None
     inputs = tuple(
-        _rows(graph, own, {free[axis][place]: rows for axis, rows in part.items() if place in free[axis]})
-        for place, own in enumerate(source.inputs)
+        _rows(graph, operand, {free[axis][place]: rows for axis, rows in part.items() if place in free[axis]})
+        for place, operand in enumerate(source.inputs)
     )
     shape = tuple(part[axis][2] if axis in part else n for axis, n in enumerate(source.shape))
     small = graph.add("call", inputs, shape, source.dtype, source.options)
