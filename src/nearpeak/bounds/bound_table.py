@@ -156,13 +156,9 @@ def _highest(lowest: Any, table: CaseTable, target: Target, policy: Policy, refu
 
 def _fill_group(columns: _Columns, group: CaseGroup, target: Target, policy: Policy) -> None:
     """Write the bounds of one group into the columns, piece by piece."""
-    size = _size(group, len(columns.codes))
+    size = len(columns.codes) if group.rows is None else len(group.rows)
     for start in range(0, size, PIECE_ROWS):
         _fill(columns, group, slice(start, min(start + PIECE_ROWS, size)), target, policy)
-
-
-def _size(group: CaseGroup, rows: int) -> int:
-    return rows if group.rows is None else len(group.rows)
 
 
 def _fill(columns: _Columns, group: CaseGroup, piece: slice, target: Target, policy: Policy) -> None:

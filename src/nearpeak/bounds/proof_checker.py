@@ -8,7 +8,7 @@ from typing import Any
 
 from nearpeak.bounds.terms.link_traffic import HOST, links_of
 from nearpeak.bounds.terms.unit_rates import matrix_rate, vector_rate
-from nearpeak.core.answers.bound import PROVED, Bound, Policy, Term
+from nearpeak.core.answers.bound import PROVED, Bound, Policy
 from nearpeak.core.answers.proof import Proof, ProvedTerm, Quantity
 from nearpeak.core.work.target import Target
 from nearpeak.errors import NotModelledError, SpecError
@@ -43,7 +43,15 @@ def proof_of(subject: str, bound: Bound, target: Target, policy: Policy, engine:
     """
     return Proof(
         subject=subject, target=target.name, bound_s=bound.time_s, limiter=bound.limiter, summed=bound.summed,
-        terms=tuple(_proved(term, target, policy) for term in bound.terms), policy=policy,
+        terms=tuple(
+            ProvedTerm(
+                name=term.name, status=term.status, time_s=term.time_s, formula=term.formula,
+                expression=term.expression,
+                quantities=tuple(_quantity(name, value, target, policy) for name, value in term.quantities.items()),
+            )
+            for term in bound.terms
+        ),
+        policy=policy,
         assumptions=bound.assumptions, uncovered=bound.uncovered, interval=bound.interval, engine=engine,
         as_written_s=bound.as_written_s, rewrites=bound.rewrites,
     )  # fmt: skip
@@ -117,13 +125,6 @@ def _value(node: ast.expr, quantities: Mapping[str, float]) -> Any:
 def _agree(where: str, stated_s: float, found_s: float) -> None:
     if not math.isclose(stated_s, found_s, rel_tol=AGREEMENT_RATIO, abs_tol=0.0):
         raise SpecError(f"{where}: states {stated_s!r} s, but its figures give {found_s!r} s")
-
-
-def _proved(term: Term, target: Target, policy: Policy) -> ProvedTerm:
-    return ProvedTerm(
-        name=term.name, status=term.status, time_s=term.time_s, formula=term.formula, expression=term.expression,
-        quantities=tuple(_quantity(name, value, target, policy) for name, value in term.quantities.items()),
-    )  # fmt: skip
 
 
 def _quantity(name: str, value: float, target: Target, policy: Policy) -> Quantity:

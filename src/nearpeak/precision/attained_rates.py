@@ -1,6 +1,5 @@
 """Calibration from a trace: the attained share of the documented rates, by operator kind."""
 
-from collections.abc import Iterator
 from statistics import median
 from typing import NamedTuple
 
@@ -53,7 +52,8 @@ def _reached(executed: Executed, operator: ExecutedOperator, target: Target) -> 
     flop = sum(count for work in works for unit, count in work.flop.items() if unit.startswith("matrix."))
     if not is_product(operator) or not flop or not operator.dtypes:
         return _Reached(memory_s / operator.measured_s, False) if not is_product(operator) else None
-    units = set(_units(executed, operator))
+    known = {use.name: use.unit for use in executed.kernels}
+    units = {known[name] for name in operator.kernels if known.get(name)}
     if len(units) != 1:
         return None  # names tell no unit, or several
     unit = units.pop()
@@ -61,10 +61,3 @@ def _reached(executed: Executed, operator: ExecutedOperator, target: Target) -> 
         f"vector.{operator.dtypes[0]}" if unit == "vector" else unit_of(target, operator.dtypes[0], tf32=unit == "tf32")
     )
     return _Reached(max(flop / rate, memory_s) / operator.measured_s, flop / rate > memory_s)
-
-
-def _units(executed: Executed, operator: ExecutedOperator) -> Iterator[str]:
-    known = {use.name: use.unit for use in executed.kernels}
-    for name in operator.kernels:
-        if known.get(name):
-            yield known[name]

@@ -109,7 +109,8 @@ def kept_when_compiled(
 
 def _ways(calls: Sequence[Call], places: dict[int, CastPlace], position: int, place: CastPlace) -> Iterator[int]:
     """Yield the bytes that each way to fuse a cast saves: behind what made its operand, and before what reads it."""
-    before, after = (_bytes(layout) for layout in (_source(calls[position]), _result(calls[position])))
+    layouts = (_source(calls[position]), _result(calls[position]))
+    before, after = (dtype_of(layout.dtype).bytes(prod(layout.shape)) for layout in layouts)
     if place.maker != NOBODY and _generated(calls[place.maker], place.maker in places):
         yield before * (2 if place.alone else 1)
     if place.readers and all(_generated(calls[layout], layout in places) for layout in place.readers):
@@ -131,7 +132,3 @@ def _source(call: Call) -> Layout:
 def _result(call: Call) -> Layout:
     assert call.form is not None
     return call.form.results[0]
-
-
-def _bytes(layout: Layout) -> int:
-    return dtype_of(layout.dtype).bytes(prod(layout.shape))

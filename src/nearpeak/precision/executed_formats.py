@@ -11,10 +11,14 @@ from nearpeak.core.traces.trace import EventKind
 from nearpeak.core.work.dtype import dtype_of
 from nearpeak.ops import work_of
 from nearpeak.traces import NO_ROW, Trace
-from nearpeak.traces.timeline.trace_columns import listed
+from nearpeak.traces.executed.case_join import can_be_joined, listed_or
 
 _PRODUCTS = ("gemm", "grouped_gemm", "scaled_gemm", "conv", "conv_transpose", "attention", "paged_attention",
              "varlen_attention")  # fmt: skip
+_PRODUCT_NAMES = ("mm", "addmm", "bmm", "baddbmm", "convolution", "_convolution", "cudnn_convolution",
+                  "miopen_convolution", "_scaled_dot_product_flash_attention",
+                  "_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention")  # fmt: skip
+"""ATen operators that are products; they are few, and what encloses them has names of its own."""
 _KERNELS = ("gemm", "conv", "attention")
 _LEAST = 0.05
 """Part of the products from which on a format counts as the mode of the step."""
@@ -126,36 +130,25 @@ def _wrapped(trace: Trace) -> tuple[int, int]:
     """
     if not trace.has("dtypes"):
         return 0, 0
-    from nearpeak.traces.executed.case_join import can_be_joined
-
-    known = trace.name_table(lambda name: name.startswith("aten::") and can_be_joined(name) and _is_named(name))
+    known = trace.name_table(
+        lambda name: name.startswith("aten::") and can_be_joined(name) and name[6:] in _PRODUCT_NAMES
+    )
     rows = trace.rows(EventKind.HOST_OP)
     rows = rows[known[trace.name[rows]]][:_MOST_ROWS]
     wrapped = narrow_count = 0
     for row in map(int, rows):
-        if not any(kind in ("c10::BFloat16", "c10::Half", "half") for kind in _kinds(trace, row)[:2]):
+        if not any(
+            kind in ("c10::BFloat16", "c10::Half", "half") for kind in listed_or(trace.text_of("dtypes", row))[:2]
+        ):
             continue
         narrow_count += 1
         parent = int(trace.parent[row])
         while parent != NO_ROW and trace.kind[parent] == EventKind.HOST_OP:
-            if "float" in _kinds(trace, parent):
+            if "float" in listed_or(trace.text_of("dtypes", parent)):
                 wrapped += 1
                 break
             parent = int(trace.parent[parent])
     return wrapped, narrow_count
-
-
-def _is_named(name: str) -> bool:
-    """Say whether a name is of a product; those are few, and what encloses them has names of its own."""
-    plain = name.removeprefix("aten::")
-    return plain in ("mm", "addmm", "bmm", "baddbmm", "convolution", "_convolution", "cudnn_convolution",
-                     "miopen_convolution", "_scaled_dot_product_flash_attention",
-                     "_scaled_dot_product_efficient_attention", "_scaled_dot_product_cudnn_attention")  # fmt: skip
-
-
-def _kinds(trace: Trace, row: int) -> tuple[object, ...]:
-    text = trace.text_of("dtypes", row)
-    return listed(text) if text else ()
 
 
 def _conflict(executed: Executed, products: tuple[ProductUse, ...]) -> str:

@@ -58,6 +58,7 @@ def mixed_precision_of(
     if baseline.step != lowered.step:
         raise SpecError(f"{lowered.name}: is a {lowered.step} step, the baseline is a {baseline.step} step")
     before, after = (_all(workload, target, fixed_s, efficiency) for workload in (baseline, lowered))
+    whole_s, memory_bound = _sum(before, "fp32"), [priced for priced in before if priced.bound_by_memory]
     places = places_of(lowered)
     owners = owners_of(lowered.calls, places)
     speed = bandwidth_of(target) * efficiency.bandwidth_ratio
@@ -74,7 +75,8 @@ def mixed_precision_of(
         ahead_lowered_s=_ahead(after, "default", fixed_s),
         fused_s=_sum(after, "default") - gone_s - fused_count * fixed_s, kept_cast_count=kept_count,
         parts=_parts(before, after, owners), casts=tuple(_casts(lowered, after, owners)),
-        memory_bound_ratio=_share(before), assumptions=_assumptions(baseline, lowered, efficiency),
+        memory_bound_ratio=_sum(memory_bound, "fp32") / whole_s if whole_s else 0.0,
+        assumptions=_assumptions(baseline, lowered, efficiency),
     )  # fmt: skip
 
 
@@ -223,11 +225,6 @@ def _sum(calls: Sequence[_Priced], baseline: str) -> float:
 
 def _count(workload: Workload) -> int:
     return sum(call.call_count for call in workload.calls)
-
-
-def _share(calls: Sequence[_Priced]) -> float:
-    whole = _sum(calls, "fp32")
-    return _sum([priced for priced in calls if priced.bound_by_memory], "fp32") / whole if whole else 0.0
 
 
 def _assumptions(baseline: Workload, lowered: Workload, efficiency: Efficiency) -> tuple[str, ...]:

@@ -46,7 +46,11 @@ def precision_gap(
     """
     baseline = precision.mode if precision.mode in ("fp32", "tf32", "default") else "default"
     wanted = _expected(executed, workload, target, baseline, efficiency)
-    taken = _taken(executed, wanted)
+    ran: Counter[Case] = Counter()
+    for operator in executed.operators:
+        for case in operator.cases:
+            ran[case] += operator.call_count
+    taken = {case: min(count, ran[case]) for case, count in wanted.counts.items()}  # expected executions that ran
     shortfall = _shortfall(executed, wanted, taken)
     whole = sum(wanted.counts.values()) + wanted.other_count
     matched = sum(taken.values()) / whole if whole else 0.0
@@ -72,15 +76,6 @@ def _expected(
         counts[call.case] += count
         times[call.case] = max(times.get(call.case, 0), round(time_s * 1e9))
     return _Expected(counts, times, other_ns, other_count)
-
-
-def _taken(executed: Executed, wanted: _Expected) -> dict[Case, int]:
-    """Return how many of the expected executions of each case ran."""
-    ran: Counter[Case] = Counter()
-    for operator in executed.operators:
-        for case in operator.cases:
-            ran[case] += operator.call_count
-    return {case: min(count, ran[case]) for case, count in wanted.counts.items()}
 
 
 def _shortfall(executed: Executed, wanted: _Expected, taken: Mapping[Case, int]) -> Shortfall:

@@ -151,7 +151,11 @@ def composed(outer: View, inner: View, shape: tuple[int, ...]) -> View | None:
             parts = factors(extent, step, _digits(inner.groups[position]))
             if parts is None:
                 return None
-            composed_group += [_stepped(inner.groups[position][index], times, n) for index, times, n in parts]
+            composed_group += [
+                (axis, step * times, n)
+                for index, times, n in parts
+                for axis, step, _ in [inner.groups[position][index]]
+            ]
         groups.append(composed_group)
     if not _inside(groups, starts, shape) or not _digits_fit(outer, inner):
         return None
@@ -198,10 +202,6 @@ def row_major(shape: Sequence[int]) -> list[Digit]:
 
 def _digits(group: Sequence[Factor]) -> list[Digit]:
     return row_major([extent for _, _, extent in group])
-
-
-def _stepped(factor: Factor, times: int, extent: int) -> Factor:
-    return (factor[0], factor[1] * times, extent)
 
 
 def _inside(groups: Sequence[Sequence[Factor]], starts: Sequence[int], shape: Sequence[int]) -> bool:

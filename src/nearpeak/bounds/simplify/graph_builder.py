@@ -320,16 +320,14 @@ def _apart(left: Layout, right: Layout) -> bool:
     pitch = max((*left.strides, 0))
     if pitch == 0 or pitch != max((*right.strides, 0)):
         return False
-    sides = sorted(_span(_row(layout, pitch)) for layout in (left, right))
+
+    def span_in_row(layout: Layout) -> tuple[int, int]:
+        """Return the span of the part of a tensor that lies in one row of `pitch` elements."""
+        dims = [(n, s) for n, s in zip(layout.shape, layout.strides, strict=True) if s != pitch]
+        return layout.offset % pitch, layout.offset % pitch + sum((n - 1) * s for n, s in dims) + 1
+
+    sides = sorted((span_in_row(left), span_in_row(right)))
     return all(stop <= pitch for _, stop in sides) and sides[0][1] <= sides[1][0]
-
-
-def _row(layout: Layout, pitch: int) -> Layout:
-    """Return the part of a tensor that lies in one row of that many elements."""
-    dimensions = [(n, s) for n, s in zip(layout.shape, layout.strides, strict=True) if s != pitch]
-    return layout._replace(
-        shape=tuple(n for n, _ in dimensions), strides=tuple(s for _, s in dimensions), offset=layout.offset % pitch
-    )
 
 
 def _span(layout: Layout) -> tuple[int, int]:

@@ -39,8 +39,12 @@ def _plain(a: str, b: str, left: str, right: str, out: str) -> Lift:
 
 
 def _real(site: Site) -> bool:
-    """Say whether the result is a number format in which sums may be reordered."""
-    dtype = dtype_of(site.dtype)
+    """Say whether the result has a number format in which sums may be reordered."""
+    return _is_float(site.dtype)
+
+
+def _is_float(name: str) -> bool:
+    dtype = dtype_of(name)
     return dtype.kind == "float" and dtype.bits_count >= 16
 
 
@@ -118,13 +122,9 @@ def _copied(site: Site) -> list[int] | None:
     if not site.is_tensor(name):
         return None
     number = site.node(name)
-    if graph[number].dtype != site.dtype and not (_real(site) and _wide(graph[number].dtype)):
+    if graph[number].dtype != site.dtype and not (_is_float(site.dtype) and _is_float(graph[number].dtype)):
         return None
     return [repeated(graph, number, site.shapes[0])]
-
-
-def _wide(name: str) -> bool:
-    return dtype_of(name).kind == "float" and dtype_of(name).bits_count >= 16
 
 
 def _constant(value: float | str) -> Lift:
@@ -225,8 +225,11 @@ def _convolution(site: Site) -> list[int] | None:
         ]
     windows = _windows(graph, x, places, sizes, outs, strides, kernel, dilations)
     result = _grouped(site, windows, weight, groups, rank, transposed)
-    bias = [(_channelled(site, "bias"), 1.0)] if site.is_tensor("bias") else []
-    return _sum_of(site, [(result, 1.0), *bias], site.shapes[0])
+    terms = [(result, 1.0)]
+    if site.is_tensor("bias"):
+        column = (site.shapes[0][1], *(1 for _ in outs))
+        terms.append((repeated(graph, reshape(graph, site.node("bias"), column), site.shapes[0]), 1.0))
+    return _sum_of(site, terms, site.shapes[0])
 
 
 def _windows(
@@ -268,13 +271,6 @@ def _reversed(graph: Graph, number: int, axes: Sequence[int]) -> int:
     if not turned:
         return number
     return graph.add("turned", (number,), node.shape, node.dtype, turned)
-
-
-def _channelled(site: Site, name: str) -> int:
-    """Return one number per channel, broadcast to the result."""
-    shape = site.shapes[0]
-    column = reshape(site.graph, site.node(name), (shape[1], *(1 for _ in shape[2:])))
-    return repeated(site.graph, column, shape)
 
 
 def _average(site: Site) -> list[int] | None:

@@ -39,14 +39,8 @@ def free_dimensions(graph: Graph, node: Node) -> dict[int, dict[int, int]]:
     if name in ("native_layer_norm", "_fused_rms_norm") and node.options.result == 0:
         normalised = node.options.value("normalized_shape")
         return {axis: {0: axis} for axis in range(rank - (len(normalised) if isinstance(normalised, tuple) else rank))}
-    if name == "attention":
-        return _attention(graph, node, node.options)
-    return {}
-
-
-def _attention(graph: Graph, node: Node, stated: Stated) -> dict[int, dict[int, int]]:
-    if isinstance(stated.value("mask"), Slot) or stated.value("dropout_p"):
+    if name != "attention" or isinstance(node.options.value("mask"), Slot) or node.options.value("dropout_p"):
         return {}
     query, key = graph[node.inputs[0]].shape, graph[node.inputs[1]].shape
     free = {axis: {0: axis, 1: axis, 2: axis} for axis in (0, 1) if query[axis] == key[axis]}
-    return free if stated.value("is_causal") else free | {2: {0: 2}}
+    return free if node.options.value("is_causal") else free | {2: {0: 2}}

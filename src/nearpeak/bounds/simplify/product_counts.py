@@ -11,7 +11,7 @@ from nearpeak.bounds.simplify.product_sums import contracts
 from nearpeak.bounds.simplify.rewrite_search import Found
 from nearpeak.bounds.simplify.transpose_symmetry import symmetric
 from nearpeak.bounds.simplify.triangular_zeros import kept_of_products
-from nearpeak.bounds.simplify.value_graph import Graph, Node
+from nearpeak.bounds.simplify.value_graph import Graph
 from nearpeak.core.work.work import Work
 
 
@@ -54,16 +54,12 @@ def formed_products(
             name = "symmetric_product"
         if known is not None:
             least = live_products(graph, number, known, patterns, pair)
-            if least is not None and (least < products or not _spread(graph, node)):
+            sources = (graph[graph[operand].inputs[0]] for operand in node.inputs if graph[operand].kind == "view")
+            spread = any(source.kind == "spread" for source in sources)  # zeros that element sets do not tell
+            if least is not None and (least < products or not spread):
                 products, name = least, name if name == "known_zeros" else "masked_product"
         costs[number] = Formed(products, sums, name)
     return costs
-
-
-def _spread(graph: Graph, node: Node) -> bool:
-    """Say whether an operand lies among zeros, which sets of elements do not tell."""
-    sources = (graph[graph[operand].inputs[0]] for operand in node.inputs if graph[operand].kind == "view")
-    return any(source.kind == "spread" for source in sources)
 
 
 def by_call(graph: Graph, live: Sequence[int], formed: Mapping[int, Formed]) -> dict[int, Formed | None]:

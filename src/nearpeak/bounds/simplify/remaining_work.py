@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from nearpeak.bounds.simplify.affine_views import View
-from nearpeak.bounds.simplify.element_patterns import Bits, Some
+from nearpeak.bounds.simplify.element_patterns import Some
 from nearpeak.bounds.simplify.product_counts import NOTHING, Formed
 from nearpeak.bounds.simplify.product_orders import cost
 from nearpeak.bounds.simplify.value_graph import Graph, Node
@@ -58,8 +58,8 @@ def arithmetic(
         (id(works[call]), None if call_cost is None else 2 * call_cost.products) for call, call_cost in left.items()
     )
     distinct = {id(work): work for work in works.values()}
-    for (call_cost, most), count in alike.items():
-        part = without_bytes(distinct[call_cost])
+    for (work_id, most), count in alike.items():
+        part = without_bytes(distinct[work_id])
         _gather(
             total,
             {
@@ -96,8 +96,11 @@ def given_bytes(graph: Graph, live: Sequence[int], needed: Mapping[int, Some]) -
         node = graph[number]
         if node.kind == "given":
             before = most.get(node.options, 0)
-            wanted = needed.get(number)
-            most[node.options] = None if before is None or wanted is None else before + _bytes(node, wanted)
+            wanted, size = needed.get(number), 0
+            if wanted is not None:
+                repeats = prod(node.shape) // prod(wanted.array.shape)
+                size = dtype_of(node.dtype).bytes(int(wanted.array.sum()) * repeats)
+            most[node.options] = None if before is None or wanted is None else before + size
     uses: dict[int, list[Use]] = {}
     for number in live:
         node = graph[number]
@@ -108,12 +111,6 @@ def given_bytes(graph: Graph, live: Sequence[int], needed: Mapping[int, Some]) -
                 uses.setdefault(buffer, []).append(_use(buffer, storage, node))
     sizes = {buffer: union_bytes(upper) for buffer, upper in uses.items()}
     return {b: size if (upper := most.get(b)) is None else min(size, upper) for b, size in sizes.items()}
-
-
-def _bytes(node: Node, wanted: Bits) -> int:
-    """Return the bytes of some elements of a storage."""
-    repeats = prod(node.shape) // prod(wanted.array.shape)
-    return dtype_of(node.dtype).bytes(int(wanted.array.sum()) * repeats)
 
 
 def _use(buffer: int, storage: Node, node: Node) -> Use:

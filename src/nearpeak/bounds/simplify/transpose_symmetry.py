@@ -69,26 +69,14 @@ def _pairs(graph: Graph, node: Node, alike: Mapping[int, frozenset[Pair]]) -> fr
         operands = [_operand(graph, *operand, alike) for operand in zip(node.inputs, options.labels, strict=True)]
         return frozenset(pair for pair in every if _exchanged(operands, *(options.out[place] for place in pair)))
     if isinstance(node.options, View):
-        exchanged = {(a, b): _turned(node.options.groups, a, b) for a, b in every}
-        dims = {_place(group): place for place, group in enumerate(node.options.groups)}
+        groups = node.options.groups
+        # Dimensions that only repeat the node may be exchanged.
+        exchanged = {pair: all(axis < 0 for place in pair for axis, _, _ in groups[place]) for pair in every}
+        dims = {group[0][0] if len(group) == 1 else -3: place for place, group in enumerate(groups)}
         source = {tuple(sorted((dims.get(a, -1), dims.get(b, -2)))) for a, b in alike[node.inputs[0]]}
         whole = _whole(graph, node)
         return frozenset(pair for pair in every if exchanged[pair] or (whole and pair in source))
     return frozenset()
-
-
-def _turned(groups: Sequence[object], first: int, second: int) -> bool:
-    """Say whether both dimensions only repeat the node, so that exchanging them changes nothing."""
-    return all(_repeats(groups[place]) for place in (first, second))
-
-
-def _repeats(group: object) -> bool:
-    return isinstance(group, tuple) and all(axis < 0 for axis, _, _ in group)
-
-
-def _place(group: Sequence[tuple[int, int, int]]) -> int:
-    """Return the dimension that a group runs through alone, -3 where there is none."""
-    return group[0][0] if len(group) == 1 else -3
 
 
 def _whole(graph: Graph, node: Node) -> bool:

@@ -1,9 +1,8 @@
 """Compulsory work of a whole step: live calls, compulsory bytes, arithmetic without recomputation."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
-from nearpeak.bounds.step.recomputation import repeated_calls
 from nearpeak.bounds.step.step_barrier import step_barrier
 from nearpeak.bounds.terms.symmetric_products import gram_work, is_gram
 from nearpeak.core.work.distinct_calls import union_bytes
@@ -78,6 +77,36 @@ def live_calls(workload: Workload) -> list[bool]:
             wanted.update([use.buffer for use in call.reads])
         followers = []
     return live
+
+
+def repeated_calls(workload: Workload) -> list[bool]:
+    """Return for each call whether it computes again, from the same contents, what a forward call computed.
+
+    The results of such a call are the contents that the forward call left, so that whole repeated chains are found.
+    """
+    contents: list[int] = list(range(len(workload.buffers)))
+    forward: dict[Hashable, tuple[int, ...]] = {}
+    fresh = len(contents)
+    repeated = []
+    for call in workload.calls:
+        results = tuple(range(fresh, fresh + len(call.writes)))
+        fresh += len(results)
+        again = False
+        if call.phase == "forward":
+            forward.setdefault(_key(call, contents), results)
+        elif call.phase == "backward" and call.case is not None and call.reads:
+            known = forward.get(_key(call, contents), ())
+            again = len(known) == len(results) > 0
+            results = known if again else results
+        for use, value in zip(call.writes, results, strict=True):
+            contents[use.buffer] = value
+        repeated.append(again)
+    return repeated
+
+
+def _key(call: Call, contents: list[int]) -> Hashable:
+    """Return what a call computes: its case on these contents."""
+    return (call.case, *[(contents[u.buffer], u.start_bytes, u.stop_bytes, u.bytes) for u in call.reads])
 
 
 def without_bytes(work: Work) -> Work:

@@ -29,7 +29,9 @@ def occupancy_of(workload: Workload) -> Occupancy:
     Weights, optimizer state, caches and inputs live throughout; gradients of parameters are those storages that
     the backward pass writes and the optimizer reads.
     """
-    gradients = _parameter_gradients(workload)
+    written = {use.buffer for call in workload.calls if call.phase == "backward" for use in call.writes}
+    read = {use.buffer for call in workload.calls if call.phase == "optimizer" for use in call.reads}
+    gradients = frozenset(n for n in written & read if workload.buffers[n].kind not in _PERSISTENT)
     by_kind = {kind: sum(buffer.bytes for buffer in workload.buffers if buffer.kind == kind) for kind in _PERSISTENT}
     everything, passing = _timeline(workload, frozenset()), _timeline(workload, gradients)
     held = by_kind["weight"] + by_kind["state"]
@@ -52,23 +54,13 @@ def fit_of(occupancy: Occupancy | None, target: Target, batch_count: int | None)
     capacity = target.dram.capacity_bytes
     if capacity is None or occupancy is None:
         return Fit(fits=None, capacity_bytes=capacity, largest_batch_count=None)
-    largest = None if batch_count is None else _largest_batch(occupancy, capacity, batch_count)
+    largest = None  # none when nothing grows with the batch
+    if batch_count is not None:
+        pairs = set(zip(occupancy.fixed_bytes, occupancy.growing_bytes, strict=True))
+        limits = [(capacity - fixed) * batch_count // growing for fixed, growing in pairs if growing > 0]
+        largest = max(0, min(limits)) if limits else None
     fits = occupancy.use.peak_bytes <= capacity
     return Fit(fits=fits, capacity_bytes=capacity, largest_batch_count=largest)
-
-
-def _largest_batch(occupancy: Occupancy, capacity: int, batch_count: int) -> int | None:
-    """Return the largest batch; none when nothing grows with it."""
-    pairs = set(zip(occupancy.fixed_bytes, occupancy.growing_bytes, strict=True))
-    limits = [(capacity - fixed) * batch_count // growing for fixed, growing in pairs if growing > 0]
-    return max(0, min(limits)) if limits else None
-
-
-def _parameter_gradients(workload: Workload) -> frozenset[int]:
-    """Return the storages that carry gradients of parameters from the backward pass to the optimizer."""
-    written = {use.buffer for call in workload.calls if call.phase == "backward" for use in call.writes}
-    read = {use.buffer for call in workload.calls if call.phase == "optimizer" for use in call.reads}
-    return frozenset(n for n in written & read if workload.buffers[n].kind not in _PERSISTENT)
 
 
 def _timeline(workload: Workload, left_out: frozenset[int]) -> list[int]:

@@ -2,19 +2,18 @@
 
 import dataclasses
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from nearpeak.bounds.case_bound import STRICT, work_bound
 from nearpeak.bounds.ideal_gains import opportunities, pieces_of
 from nearpeak.bounds.proof_checker import proof_of
-from nearpeak.bounds.step.bound_sums import by_order, shares
 from nearpeak.bounds.step.fusion_groups import Kernel, groups_bound_s, kernels_work, pieces_of_kernels
 from nearpeak.bounds.step.liveness import Occupancy, fit_of, occupancy_of
 from nearpeak.bounds.step.step_bound import StepWork, bound_of_step, least_work
 from nearpeak.bounds.step.step_constants import remade
 from nearpeak.bounds.step.step_rows import Part, moved_bytes, parts_of
 from nearpeak.bounds.terms.unit_rates import matrix_rate
-from nearpeak.core.answers.analysis import Analysis, CaseRow, CaseTime, TargetAnalysis
+from nearpeak.core.answers.analysis import Analysis, CaseRow, CaseTime, Share, TargetAnalysis
 from nearpeak.core.answers.bound import Policy
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
@@ -152,3 +151,31 @@ def _floor_s(workload: Workload, target: Target, parts: Sequence[Part]) -> float
     if workload.groups:
         return target.launch_floor_s * len(workload.groups)
     return target.launch_floor_s * sum(part.work.launch_count * part.row.call_count for part in parts)
+
+
+def shares(rows: Sequence[CaseRow], times: Sequence[CaseTime], names: Iterable[str]) -> tuple[Share, ...]:
+    """Return the parts of the step by name, largest first.
+
+    Args:
+        names: the part that each row belongs to.
+    """
+    count: dict[str, int] = {}
+    limiters: dict[str, dict[str, float]] = {}
+    for row, time, name in zip(rows, times, names, strict=True):
+        part = limiters.setdefault(name, {})
+        part[time.limiter] = part.get(time.limiter, 0.0) + time.bound_s * row.call_count
+        count[name] = count.get(name, 0) + row.call_count
+    total_s = sum(sum(part.values()) for part in limiters.values())
+    parts = [
+        Share(
+            name=name, call_count=count[name], time_s=sum(part.values()), limiter_s=part,
+            share_ratio=sum(part.values()) / total_s if total_s else 0.0,
+        )
+        for name, part in limiters.items()
+    ]  # fmt: skip
+    return tuple(sorted(parts, key=lambda share: (-share.time_s, share.name)))
+
+
+def by_order(parts: tuple[Share, ...], order: Sequence[str]) -> tuple[Share, ...]:
+    """Return the parts in the given order of names."""
+    return tuple(sorted(parts, key=lambda share: order.index(share.name) if share.name in order else len(order)))

@@ -4,6 +4,7 @@ import dataclasses
 from dataclasses import dataclass
 from functools import lru_cache
 
+from nearpeak.base.identity_key import Same
 from nearpeak.bounds.case_bound import merged, work_bound
 from nearpeak.bounds.simplify import simplified_work
 from nearpeak.bounds.step.compulsory_work import compulsory, live_calls
@@ -67,30 +68,15 @@ def _smaller(written: Bound, simple: Bound, rewrites: tuple[Rewritten, ...]) -> 
     )  # fmt: skip
 
 
-class _Same:
-    """A workload as the key of a cache: the same object only, as a workload holds mappings."""
-
-    __slots__ = ("workload",)
-
-    def __init__(self, workload: Workload) -> None:
-        self.workload = workload
-
-    def __hash__(self) -> int:
-        return id(self.workload)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.workload is self.workload
-
-
 def least_work(workload: Workload, algorithm: str = "classical") -> tuple[dict[Case, Work], StepWork]:
     """Return the work of each case of the step, and the least work of all of it; of the last steps it is kept."""
-    return _least_work(_Same(workload), algorithm)
+    return _least_work(Same(workload), algorithm)
 
 
 @lru_cache(maxsize=2)  # one step is bounded on many targets in a row
-def _least_work(same: _Same, algorithm: str) -> tuple[dict[Case, Work], StepWork]:
-    works = {case: work_of(case, algorithm) for case in same.workload.case_counts()}
-    return works, _step_work(same.workload, works, algorithm)
+def _least_work(same: "Same[Workload]", algorithm: str) -> tuple[dict[Case, Work], StepWork]:
+    works = {case: work_of(case, algorithm) for case in same.held.case_counts()}
+    return works, _step_work(same.held, works, algorithm)
 
 
 def _step_work(workload: Workload, works: dict[Case, Work], algorithm: str) -> StepWork:

@@ -58,14 +58,11 @@ def remade(
     sources = list(dict.fromkeys(call.source for call in calls))
     more = f" and {len(sources) - _SHOWN} more lines" if len(sources) > _SHOWN else ""
     count = sum(call.call_count for call in calls)
+    names = sorted({call.operator.removeprefix("aten.").removesuffix(".default") for call in calls})[:6]
     return [
         Opportunity(
             kind="constants", title="Make tensors that are the same in every step once and keep them (register_buffer)",
             where=", ".join(sources[:_SHOWN]) + more, gain_s=gain_s,
-            evidence=f"{count} calls depend on no weight and no input, only on shapes: {', '.join(_names(calls))}",
+            evidence=f"{count} calls depend on no weight and no input, only on shapes: {', '.join(names)}",
         )
     ]  # fmt: skip
-
-
-def _names(calls: Sequence[Call]) -> list[str]:
-    return sorted({call.operator.removeprefix("aten.").removesuffix(".default") for call in calls})[:6]

@@ -25,7 +25,9 @@ def depth_terms(work: Work, target: Target) -> Sequence[TermColumn]:
     depth_s = chain.step_count / clock_hz
     if is_nothing(depth_s):
         return ()
-    per_step = LATENCY_CLOCKS * (_log2(chain.width_count) + 1)
+    width: Any = chain.width_count
+    depth = log2(max(width, 1)) if isinstance(width, int) else np.log2(np.maximum(width, 1))
+    per_step = LATENCY_CLOCKS * (depth + 1)
     return (
         TermColumn(
             name="depth", time_s=depth_s, status=PROVED,
@@ -38,7 +40,3 @@ def depth_terms(work: Work, target: Target) -> Sequence[TermColumn]:
             quantities=quantities | {"width_count": chain.width_count, "latency_clocks": LATENCY_CLOCKS},
         ),
     )  # fmt: skip
-
-
-def _log2(width: Any) -> Any:
-    return log2(max(width, 1)) if isinstance(width, int) else np.log2(np.maximum(width, 1))

@@ -50,7 +50,9 @@ def moved_words(contraction: Contraction, words: float) -> Any:
     >>> moved_words(Contraction(product_count=64, word_bits_count=16), 4.0)
     52.0
     """
-    least = 2 * contraction.product_count / _root(words * contraction.reuse_count) - 3 * words
+    reused: Any = words * contraction.reuse_count
+    root = sqrt(reused) if isinstance(reused, (int, float)) else np.sqrt(reused)
+    least: Any = 2 * contraction.product_count / root - 3 * words
     return max(least, 0.0) if isinstance(least, float) else np.maximum(least, 0.0)
 
 
@@ -73,7 +75,3 @@ def _term(
             storage: size_bytes, speed: rate,
         },
     )  # fmt: skip
-
-
-def _root(value: Any) -> Any:
-    return sqrt(value) if isinstance(value, (int, float)) else np.sqrt(value)

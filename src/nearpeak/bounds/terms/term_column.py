@@ -26,12 +26,12 @@ class TermColumn:
 
 
 def larger(left: Any, right: Any) -> Any:
-    """Return the larger time, element by element.
+    """Return the larger time or count, element by element; plain integers stay exact.
 
     >>> larger(1.0, 2.0)
     2.0
     """
-    if isinstance(left, float) and isinstance(right, float):
+    if isinstance(left, (int, float)) and isinstance(right, (int, float)):
         return max(left, right)
     return np.maximum(left, right)
 

@@ -172,14 +172,19 @@ def _times(calls: tuple[Call, ...] | str, target: Target | None) -> Times:
 
 
 def _on(target: Target, label: str, cases: tuple[Case, ...]) -> Times:
+    from nearpeak.ops import OPS
+
     device = Same(target)
     bounds, expected = [_bound_s(case, device) for case in cases], [_predicted_s(case, device) for case in cases]
     padded = [_padded(case) for case in cases]
     same = all(padded_case is case for padded_case, case in zip(padded, cases, strict=True))
+    single = any(
+        dict(case.dtypes).get("dtype") == "fp32" and OPS[case.op].family in ("product", "convolution") for case in cases
+    )
     wider = None if same else _sum(_predicted_s(padded_case, device) for padded_case in padded)
     return Times(
         label=label, cases=cases, bound_s=_sum(bounds), predicted_s=_sum(expected), padded_s=wider,
-        tensor_s=_sum(_in_tf32_s(case, device) for case in cases) if any(_is_single(case) for case in cases) else None,
+        tensor_s=_sum(_in_tf32_s(case, device) for case in cases) if single else None,
     )  # fmt: skip
 
 
@@ -206,12 +211,6 @@ def _predicted_s(case: Case, target: "Same[Target]") -> float | None:
         return predict_case(case, target.held).time_s
     except NearpeakError:
         return None
-
-
-def _is_single(case: Case) -> bool:
-    from nearpeak.ops import OPS
-
-    return dict(case.dtypes).get("dtype") == "fp32" and OPS[case.op].family in ("product", "convolution")
 
 
 def _in_tf32_s(case: Case, device: "Same[Target]") -> float | None:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from nearpeak.core.traces.executed_run import NOTHING, Executed
 from nearpeak.core.traces.trace import EventKind
@@ -19,6 +18,7 @@ _CPU_PROVIDERS = ("CPUExecutionProvider", "DnnlExecutionProvider", "XnnpackExecu
                   "ArmNNExecutionProvider")  # fmt: skip
 """Execution providers of onnxruntime that run on the CPU, as its documentation lists them."""
 _COMPILED = re.compile(r"Torch-Compiled Region|CompiledFxGraph|CompiledFunction")
+_RECORDED_KERNEL = re.compile(r"cpp_fused|kernel_cpp")
 NOTE = "nothing ran on another device: the CPU is looked at as the device, busy while an operator computes"
 MISSING = {
     "host": "the CPU runs its operators itself: there is no queue between host and device",
@@ -41,16 +41,11 @@ def with_cpu_work(trace: Trace, *, certain: bool = False) -> Trace | None:
     Args:
         certain: somebody says that the CPU did the work; devices that merely stood by speak no more against it.
     """
-    if not _on_cpu(trace) or not (certain or _undisputed(trace)):
+    other_device = _names(trace, EventKind.HOST_API, _DEVICE_CALL) or _names(trace, EventKind.HOST_OP, _DEVICE_OPERATOR)
+    if not _on_cpu(trace) or (not certain and (trace.header.devices or other_device)):
         return None
     extended = with_host_work(trace, can_be_joined)
     return extended if len(extended) > len(trace) else None
-
-
-def _undisputed(trace: Trace) -> bool:
-    """Say whether nothing in the trace is of another device."""
-    called = _names(trace, EventKind.HOST_API, _DEVICE_CALL) or _names(trace, EventKind.HOST_OP, _DEVICE_OPERATOR)
-    return not trace.header.devices and not called
 
 
 def told(executed: Executed, trace: Trace) -> Executed:
@@ -59,12 +54,18 @@ def told(executed: Executed, trace: Trace) -> Executed:
     Evidence names events of the file: each piece of work is named by the operator that it stands for.
     """
     kernels = trace.rows(EventKind.KERNEL)
+
+    def row_before(row: int) -> int:
+        """Return the row that an event had before kernels were added."""
+        return row - int(np.searchsorted(kernels, row))
+
     items = tuple(
-        item if item.event == NOTHING else item._replace(event=_recorded(int(trace.launch[item.event]), kernels))
+        item if item.event == NOTHING else item._replace(event=row_before(int(trace.launch[item.event])))
         for item in executed.items
     )
     other_missing = {name: text for name, text in executed.missing.items() if name not in MISSING}
-    hidden = {"kernels": UNRECORDED} if _hides_kernels(trace) else {}
+    compiled = any(_names(trace, kind, _COMPILED) for kind in (EventKind.HOST_OP, EventKind.HOST_RANGE))
+    hidden = {"kernels": UNRECORDED} if compiled and not _names(trace, EventKind.HOST_OP, _RECORDED_KERNEL) else {}
     return replace(
         executed, items=items, missing={**MISSING, **hidden, **other_missing}, cpu_alone=True, path_ns={},
         notes=(NOTE, *hidden.values(), *_limits(executed), *executed.notes),
@@ -81,17 +82,6 @@ def _limits(executed: Executed) -> Iterator[str]:
             f"{len(below_bound)} of {len(executed.operators)} operators were faster than their bound, which reads"
             " operands from memory: they lay in a cache, or another CPU ran them"
         )
-
-
-def _recorded(row: int, added: npt.NDArray[np.int64]) -> int:
-    """Return the row that an event had before kernels were added."""
-    return row - int(np.searchsorted(added, row))
-
-
-def _hides_kernels(trace: Trace) -> bool:
-    """Say whether compiled code ran whose kernels are not among the operators."""
-    compiled = any(_names(trace, kind, _COMPILED) for kind in (EventKind.HOST_OP, EventKind.HOST_RANGE))
-    return compiled and not _names(trace, EventKind.HOST_OP, re.compile(r"cpp_fused|kernel_cpp"))
 
 
 def _names(trace: Trace, kind: EventKind, pattern: re.Pattern[str]) -> bool:

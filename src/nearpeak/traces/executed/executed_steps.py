@@ -15,7 +15,7 @@ from nearpeak.core.traces.timeline import Steps
 from nearpeak.core.traces.trace import END, CopyKind, EventKind, Family
 from nearpeak.core.work.target import Target
 from nearpeak.errors import SpecError
-from nearpeak.traces import NO_ROW, Trace
+from nearpeak.traces import Trace
 from nearpeak.traces.executed import recording_advice
 from nearpeak.traces.executed.case_join import can_be_joined, operators_of
 from nearpeak.traces.executed.cpu_traces import told, with_cpu_work
@@ -40,6 +40,8 @@ from nearpeak.traces.timeline.trace_steps import steps_of
 _BRIEF = 60
 _TOLD_FIRST = ("no times", "statistics only", "kernels inside", "copies only")
 """How those begin of what a file lacks that change what the figures mean."""
+_FLAGS = ("allow_tf32", "float32_matmul_precision", "cudnn_allow_tf32", "cudnn.allow_tf32")
+"""Settings that decide on the units of products, where somebody stored them with the trace."""
 _MOST_CALLED = 5_000
 """Operators of a step that are kept for an alignment."""
 
@@ -53,7 +55,10 @@ def executed_of(trace: Trace, target: Target | None = None, name: str = "") -> E
     if (device := busiest_device(trace)) is not None:
         return _executed(trace, device, target, name)
     if (cpu_trace := with_cpu_work(trace, certain=target is not None and target.kind == "cpu")) is None:
-        raise SpecError(f"{trace.header.source or 'trace'}: {_without_work(trace)}")
+        reason = recording_advice.of_work(trace)
+        if (cut := _cut(trace)) is not None:
+            reason = f"the file is cut off ({cut}), and no device events stand before that; copy it again"
+        raise SpecError(f"{trace.header.source or 'trace'}: {reason}")
     return told(_executed(cpu_trace, HOST_DEVICE, target, name), cpu_trace)
 
 
@@ -89,16 +94,10 @@ def _executed(trace: Trace, device: int, target: Target | None, name: str) -> Ex
         path_ns=path,
         module_ns=_modules(trace, queues), 
         host=host_costs(trace, items, operators, queues.latency_ns, (queues.start_ns, spans[-1][1])),
-        flags=_flags(trace), rows=rows, slices=slices,
+        flags={name: str(header.metadata[name]) for name in _FLAGS if name in header.metadata},
+        rows=rows, slices=slices,
         called=_called(trace, spans[0]), rules=rules_of(trace, items), counters=counters_of(trace, items),
     )  # fmt: skip
-
-
-def _without_work(trace: Trace) -> str:
-    """Return why there is nothing to look at: the file, where that is cut off, before the recording."""
-    if (cut := _cut(trace)) is not None:
-        return f"the file is cut off ({cut}), and no device events stand before that; copy it again"
-    return recording_advice.of_work(trace)
 
 
 def _cut(trace: Trace) -> str | None:
@@ -129,17 +128,13 @@ def _marked(steps: Steps) -> Steps:
     """Return steps that somebody marked; what merely repeats may be a layer, so it stands for no step."""
     if not steps.steps or steps.how in ("marker", "range"):
         return steps
-    first = steps.steps[0]
+    name = steps.steps[0].name
+    name = name if len(name) <= _BRIEF else name[: _BRIEF - 1] + "…"  # most of a kernel's template is left out
     return Steps(
         how="none",
         steps=(),
-        note=f"no marks; {_brief(first.name)} comes back {len(steps.steps)} times, as layers do too",
+        note=f"no marks; {name} comes back {len(steps.steps)} times, as layers do too",
     )
-
-
-def _brief(name: str) -> str:
-    """Return a name of a kernel without most of its template."""
-    return name if len(name) <= _BRIEF else name[: _BRIEF - 1] + "…"
 
 
 def _spans(trace: Trace, steps: Steps) -> list[tuple[int, int]]:
@@ -273,15 +268,8 @@ def _called(trace: Trace, span: tuple[int, int]) -> tuple[str, ...]:
     """Return the operators of a step that no other operator calls, with their shapes, in order."""
     rows = trace.rows(EventKind.HOST_OP)
     rows = rows[(trace.start_ns[rows] >= span[0]) & (trace.start_ns[rows] < span[1])]
-    parent = trace.parent[rows]
-    rows = rows[(parent == NO_ROW) | (trace.kind[parent] != EventKind.HOST_OP)][:_MOST_CALLED]
+    rows = rows[trace.outermost(rows)][:_MOST_CALLED]
     return tuple(f"{trace.name_of(row)} {trace.text_of('shapes', row)}".strip() for row in map(int, rows))
-
-
-def _flags(trace: Trace) -> dict[str, str]:
-    """Return settings that decide on units, where somebody stored them with the trace."""
-    names = ("allow_tf32", "float32_matmul_precision", "cudnn_allow_tf32", "cudnn.allow_tf32")
-    return {name: str(trace.header.metadata[name]) for name in names if name in trace.header.metadata}
 
 
 def _notes(trace: Trace, device: int, spans: Sequence[tuple[int, int]], steps: Steps) -> tuple[str, ...]:

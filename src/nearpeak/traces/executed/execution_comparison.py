@@ -58,19 +58,17 @@ def step_interval(old: Executed, new: Executed) -> tuple[float | None, float | N
     return exp(centre - quantile * spread), exp(centre + quantile * spread)
 
 
-def _too_little(old: Executed, new: Executed) -> str:
-    """Return what two traces lack for a verdict."""
-    if not (old.steps_found and new.steps_found):
-        return f"steps are not marked in both: whole windows are compared; mark {_LEAST_STEPS} or more"
-    few = min(old.step_count, new.step_count)
-    return f"{few} step{'s are' if few > 1 else ' is'} too few to tell a change; record {_LEAST_STEPS} or more"
-
-
 def _verdict(old: Executed, new: Executed, low: float | None, high: float | None, tolerance: float) -> tuple[str, str]:
     if old.format != new.format:
         return "not comparable", f"{old.format} and {new.format} take their times differently"
     if low is None or high is None or not (old.steps_found and new.steps_found):
-        return "inconclusive", _too_little(old, new)
+        few = min(old.step_count, new.step_count)
+        if not (old.steps_found and new.steps_found):
+            reason = f"steps are not marked in both: whole windows are compared; mark {_LEAST_STEPS} or more"
+        else:
+            count = f"{few} step{'s are' if few > 1 else ' is'}"
+            reason = f"{count} too few to tell a change; record {_LEAST_STEPS} or more"
+        return "inconclusive", reason
     if low > 1 + tolerance:
         return "regression", "the whole interval is slower than the tolerance"
     if high < 1 / (1 + tolerance):

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nearpeak.core.traces.trace import EventKind
-from nearpeak.traces import NO_ROW, Trace
+from nearpeak.traces import Trace
 
 Array = npt.NDArray[Any]
 LOADING = re.compile(r"DataLoader|dataloader|data_loader|_next_data|\bprefetch|read_batch|load_batch")
@@ -32,12 +32,9 @@ class Covers:
         }
         self._covers = {name: Cover(*span) for name, span in spans.items() if len(span[0])}
 
-    def parts(self, begin: int, end: int) -> tuple[tuple[str, int], ...]:
-        """Return the part of a stretch that each cause covers, those that cover something; never more than there is."""
-        return tuple(self._found(begin, end)) if end > begin else ()
-
-    def _found(self, begin: int, end: int) -> Iterator[tuple[str, int]]:
-        left = end - begin
+    def parts(self, begin: int, end: int) -> Iterator[tuple[str, int]]:
+        """Yield the causes that cover a part of a span, with the nanoseconds each covers; never more than the span."""
+        left = max(0, end - begin)
         for name, cover in self._covers.items():
             part = min(left, cover.inside(begin, end))
             if part > 0:
@@ -69,9 +66,7 @@ class Cover:
 
 
 def _named(trace: Trace, pattern: re.Pattern[str], *kinds: EventKind) -> tuple[Array, Array]:
-    rows = trace.rows(*kinds)
-    table = trace.name_table(lambda text: bool(pattern.search(text)))
-    rows = rows[table[trace.name[rows]]] if len(rows) else rows
+    rows = trace.named_rows(pattern, *kinds)
     return trace.start_ns[rows], trace.end_ns[rows]
 
 
@@ -83,12 +78,9 @@ def _outermost(
     Alike are calls of one operator with the same shapes and values, as far as these were recorded. What a step makes
     in a way of its own is no constant.
     """
-    rows = trace.rows(EventKind.HOST_OP)
-    table = trace.name_table(lambda text: bool(pattern.search(text)))
-    rows = rows[table[trace.name[rows]]] if len(rows) else rows
-    parent = trace.parent[rows]
-    is_outermost = (parent == NO_ROW) | (trace.kind[parent] != EventKind.HOST_OP) | table[trace.name[parent]]
-    rows = rows[is_outermost]
+    rows = trace.named_rows(pattern, EventKind.HOST_OP)
+    matches = trace.matching_names(pattern)
+    rows = rows[trace.outermost(rows) | matches[trace.name[trace.parent[rows]]]]
     rows = rows[_in_every_step(trace, rows, steps)]
     return trace.start_ns[rows], trace.end_ns[rows]
 

@@ -115,7 +115,7 @@ def _calls(trace: Trace, device: int, begin: int, end: int) -> list[_Call]:
     )
     api = trace.rows(EventKind.HOST_API)
     api = api[(trace.start_ns[api] >= begin) & (trace.start_ns[api] < end) & np.isin(trace.process[api], processes)]
-    kinds = {name: _named(trace, pattern) for name, pattern in _CALLS}
+    kinds = {name: trace.matching_names(pattern) for name, pattern in _CALLS}
     calls_in_steps = []
     for row in map(int, api):
         name = int(trace.name[row])
@@ -133,10 +133,6 @@ def unlinked_ratio(trace: Trace, work: Array) -> float:
     """Return the part of device events that no recorded call of a runtime has enqueued."""
     call = trace.launch[work]
     return float(((call == NO_ROW) | (trace.kind[call] != EventKind.HOST_API)).mean()) if len(work) else 0.0
-
-
-def _named(trace: Trace, pattern: re.Pattern[str]) -> Array:
-    return trace.name_table(lambda text: bool(pattern.search(text)))
 
 
 _ORDER = {"kernel": 0, "graph": 0, "comm": 1, "copy": 2, "set": 3}
@@ -233,7 +229,7 @@ class _Reader:
             self._lone(begun)
             return
         before = max(0, start - self.host_ns)
-        parts = self.covers.parts(self.host_ns, start)
+        parts = tuple(self.covers.parts(self.host_ns, start))
         issued = max(start, self.host_ns)
         taken = max(0, end - issued)
         if not call.works:
@@ -248,7 +244,7 @@ class _Reader:
     def finish(self, end: int) -> None:
         """End with the host time after the last call."""
         if end > self.host_ns:
-            parts = self.covers.parts(self.host_ns, end)
+            parts = tuple(self.covers.parts(self.host_ns, end))
             self._append(NOTHING, NOTHING, "host", before_ns=end - self.host_ns, parts=parts, end=end)
 
     def _lone(self, row: int) -> None:

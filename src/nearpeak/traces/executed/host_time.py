@@ -59,7 +59,12 @@ def host_costs(
         if parts[:, kind].any():
             changes, count = _without(items, parts[:, kind], kind), int((parts[:, kind] > 0).sum())
             costs.append(cost("kind", name, changes, int(parts[:, kind].sum()), count))
-    for by, owners in (("operator", _operators(items, operators)), ("module", _modules(trace, items))):
+    by_operator = (
+        (place, operators[item.operator].name)
+        for place, item in enumerate(items)
+        if NOTHING not in (item.operator, item.event)
+    )
+    for by, owners in (("operator", by_operator), ("module", _modules(trace, items))):
         for name, places in _largest(spent, owners):
             changes = [Change(place, before_ns=0, call_ns=0) for place in places]
             costs.append(cost(by, name, changes, int(spent[places].sum()), len(places)))
@@ -164,12 +169,6 @@ def _without(items: Sequence[QueueItem], part: Array, kind: int) -> list[Change]
         in_call = item.call_ns if kind == (_MEMORY if item.kind == "alloc" else _RUNTIME) else 0
         changes.append(Change(place, before_ns=item.before_ns - (gone - in_call), call_ns=item.call_ns - in_call))
     return changes
-
-
-def _operators(items: Sequence[QueueItem], operators: Sequence[ExecutedOperator]) -> Iterator[tuple[int, str]]:
-    for place, item in enumerate(items):
-        if NOTHING not in (item.operator, item.event):
-            yield place, operators[item.operator].name
 
 
 def _modules(trace: Trace, items: Sequence[QueueItem]) -> Iterator[tuple[int, str]]:

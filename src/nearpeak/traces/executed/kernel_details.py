@@ -20,13 +20,15 @@ _COUNTER = re.compile(r"^[a-z0-9]+__|^derived__|^smsp|^Theoretical|^Achieved|^Bl
 def with_details(trace: Trace, items: Sequence[QueueItem]) -> tuple[QueueItem, ...]:
     """Return the items with the blocks of their grids and the phase of the step that they belong to."""
     blocks = _blocks(trace, items)
-    ranges = trace.rows(EventKind.HOST_RANGE)
-    table = trace.name_table(lambda text: bool(_OPTIMIZER.search(text)))
-    ranges = ranges[table[trace.name[ranges]]] if len(ranges) else ranges
+    ranges = trace.named_rows(_OPTIMIZER, EventKind.HOST_RANGE)
     cover = Cover(trace.start_ns[ranges], trace.end_ns[ranges]) if len(ranges) else None
+    phases = []
+    for item in items:
+        start = 0 if item.call == NOTHING else int(trace.start_ns[item.call])
+        within = cover is not None and item.call != NOTHING and cover.inside(start, start + 1) > 0
+        phases.append("optimizer" if within else "")
     return tuple(
-        item._replace(block_count=blocks[place], phase="optimizer" if cover and _within(trace, cover, item) else "")
-        for place, item in enumerate(items)
+        item._replace(block_count=count, phase=phase) for item, count, phase in zip(items, blocks, phases, strict=True)
     )
 
 
@@ -40,13 +42,6 @@ def _blocks(trace: Trace, items: Sequence[QueueItem]) -> list[int]:
     for place, grid in zip(places, trace.values("grid", rows), strict=True):
         counts[place] = int(np.prod(grid)) if (grid > 0).all() else NOTHING
     return counts
-
-
-def _within(trace: Trace, cover: Cover, item: QueueItem) -> bool:
-    if item.call == NOTHING:
-        return False
-    start = int(trace.start_ns[item.call])
-    return cover.inside(start, start + 1) > 0
 
 
 def rules_of(trace: Trace, items: Sequence[QueueItem]) -> tuple[KernelRule, ...]:

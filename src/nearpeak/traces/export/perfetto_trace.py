@@ -51,7 +51,8 @@ def _write(trace: Trace, file: BinaryIO) -> None:
     # Ends come before begins of the same moment; of several ends the inner, which began last, comes first.
     moments.sort(key=lambda entry: (entry[0], entry[1], -entry[2] if entry[1] == 0 else entry[2]))
     for moment, what, row, uuid in moments:
-        file.write(_packet(moment, _event(trace, row, uuid, what, launched)))
+        event = _message(_EVENT, _event(trace, row, uuid, what, launched))
+        file.write(_message(_PACKET, _number(_STAMP, moment) + _number(_SEQUENCE, 1) + event))
 
 
 def _label(trace: Trace, streams: Lanes, row: int, track: int) -> tuple[object, ...]:
@@ -79,10 +80,6 @@ def _descriptors(uuids: dict[tuple[object, ...], int], label: tuple[object, ...]
     uuids[label] = len(uuids) + 1
     described = _number(_UUID, uuids[label]) + _number(_PARENT, uuids[group]) + _text(_LABEL, str(label[1]))
     yield _message(_PACKET, _message(_DESCRIPTOR, described) + _number(_SEQUENCE, 1))
-
-
-def _packet(moment: int, event: bytes) -> bytes:
-    return _message(_PACKET, _number(_STAMP, moment) + _number(_SEQUENCE, 1) + _message(_EVENT, event))
 
 
 def _event(trace: Trace, row: int, uuid: int, what: int, launched: set[int]) -> bytes:

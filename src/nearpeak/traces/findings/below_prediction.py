@@ -35,16 +35,12 @@ def _is_slow(scene: Scene, operator: ExecutedOperator) -> bool:
     return not explained and not moved and operator.measured_s > _SLOWER * operator.predicted_s * scene.usual_ratio
 
 
-def _scatters(scene: Scene, places: list[int]) -> bool:
-    """Say whether the longer half of the calls took over three times as long as the shorter half."""
-    times = sorted(scene.items[place].device_ns for place in places)
-    half = len(times) // 2
-    return half > 0 and sum(times[-half:]) > _SCATTER * sum(times[:half])
-
-
 def _one(scene: Scene, number: int, operator: ExecutedOperator) -> list[TraceFinding]:
     expected = (operator.predicted_s or 0.0) * scene.usual_ratio
     places = scene.where(lambda item: item.operator == number and item.device_ns > 0)
+    times = sorted(scene.items[place].device_ns for place in places)
+    half = len(times) // 2
+    scatters = half > 0 and sum(times[-half:]) > _SCATTER * sum(times[:half])
     ratio = operator.measured_s / expected
     bound = operator.bound_s or expected
     return scene.finding(
@@ -63,7 +59,7 @@ def _one(scene: Scene, number: int, operator: ExecutedOperator) -> list[TraceFin
             ("it is faster than its bound, which would be a fault of the bound", found_if(operator.measured_s < bound)),
             (
                 "its calls differ threefold among themselves: something else was in the way",
-                found_if(_scatters(scene, places)),
+                found_if(scatters),
             ),
         ],
         falsifier=f"time this case alone: nearpeak measure on the device; the kernel is"

@@ -13,8 +13,12 @@ _COPIES = ("aten::clone", "aten::contiguous", "aten::copy_", "aten::cat", "aten:
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Leave the casts out."""
-    voted = _votes(scene)
-    places = scene.where(lambda item: item.kernel != NOTHING and _casts(scene, item, voted))
+    votes: dict[int, list[bool]] = {}
+    for item in scene.items:
+        if scene.family(item) == "cast" and scene.operator(item) is not None:
+            votes.setdefault(item.kernel, []).append(_does(scene, item))
+    casts_mostly = {kernel: 2 * sum(launches) > len(launches) for kernel, launches in votes.items()}
+    places = scene.where(lambda item: item.kernel != NOTHING and _casts(scene, item, casts_mostly))
     if not places:
         return
     compiled = any("triton" in use.name for use in scene.executed.kernels)
@@ -28,7 +32,10 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         ],
         counter=[
             ("a compiler fuses casts already", found_if(compiled)),
-            ("copies in one format under the same kernel names, which were left out", found_if(0 in voted.values())),
+            (
+                "copies in one format under the same kernel names, which were left out",
+                found_if(False in casts_mostly.values()),
+            ),
         ],
         falsifier="convert the model as a whole (.bfloat16()), or cache the casts of frozen weights: the"
         " kernels should be gone",
@@ -36,12 +43,11 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     )
 
 
-def _casts(scene: Scene, item: QueueItem, voted: dict[int, int]) -> bool:
+def _casts(scene: Scene, item: QueueItem, casts_mostly: dict[int, bool]) -> bool:
     """Say whether a kernel casts: by its operator, else by what other launches of the kernel do, else by its name."""
-    operator = scene.operator(item)
-    if operator is not None:
+    if scene.operator(item) is not None:
         return _does(scene, item)
-    return scene.family(item) == "cast" and voted.get(item.kernel, 1) == 1
+    return scene.family(item) == "cast" and casts_mostly.get(item.kernel, True)
 
 
 def _does(scene: Scene, item: QueueItem) -> bool:
@@ -53,15 +59,6 @@ def _does(scene: Scene, item: QueueItem) -> bool:
     if name in _COPIES:
         return name == "aten::copy_" and len(set(formats)) > 1
     return scene.family(item) == "cast"
-
-
-def _votes(scene: Scene) -> dict[int, int]:
-    """Return for kernels of casts whether most launches under a known operator are casts: 1, or 0."""
-    counts: dict[int, list[bool]] = {}
-    for item in scene.items:
-        if scene.family(item) == "cast" and scene.operator(item) is not None:
-            counts.setdefault(item.kernel, []).append(_does(scene, item))
-    return {kernel: int(2 * sum(votes) > len(votes)) for kernel, votes in counts.items()}
 
 
 RULE = Rule(id=ID, look=look, needs=("names", "operators"))

@@ -1,6 +1,6 @@
 """Late starts of work that was launched in time: gaps at events and between kernels."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from statistics import quantiles
 
 from nearpeak.core.traces.executed_run import NOTHING
@@ -24,7 +24,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     if timeline.idle_by_cause_ns.get(Idle.QUEUE, 0) < _QUEUE * timeline.idle_ns:
         return
     gaps = _gaps(scene)
-    usual = _usual_ns(gaps.values())
+    following = [gap for gap, follows in gaps.values() if follows]  # a quarter of these have the usual gap at most
+    usual = LEAST_GAP_NS if len(following) < _FEW else max(LEAST_GAP_NS, int(quantiles(following, n=4)[0]))
     late = {place: gap for place, (gap, _) in gaps.items() if gap > usual}
     if not late:
         return
@@ -73,12 +74,6 @@ def _gaps(scene: Scene) -> dict[int, tuple[int, bool]]:
             gaps[place] = gap, item.lane == lane and not item.after
         ended, lane = max(ended, begun.end_ns), item.lane
     return gaps
-
-
-def _usual_ns(gaps: Iterable[tuple[int, bool]]) -> int:
-    """Return the gap that a quarter of works have at most that follow on their own stream."""
-    following = [gap for gap, follows in gaps if follows]
-    return LEAST_GAP_NS if len(following) < _FEW else max(LEAST_GAP_NS, int(quantiles(following, n=4)[0]))
 
 
 RULE = Rule(id=ID, look=look, needs=("host", "links"))

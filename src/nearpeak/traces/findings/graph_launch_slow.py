@@ -34,7 +34,11 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             reason = "graphs that launch slowly are launched once only, which uploads them: record more steps"
             yield Abstained(id=ID, reason=reason)
         return
-    changes = [_change(scene, place, nodes) for place, nodes in slow]
+    changes = []
+    for place, count in slow:  # the first node begins earlier by as much where it waited for the call to end
+        item, call_ns = scene.items[place], expected_ns(count)
+        lag_ns = item.lag_ns - max(0, min(item.lag_ns, item.call_ns - call_ns))
+        changes.append(Change(place, call_ns=call_ns, lag_ns=lag_ns))
     places = [place for place, _ in slow]
     spent = median(scene.items[place].call_ns for place in places)
     nodes = round(median(count for _, count in slow))
@@ -65,13 +69,6 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
 def expected_ns(node_count: int) -> int:
     """Return what a launch of a graph takes the host."""
     return LAUNCH_NS + NODE_NS * node_count
-
-
-def _change(scene: Scene, place: int, nodes: int) -> Change:
-    """Shorten the call, and let the first node begin earlier by as much where it waited for the call to end."""
-    item = scene.items[place]
-    excess = item.call_ns - expected_ns(nodes)
-    return Change(place, call_ns=expected_ns(nodes), lag_ns=item.lag_ns - max(0, min(item.lag_ns, excess)))
 
 
 def _graphs(scene: Scene) -> dict[tuple[int, ...], list[tuple[int, int]]]:

@@ -20,7 +20,9 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Replace the calls of each step by the launch of one graph, after what blocks the host is gone."""
     if scene.idle_ratio() < _IDLE or scene.host_wait_ratio() < _HOST:
         return
-    if _few_stretches(scene):
+    # Most host time without a known cause lies before a few calls, which is no cost of launches.
+    spent = sorted((item.before_ns - sum(part for _, part in item.parts) for item in scene.items), reverse=True)
+    if sum(spent[: max(scene.executed.step_count, len(spent) // 20)]) > _FEW * max(1, sum(spent)):
         yield Abstained(
             id=ID, reason="a few long stretches of host code that no range names hold the device up: record ranges"
         )
@@ -60,13 +62,6 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         ),
         remedies=_remedies(scene, gain_s),
     )
-
-
-def _few_stretches(scene: Scene) -> bool:
-    """Say whether most host time without a named cause lies before a few calls, which no launch costs."""
-    spent = sorted((item.before_ns - sum(part for _, part in item.parts) for item in scene.items), reverse=True)
-    few = max(scene.executed.step_count, len(spent) // 20)
-    return sum(spent[:few]) > _FEW * max(1, sum(spent))
 
 
 def graph_changes(scene: Scene) -> tuple[Change, ...]:

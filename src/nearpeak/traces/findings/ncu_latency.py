@@ -18,7 +18,11 @@ _LEAST_NS = 8_000
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Say how far kernels that no unit limits are from their nearest roof: a bound, as what they wait for is open."""
-    known = {place: top for place in scene.executed.counters if (top := _nearest(counted.of(scene, place))) is not None}
+    known: dict[int, float] = {}
+    for place, counters in scene.executed.counters.items():
+        memory, compute = counted.first(counters, *counted.MEMORY), counted.first(counters, *counted.COMPUTE)
+        if memory is not None and compute is not None:
+            known[place] = max(memory, compute)
     if not known:
         yield Abstained(id=ID, reason="no counters of computing and memory throughput: ncu --set full")
         return
@@ -44,11 +48,6 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         falsifier="raise the occupancy (fewer registers or bytes of shared memory a block): if the time stays, latency"
         " within a warp decides",
     )  # fmt: skip
-
-
-def _nearest(counters: Mapping[str, float]) -> float | None:
-    memory, compute = counted.first(counters, *counted.MEMORY), counted.first(counters, *counted.COMPUTE)
-    return None if memory is None or compute is None else max(memory, compute)
 
 
 def limiter(counters: Mapping[str, float]) -> str:

@@ -1,6 +1,6 @@
 """Matrix products whose counters show idle matrix units and busy vector units."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from nearpeak.core.traces.finding_report import Abstained, Counter, TraceFinding
 from nearpeak.traces import kernel_counters as counted
@@ -25,11 +25,17 @@ _BUSY = 30.0
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Name the products; their time on matrix units is bounded by that of the vector units that goes."""
     products = [place for place in scene.executed.counters if scene.family(scene.items[place]) in ("gemm", "conv")]
-    known = [place for place in products if _said(counted.of(scene, place))]
+    known = [
+        place
+        for place in products
+        if all(counted.first(counted.of(scene, place), *names) is not None for names in (_TENSOR, _VECTOR))
+    ]
     if products and not known:
         yield Abstained(id=ID, reason="no counters of the matrix units: ncu --section ComputeWorkloadAnalysis")
         return
-    idle = {place: vector for place in known if (vector := _vector(counted.of(scene, place))) >= _BUSY}
+    silent = [place for place in known if not counted.first(counted.of(scene, place), *_TENSOR)]
+    busy = {place: counted.first(counted.of(scene, place), *_VECTOR) or 0.0 for place in silent}
+    idle = {place: vector for place, vector in busy.items() if vector >= _BUSY}
     high_s = sum(scene.device_s([place]) * vector / 100 for place, vector in idle.items())
     if not idle or not scene.worth(high_s):
         return
@@ -48,15 +54,6 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         gain_s=0.0, gain_low_s=0.0, gain_high_s=min(high_s, scene.step_s), scope="local", method="bound",
         falsifier="run the product in 16-bit numbers or TF32: the counter of the matrix units should be above nothing",
     )  # fmt: skip
-
-
-def _said(counters: Mapping[str, float]) -> bool:
-    return counted.first(counters, *_TENSOR) is not None and counted.first(counters, *_VECTOR) is not None
-
-
-def _vector(counters: Mapping[str, float]) -> float:
-    """Return how busy the vector units are where the matrix units did nothing; 0 where these did something."""
-    return 0.0 if counted.first(counters, *_TENSOR) else counted.first(counters, *_VECTOR) or 0.0
 
 
 RULE = Rule(id=ID, look=look, concerns=counted.has_counters)

@@ -31,7 +31,11 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         return
     updates = list(_updates(scene, loose))
     count = len(updates) / steps
-    changes = [change for update, first in _marked(updates) for change in _joined(scene, update, first)]
+    changes = [
+        change
+        for number, update in enumerate(updates)
+        for change in _joined(scene, update, launched=number % _TENSORS == 0)
+    ]
     yield from scene.finding(
         ID,
         f"the optimizer updates about {count:.0f} parameters by {len(loose) / steps:.0f} kernels of a step;"
@@ -79,13 +83,7 @@ def _updates(scene: Scene, places: list[int]) -> Iterator[list[int]]:
         yield update
 
 
-def _marked(updates: list[list[int]]) -> Iterator[tuple[list[int], bool]]:
-    """Yield the updates with whether they begin a new launch."""
-    for number, update in enumerate(updates):
-        yield update, number % _TENSORS == 0
-
-
-def _joined(scene: Scene, update: list[int], launched: bool) -> Iterator[Change]:
+def _joined(scene: Scene, update: list[int], *, launched: bool) -> Iterator[Change]:
     """Yield what is different if an update were part of a longer kernel; what starting each costs is paid once."""
     start_ns = min(scene.items[place].device_ns for place in update)
     longest = max(update, key=lambda place: scene.items[place].device_ns)

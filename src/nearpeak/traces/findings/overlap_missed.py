@@ -26,7 +26,10 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         reason = "how many multiprocessors the device has is not stated: name it with --target"
         yield Abstained(id=ID, reason=f"{len(loads)} streams compute one after the other, and {reason}")
         return
-    if _fills(scene, [place for places in lanes.values() for place in places]):
+    places = [place for members in lanes.values() for place in members]
+    blocks = {number: use.block_count or 0 for number, use in enumerate(scene.executed.kernels)}
+    full = [place for place in places if blocks.get(scene.items[place].kernel, 0) >= scene.executed.sm_count]
+    if scene.device_s(full) > 0.5 * scene.device_s(places):
         reason = "most of their time is in kernels that fill the device alone, so that nothing is to be gained"
         yield Abstained(id=ID, reason=f"{len(loads)} streams compute one after the other: {reason}")
         return
@@ -52,14 +55,6 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         " and the streams"
         " overlap, nothing depended on the order",
     )
-
-
-def _fills(scene: Scene, places: list[int]) -> bool:
-    """Say whether most of the time is in kernels with enough blocks for the whole device."""
-    sms = scene.executed.sm_count or 0
-    blocks = {k: use.block_count for k, use in enumerate(scene.executed.kernels)}
-    full = [p for p in places if (blocks.get(scene.items[p].kernel) or 0) >= sms]
-    return scene.device_s(full) > 0.5 * scene.device_s(places)
 
 
 def _freed(scene: Scene, lanes: dict[int, list[int]]) -> tuple[tuple[Change, ...], str]:

@@ -24,7 +24,11 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     time_s, exposed_ns = device_ns * 1e-9, scene.executed.timeline.exposed_memcpy_ns
     rate = size / time_s if time_s else 0.0
     lane = 1 + max(item.lane for item in scene.items)
-    pinned = _pinned_rate(scene)
+    rates = [
+        item.size / item.device_ns * 1e9 for item in scene.items
+        if item.copy == "h2d pinned" and item.size > _LARGE and item.device_ns
+    ]  # fmt: skip
+    pinned = median(rates) if rates else PINNED_BYTES_PER_S
     changes = [
         Change(
             place, device_ns=min(scene.items[place].device_ns, int(scene.items[place].size / pinned * 1e9)), lane=lane,
@@ -50,14 +54,6 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             "pin_memory=True in the loader and non_blocking=True in .to()",
         ),
     )  # fmt: skip
-
-
-def _pinned_rate(scene: Scene) -> float:
-    rates = [
-        item.size / item.device_ns * 1e9 for item in scene.items
-        if item.copy == "h2d pinned" and item.size > _LARGE and item.device_ns
-    ]  # fmt: skip
-    return median(rates) if rates else PINNED_BYTES_PER_S
 
 
 RULE = Rule(id=ID, look=look, needs=("copies", "bytes"))

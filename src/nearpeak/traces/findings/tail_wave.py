@@ -28,10 +28,14 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         yield Abstained(id=ID, reason="how many multiprocessors the device has is not stated: name it with --target")
         return
     places = scene.where(lambda item: _product(scene, item) and wasted_ratio(item.block_count, sms) >= _WASTE)
-    spread = [place for place in places if _SPREADS.search(_name(scene, place))]
+    spread = [place for place in places if _SPREADS.search(scene.executed.kernels[scene.items[place].kernel].name)]
     places = [place for place in places if place not in set(spread)]
     if not places:
-        yield from _hidden(scene, sms)
+        # Blocks that stay on their multiprocessors work off several tiles each: waves cannot be seen.
+        staying = scene.where(lambda item: _product(scene, item) and 0 < item.block_count <= sms < _tiles(scene, item))
+        if scene.device_s(staying) > _MUCH * scene.step_s:
+            reason = "most products run in persistent blocks, which stay on their multiprocessors: grids show no waves"
+            yield Abstained(id=ID, reason=reason)
         return
     changes = [
         Change(place, device_ns=round(item.device_ns * (1 - wasted_ratio(item.block_count, sms))))
@@ -73,14 +77,6 @@ def wasted_ratio(block_count: int, sm_count: int) -> float:
     return 1 - waves / ceil(waves)
 
 
-def _hidden(scene: Scene, sms: int) -> Iterator[Abstained]:
-    """Say that waves cannot be seen where blocks stay on their multiprocessors and work off several tiles each."""
-    staying = scene.where(lambda item: _product(scene, item) and 0 < item.block_count <= sms < _tiles(scene, item))
-    if scene.device_s(staying) > _MUCH * scene.step_s:
-        reason = "most products run in blocks that stay on their multiprocessors (persistent): grids do not show waves"
-        yield Abstained(id=ID, reason=reason)
-
-
 def _tiles(scene: Scene, item: QueueItem) -> int:
     """Return how many tiles a product has at least; 0 where its extents are not known."""
     operator = scene.operator(item)
@@ -90,10 +86,6 @@ def _tiles(scene: Scene, item: QueueItem) -> int:
 
 def _product(scene: Scene, item: QueueItem) -> bool:
     return scene.family(item) in ("gemm", "conv")
-
-
-def _name(scene: Scene, place: int) -> str:
-    return scene.executed.kernels[scene.items[place].kernel].name
 
 
 RULE = Rule(

@@ -13,16 +13,18 @@ _NARROW = ("bf16", "fp16", "fp8_e4m3", "fp8_e5m2", "int8")
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Let products of 16-bit numbers, and those of fp32 in TF32, take their expected time on matrix units."""
-    places = scene.where(lambda item: scene.unit(item) == "vector" and _product(scene.operator(item)))
+    places = scene.where(lambda item: scene.unit(item) == "vector" and _is_product(scene.operator(item)))
     if not places:
         return
     changes, unknown = [], 0
     for place in places:
         item, operator = scene.items[place], scene.operator(scene.items[place])
-        expected = None if operator is None else _expected_s(operator, scene.usual_ratio)
-        if operator is None or expected is None:
+        plain = (
+            None if operator is None else operator.tensor_s if operator.dtypes[0] == "fp32" else operator.predicted_s
+        )
+        if operator is None or plain is None:
             unknown += 1
-        elif expected < operator.measured_s:
+        elif (expected := plain * scene.usual_ratio) < operator.measured_s:
             changes.append(Change(place, device_ns=int(item.device_ns * expected / operator.measured_s)))
     if unknown and not changes:
         yield Abstained(
@@ -56,14 +58,10 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     )
 
 
-def _product(operator: ExecutedOperator | None) -> bool:
-    known = operator is not None and operator.family in ("gemm", "conv") and bool(operator.dtypes)
-    return known and operator is not None and operator.dtypes[0] in ("fp32", *_NARROW)
-
-
-def _expected_s(operator: ExecutedOperator, usual_ratio: float) -> float | None:
-    expected = operator.tensor_s if operator.dtypes[0] == "fp32" else operator.predicted_s
-    return None if expected is None else expected * usual_ratio
+def _is_product(operator: ExecutedOperator | None) -> bool:
+    if operator is None or operator.family not in ("gemm", "conv"):
+        return False
+    return operator.dtypes[:1] in [(dtype,) for dtype in ("fp32", *_NARROW)]
 
 
 RULE = Rule(id=ID, look=look, needs=("names", "operators", "shapes"))

@@ -20,7 +20,13 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     if not spent_s:
         return
     every = scene.where(lambda item: any(cause == "creation" for cause, _ in item.parts))
-    places = [place for place in every if scene.items[place].event != NOTHING and _made(scene, place)]
+    places = [
+        place
+        for place in every
+        if scene.items[place].event != NOTHING
+        and (operator := scene.operator(scene.items[place])) is not None
+        and _MADE.search(operator.name)
+    ]
     alike, which = _alike(scene)
     yield from scene.finding(
         ID,
@@ -46,11 +52,6 @@ def _alike(scene: Scene) -> tuple[bool, str]:
     if scene.executed.step_count < 2:
         return False, "and one step does not show whether others make the same"
     return True, "asked for alike in every step"
-
-
-def _made(scene: Scene, place: int) -> bool:
-    operator = scene.items[place].operator
-    return operator != NOTHING and bool(_MADE.search(scene.executed.operators[operator].name))
 
 
 RULE = Rule(id=ID, look=look, needs=("host", "links", "operators"))

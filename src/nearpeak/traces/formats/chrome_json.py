@@ -6,7 +6,6 @@ from pathlib import Path
 from nearpeak.core.traces.trace import EventKind, TraceHeader
 from nearpeak.traces.formats.kineto import _CATEGORIES as KINETO
 from nearpeak.traces.reading.chrome_events import EventTable, Rules
-from nearpeak.traces.reading.json_events import EventFile
 from nearpeak.traces.timeline.trace_columns import Trace
 from nearpeak.traces.trace_format import TraceFormat
 
@@ -29,10 +28,7 @@ def _kind(phase: str, category: str) -> EventKind | str:
 
 def _read(path: Path) -> Trace:
     """Return the trace of a file of Chrome's trace events."""
-    file = EventFile(path)
-    table = EventTable(file, Rules(kind_of=_kind, record="traceEvents", lifted=("process", "thread")))
-    for batch in file.batches():
-        table.add(batch)
+    table, file = EventTable.of_file(path, Rules(kind_of=_kind, record="traceEvents", lifted=("process", "thread")))
     base = file.metadata.get("baseTimeNanoseconds", 0)
     header = TraceHeader(
         format="chrome_json", source=path.name, record_count=file.record_count, metadata=dict(file.metadata),

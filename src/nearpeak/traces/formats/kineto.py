@@ -59,10 +59,7 @@ _RULES = Rules(
 
 def _read(path: Path) -> Trace:
     """Return the trace of a file of the PyTorch profiler."""
-    file = EventFile(path)
-    table = EventTable(file, _RULES)
-    for batch in file.batches():
-        table.add(batch)
+    table, file = EventTable.of_file(path, _RULES)
     return _with_marks(table.trace(_header(path, file)))
 
 

@@ -80,12 +80,8 @@ def _moments(events: list[dict[str, Any]], rows: EventRows) -> None:
         [row.get("key", "") for row in points],
         times,
         times,
-        texts={"value": [_text(row.get("value")) for row in points]},
+        texts={"value": [None if row.get("value") is None else str(row["value"]) for row in points]},
     )
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
 
 
 def _figures(events: list[dict[str, Any]]) -> dict[str, Any]:

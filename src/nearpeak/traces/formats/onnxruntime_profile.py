@@ -10,7 +10,6 @@ import numpy as np
 
 from nearpeak.core.traces.trace import EventKind, TraceHeader
 from nearpeak.traces.reading.chrome_events import EventTable, Rules
-from nearpeak.traces.reading.json_events import EventFile
 from nearpeak.traces.timeline.kernel_names import family_of
 from nearpeak.traces.timeline.trace_columns import Column, Trace
 from nearpeak.traces.trace_format import TraceFormat
@@ -32,10 +31,7 @@ def _kind(phase: str, category: str) -> EventKind | str:
 
 def _read(path: Path) -> Trace:
     """Return the trace of a profile: runs and session as ranges, nodes as operators."""
-    file = EventFile(path)
-    table = EventTable(file, Rules(kind_of=_kind, record="event", device_is_process=False))
-    for batch in file.batches():
-        table.add(batch)
+    table, file = EventTable.of_file(path, Rules(kind_of=_kind, record="event", device_is_process=False))
     header = TraceHeader(
         format="onnxruntime_profile",
         source=path.name,

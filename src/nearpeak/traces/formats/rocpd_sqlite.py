@@ -132,7 +132,8 @@ def _kernels(base: Database, rows: EventRows, names: _Names) -> None:
     for cells in base.read(table, (*_DISPATCH, *_SIZES), needed=_DISPATCH[:2]) if table else ():
         start, end, process, _, agent, kernel, queue, stream, event, dispatch, scratch, lds = cells[: len(_DISPATCH)]
         sizes = [wholes(cell) for cell in cells[len(_DISPATCH) :]]
-        block, items = (_either(sizes[place : place + 3], sizes[place + 3 : place + 6]) for place in (0, 6))
+        triples = [np.stack(sizes[place : place + 3], axis=1) for place in (0, 3, 6, 9)]
+        block, items = (np.where(triples[i] == MISSING, triples[i + 1], triples[i]) for i in (0, 2))
         rare = {
             "grid": blocks_of(items, block),
             "block": block,
@@ -152,11 +153,6 @@ def _kernels(base: Database, rows: EventRows, names: _Names) -> None:
             correlation=_correlation(event, names),
             rare=rare,
         )
-
-
-def _either(first: list[Array], second: list[Array]) -> Array:
-    first_sizes, second_sizes = np.stack(first, axis=1), np.stack(second, axis=1)
-    return np.where(first_sizes == MISSING, second_sizes, first_sizes)
 
 
 def _correlation(events: Sequence[object], names: _Names) -> Array:
@@ -213,7 +209,10 @@ def _header(base: Database, sets: Sequence[_Names]) -> TraceHeader:
         for key, name in names.agents.items():
             index = max(whole(names.indices.get(key, key)), 0)
             if names.kinds.get(key) == "GPU" and index not in devices:
-                devices[index] = _device(index, str(name or ""), str(names.products.get(key) or ""))
+                # The name is the architecture where the file states a product.
+                text, product = str(name or ""), str(names.products.get(key) or "")
+                architecture = text if product and text.startswith("gfx") else ""
+                devices[index] = TraceDevice(index=index, name=product or text, compute_capability=architecture)
     return TraceHeader(
         format="rocpd_sqlite",
         version=str(metadata.get("schema_version", "")),
@@ -223,13 +222,6 @@ def _header(base: Database, sets: Sequence[_Names]) -> TraceHeader:
         devices=tuple(devices.values()),
         host=str(next((host for names in sets for host in names.hosts.values()), "")),
         metadata=metadata,
-    )
-
-
-def _device(index: int, name: str, product: str) -> TraceDevice:
-    """Return a device; its name is the architecture where the file states a product beside it."""
-    return TraceDevice(
-        index=index, name=product or name, compute_capability=name if product and name.startswith("gfx") else ""
     )
 
 

@@ -74,10 +74,15 @@ def _tool(tool: Mapping[str, Any], rows: EventRows, devices: dict[int, TraceDevi
     records = _mapping(tool.get("buffer_records"))
     _kernels(_objects(records.get("kernel_dispatch")), rows, numbers, symbols, pid)
     _copies(_objects(records.get("memory_copy")), rows, numbers, pid)
-    operations = _operations(tool)
+    strings = _mapping(tool.get("strings"))
+    kinds = enumerate(_objects(strings.get("buffer_records")))
+    operations = {place: kind.get("operations") or () for place, kind in kinds}
+    # What markers say, by the correlation of their record; a record itself names only the call.
+    markers = [marker for marker in _objects(strings.get(_MARKERS)) if marker.get("value")]
+    messages = {whole(marker.get("key")): str(marker["value"]) for marker in markers}
     for name in _CALLS:
         if calls := _objects(records.get(name)):
-            _calls(name, calls, rows, operations, pid, _messages(tool) if name == _MARKERS else {})
+            _calls(name, calls, rows, operations, pid, messages if name == _MARKERS else {})
     lacks += [f"no records of {name}" for name in ("hip_api", "memory_copy") if not records.get(name)]
     for name, values in records.items():
         if name not in ("kernel_dispatch", "memory_copy", *_CALLS) and (left := _objects(values)):
@@ -168,18 +173,6 @@ def _copies(records: list[dict[str, Any]], rows: EventRows, agents: Mapping[int,
         rare={"bytes": wholes([value.get("bytes") for value in records]), **copy_fields(names)},
         **_shared(records, pid),
     )
-
-
-def _operations(tool: Mapping[str, Any]) -> dict[int, Sequence[Any]]:
-    """Return the names of the operations of each kind of record, by number of the kind."""
-    table = _mapping(tool.get("strings")).get("buffer_records")
-    return {place: kind.get("operations") or () for place, kind in enumerate(_objects(table))}
-
-
-def _messages(tool: Mapping[str, Any]) -> dict[int, str]:
-    """Return what markers say, by the correlation of their record; a record itself names only the call."""
-    table = _objects(_mapping(tool.get("strings")).get(_MARKERS))
-    return {whole(marker.get("key")): str(marker["value"]) for marker in table if marker.get("value")}
 
 
 def _calls(

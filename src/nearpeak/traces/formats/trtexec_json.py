@@ -103,14 +103,14 @@ def _queries(path: Path, objects: Sequence[Mapping[str, Any]], losses: list[Loss
         timed = [query for query in objects if all(key in query for key in keys)]
         start, end = (wholes([query[key] for query in timed], _MS) for key in keys)
         names = {"Enq": "enqueue", "H2D": "Memcpy HtoD", "Compute": "query", "D2H": "Memcpy DtoH"}
-        place = "thread" if kind is EventKind.HOST_API else "device"
+        lane: dict[str, Any] = {"thread" if kind is EventKind.HOST_API else "device": np.zeros(len(timed), np.int64)}
         rows.add(
             kind,
             [names[name]] * len(timed),
             start,
             end,
             correlation=np.arange(len(timed), dtype=np.int64),
-            **_placed(place, len(timed)),
+            **lane,
         )
     lacks = ("no kernels: a query is one event",)
     return rows.trace(
@@ -123,10 +123,6 @@ def _queries(path: Path, objects: Sequence[Mapping[str, Any]], losses: list[Loss
             losses=tuple(losses),
         )
     )
-
-
-def _placed(name: str, count: int) -> dict[str, Any]:
-    return {name: np.zeros(count, np.int64)}
 
 
 def _described(path: Path, data: Mapping[str, Any], losses: list[Loss], rows: EventRows) -> Trace:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -112,6 +113,15 @@ class EventTable:
             _Part(dense={name: column[kept_events] for name, column in columns.items()}, sparse=sparse)
         )
 
+    @classmethod
+    def of_file(cls, path: Path, rules: Rules) -> tuple["EventTable", EventFile]:
+        """Return all events of a file, and the file with what stands beside them."""
+        file = EventFile(path)
+        table = cls(file, rules)
+        for batch in file.batches():
+            table.add(batch)
+        return table, file
+
     def trace(self, header: TraceHeader) -> Trace:
         """Return the trace of all batches."""
         state, raw = self._state, _joined(self._state.parts)
@@ -132,7 +142,7 @@ class EventTable:
     def _flows(self, top: Mapping[str, Field], rows: Array, what: FlowKind) -> Flows:
         """Return the ends of arrows among the events of a batch."""
         count, text = int(rows.max()) + 1, self._file.text
-        upto = {name: _first(value, count) for name, value in top.items()}
+        upto = {name: _where(tokens, tokens.rows < count) for name, tokens in top.items()}
         phase = text_numbers(upto.get("ph"), count)[rows]
         begin = {int(value): text(int(value)) in ("s", "t") for value in np.unique(phase) if value >= 0}
         number, process, thread = (_numbers(upto.get(name), count, text)[rows] for name in ("id", "pid", "tid"))
@@ -173,7 +183,7 @@ class EventTable:
             end = np.where(bad, MISSING, start + length)
         return {
             "kind": kind.astype(np.int8), "name": text_numbers(top.get("name"), count).astype(np.int32),
-            "start": np.where(bad, MISSING, start), "end": end,
+            "start_ns": np.where(bad, MISSING, start), "end_ns": end,
             "process": _numbers(top.get("pid"), count, text), "thread": _numbers(top.get("tid"), count, text),
             **{name: np.full(count, MISSING, np.int64) for name in _DENSE},
         }  # fmt: skip
@@ -190,8 +200,8 @@ class EventTable:
                 columns[name][tokens.rows] = numbers(tokens, self._file.text)
             elif name in self._rules.lifted:
                 lifted[name] = tokens
-            elif len(part := _kept(tokens, place).rows):
-                for ours, column in self._column(name, _kept(tokens, place), part).items():
+            elif len((kept := _kept(tokens, place)).rows):
+                for ours, column in self._column(name, kept, kept.rows).items():
                     sparse[ours] = _both(sparse[ours], column) if ours in sparse else column
         stream = columns["stream"]
         stream[np.isin(stream, [tokens for tokens in _NO_STREAM if tokens < 2**63])] = MISSING
@@ -236,17 +246,14 @@ def _numbers(tokens: Field | None, count: int, text: Callable[[int], str], *, th
     return dense(tokens, count, None if tokens is None else numbers(tokens, text, thousand=thousand))
 
 
-def _first(tokens: Field, count: int) -> Field:
-    """Return a field of the first `count` events."""
-    keep = tokens.rows < count
-    return Field(rows=tokens.rows[keep], kinds=tokens.kinds[keep], values=tokens.values[keep])
-
-
 def _kept(tokens: Field, place: Array) -> Field:
     """Return a field of the events that are kept, with the rows they have then."""
-    rows = place[tokens.rows]
-    keep = rows >= 0
-    return Field(rows=rows[keep], kinds=tokens.kinds[keep], values=tokens.values[keep])
+    kept = _where(tokens, place[tokens.rows] >= 0)
+    return replace(kept, rows=place[kept.rows])
+
+
+def _where(tokens: Field, keep: Array) -> Field:
+    return Field(rows=tokens.rows[keep], kinds=tokens.kinds[keep], values=tokens.values[keep])
 
 
 def _triples(name: str, tokens: Field, rows: Array, text: Callable[[int], str]) -> dict[str, Column]:
@@ -256,24 +263,25 @@ def _triples(name: str, tokens: Field, rows: Array, text: Callable[[int], str]) 
     parts = [
         [part.strip() for part in text(int(number)).strip("[]").split(",")] if spans.any() else [] for number in texts
     ]
-    sizes = [[int(part) for part in each] if _is_triple(each) else [MISSING] * 3 for each in parts]
+    sizes = [
+        [int(part) for part in each]
+        if len(each) == 3 and all(part.isascii() and part.isdigit() and len(part) < 12 for part in each)
+        else [MISSING] * 3
+        for each in parts
+    ]
     values = np.array(sizes, np.int64).reshape(-1, 3)[places]
     good = spans & (values[:, 0] != MISSING)
     return {name: Column(rows=rows[good], values=values[good])} if good.any() else {}
-
-
-def _is_triple(parts: list[str]) -> bool:
-    return len(parts) == 3 and all(part.isascii() and part.isdigit() and len(part) < 12 for part in parts)
 
 
 def _joined(parts: list[_Part]) -> Raw:
     """Return all batches as one; each batch is let go once its columns are copied."""
     lengths = [len(part.dense["kind"]) for part in parts]
     offsets = np.concatenate([[0], np.cumsum(lengths)])[: len(parts)].astype(np.int64)
-    dense_: dict[str, Array] = {}
-    for name in ("kind", "name", "start", "end", "process", "thread", *_DENSE):
+    columns: dict[str, Array] = {}
+    for name in ("kind", "name", "start_ns", "end_ns", "process", "thread", *_DENSE):
         pieces = [part.dense.pop(name) for part in parts]
-        dense_[name] = np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
+        columns[name] = np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
     names = dict.fromkeys(name for part in parts for name in part.sparse)
     sparse = {}
     for name in names:
@@ -283,8 +291,7 @@ def _joined(parts: list[_Part]) -> Raw:
             if name in part.sparse
         ]
         sparse[name] = _column_of(mine)
-    names_of_raw = {"start": "start_ns", "end": "end_ns"}
-    return Raw(**{names_of_raw.get(name, name): values for name, values in dense_.items()}, sparse=sparse)
+    return Raw(**columns, sparse=sparse)
 
 
 def _column_of(pieces: list[tuple[Column, int]]) -> Column:

@@ -87,7 +87,7 @@ class EventRows:
         part = {name: dense.get(name, np.full(size, MISSING, np.int64)) for name in _DENSE}
         part["kind"] = np.full(size, int(kind), np.int64) if isinstance(kind, EventKind) else kind
         part["name"] = np.array([self.text(event_name) for event_name in names], np.int64)
-        part["start"], part["end"] = start, end
+        part["start_ns"], part["end_ns"] = start, end
         self._parts.append(part)
         for name, values in (rare or {}).items():
             self._keep(name, values, absent=np.isnan(values) if values.dtype.kind == "f" else values == MISSING)
@@ -106,12 +106,8 @@ class EventRows:
     def trace(self, header: TraceHeader) -> Trace:
         """Return the trace of all tables."""
         columns = {name: np.concatenate([part[name] for part in self._parts]) if self._parts else np.zeros(0, np.int64)
-                   for name in (*_DENSE, "kind", "name", "start", "end")}  # fmt: skip
-        raw = Raw(
-            kind=columns["kind"], name=columns["name"], start_ns=columns["start"], end_ns=columns["end"],
-            process=columns["process"], thread=columns["thread"], device=columns["device"], stream=columns["stream"],
-            correlation=columns["correlation"], sparse={name: _joined(parts) for name, parts in self._sparse.items()},
-        )  # fmt: skip
+                   for name in (*_DENSE, "kind", "name", "start_ns", "end_ns")}  # fmt: skip
+        raw = Raw(**columns, sparse={name: _joined(parts) for name, parts in self._sparse.items()})
         losses = [
             Loss(what=what, kind=kind, record_count=count, example=self._examples[what, kind])
             for (what, kind), count in sorted(self._counts.items())

@@ -68,7 +68,11 @@ def _timeline(trace: Trace, rows: Array, communication: Communication, window: t
     count = np.bincount(rank, minlength=4)
     length = [int((end - start)[rank == number].sum()) for number in range(4)]
     gaps, causes = _idle(trace, rows, start, end, window)
-    graph = _graph_calls(trace)[trace.launch[rows]] & (trace.launch[rows] != NO_ROW)
+    api = trace.of_kind(EventKind.HOST_API)
+    launches_graph = api & _named(trace, api, re.compile("GraphLaunch"))
+    linked = rows[trace.launch[rows] != NO_ROW]
+    delays = trace.start_ns[linked] - trace.start_ns[trace.launch[linked]]
+    graph = launches_graph[trace.launch[rows]] & (trace.launch[rows] != NO_ROW)
     size = trace.values("bytes", rows[rank == _MEMCPY])
     device = trace.device[rows[0]]
     lanes = lanes_of(trace, rows)
@@ -97,7 +101,7 @@ def _timeline(trace: Trace, rows: Array, communication: Communication, window: t
         unlinked_count=int((trace.launch[rows] == NO_ROW).sum()),
         gap_count=gaps,
         idle_by_cause_ns=causes,
-        queue_delay_ns=_queue_delay(trace, rows),
+        queue_delay_ns=int(np.median(delays)) if len(linked) else None,
         stream_busy_ns=streams,
         graph_launch_count=len(np.unique(trace.launch[rows[graph]])),
         graph_kernel_count=int(graph.sum()),
@@ -118,14 +122,6 @@ def class_of(trace: Trace, rows: Array, communication: Communication = Communica
     classes[kind == EventKind.MEMCPY] = _MEMCPY
     classes[kind == EventKind.MEMSET] = _MEMSET
     return classes
-
-
-def _queue_delay(trace: Trace, rows: Array) -> int | None:
-    """Return the median time from the start of the call to the start of the work."""
-    linked = rows[trace.launch[rows] != NO_ROW]
-    if not len(linked):
-        return None
-    return int(np.median(trace.start_ns[linked] - trace.start_ns[trace.launch[linked]]))
 
 
 def _idle(
@@ -227,10 +223,3 @@ def _host_causes(trace: Trace, call: Array, begin: Array, stop: Array) -> dict[I
         here = busy[(trace.process[busy] == process) & (trace.thread[busy] == thread)]
         total += inside(begin[mine], stop[mine], trace.start_ns[here], trace.end_ns[here], cause[here], none)
     return {HOST_CAUSES[place]: int(time) for place, time in enumerate(total) if time}
-
-
-def _graph_calls(trace: Trace) -> Array:
-    """Return which events launch a captured graph."""
-    api = trace.of_kind(EventKind.HOST_API)
-    is_graph_launch: Array = api & _named(trace, api, re.compile("GraphLaunch"))
-    return is_graph_launch

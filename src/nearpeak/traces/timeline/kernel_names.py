@@ -4,6 +4,7 @@ import re
 import tomllib
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from nearpeak.core.traces.trace import CopyKind, Family, Memory
 
@@ -25,17 +26,20 @@ _DIRECTIONS = {
 
 
 @cache
+def _table() -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).with_name("names.toml").read_text("utf-8"))
+
+
+@cache
 def _rules() -> tuple[tuple[re.Pattern[str], Family, bool], ...]:
     """Return (pattern, family, whether it is of a communication library) in the order of the table."""
-    with Path(__file__).with_name("names.toml").open("rb") as file:
-        table = tomllib.load(file)
     return tuple(
         (
             re.compile("|".join(rule["patterns"]), re.IGNORECASE),
             Family[rule["family"].upper()],
             rule.get("library", False),
         )
-        for rule in table["rule"]
+        for rule in _table()["rule"]
     )
 
 
@@ -48,19 +52,13 @@ def family_of(name: str) -> Family:
     return next((family for pattern, family, _ in _rules() if pattern.search(name)), Family.UNKNOWN)
 
 
-@cache
-def _bookkeeping() -> re.Pattern[str]:
-    with Path(__file__).with_name("names.toml").open("rb") as file:
-        return re.compile("|".join(tomllib.load(file)["bookkeeping"]["patterns"]))
-
-
 def is_bookkeeping(name: str) -> bool:
     """Say whether an operator of a framework computes nothing: views, allocations, questions, steps of autograd.
 
     >>> is_bookkeeping("aten::view"), is_bookkeeping("AddmmBackward0"), is_bookkeeping("aten::mm")
     (True, True, False)
     """
-    return bool(_bookkeeping().search(name))
+    return re.search("|".join(_table()["bookkeeping"]["patterns"]), name) is not None
 
 
 def is_library_communication(name: str) -> bool:

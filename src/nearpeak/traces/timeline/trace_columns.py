@@ -1,6 +1,7 @@
 """Trace schema: one row per event in order of start, interned texts, sparse columns for rare fields."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -152,6 +153,15 @@ class Trace:
         """Return which events are of these kinds."""
         return np.isin(self.kind, np.array(kinds, np.int8))
 
+    def named_rows(self, pattern: re.Pattern[str], *kinds: EventKind) -> Rows:
+        """Return the rows of the events of these kinds whose name `pattern` finds, in order of start."""
+        return np.flatnonzero(self.of_kind(*kinds) & self.matching_names(pattern)[self.name])
+
+    def outermost(self, rows: Rows) -> Mask:
+        """Return which of `rows` have no operator of a framework as their parent."""
+        parent = self.parent[rows]
+        return np.asarray((parent == NO_ROW) | (self.kind[parent] != EventKind.HOST_OP))
+
     def device_rows(self) -> Rows:
         """Return the rows of kernels, copies and fills."""
         return self.rows(*DEVICE_KINDS)
@@ -182,6 +192,10 @@ class Trace:
         for index in np.flatnonzero(np.bincount(self.name, minlength=len(self.texts))):
             table[index] = test(self.texts[int(index)])
         return table
+
+    def matching_names(self, pattern: re.Pattern[str]) -> Mask:
+        """Return for each text whether it is the name of an event and `pattern` finds it."""
+        return self.name_table(lambda text: bool(pattern.search(text)))
 
     def name_of(self, row: int) -> str:
         """Return the name of an event."""

@@ -36,7 +36,7 @@ def steps_of(trace: Trace) -> Steps:
     for how, kinds in (("operator", (EventKind.HOST_OP,)), ("kernel", DEVICE_KINDS)):
         rows = trace.rows(*kinds)
         if how == "operator":
-            rows = rows[_outermost(trace, rows)]
+            rows = rows[trace.outermost(rows)]
         candidates = _periodic(trace, rows)
         steps = _warmed(candidates)
         if candidates and _covers(trace, candidates) and _even(steps):
@@ -44,19 +44,10 @@ def steps_of(trace: Trace) -> Steps:
     return Steps(how="none", steps=(), note="no marks, and nothing repeats at equal distances at least three times")
 
 
-def _outermost(trace: Trace, rows: Array) -> Array:
-    """Return which operators stand in no other."""
-    parent = trace.parent[rows]
-    is_outermost: Array = (parent == NO_ROW) | (trace.kind[parent] != EventKind.HOST_OP)
-    return is_outermost
-
-
 def _marked(trace: Trace, pattern: re.Pattern[str]) -> list[Step]:
     """Return steps of marked ranges, on one thread and not inside each other."""
-    ranges = trace.of_kind(EventKind.HOST_RANGE)
-    rows = np.flatnonzero(ranges & trace.where(lambda name: bool(pattern.search(name))))
     steps: list[Step] = []
-    for row in rows.tolist():
+    for row in trace.named_rows(pattern, EventKind.HOST_RANGE).tolist():
         match = pattern.search(trace.name_of(row))
         if match and (not steps or trace.start_ns[row] >= steps[-1].end_ns) and len(match[1]) < 18:
             steps.append(

@@ -1,6 +1,5 @@
 """Neighbouring slices of one tensor, concatenated again, are that part of the tensor; so is a join of one."""
 
-from collections.abc import Hashable
 from itertools import accumulate
 
 from nearpeak.bounds.simplify.affine_views import Factor, View, view
@@ -33,13 +32,9 @@ def _neighbours(views: list[View], runs: list[Factor], axis: int) -> bool:
     source_axis, step, _ = runs[0]
     ends = accumulate((step * extent for _, _, extent in runs), initial=views[0].starts[source_axis])
     begins = all(options.starts[source_axis] == begin for options, begin in zip(views, ends, strict=False))
-    return begins and len({_others(options, axis, source_axis) for options in views}) == 1
-
-
-def _others(options: View, axis: int, source_axis: int) -> Hashable:
-    """Return what must agree between neighbouring slices."""
-    groups = (*options.groups[:axis], *options.groups[axis + 1 :])
-    return groups, (*options.starts[:source_axis], *options.starts[source_axis + 1 :])
+    groups = {(*options.groups[:axis], *options.groups[axis + 1 :]) for options in views}
+    starts = {(*options.starts[:source_axis], *options.starts[source_axis + 1 :]) for options in views}
+    return begins and len(groups) == len(starts) == 1
 
 
 REWRITE = Rewrite(
