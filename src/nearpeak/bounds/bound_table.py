@@ -50,7 +50,7 @@ class BoundTable:
 
 
 class _Columns:
-    """The columns of a table of bounds while they are filled."""
+    """Builder of the columns of a bound table."""
 
     def __init__(self, rows: int, refused: dict[int, str] | None) -> None:
         """Start empty; `refused` holds and takes the rows that have no bound, which else are an error."""

@@ -35,7 +35,7 @@ def contradictions(table: CaseTable) -> Mapping[int, str]:
 
 
 def _refused(rule: Rule, axes: Mapping[str, Any], rows: Any, degree: int) -> dict[int, str]:
-    """Return why the rule refuses rows of one piece of a group; those that could overflow are asked one by one."""
+    """Return why the rule refuses rows of one piece of a group; rows that could overflow are checked one by one."""
     wide = wide_rows(axes, len(rows), degree)
     if wide is None:
         return dict(_halved(rule, axes, rows))
@@ -45,7 +45,7 @@ def _refused(rule: Rule, axes: Mapping[str, Any], rows: Any, degree: int) -> dic
 
 
 def _halved(rule: Rule, axes: Mapping[str, Any], rows: Any) -> Iterator[tuple[int, str]]:
-    """Yield the rows that the rule refuses, found by halving: few bad rows among many cost few askings."""
+    """Yield the rows that the rule refuses, by bisection: few bad rows among many need few calls."""
     try:
         rule(**axes)
     except NotModelledError as error:
@@ -66,7 +66,7 @@ def _halved(rule: Rule, axes: Mapping[str, Any], rows: Any) -> Iterator[tuple[in
 
 
 def _reason(rule: Rule, axes: Mapping[str, int]) -> str | None:
-    """Return why the rule refuses one row; none where it does not, or where there is no rule for what it states."""
+    """Return why the rule refuses one row; none where it accepts the row or does not model it."""
     try:
         rule(**axes)
     except NotModelledError:

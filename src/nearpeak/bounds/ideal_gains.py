@@ -19,7 +19,7 @@ _NARROWER = {"fp32": ("bf16",), "bf16": ("fp8_e4m3",), "fp16": ("fp8_e4m3",)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """What runs as one kernel: calls of one case, or a group of calls that a compiler fuses."""
+    """Work that runs as one kernel: one call, or a group of calls that a compiler fuses."""
 
     ops: tuple[str, ...]
     """Operators that it does."""

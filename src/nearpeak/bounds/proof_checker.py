@@ -106,7 +106,7 @@ def evaluated(expression: str, quantities: Mapping[str, float], where: str = "ex
     try:
         return float(_value(ast.parse(expression, mode="eval").body, quantities))
     except (SyntaxError, ValueError, ZeroDivisionError, LookupError, TypeError, RecursionError, OverflowError) as error:
-        raise SpecError(f"{where}: {expression!r} cannot be worked out: {error}") from None
+        raise SpecError(f"{where}: {expression!r} cannot be evaluated: {error}") from None
 
 
 def _value(node: ast.expr, quantities: Mapping[str, float]) -> Any:
@@ -124,7 +124,7 @@ def _value(node: ast.expr, quantities: Mapping[str, float]) -> Any:
 
 def _agree(where: str, stated_s: float, found_s: float) -> None:
     if not math.isclose(stated_s, found_s, rel_tol=AGREEMENT_RATIO, abs_tol=0.0):
-        raise SpecError(f"{where}: states {stated_s!r} s, but its figures give {found_s!r} s")
+        raise SpecError(f"{where}: states {stated_s!r} s, but its quantities give {found_s!r} s")
 
 
 def _quantity(name: str, value: float, target: Target, policy: Policy) -> Quantity:

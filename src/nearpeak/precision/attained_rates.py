@@ -18,7 +18,7 @@ _LEAST_S = 10e-6
 
 
 class _Reached(NamedTuple):
-    """How near one operator came to what limits it."""
+    """Attained share of the bound of one operator."""
 
     ratio: float
     by_flop: bool

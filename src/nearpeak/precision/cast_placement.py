@@ -18,7 +18,7 @@ _ALSO = ("copy", "fill", "embedding", "rotary_embedding")
 
 
 class CastPlace(NamedTuple):
-    """What stands before and behind one cast."""
+    """Producer and consumers of one cast."""
 
     maker: int
     """Position of the call that made what is cast; NOBODY for weights and inputs."""
@@ -39,7 +39,7 @@ def ends_of(call: Call) -> tuple[str, str]:
 
 
 def places_of(workload: Workload) -> dict[int, CastPlace]:
-    """Return the casts of a step by position, with what stands around them."""
+    """Return the casts of a step by position, with their producers and consumers."""
     calls, kinds = workload.calls, [buffer.kind for buffer in workload.buffers]
     writer: dict[int, int] = {}
     readers: dict[int, list[int]] = {}  # of what each call wrote
@@ -89,7 +89,7 @@ def _next(calls: Sequence[Call], places: dict[int, CastPlace], position: int) ->
 def kept_when_compiled(
     calls: Sequence[Call], places: dict[int, CastPlace], moving_s: Callable[[int], float]
 ) -> tuple[int, float]:
-    """Return how many casts stay kernels of their own when a compiler fuses the others, and the time that goes.
+    """Return how many casts stay separate kernels when a compiler fuses the others, and the time saved.
 
     A kernel that the compiler writes itself casts what it holds: behind one, only the result is written, and its own
     result not at all if nothing else reads it; before such kernels, they read the original instead of the result. What

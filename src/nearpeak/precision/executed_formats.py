@@ -78,7 +78,7 @@ def _flop_per_ns(operator: ExecutedOperator) -> float:
 
 
 def _mode(trace: Trace, products: tuple[ProductUse, ...], *, compiled: bool) -> tuple[str, str, str]:
-    """Return mode, 16-bit format, and what it was told from."""
+    """Return mode, 16-bit format, and the evidence."""
     known = [use for use in products if use.inputs]
     total = sum(use.time_ns for use in known)
     if not total:
@@ -94,15 +94,15 @@ def _mode(trace: Trace, products: tuple[ProductUse, ...], *, compiled: bool) -> 
             return (
                 "autocast",
                 name,
-                f"{wrapped} of {narrow_count} products of 16 bits stand in a call that was given fp32",
+                f"{wrapped} of {narrow_count} products of 16 bits are in a call with fp32 inputs",
             )
         if compiled:
             return (
                 "unknown",
                 name,
-                f"compiled code hides what its {narrow_count} products of 16 bits were given",
+                f"compiled code hides the inputs of its {narrow_count} products of 16 bits",
             )
-        return "converted", name, f"none of {narrow_count} products of 16 bits stands in a call that was given fp32"
+        return "converted", name, f"none of {narrow_count} products of 16 bits is in a call with fp32 inputs"
     mode, reason = _single(known)
     return mode, "", reason
 
@@ -115,7 +115,7 @@ def _single(known: list[ProductUse]) -> tuple[str, str]:
     total = sum(by_unit.values())
     rounded, plain = by_unit["tf32"] + by_unit["tensor"], by_unit["vector"]
     if rounded + plain < 0.5 * total:
-        return "unknown", "products of fp32 whose kernels' names tell no unit"
+        return "unknown", "fp32 products whose kernel names identify no unit"
     reason = f"{rounded / total:.0%} of the products' time in kernels named TF32, {plain / total:.0%} on vector units"
     if plain <= _LEAST * total:
         return "tf32", reason

@@ -183,7 +183,7 @@ def _casts(lowered: Workload, priced: Sequence[_Priced], owners: Mapping[int, in
 def _parts(
     before: Sequence[_Priced], after: Sequence[_Priced], owners: Mapping[int, int]
 ) -> tuple[LoweredPart, ...]:  # fmt: skip
-    """Return the operators with their times in both precisions, casts beside the operator that they serve."""
+    """Return the operators with their times in both precisions, casts with the operator that they serve."""
     counts, lowered_counts, lowered_s, cast_s = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
     baseline: dict[str, Counter[str]] = {name: Counter() for name in BASELINES}
     for priced in before:

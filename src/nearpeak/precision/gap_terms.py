@@ -20,7 +20,7 @@ _LEAST_MATCHED = 0.5
 
 
 class _Expected(NamedTuple):
-    """What is expected of all steps."""
+    """Expected calls and times of all steps."""
 
     counts: Mapping[Case, int]
     """Executions of each case."""
@@ -36,7 +36,7 @@ def precision_gap(
     executed: Executed, precision: ExecutedPrecision, against: str, workload: Workload, target: Target,
     efficiency: Efficiency = BOUND,
 ) -> PrecisionGap:  # fmt: skip
-    """Return what stands between a trace and the step that was expected.
+    """Return the difference between a trace and the expected step.
 
     Calls are matched by their cases. Each event is taken by the first of the terms: products of narrow formats on
     vector units, casts, layouts, communication, copies, the scaler, matched kernels, and what nothing expects.
@@ -122,7 +122,7 @@ def _shares(executed: Executed, wanted: _Expected, taken: Mapping[Case, int]) ->
 
 
 def _consumed(operator: ExecutedOperator, wanted: _Expected, left: dict[Case, int]) -> int | None:
-    """Return the expected time of an operator's calls, as far as so many are expected; none where none is."""
+    """Return the expected time of an operator's calls, up to the expected number; none where none is expected."""
     total, any_left = 0, False
     for case in operator.cases:
         count = min(operator.call_count, left.get(case, 0))
@@ -169,10 +169,10 @@ def _doubt(executed: Executed, precision: ExecutedPrecision, matched: float) -> 
     if precision.compiled_ratio > COMPILED_RATIO:
         return (
             f"{precision.compiled_ratio:.0%} of the kernels' time is compiled code, and the expectation is one of eager"
-            " operators: casts and operators inside such kernels count as never seen"
+            " operators: casts and operators inside such kernels count as missing"
         )
     if matched < _LEAST_MATCHED:
         return f"{matched:.0%} of the expected calls ran: another batch, sequence or phase; the terms then say little"
     if not executed.steps_found:
-        return "no steps are marked: the whole window stands for one step, warm-up included"
+        return "no steps are marked: the whole window counts as one step, warm-up included"
     return ""

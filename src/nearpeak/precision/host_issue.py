@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 class Issued(NamedTuple):
-    """Operators that are alike, one after the other."""
+    """A run of equal operators."""
 
     device_s: float
     """Time of one on the device."""

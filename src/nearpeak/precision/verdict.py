@@ -112,13 +112,13 @@ def realised_of(
 
 
 def _withheld(wanted: float | None, modes: tuple[str, str], baseline: Executed, lowered: Executed) -> str:
-    """Return why the realised part cannot be told; empty where it can."""
+    """Return why the realised share is unknown; empty where it is known."""
     if wanted is None:
-        return "which fp32 the baseline ran is not known: neither names of kernels nor settings say"
+        return "the baseline's fp32 mode is unknown: neither kernel names nor settings state it"
     if modes[1] not in ("autocast", "converted"):
         return "the trace does not run in 16 bits"
     if wanted < LEAST_SPEED_UP:
-        return f"the expected speed-up of {wanted:.2f} is too small to be a part of"
+        return f"the expected speed-up of {wanted:.2f} is too small for a realised share"
     if not (baseline.steps_found and lowered.steps_found):
         return "steps are not marked in both: whole windows are no steps"
     if baseline.format != lowered.format:

@@ -38,7 +38,7 @@ Labelled: TypeAlias = tuple[tuple[int, ...], Any]
 
 
 class Patterns:
-    """Works sets of elements out, each once."""
+    """Memoised operations on element sets."""
 
     def __init__(self, stored: Sequence[Pattern]) -> None:
         """Keep the patterns of a workload, unopened."""
@@ -78,7 +78,7 @@ class Patterns:
         return self._once(("chained", axis, *sets, *shapes), build)
 
     def patched(self, sets: Sequence[Some], layouts: Sequence[Layout], shape: tuple[int, ...]) -> Some:
-        """Return the set of a storage of which a part was written: what it held before, then the part, as they lie."""
+        """Return the set of a storage that was written partially: the earlier contents overwritten by the part."""
         if prod(shape) > _MOST_WRITTEN:
             return None
 
@@ -136,7 +136,7 @@ class Patterns:
         return self._once(("diagonal", rank, extent, offset), build)
 
     def flipped(self, bits: Some, axes: Sequence[int]) -> Some:
-        """Return the set with the order along some dimensions turned round."""
+        """Return the set reversed along some dimensions."""
         return (
             None
             if bits is None

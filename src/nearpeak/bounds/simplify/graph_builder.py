@@ -27,7 +27,7 @@ class Ref(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """A call as the readers of operators see it."""
+    """A call as input of an operator's lift function."""
 
     graph: Graph
     """Where nodes are added."""
@@ -67,7 +67,7 @@ Lift = Callable[[Site], list[int] | None]
 
 
 class Opened(NamedTuple):
-    """A form taken apart once for all calls that were stated so."""
+    """A call signature, split once for all calls that share it."""
 
     tensors: tuple[Layout, ...]
     """Layout of each tensor among the arguments, in order."""
@@ -78,7 +78,7 @@ class Opened(NamedTuple):
 
 
 class Reader:
-    """What each storage holds after the calls so far."""
+    """Contents of each storage after the calls so far."""
 
     def __init__(self, workload: Workload, graph: Graph, patterns: Patterns | None) -> None:
         """Start before the first call."""
@@ -91,7 +91,7 @@ class Reader:
         self._forms: dict[int, Opened] = {}
 
     def form(self, form: Form) -> Opened:
-        """Return a form of the workload taken apart."""
+        """Return the tensors, arguments and results of a call signature."""
         if id(form) not in self._forms:
             self._forms[id(form)] = _taken_apart(form)
         return self._forms[id(form)]
@@ -169,7 +169,7 @@ def read_step(
 
 
 def _unstated(reader: Reader, call: Call, index: int) -> None:
-    """Note that a call whose arguments are unknown has filled its storages with something."""
+    """Record that a call with unknown arguments wrote unknown contents to its storages."""
     if not call.writes:
         return
     inputs = []
@@ -180,7 +180,7 @@ def _unstated(reader: Reader, call: Call, index: int) -> None:
 
 
 def _fill(reader: Reader, buffers: Set[int], inputs: tuple[int, ...], options: Stated) -> None:
-    """Note that storages hold something that depends on the inputs and on what these storages held."""
+    """Record that storages hold unknown functions of the inputs and of their earlier contents."""
     graph = reader.graph
     before = [reader.contents[buffer][0] for buffer in sorted(buffers) if buffer in reader.contents]
     whole = graph.add("call", (*inputs, *before), (), "uint8", options)
@@ -272,7 +272,7 @@ def _with_nodes(value: object, inputs: Sequence[int]) -> object:
 
 
 def _roots(reader: Reader) -> list[int]:
-    """Return the nodes that outlive the step: what it returns, and what it leaves in kept storages."""
+    """Return the nodes that outlive the step: returned tensors and the contents of persistent storages."""
     buffers = reader.workload.buffers
     returned: dict[int, list[Layout]] = {}
     for number, layout in reader.workload.returned:

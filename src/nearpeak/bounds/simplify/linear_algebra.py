@@ -265,7 +265,7 @@ def _grouped(site: Site, windows: int, weight: int, groups: int, rank: int, tran
 
 
 def _reversed(graph: Graph, number: int, axes: Sequence[int]) -> int:
-    """Return the node with the order along some dimensions turned round."""
+    """Return the node reversed along some dimensions."""
     node = graph[number]
     turned = tuple(axis for axis in axes if node.shape[axis] > 1)
     if not turned:

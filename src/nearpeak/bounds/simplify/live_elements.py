@@ -28,7 +28,7 @@ _TELLING = (*_CUTS, "diag_embed", "eq")
 
 
 class Alive(NamedTuple):
-    """What is known about the elements of each node; nodes of which nothing is known are absent."""
+    """Known zero and unneeded elements of nodes; nodes without such knowledge are absent."""
 
     filled: Mapping[int, Some]
     """Elements that may differ from 0."""
@@ -99,14 +99,14 @@ def _told_apart(graph: Graph, counted: int, other: int) -> bool:
 
 
 class _Reader:
-    """What the kinds of node make of the elements of their inputs, and need of them."""
+    """Propagation of nonzero and needed elements through each kind of node."""
 
     def __init__(self, graph: Graph, patterns: Patterns) -> None:
         self._graph, self._patterns = graph, patterns
         self.filled: dict[int, Some] = {}
 
     def filled_of(self, number: int) -> Some:
-        """Return which elements of a node may differ from 0, as far as its inputs say."""
+        """Return which elements of a node may differ from 0, derived from its inputs."""
         node, patterns = self._graph[number], self._patterns
         filled = [self.filled.get(source) for source in node.inputs]
         if isinstance(node.options, Stated):

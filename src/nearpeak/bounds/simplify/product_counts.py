@@ -16,7 +16,7 @@ from nearpeak.core.work.work import Work
 
 
 class Formed(NamedTuple):
-    """What one product takes."""
+    """Cost of one product."""
 
     products: int
     """Multiply-adds."""

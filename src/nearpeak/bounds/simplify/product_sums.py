@@ -38,7 +38,7 @@ class Term(NamedTuple):
 
 
 def term_of(graph: Graph, number: int) -> Term:
-    """Return a node as a term: products and views opened, anything else as it is."""
+    """Return a node as a term: products and views expanded, other nodes as single operands."""
     node = graph[number]
     if isinstance(node.options, Product):
         return opened(graph, node)
@@ -261,7 +261,7 @@ def product(
 
 
 def _is_even(graph: Graph, number: int, labels: Sequence[int]) -> bool:
-    """Say whether each dimension of an operand repeats it throughout or nowhere, so that none need be taken apart."""
+    """Say whether each dimension of an operand is either fully broadcast or not at all, so that none must be split."""
     node = graph.nodes[number]
     if node.kind == "view" and not _runs_of(node.options)[1]:
         return False
@@ -303,7 +303,7 @@ def _even(
 
 @lru_cache(maxsize=4096)
 def _dense(shape: tuple[int, ...]) -> tuple[tuple[Factor, ...], ...]:
-    """Return the groups of a tensor seen as it is."""
+    """Return the view groups of a whole tensor."""
     return tuple(((axis, 1, extent),) for axis, extent in enumerate(shape))
 
 

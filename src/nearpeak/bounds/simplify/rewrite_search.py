@@ -81,7 +81,7 @@ def _closed(graph: Graph, live: Sequence[int], users: Mapping[int, Sequence[int]
 
 
 def _ends(graph: Graph, user: int, closed: set[int]) -> bool:
-    """Say whether `user` needs what it is given as it is."""
+    """Say whether `user` needs its operand unchanged."""
     kind = graph.nodes[user].kind
     if kind not in ("view", "add", "product"):
         return True
@@ -89,7 +89,7 @@ def _ends(graph: Graph, user: int, closed: set[int]) -> bool:
 
 
 def _is_terminal(graph: Graph, number: int) -> bool:
-    """Say whether the node takes less than what it is given: a sum, a product with a sum, a part."""
+    """Say whether the node reduces or slices its operand: a sum, a product with a sum, a part."""
     node = graph[number]
     if isinstance(node.options, Product):
         return bool(summed(node.options))

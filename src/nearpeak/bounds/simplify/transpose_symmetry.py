@@ -92,7 +92,7 @@ Operand = tuple[int, tuple[int, ...], frozenset[tuple[object, object]]]
 
 
 def _operand(graph: Graph, number: int, labels: Sequence[int], alike: Mapping[int, frozenset[Pair]]) -> Operand:
-    """Return an operand with the view that it may be taken apart; exchangeable dimensions look the same."""
+    """Return an operand as its source with a view; exchangeable dimensions get one name."""
     node = graph[number]
     groups: Sequence[tuple[tuple[int, int, int], ...]] = [((d, 1, n),) for d, n in enumerate(node.shape)]
     starts = (0,) * len(groups)

@@ -137,7 +137,7 @@ def given_reads(workload: Workload, live: Sequence[bool]) -> dict[int, int]:
 
 
 def _outer_uses(workload: Workload, live: Sequence[bool]) -> tuple[dict[int, list[Use]], dict[int, list[Use]]]:
-    """Return what is read from before the step and what is left behind after it, by storage."""
+    """Return the initial contents that are read and the final contents that are written, by storage."""
     reads: dict[int, list[Use]] = {}
     writes: dict[int, list[Use]] = {}
     written: dict[int, int] = {}
@@ -152,7 +152,7 @@ def _outer_uses(workload: Workload, live: Sequence[bool]) -> tuple[dict[int, lis
 def _collect(
     call: Call, workload: Workload, written: dict[int, int], reads: dict[int, list[Use]], writes: dict[int, list[Use]]
 ) -> None:
-    """Note what `call` reads from before the step, and what it leaves behind after it."""
+    """Collect the initial contents that `call` reads and the final contents that it writes."""
     for use in call.reads:
         if workload.buffers[use.buffer].kind not in GIVEN_KINDS:
             continue

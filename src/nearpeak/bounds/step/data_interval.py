@@ -17,7 +17,7 @@ from nearpeak.ops.shared.definition.data_dependence import highest_case
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worst:
-    """What the worst values make of a step, on any target."""
+    """Work of a step for its worst values, on any target."""
 
     works: Mapping[Case, Work]
     """Work at the worst values of each case that depends on values."""

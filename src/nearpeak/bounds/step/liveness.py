@@ -13,7 +13,7 @@ _PERSISTENT = ("weight", "state", "kv_cache", "input")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occupancy:
-    """What a step holds in memory, call by call."""
+    """Memory use of a step, call by call."""
 
     use: MemoryUse
     """Sums and peaks."""

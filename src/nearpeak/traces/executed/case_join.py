@@ -25,7 +25,7 @@ _PRODUCTS = ("gemm", "grouped_gemm")
 
 
 class Key(NamedTuple):
-    """What calls of one operator have in common: its name, and lists as the trace has them."""
+    """Identity of an operator's calls: its name and its recorded argument lists."""
 
     name: str
     shapes: str
@@ -162,12 +162,12 @@ def _times(calls: tuple[Call, ...] | str, target: Target | None) -> Times:
     cases = tuple(call.case for call in calls if call.case is not None)
     if len(cases) < len(calls) or not cases:
         unknown = sorted({call.operator for call in calls if call.case is None})
-        return Times(reason=f"no rule for {', '.join(unknown)}" if unknown else "it launches nothing as recorded")
+        return Times(reason=f"no rule for {', '.join(unknown)}" if unknown else "it launches no kernel as recorded")
     from nearpeak.ops import label_of
 
     label = label_of(cases[0]) + (f" and {len(cases) - 1} more" if len(cases) > 1 else "")
     if target is None:
-        return Times(label=label, cases=cases, reason="the device is not known; name it with --target")
+        return Times(label=label, cases=cases, reason="the target is unknown; pass --target")
     return _on(target, label, cases)
 
 
@@ -233,7 +233,7 @@ def _in_tf32_s(case: Case, device: "Same[Target]") -> float | None:
 
 
 def _padded(case: Case) -> Case:
-    """Return a product of 16-bit or 8-bit numbers with its axes padded to whole tiles; anything else as it is."""
+    """Return a product of 16-bit or 8-bit numbers with its axes padded to whole tiles; other cases unchanged."""
     if case.op not in _PRODUCTS or dtype_of(dict(case.dtypes)["dtype"]).bits_count > 16:
         return case
     needed = 8 if dtype_of(dict(case.dtypes)["dtype"]).bits_count == 16 else 16

@@ -19,7 +19,7 @@ _CPU_PROVIDERS = ("CPUExecutionProvider", "DnnlExecutionProvider", "XnnpackExecu
 """Execution providers of onnxruntime that run on the CPU, as its documentation lists them."""
 _COMPILED = re.compile(r"Torch-Compiled Region|CompiledFxGraph|CompiledFunction")
 _RECORDED_KERNEL = re.compile(r"cpp_fused|kernel_cpp")
-NOTE = "nothing ran on another device: the CPU is looked at as the device, busy while an operator computes"
+NOTE = "no other device ran anything: the CPU is treated as the device, busy while an operator computes"
 MISSING = {
     "host": "the CPU runs its operators itself: there is no queue between host and device",
     "links": "operators on a CPU are not enqueued",
@@ -27,7 +27,7 @@ MISSING = {
 }  # fmt: skip
 """What such a trace cannot say, by kind of evidence."""
 UNRECORDED = (
-    "compiled code ran, and the profiler does not record its kernels on a CPU: idle time holds them"
+    "compiled code ran, and the profiler does not record its kernels on a CPU: their time counts as idle"
     " (torch._inductor.config.cpp.enable_kernel_profile = True records them)"
 )
 
@@ -75,12 +75,12 @@ def told(executed: Executed, trace: Trace) -> Executed:
 def _limits(executed: Executed) -> Iterator[str]:
     """Yield what bounds need, and where they are passed."""
     if not executed.target:
-        yield "bounds need a device: --target cpu measures this machine, if it is the one that ran it"
+        yield "bounds need a target: --target cpu measures this machine, if the trace was recorded on it"
     below_bound = [row for row in executed.operators if row.bound_s is not None and row.measured_s < row.bound_s]
     if below_bound:
         yield (
             f"{len(below_bound)} of {len(executed.operators)} operators were faster than their bound, which reads"
-            " operands from memory: they lay in a cache, or another CPU ran them"
+            " operands from memory: the operands were cached, or another CPU ran them"
         )
 
 

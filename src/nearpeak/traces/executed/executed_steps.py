@@ -47,7 +47,7 @@ _MOST_CALLED = 5_000
 
 
 def executed_of(trace: Trace, target: Target | None = None, name: str = "") -> Executed:
-    """Return the steady steps of the busiest device of a trace beside theory; of the CPU where that did all work.
+    """Return the steady steps of the busiest device with bounds and expected times; of the CPU if it did all work.
 
     Raises:
         SpecError: nothing in the trace is work of a device, nor of the CPU in its place.
@@ -57,13 +57,13 @@ def executed_of(trace: Trace, target: Target | None = None, name: str = "") -> E
     if (cpu_trace := with_cpu_work(trace, certain=target is not None and target.kind == "cpu")) is None:
         reason = recording_advice.of_work(trace)
         if (cut := _cut(trace)) is not None:
-            reason = f"the file is cut off ({cut}), and no device events stand before that; copy it again"
+            reason = f"the file is cut off ({cut}), with no device events before the cut; copy it again"
         raise SpecError(f"{trace.header.source or 'trace'}: {reason}")
     return told(_executed(cpu_trace, HOST_DEVICE, target, name), cpu_trace)
 
 
 def _executed(trace: Trace, device: int, target: Target | None, name: str) -> Executed:
-    """Return the steady steps of a device beside theory."""
+    """Return the steady steps of a device with bounds and expected times."""
     steps, spans, queues = _looked_at(trace, device, _marked(steps_of(trace)))
     operators, places = operators_of(trace, queues.items, queues.operator_rows, queues.kernel_names, target)
     joined = [item._replace(operator=place) for item, place in zip(queues.items, places, strict=True)]
@@ -120,12 +120,12 @@ def _looked_at(trace: Trace, device: int, steps: Steps) -> tuple[Steps, list[tup
     queues = queues_of(trace, device, spans, rows, whole=not steps.steps)
     if any(item.event != NOTHING for item in queues.items) or not steps.steps:
         return steps, spans, queues
-    note = f"the device does nothing between the marks of {len(steps.steps)} steps: the whole trace is looked at"
+    note = f"the device is idle between the marks of {len(steps.steps)} steps: the whole trace is analysed"
     return _looked_at(trace, device, Steps(how="none", steps=(), note=note))
 
 
 def _marked(steps: Steps) -> Steps:
-    """Return steps that somebody marked; what merely repeats may be a layer, so it stands for no step."""
+    """Return marked steps only; a mere repetition may be a layer and counts as no step."""
     if not steps.steps or steps.how in ("marker", "range"):
         return steps
     name = steps.steps[0].name
@@ -201,21 +201,21 @@ def _missing(trace: Trace, steps: Steps, items: Sequence[QueueItem]) -> dict[str
             f"no operators of a framework: {recording_advice.of_operators(form)}",
         ),
         "shapes": ("shapes" not in trace.sparse, f"no shapes of operators: {recording_advice.of_shapes(form)}"),
-        "copies": (not _says_memory(trace), "which memory copies read is not stated: a newer profiler states it"),
-        "bytes": ("bytes" not in trace.sparse, "how many bytes are copied is not stated"),
-        "grid": ("grid" not in trace.sparse, "grids of kernels are not stated"),
+        "copies": (not _says_memory(trace), "the source memory of copies is missing: newer profilers record it"),
+        "bytes": ("bytes" not in trace.sparse, "the sizes of copies are missing"),
+        "grid": ("grid" not in trace.sparse, "the grids of kernels are missing"),
         "clocks": (
             not any(_clock_columns(trace)),
-            "no clocks or power: sample them beside the run (nearpeak telemetry)",
+            "no clocks or power: sample them during the run (nearpeak telemetry)",
         ),
         "phase": (
             not any(item.phase for item in items),
-            "no range names the optimizer's step (Optimizer.step#…): what belongs to it is not known",
+            "no range marks the optimizer step (Optimizer.step#…): its kernels are unknown",
         ),
         "names": (is_anonymous, "kernels have no names"),
         "ranges": (
             not _has_ranges(trace),
-            "no ranges or Python frames: where the host loads data is not known (with_stack=True, NVTX)",
+            "no ranges or Python frames: data loading on the host is not visible (with_stack=True, NVTX)",
         ),
     }
     return {name: text for name, (missing, text) in checks.items() if missing}
@@ -275,7 +275,7 @@ def _called(trace: Trace, span: tuple[int, int]) -> tuple[str, ...]:
 def _notes(trace: Trace, device: int, spans: Sequence[tuple[int, int]], steps: Steps) -> tuple[str, ...]:
     def notes() -> Iterator[str]:
         if (cut := _cut(trace)) is not None:
-            yield f"the file is cut off ({cut}): what stood behind that is in no figure here"
+            yield f"the file is cut off ({cut}): events after the cut are missing from all figures"
         yield from (lack for lack in trace.header.lacks if lack.startswith(_TOLD_FIRST))
         others = sorted(set(np.unique(trace.device[trace.device_rows()]).tolist()) - {device})
         if others:

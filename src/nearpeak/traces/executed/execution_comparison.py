@@ -105,7 +105,7 @@ def _aligned(old: Executed, new: Executed) -> float | None:
 
 
 def _foreign(old: Executed, new: Executed, aligned: float | None) -> str:
-    """Return why two traces are not of the same step; compiled code has other operators, and is not told from them."""
+    """Return why two traces are not of the same step; compiled code has other operators and is accepted."""
     if aligned is None or aligned >= _LEAST_ALIGNED:
         return ""
     if any("triton" in use.name for executed in (old, new) for use in executed.kernels):

@@ -21,10 +21,10 @@ _COMPILED = re.compile(r"^Torch-Compiled Region|^CompiledFxGraph|^## Call Compil
 
 
 class Covers:
-    """How much of any stretch of host time each cause covers."""
+    """Coverage of host time spans by each known cause."""
 
     def __init__(self, trace: Trace, steps: Sequence[tuple[int, int]]) -> None:
-        """Gather the stretches of each cause, merged."""
+        """Merge the spans of each cause."""
         spans = {
             "loading": _named(trace, LOADING, EventKind.HOST_RANGE, EventKind.HOST_OP, EventKind.HOST_FRAME),
             "creation": _outermost(trace, CREATION, steps),
@@ -43,10 +43,10 @@ class Covers:
 
 
 class Cover:
-    """A union of stretches, asked for the length inside others."""
+    """A union of time spans."""
 
     def __init__(self, start: Array, end: Array) -> None:
-        """Merge the stretches."""
+        """Merge the spans."""
         order = np.argsort(start, kind="stable")
         start, end = start[order], np.maximum.accumulate(end[order])
         fresh = np.concatenate([[True], start[1:] > end[:-1]])
@@ -55,7 +55,7 @@ class Cover:
         self.whole = np.concatenate([[0], np.cumsum(self.end - self.start)])
 
     def inside(self, begin: int, end: int) -> int:
-        """Return how much of a stretch is covered."""
+        """Return how many nanoseconds of a span are covered."""
         return self._before(end) - self._before(begin)
 
     def _before(self, time: int) -> int:
@@ -97,7 +97,7 @@ def _in_every_step(trace: Trace, rows: Array, steps: Sequence[tuple[int, int]]) 
 
 
 def _between(regions: tuple[Array, Array], steps: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
-    """Return the stretches between compiled regions of the same step."""
+    """Return the spans between compiled regions of the same step."""
     start, end = regions
     if not len(start):
         return start, end

@@ -159,7 +159,7 @@ def _exclusive(trace: Trace, items: Sequence[QueueItem], window: tuple[int, int]
 
 
 class _Reader:
-    """Turns calls into items, following both queues as they were."""
+    """Converts calls to queue items and tracks the recorded state of both queues."""
 
     def __init__(
         self, trace: Trace, steps: Sequence[tuple[int, int]], begin: int, operators: Mapping[int, int]
@@ -210,7 +210,7 @@ class _Reader:
             )
 
     def waiting(self, until: int) -> None:
-        """Begin with everything that the device did before its first recorded work."""
+        """Begin with the device work before the first recorded one."""
         if until - self.begin > self.backlog_ns:
             self.backlog_ns = until - self.begin
             lane = self.lanes.setdefault(_UNSEEN, len(self.lanes))
@@ -288,7 +288,7 @@ class _Reader:
         return DEVICE
 
     def _stream_wait(self, row: int) -> None:
-        """Remember that the next work of a stream runs after what another has been given so far."""
+        """Record that the next work of a stream runs after the latest work of another stream."""
         sync = self.sync_rows.get(row)
         if sync is None:
             return
@@ -319,7 +319,7 @@ class _Reader:
         )  # fmt: skip
 
     def _append(self, call: int, event: int, kind: str, *, end: int, operator: int = NOTHING, **fields: Any) -> None:
-        """Add an item; what it does not say is nothing."""
+        """Add an item; absent fields are 0 or `NOTHING`."""
         blank = {
             "before_ns": 0, "call_ns": 0, "device_ns": 0, "lag_ns": 0, "lane": NOTHING, "waits": NOTHING, "after": (),
             "kernel": NOTHING,

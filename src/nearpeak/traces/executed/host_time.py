@@ -36,7 +36,7 @@ def host_costs(
     latency_ns: int,
     window_ns: tuple[int, int],
 ) -> tuple[HostCost, ...]:
-    """Return the host's time by kind, then by operator and by module, most first; nothing where no calls are known.
+    """Return the host time by kind, operator and module, largest first; nothing where no calls are recorded.
 
     Times of kinds add up to the host's time without its waits. What each costs the step is a bound: the difference of
     two replays, the second without that time.
@@ -110,7 +110,7 @@ def _kinds(trace: Trace) -> Array:
 
 
 def _covered(trace: Trace, lane: tuple[int, int], begin: Array, end: Array, kinds: Array) -> Array:
-    """Return the time of stretches of one thread by the kind of the innermost event."""
+    """Return the time of spans of one thread by the kind of the innermost event."""
     rows = trace.rows(*HOST_KINDS)
     rows = rows[(trace.process[rows] == lane[0]) & (trace.thread[rows] == lane[1])]
     rows = rows[(trace.end_ns[rows] > trace.start_ns[rows]) & (trace.end_ns[rows] > begin.min(initial=0))]
@@ -162,7 +162,7 @@ def _until(moments: Array, times: Array, open_: Array, reached: Array) -> Array:
 
 
 def _without(items: Sequence[QueueItem], part: Array, kind: int) -> list[Change]:
-    """Return what is different if the host spent no time on a kind."""
+    """Return the changes that remove the host time of a kind."""
     changes = []
     for place in np.flatnonzero(part).tolist():
         item, gone = items[place], int(part[place])
@@ -180,7 +180,7 @@ def _modules(trace: Trace, items: Sequence[QueueItem]) -> Iterator[tuple[int, st
 
 
 def _largest(spent: Array, owners: Iterable[tuple[int, str]]) -> list[tuple[str, list[int]]]:
-    """Return the names on which the host spends most, with their items."""
+    """Return the names with most host time, with their items."""
     places_by_name: Mapping[str, list[int]] = defaultdict(list)
     for place, name in owners:
         places_by_name[name].append(place)

@@ -11,7 +11,7 @@ QUEUE_DEPTH = 1024
 
 
 class Begun(NamedTuple):
-    """When one work could have begun, and did."""
+    """Earliest possible and actual start of one piece of work."""
 
     called_ns: int
     """Its call and the latency of launches after it."""
@@ -55,7 +55,7 @@ def begun_ns(items: Sequence[QueueItem], latency_ns: int) -> Iterator[Begun | No
 
 
 class _Queues:
-    """Host and streams while items are taken one after the other."""
+    """State of host and streams during a replay."""
 
     __slots__ = ("ends", "host", "latency", "ready", "starts")
 
@@ -93,7 +93,7 @@ class _Queues:
 
 
 def changed(item: QueueItem, change: Change) -> QueueItem:
-    """Return the item as `change` has it."""
+    """Return the item after `change`."""
     fields = {name: value for name, value in change._asdict().items() if value is not None and name != "item"}
     return item._replace(**fields)
 

@@ -10,7 +10,7 @@ _SCALER = ("_amp_foreach_non_finite_check_and_unscale_", "_amp_update_scale_")
 
 
 def shortfall_of(executed: Executed, unseen_ns: int = 0) -> Shortfall:
-    """Return what stands between the steps and their expected time.
+    """Return the difference between the steps and their expected time.
 
     Expected is what good software takes for the operators that ran, one after the other; each operator's expected time
     is spread over its items by their length. An instant in which several works run belongs to one of them, computing

@@ -42,7 +42,7 @@ def _write(trace: Trace, file: TextIO) -> None:
 
 
 def tracks_of(trace: Trace, rows: Array) -> Array:
-    """Return for each event 0, or the number of the track beside that of its stream which has room for it.
+    """Return for each event 0, or the number of the extra track of its stream that has room for it.
 
     Events on one track are disjoint or inside each other.
     """

@@ -44,7 +44,7 @@ def planted_shares() -> Mapping[str, Planted]:
 
 
 def report_of(executed: Executed, version: str = "", unseen_ns: int = 0, model: str = "") -> TraceReport:
-    """Return the findings of the steps, largest gain first, and what could not be told.
+    """Return the findings of the steps, largest gain first, and the abstentions.
 
     Gains are not added: `together_s` replays the steps with all causes gone at once.
 
@@ -75,7 +75,7 @@ def report_of(executed: Executed, version: str = "", unseen_ns: int = 0, model: 
 
 
 def _ranked(findings: Iterable[TraceFinding]) -> list[TraceFinding]:
-    """Return the findings, largest gain first, and behind each cause what removes it, which gains nothing besides."""
+    """Return the findings, largest gain first, each cause followed by its remedies, which add no gain."""
     by_gain = sorted(findings, key=lambda finding: (-finding.gain_s, finding.id, finding.key))
     causes = {finding.id for finding in by_gain}
     remedies = [finding for finding in by_gain if finding.remedy_of in causes]
@@ -118,11 +118,11 @@ def _verdict(scene: Scene, findings: list[TraceFinding]) -> str:
     if busy >= HEALTHY_RATIO and unmatched > UNMATCHED_RATIO:
         return (
             f"no conclusion: the device is busy {busy:.0%} of {what} of {step}, and for {unmatched:.0%} of that time "
-            "it is not known what should have run, or how fast; give --target, record shapes"
+            "no expected time is known; pass --target, record shapes"
         )
     if busy >= HEALTHY_RATIO:
-        return f"healthy: the device is busy {busy:.0%} of {what} of {step}, and nothing that is looked for was found"
-    return f"no cause found for {1 - busy:.0%} idle time of {what} of {step}; see what could not be told"
+        return f"healthy: the device is busy {busy:.0%} of {what} of {step}, and no rule found a problem"
+    return f"no cause found for {1 - busy:.0%} idle time of {what} of {step}; see the abstentions"
 
 
 __all__ = ["LEAST_RATIO", "PLANTED", "RULES", "Rule", "Scene", "merged", "planted_shares", "replayed_ns", "report_of"]

@@ -30,9 +30,9 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     worst = max(slow, key=lambda candidate: candidate.device_ns)
     yield from scene.finding(
         ID,
-        f"{worst.label} and {len(slow) - 1} more have extents that are no multiples of 8: padded to 64 they"
+        f"{worst.label} and {len(slow) - 1} more have extents that are not multiples of 8: padded to 64 they"
         f" would be faster"
-        if len(slow) > 1 else f"{worst.label} has extents that are no multiples of 8: padded to 64 it would be faster",
+        if len(slow) > 1 else f"{worst.label} has extents that are not multiples of 8: padded to 64 it would be faster",
         changes,
         evidence=[
             scene.evidence("time of these products per step", scene.device_s(places), "s", places),

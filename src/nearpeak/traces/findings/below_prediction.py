@@ -19,7 +19,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Let each operator that is far from its expected time take it."""
     known = [candidate for candidate in scene.executed.operators if candidate.predicted_s]
     if not known:
-        yield Abstained(id=ID, reason="no operator has an expected time: name the device with --target")
+        yield Abstained(id=ID, reason="no operator has an expected time: pass --target")
         return
     for number, operator in enumerate(scene.executed.operators):
         if _is_slow(scene, operator):
@@ -56,9 +56,12 @@ def _one(scene: Scene, number: int, operator: ExecutedOperator) -> list[TraceFin
             scene.evidence("bound of one call", bound, "s"),
         ],
         counter=[
-            ("it is faster than its bound, which would be a fault of the bound", found_if(operator.measured_s < bound)),
             (
-                "its calls differ threefold among themselves: something else was in the way",
+                "it is faster than its bound, which would be an error of the bound",
+                found_if(operator.measured_s < bound),
+            ),
+            (
+                "its calls differ threefold among themselves: something else interfered",
                 found_if(scatters),
             ),
         ],

@@ -12,7 +12,7 @@ _COPIES = ("aten::clone", "aten::contiguous", "aten::copy_", "aten::cat", "aten:
 
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
-    """Leave the casts out."""
+    """Remove the casts."""
     votes: dict[int, list[bool]] = {}
     for item in scene.items:
         if scene.family(item) == "cast" and scene.operator(item) is not None:
@@ -38,7 +38,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             ),
         ],
         falsifier="convert the model as a whole (.bfloat16()), or cache the casts of frozen weights: the"
-        " kernels should be gone",
+        " kernels should disappear",
         scope="local",
     )
 

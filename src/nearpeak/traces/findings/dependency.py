@@ -35,10 +35,11 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     closed = [Change(place, lag_ns=scene.items[place].lag_ns - gap) for place, (gap, _) in gaps.items()]
     steps, spent_s = scene.executed.step_count, sum(late.values()) * 1e-9 / scene.executed.step_count
     graphs = any(item.kind == "graph" for item in scene.items)
-    where = "after events of other streams" if 2 * len(joined) > len(places) else "behind the kernel before"
+    where = "after events of other streams" if 2 * len(joined) > len(places) else "after the previous kernel"
     yield from scene.finding(
         ID,
-        f"{len(places) / steps:.0f} works of a step start {spent_s * steps / len(places) * 1e6:.1f} µs late {where},"
+        f"{len(places) / steps:.0f} kernels or copies of a step start"
+        f" {spent_s * steps / len(places) * 1e6:.1f} µs late {where},"
         " although launched in time",
         changes,
         high_s=scene.gain_s(closed),
@@ -46,7 +47,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("late starts per step", len(places) / steps, "", places),
             scene.evidence("of them after an event of another stream", len(joined) / steps, "", joined),
             scene.evidence("gaps per step", spent_s, "s"),
-            scene.evidence("gap that is usual behind a kernel of the same stream", usual * 1e-9, "s"),
+            scene.evidence("usual gap after a kernel of the same stream", usual * 1e-9, "s"),
             scene.evidence(
                 "idle time in the queue", timeline.idle_by_cause_ns.get(Idle.QUEUE, 0) / max(1, timeline.idle_ns), ""
             ),

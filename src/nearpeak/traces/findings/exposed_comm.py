@@ -19,7 +19,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     shared = {scene.items[place].lane for place in places} & {
         item.lane for item in scene.items if item.kind == "kernel"
     }
-    how = "on the stream that computes" if shared else "and is waited for at once"
+    how = "on the compute stream" if shared else "and is waited for immediately"
     single = (scene.executed.rank_count or 1) > 1 and scene.executed.skew is None
     yield from scene.finding(
         ID,

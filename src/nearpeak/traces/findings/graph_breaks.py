@@ -10,7 +10,7 @@ ID = "graph.breaks"
 
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
-    """Take the host time between compiled regions of one step away."""
+    """Remove the host time between compiled regions of a step."""
     spent_s = scene.part_s("between graphs")
     if not spent_s:
         return
@@ -25,7 +25,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("breaks per step", count, "", places),
             scene.evidence("host time between compiled regions per step", spent_s, "s"),
         ],
-        counter=[("the regions are different models that belong apart", "not observable"), ("the device is busy"
+        counter=[("the regions are different models", "not observable"), ("the device is busy"
         " meanwhile", found_if(scene.idle_ratio() < 0.05))],
         falsifier="torch._dynamo.explain names each break; with fullgraph=True there should be one region per step",
     )  # fmt: skip

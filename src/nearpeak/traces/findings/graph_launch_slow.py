@@ -87,7 +87,7 @@ def _graphs(scene: Scene) -> dict[tuple[int, ...], list[tuple[int, int]]]:
 
 
 def _launches(scene: Scene) -> bool:
-    """Say whether graphs are launched, or cannot be told."""
+    """Say whether graphs are launched, or calls were not recorded."""
     return "host" in scene.executed.missing or any(item.kind == "graph" for item in scene.items)
 
 

@@ -19,7 +19,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         return
     same = launch_bound.varies(scene)
     if same == "not observable":
-        reason = "fewer than three steps: whether each runs the same kernels is not known; record more"
+        reason = "fewer than three steps do not show whether each runs the same kernels; record more"
         yield Abstained(id=ID, reason=reason)
         return
     if same == "found":
@@ -29,13 +29,14 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     count = len(scene.where(lambda item: item.event != NOTHING)) / scene.executed.step_count
     yield from scene.finding(
         ID,
-        f"each of {scene.executed.step_count} steps runs the same {count:.0f} works in the same order, one call each",
+        f"each of {scene.executed.step_count} steps runs the same {count:.0f} kernels and copies in the same order,"
+        " one call each",
         changes,
         gain_s=scene.gain_s(changes, scene.unblocked),
         high_s=scene.step_s - scene.device_s(range(len(scene.items))),
         evidence=[
             scene.evidence("steps with the same kernels", scene.executed.step_count, ""),
-            scene.evidence("works per step", count, ""),
+            scene.evidence("kernels and copies per step", count, ""),
             scene.evidence("calls that wait within a step", len(blocking) / scene.executed.step_count, "", blocking),
         ],
         counter=[

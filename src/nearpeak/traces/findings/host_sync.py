@@ -23,7 +23,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     count = len(places) / scene.executed.step_count
     yield from scene.finding(
         ID,
-        f"the host waits for the device {count:.0f} times in a step and lets its queue run dry",
+        f"the host waits for the device {count:.0f} times in a step and its queue runs empty",
         changes,
         evidence=[
             scene.evidence("waits in a step, the last one left out", count, "", places),
@@ -31,10 +31,10 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         ],
         counter=[
             ("the wait ends the step anyway", found_if(False)),
-            ("what the host does next needs the result that it waits for", "not observable"),
+            ("the host needs the awaited result to go on", "not observable"),
         ],
         falsifier=scene.advice(
-            "keep results on the device and read them once, where the step ends: the device should have no gaps there",
+            "keep results on the device and read them once, where the step ends: its gaps should disappear",
             "torch.cuda.set_sync_debug_mode('warn') names the lines (.item(), .cpu(), nonzero)",
         ),
     )
@@ -46,7 +46,7 @@ def _reads_scalar(item: QueueItem) -> bool:
 
 
 def _waits(item: QueueItem) -> bool:
-    """Say whether the host waits: in a synchronisation, or for what it copies to itself."""
+    """Say whether the host waits in a synchronisation or for a device-to-host copy."""
     reads = item.kind == "copy" and item.copy.startswith("d2h")
     return item.waits != NOTHING and (item.kind == "sync" or reads)
 

@@ -17,15 +17,13 @@ _IDLE, _HOST, _FEW = 0.15, 0.6, 0.6
 
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
-    """Replace the calls of each step by the launch of one graph, after what blocks the host is gone."""
+    """Replace the calls of each step by one graph launch, without blocking calls."""
     if scene.idle_ratio() < _IDLE or scene.host_wait_ratio() < _HOST:
         return
     # Most host time without a known cause lies before a few calls, which is no cost of launches.
     spent = sorted((item.before_ns - sum(part for _, part in item.parts) for item in scene.items), reverse=True)
     if sum(spent[: max(scene.executed.step_count, len(spent) // 20)]) > _FEW * max(1, sum(spent)):
-        yield Abstained(
-            id=ID, reason="a few long stretches of host code that no range names hold the device up: record ranges"
-        )
+        yield Abstained(id=ID, reason="a few long spans of unnamed host code delay the device: record ranges")
         return
     changes = graph_changes(scene)
     gain_s = scene.gain_s(changes, scene.unblocked)
@@ -65,7 +63,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
 
 
 def graph_changes(scene: Scene) -> tuple[Change, ...]:
-    """Return what is different if each step were the launch of one graph; host time with a named cause stays."""
+    """Return the changes that make each step one graph launch; host time with a known cause stays."""
     changes, begun = [], set()
     for place, item in enumerate(scene.items):
         if item.event == NOTHING or item.kind in ("backlog", "graph"):
@@ -122,7 +120,7 @@ def _remedies(scene: Scene, gain_s: float) -> tuple[tuple[str, float], ...]:
         ("twice the batch, per sample", batched_s(scene)),
     ]
     if creation:
-        remedies.append(("cache tensors made anew in each step", scene.gain_s(creation)))
+        remedies.append(("cache tensors that each step creates again", scene.gain_s(creation)))
     return tuple(remedies)
 
 

@@ -16,7 +16,7 @@ _COPIES = ("aten::clone", "aten::contiguous")
 
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
-    """Leave the kernels out."""
+    """Remove the kernels."""
     places = [place for place, item in enumerate(scene.items) if item.kernel != NOTHING and _moves(scene, place)]
     if not places:
         return
@@ -34,7 +34,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         ],
         counter=[
             ("needed once, not in each step", found_if(len(places) < scene.executed.step_count)),
-            ("a copy that keeps a tensor from being written over", "not observable"),
+            ("a copy that protects a tensor from being overwritten", "not observable"),
         ],
         falsifier=_advice(scene, converted=2 * len(formats) > len(places)),
         scope="local",
@@ -43,11 +43,9 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
 
 def _advice(scene: Scene, *, converted: bool) -> str:
     if not converted:
-        return (
-            "hand the next operator the strides as they are, or make the copy part of the one before: it should be gone"
-        )
+        return "pass the strides unchanged to the next operator, or fuse the copy into the previous one"
     return scene.advice(
-        "keep tensors in the layout that these operators take: the conversions should be gone",
+        "keep tensors in the layout of these operators: the conversions should disappear",
         "model.to(memory_format=torch.channels_last) and its inputs",
     )
 

@@ -35,7 +35,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     yield TraceFinding(
         id=ID, key="",
         claim=f"{len(far)} kernels reach less than {counted.LIMITED:.0f}% of any roof, the longest {far[worst]:.0f}%;"
-        f" what limits its warps: {limiter(counted.of(scene, worst)) or 'not stated'}",
+        f" its occupancy limiter: {limiter(counted.of(scene, worst)) or 'not stated'}",
         evidence=(
             scene.evidence("time of these kernels", scene.device_s(far), "s", list(far)),
             scene.evidence("per cent of the nearest roof of the longest", far[worst], "", [worst]),

@@ -25,7 +25,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         work_ns = max(0, item.device_ns - _START_NS)
         changes.append(Change(place, device_ns=item.device_ns - round(work_ns * (1 - item.block_count / sms))))
     if silent:
-        yield Abstained(id=ID, reason="grids of kernels, or how many multiprocessors there are, are not stated")
+        yield Abstained(id=ID, reason="the grids of kernels or the number of multiprocessors are missing")
         return
     places = [change.item for change in changes]
     if not places:

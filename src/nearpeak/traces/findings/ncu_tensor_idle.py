@@ -42,7 +42,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     double = any((counted.first(counted.of(scene, p), *_DOUBLE) or 0.0) >= _BUSY for p in idle)
     yield TraceFinding(
         id=ID, key="",
-        claim=f"{len(idle)} products take {scene.device_s(idle) * 1e6:.0f} µs on vector units; matrix units do nothing",
+        claim=f"{len(idle)} products take {scene.device_s(idle) * 1e6:.0f} µs on vector units; matrix units are idle",
         evidence=(
             scene.evidence("time of these products", scene.device_s(idle), "s", list(idle)),
             scene.evidence("per cent of the vector units' peak, at most", max(idle.values()), ""),
@@ -52,7 +52,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             Counter(what="fp32 on purpose", state="not observable"),
         ),
         gain_s=0.0, gain_low_s=0.0, gain_high_s=min(high_s, scene.step_s), scope="local", method="bound",
-        falsifier="run the product in 16-bit numbers or TF32: the counter of the matrix units should be above nothing",
+        falsifier="run the product in 16-bit numbers or TF32: the counter of the matrix units should be above 0",
     )  # fmt: skip
 
 

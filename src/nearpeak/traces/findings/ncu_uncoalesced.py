@@ -32,7 +32,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("largest unused part of the sectors", worst, ""),
         ],
         counter=[("a cache serves them, so that memory has room", found_if(False)),
-                 ("the order of the data is given from outside", "not observable")],
+                 ("the caller fixes the data layout", "not observable")],
         falsifier="let neighbouring threads read neighbouring addresses: sectors per request should fall to what the"
         " bytes need, and the time with them",
         scope="local",

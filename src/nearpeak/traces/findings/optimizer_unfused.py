@@ -39,7 +39,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     yield from scene.finding(
         ID,
         f"the optimizer updates about {count:.0f} parameters by {len(loose) / steps:.0f} kernels of a step;"
-        f" {ceil(count / _TENSORS)} that take lists of tensors would do",
+        f" {ceil(count / _TENSORS)} over lists of tensors would suffice",
         changes,
         high_s=max(_host_s(scene, loose), scene.device_s(loose)),
         evidence=[

@@ -23,14 +23,14 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     if overlap > 0.5:
         return
     if not scene.executed.sm_count:
-        reason = "how many multiprocessors the device has is not stated: name it with --target"
+        reason = "the number of multiprocessors is unknown: pass --target"
         yield Abstained(id=ID, reason=f"{len(loads)} streams compute one after the other, and {reason}")
         return
     places = [place for members in lanes.values() for place in members]
     blocks = {number: use.block_count or 0 for number, use in enumerate(scene.executed.kernels)}
     full = [place for place in places if blocks.get(scene.items[place].kernel, 0) >= scene.executed.sm_count]
     if scene.device_s(full) > 0.5 * scene.device_s(places):
-        reason = "most of their time is in kernels that fill the device alone, so that nothing is to be gained"
+        reason = "most of their time is in kernels that fill the device alone, so overlap gains nothing"
         yield Abstained(id=ID, reason=f"{len(loads)} streams compute one after the other: {reason}")
         return
     changes, reason = _freed(scene, lanes)
@@ -45,7 +45,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence(
                 "load of the second stream", loads[-2][0] * 1e-9 / scene.executed.step_count, "s", lanes[loads[-2][1]]
             ),
-            scene.evidence("part of the possible overlap that was had", overlap, ""),
+            scene.evidence("attained part of the possible overlap", overlap, ""),
         ],
         counter=[
             ("each kernel fills the device", found_if(False)),

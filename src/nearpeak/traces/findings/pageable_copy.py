@@ -39,7 +39,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     yield from scene.finding(
         ID,
         f"{len(places) / scene.executed.step_count:.0f} copies of a step read pageable memory at {rate / 1e9:.1f} GB/s"
-        " and stop the host",
+        " and block the host",
         changes,
         high_s=time_s / scene.executed.step_count,
         evidence=[

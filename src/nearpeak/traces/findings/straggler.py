@@ -14,7 +14,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     skew = scene.executed.skew
     if skew is None:
         if (scene.executed.rank_count or 1) > 1:
-            yield Abstained(id=ID, reason="one rank of several: give the traces of the others too (--rank FILE)")
+            yield Abstained(id=ID, reason="one rank of several: pass the traces of the others too (--rank FILE)")
         return
     if skew.straggler is None or skew.collective_count < 3:
         return

@@ -25,7 +25,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """
     sms = scene.executed.sm_count
     if not sms:
-        yield Abstained(id=ID, reason="how many multiprocessors the device has is not stated: name it with --target")
+        yield Abstained(id=ID, reason="the number of multiprocessors is unknown: pass --target")
         return
     places = scene.where(lambda item: _product(scene, item) and wasted_ratio(item.block_count, sms) >= _WASTE)
     spread = [place for place in places if _SPREADS.search(scene.executed.kernels[scene.items[place].kernel].name)]

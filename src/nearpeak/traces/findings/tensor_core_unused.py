@@ -27,9 +27,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         elif (expected := plain * scene.usual_ratio) < operator.measured_s:
             changes.append(Change(place, device_ns=int(item.device_ns * expected / operator.measured_s)))
     if unknown and not changes:
-        yield Abstained(
-            id=ID, reason="products run on vector units, but the device is not known: name it with --target"
-        )
+        yield Abstained(id=ID, reason="products run on vector units, but the target is unknown: pass --target")
         return
     formats = sorted(
         {

@@ -15,7 +15,7 @@ _MADE = re.compile(
 
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
-    """Take the host time of making tensors away, with the calls that this makes."""
+    """Remove the host time of creating tensors, and their calls."""
     spent_s = scene.part_s("creation")
     if not spent_s:
         return
@@ -30,28 +30,28 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     alike, which = _alike(scene)
     yield from scene.finding(
         ID,
-        f"the host spends {spent_s * 1e6:.0f} µs of each step on making tensors, {which}",
+        f"the host spends {spent_s * 1e6:.0f} µs of each step on creating tensors, {which}",
         (*scene.dropped(places), *scene.without_part("creation")),
         evidence=[
-            scene.evidence("host time for making tensors per step", spent_s, "s", every),
+            scene.evidence("host time for creating tensors per step", spent_s, "s", every),
             scene.evidence("idle part of the window", scene.idle_ratio(), ""),
         ],
         counter=[
             ("the device is busy meanwhile", found_if(scene.idle_ratio() < 0.05)),
             ("their shapes and values differ between steps", "not found" if alike else "not observable"),
-            ("something writes into them, so that they must be made anew", "not observable"),
+            ("something writes into them, so they must be created again", "not observable"),
         ],
-        falsifier="make them once and keep them (register_buffer): the host time of the step should fall by as much",
+        falsifier="create them once and keep them (register_buffer): the host time of the step should fall by as much",
     )  # fmt: skip
 
 
 def _alike(scene: Scene) -> tuple[bool, str]:
-    """Return whether the trace shows that steps ask for the same tensors, and what it shows in words."""
+    """Return whether the trace shows that steps create the same tensors, and a clause that says so."""
     if "shapes" in scene.executed.missing:
         return False, "and whether they are the same in every step was not recorded"
     if scene.executed.step_count < 2:
-        return False, "and one step does not show whether others make the same"
-    return True, "asked for alike in every step"
+        return False, "and one step does not show whether others create the same"
+    return True, "the same in every step"
 
 
 RULE = Rule(id=ID, look=look, needs=("host", "links", "operators"))

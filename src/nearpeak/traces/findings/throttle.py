@@ -47,7 +47,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             *([scene.evidence("power then", max(watts), "W")] if watts else []),
         ],
         counter=[
-            ("clocks were locked by somebody", "not observable"),
+            ("the clocks were locked", "not observable"),
             ("the power is at its limit, which supports it", capped),
         ],
         falsifier="lock the clock at the low value: the slow steps should stay as they are and the fast ones"

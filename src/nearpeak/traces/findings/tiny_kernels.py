@@ -35,7 +35,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     yield from scene.finding(
         ID,
         f"{per_step:.0f} of {len(kernels) / steps:.0f} kernels of a step take less than {SHORT_NS / 1000:.0f} µs;"
-        f" {len(spare) / steps:.0f} of them follow one that they could be part of",
+        f" {len(spare) / steps:.0f} of them could be fused into their predecessor",
         scene.dropped(spare),
         high_s=taken_s,
         evidence=[

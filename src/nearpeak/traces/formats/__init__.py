@@ -19,7 +19,7 @@ FORMATS: Registry[TraceFormat] = Registry.of_modules(
 
 
 def read_trace(path: Path, form: str | None = None) -> Trace:
-    """Return the trace that a profiler's file holds; what was lost and what it lacks stands in its header.
+    """Return the trace that a profiler's file holds; losses and missing evidence are in its header.
 
     Args:
         form: name of the format; recognised by the first bytes where it is none.
@@ -54,4 +54,4 @@ def format_of(path: Path) -> TraceFormat:
     if len(matches) == 1:
         return matches[0]
     names = ", ".join(entry.name for entry in matches) or ", ".join(FORMATS)
-    raise SpecError(f"{path}: is {'of several formats' if matches else 'of no known trace format'}; name it: {names}")
+    raise SpecError(f"{path}: matches {'several formats' if matches else 'no known trace format'}; name one: {names}")

@@ -13,7 +13,7 @@ _OWN = {kind.name.lower(): kind for kind in EventKind}
 
 
 def _kind(phase: str, category: str) -> EventKind | str:
-    """Return the kind of an event; a category that is not known is a range that somebody marked."""
+    """Return the kind of an event; an unknown category counts as a marked range."""
     if phase == "X":
         category = category.lower()
         return _OWN.get(category, KINETO.get(category, EventKind.HOST_RANGE))

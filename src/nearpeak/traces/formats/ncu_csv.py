@@ -19,7 +19,7 @@ from nearpeak.traces.trace_format import TraceFormat
 _DETAILS = ("ID", "Kernel Name", "Metric Name", "Metric Value")
 _DURATIONS = ("gpu__time_duration.sum", "Duration", "gpu__time_duration_measured_user.sum")
 _TRIPLE = re.compile(r"^\(?\s*(\d+)[,x ]+(\d+)[,x ]+(\d+)\s*\)?$")
-_LACK = "no times: kernels were replayed one by one and stand here one after another by their durations"
+_LACK = "no times: kernels were replayed one by one and are placed end to end by duration"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -195,7 +195,7 @@ def _graphs(base: Database, rows: EventRows) -> int:
 
 
 def _has_nodes(base: Database, process: Array, correlation: Array) -> Array:
-    """Return which launches of graphs have kernels of their own."""
+    """Return which graph launches have individually recorded kernels."""
     wanted = {pair: place for place, pair in enumerate(zip(process.tolist(), correlation.tolist(), strict=True))}
     has_nodes = np.zeros(len(process), np.bool_)
     for correlations, owner in base.read(f"{_PREFIX}KERNEL", ("correlationId", "globalPid"), needed=("correlationId",)):

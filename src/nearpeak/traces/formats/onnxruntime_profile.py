@@ -57,7 +57,7 @@ def _without_fences(trace: Trace) -> Trace:
 
 
 def _with_nodes(trace: Trace) -> Trace:
-    """Return the trace with what nodes compute told from their operator, and inputs as other formats have them.
+    """Return the trace with families taken from the operator of each node, and inputs as in other formats.
 
     Names are those of nodes, which fusion gives to what it made of several: a convolution may be called after the
     activation that it swallowed.
@@ -94,7 +94,7 @@ def tensors_of(text: str) -> tuple[list[str], list[list[int]]]:
 
 
 def _extent(value: Any) -> int:
-    """Return an extent as it stands in the file.
+    """Return an extent of the file.
 
     Raises:
         TypeError: it is no whole number.

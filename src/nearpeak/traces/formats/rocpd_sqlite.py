@@ -70,7 +70,7 @@ def _read(path: Path) -> Trace:
 
 
 class _Names:
-    """What the ids of the other tables with one suffix stand for; files of several processes have several suffixes."""
+    """Lookup tables for ids, by table suffix; files of several processes have several suffixes."""
 
     def __init__(self, base: Database, suffix: str) -> None:
         self._tables, self._suffix = base.tables, suffix

@@ -121,7 +121,7 @@ def _add(table: _Table, rows: EventRows, lacks: list[str]) -> None:
         _kernels(table, rows)
     elif "Direction" in table:
         _copies(table, rows)
-        lacks.append("copies only: kernels of the same run stand in another table")
+        lacks.append("copies only: kernels of the same run are in another table")
     else:
         _calls(table, rows)
 

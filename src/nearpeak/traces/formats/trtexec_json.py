@@ -75,7 +75,7 @@ def _profile(path: Path, objects: Sequence[Mapping[str, Any]], losses: list[Loss
             for name in ("timeMs", "averageMs", "medianMs", "percentage")
         },
     )
-    lack = "no times: layers stand one after another by their means, whose sum is longer than a query without profiling"
+    lack = "no times: layers are placed end to end by their means, whose sum is longer than a query without profiling"
     return rows.trace(
         TraceHeader(
             format="trtexec_json",

@@ -43,7 +43,7 @@ _SYNC = {"event sync": SyncKind.EVENT, "stream wait event": SyncKind.STREAM_WAIT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What a format says of Chrome events."""
+    """Interpretation rules of a format of Chrome events."""
 
     kind_of: Callable[[str, str], EventKind | str]
     """From phase and category to the kind, or to what is left out; with ? before it where no rule knows it."""
@@ -69,7 +69,7 @@ class _Part:
 
 @dataclass(kw_only=True)
 class _State:
-    """What is collected over the batches."""
+    """State collected over the batches."""
 
     parts: list[_Part] = field(default_factory=list)
     """Columns of each batch."""
@@ -115,7 +115,7 @@ class EventTable:
 
     @classmethod
     def of_file(cls, path: Path, rules: Rules) -> tuple["EventTable", EventFile]:
-        """Return all events of a file, and the file with what stands beside them."""
+        """Return all events of a file, and the file with its top-level metadata."""
         file = EventFile(path)
         table = cls(file, rules)
         for batch in file.batches():
@@ -295,7 +295,7 @@ def _joined(parts: list[_Part]) -> Raw:
 
 
 def _column_of(pieces: list[tuple[Column, int]]) -> Column:
-    """Return the pieces of one field as one column; where some are texts, the others cannot be told and are left."""
+    """Return the pieces of one field as one column; where some pieces are texts, the others are dropped."""
     text = any(column.text for column, _ in pieces)
     alike = [(column, offset) for column, offset in pieces if column.text == text]
     rows = np.concatenate([(column.rows + offset).astype(np.int32) for column, offset in alike])

@@ -103,7 +103,7 @@ def number_of(text: str, scale: int = 1) -> int:
 
 
 def dense(field: Field | None, count: int, values: Array | None = None, *, absent: int = MISSING) -> Array:
-    """Return one value for each of `count` events; the last where a field stands twice."""
+    """Return one value for each of `count` events; the last one where a field occurs twice."""
     column = np.full(count, absent, np.int64)
     if field is not None:
         column[field.rows] = field.values if values is None else values

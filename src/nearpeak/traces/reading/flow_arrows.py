@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 
 
 class FlowKind(IntEnum):
-    """What an arrow leads from and to."""
+    """Kind of link that a flow event draws."""
 
     BACKWARD = 0
     """From a forward operator to its backward one."""
@@ -26,7 +26,7 @@ class FlowKind(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flows:
-    """Ends of arrows of one batch, an entry each."""
+    """Ends of the flow events of one batch."""
 
     what: Array
     """A `FlowKind`."""

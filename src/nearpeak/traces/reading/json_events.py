@@ -71,7 +71,7 @@ class EventFile:
         return Texts(raw, self._tables[2][:used].copy(), self._tables[2][1 : used + 1].copy())
 
     def empty(self) -> int:
-        """Return the number of the empty text, which stands for what has none."""
+        """Return the number of the empty text, the name of events without a name."""
         while (number := json_scan.intern(self._data[:0], 0, 0, *self._tables, self._counts)) < 0:
             self._grow()
         return int(number)
@@ -229,7 +229,7 @@ def _tables(texts: int, arena: int) -> tuple[Array, Array, Array, Array]:
 
 
 def _plain(raw: bytes) -> Any:
-    """Return a value beside the list of events; one that is not JSON, as text."""
+    """Return a top-level value of the file; one that is not JSON, as text."""
     text = raw.decode("utf-8", "replace").strip()
     try:
         return json.loads(text, strict=False)

@@ -10,7 +10,7 @@ _NO_PROFILE = ("power_log", "mlperf_log")
 
 
 def lacks_of(trace: Trace) -> tuple[str, ...]:
-    """Return what the file of a trace does not say, as far as what it does say makes one ask."""
+    """Return the evidence that a trace lacks, given what it holds."""
     lacks = list(trace.header.lacks)
     if trace.header.format in _NO_PROFILE:
         return tuple(lacks)

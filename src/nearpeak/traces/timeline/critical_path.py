@@ -23,7 +23,7 @@ _WAITS = ("Synchronize",)
 def critical_path(
     trace: Trace, communication: Communication = Communication.ANY, window_ns: tuple[int, int] | None = None
 ) -> CriticalPath:
-    """Return what decided when the last device work ended, of all devices.
+    """Return the chain of dependencies that determined the end of the last device work.
 
     Work starts when the last of these has happened: the work before it on its stream has ended, its call has returned,
     what its stream waits for has ended. The host goes on after a wait when the work that it waited for has ended. Time
@@ -45,7 +45,7 @@ def critical_path(
 
 
 class _Causes:
-    """What can be looked up for each event: the work before it, the waits of its stream, the waits of its thread."""
+    """Possible causes of each event: earlier work, waits of its stream, waits of its thread."""
 
     def __init__(self, trace: Trace, rows: Array, communication: Communication) -> None:
         self.trace = trace
@@ -145,7 +145,7 @@ def _back(trace: Trace, rows: Array, communication: Communication) -> Iterator[P
 
 
 def _cause(causes: _Causes, row: int, cursor: int) -> tuple[int | None, int]:
-    """Return what happened last of all that work had to wait for, and when."""
+    """Return the last dependency of a piece of work to complete, and its end."""
     trace = causes.trace
     candidates: list[tuple[int, int]] = []
     if (before := causes.before.get(row)) is not None and trace.end_ns[before] <= cursor:

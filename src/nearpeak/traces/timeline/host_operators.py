@@ -17,7 +17,7 @@ HOST_DEVICE = 0
 
 
 def with_host_work(trace: Trace, joinable: Callable[[str], bool]) -> Trace:
-    """Return the trace with a kernel beside each operator that computes, on device 0, a stream for each thread.
+    """Return the trace with a kernel added for each operator that computes, on device 0, one stream per thread.
 
     An operator that `joinable` accepts is one piece of work with all that it calls; of everything else the innermost
     operators are work. Views, allocations and the steps of autograd compute nothing: their time, and what operators

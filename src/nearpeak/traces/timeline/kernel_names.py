@@ -71,7 +71,7 @@ def is_library_communication(name: str) -> bool:
 
 
 def copy_of(name: str) -> tuple[CopyKind, Memory, Memory]:
-    """Return direction and both ends of a copy, as far as its name says them.
+    """Return direction and both ends of a copy, where its name states them.
 
     >>> copy_of("Memcpy HtoD (Pageable -> Device)")
     (<CopyKind.H2D: 1>, <Memory.PAGEABLE: 1>, <Memory.DEVICE: 3>)

@@ -68,7 +68,7 @@ def _processes(trace: Trace, rows: Array) -> Array:
 
 
 def _filled(columns: list[Array], which: int) -> Array:
-    """Return a column with what it does not say, where the events of the same stream leave no choice."""
+    """Return a column with missing values filled in where all events of the same stream agree."""
     values = columns[which]
     silent = values == MISSING
     if not silent.any() or silent.all():
@@ -87,7 +87,7 @@ def _filled(columns: list[Array], which: int) -> Array:
 
 
 def _numbered(columns: list[Array], count: int) -> tuple[Array, Array]:
-    """Return a number for each combination of values, and a place where each number stands."""
+    """Return a number for each combination of values, and the first position of each number."""
     numbers, first = np.zeros(count, np.int64), np.zeros(min(count, 1), np.int64)
     for column in columns:
         if not count or column.min() == column.max():  # most files have one device, one process, one context

@@ -32,7 +32,7 @@ NO_ROW = -1
 
 
 class Texts:
-    """Distinct texts by number, decoded when they are asked for."""
+    """Distinct texts by number, decoded lazily."""
 
     __slots__ = ("_decoded", "_ends", "_raw", "_starts")
 
@@ -43,7 +43,7 @@ class Texts:
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> "Texts":
-        """Return the table of `texts`, numbered as they come.
+        """Return the table of `texts`, numbered in order.
 
         >>> Texts.of(["relu", "gemm"])[1]
         'gemm'
@@ -52,7 +52,7 @@ class Texts:
         return cls(b"", nothing, nothing, dict(enumerate(texts)))
 
     def with_more(self, texts: Sequence[str]) -> "Texts":
-        """Return the table with `texts` behind its own.
+        """Return the table with `texts` appended.
 
         >>> Texts.of(["relu"]).with_more(["gemm"])[1]
         'gemm'
@@ -183,7 +183,7 @@ class Trace:
         return _picked(column, rows, absent)
 
     def where(self, test: Callable[[str], bool]) -> Mask:
-        """Return which events have a name that passes `test`; each distinct name is asked about once."""
+        """Return which events have a name that passes `test`; each distinct name is tested once."""
         return self.name_table(test)[self.name]
 
     def name_table(self, test: Callable[[str], bool]) -> Mask:

@@ -40,7 +40,7 @@ def steps_of(trace: Trace) -> Steps:
         candidates = _periodic(trace, rows)
         steps = _warmed(candidates)
         if candidates and _covers(trace, candidates) and _even(steps):
-            return Steps(how=how, steps=steps, note="found by what repeats; nothing marks the steps")
+            return Steps(how=how, steps=steps, note="found by repetition; nothing marks the steps")
     return Steps(how="none", steps=(), note="no marks, and nothing repeats at equal distances at least three times")
 
 
