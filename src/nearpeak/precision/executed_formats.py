@@ -11,7 +11,7 @@ from nearpeak.core.traces.trace import EventKind
 from nearpeak.core.work.dtype import dtype_of
 from nearpeak.ops import work_of
 from nearpeak.traces import NO_ROW, Trace
-from nearpeak.traces.executed.case_join import can_be_joined, listed_or
+from nearpeak.traces.executed.case_join import can_be_joined, parsed_list
 
 _PRODUCTS = ("gemm", "grouped_gemm", "scaled_gemm", "conv", "conv_transpose", "attention", "paged_attention",
              "varlen_attention")  # fmt: skip
@@ -138,13 +138,13 @@ def _wrapped(trace: Trace) -> tuple[int, int]:
     wrapped = narrow_count = 0
     for row in map(int, rows):
         if not any(
-            kind in ("c10::BFloat16", "c10::Half", "half") for kind in listed_or(trace.text_of("dtypes", row))[:2]
+            kind in ("c10::BFloat16", "c10::Half", "half") for kind in parsed_list(trace.text_of("dtypes", row))[:2]
         ):
             continue
         narrow_count += 1
         parent = int(trace.parent[row])
         while parent != NO_ROW and trace.kind[parent] == EventKind.HOST_OP:
-            if "float" in listed_or(trace.text_of("dtypes", parent)):
+            if "float" in parsed_list(trace.text_of("dtypes", parent)):
                 wrapped += 1
                 break
             parent = int(trace.parent[parent])

@@ -232,8 +232,8 @@ class Scene:
         states = tuple(Counter(what=what, state=state) for what, state in counter)
         return [
             TraceFinding(
-                id=identifier, key=key, claim=self.worded(claim), evidence=tuple(evidence), counter=states, gain_s=gain,
-                gain_low_s=low, gain_high_s=high, scope=scope, method="replay", falsifier=falsifier,
+                id=identifier, key=key, claim=self.phrased(claim), evidence=tuple(evidence), counter=states,
+                gain_s=gain, gain_low_s=low, gain_high_s=high, scope=scope, method="replay", falsifier=falsifier,
                 changes=all_changes, remedies=tuple(row for row in remedies if row[1] >= _REMEDY_RATIO * self.step_s),
                 terms=self.terms(all_changes, gain), remedy_of=remedy_of,
             )
@@ -253,7 +253,7 @@ class Scene:
             parts.append((_HIDDEN if rest < 0 else _WAITING, rest))
         return tuple(parts)
 
-    def worded(self, claim: str) -> str:
+    def phrased(self, claim: str) -> str:
         """Return a claim about steps, or about the window where no steps are marked."""
         if self.executed.steps_found:
             return claim
@@ -297,6 +297,6 @@ def _less(before: int, after: int | None) -> int:
     return 0 if after is None else before - after
 
 
-def found_if(condition: bool) -> str:
+def state_if(condition: bool) -> str:
     """Return the state of counter-evidence."""
     return "found" if condition else "not found"

@@ -33,12 +33,12 @@ def first(counters: Mapping[str, float], *names: str) -> float | None:
     return next((counters[name] for name in names if name in counters), None)
 
 
-def said_by_profiler(scene: Scene, rule: str) -> set[int]:
+def profiler_rule_items(scene: Scene, rule: str) -> set[int]:
     """Return the items of which a rule of the profiler speaks itself, with an estimate."""
     return {entry.item for entry in scene.executed.rules if entry.name == rule and entry.saved_ratio is not None}
 
 
-def without_waste(
+def waste_changes(
     scene: Scene, rule: str, waste: Callable[[Mapping[str, float]], float | None], limits: tuple[str, ...]
 ) -> tuple[list[Change], bool]:
     """Return kernels without work that serves nothing, where that work limits them, and whether any counter tells.
@@ -50,7 +50,7 @@ def without_waste(
         waste: part of the work of a resource that serves nothing; none where no counter tells.
         limits: counters of how busy that resource is, in per cent of its peak.
     """
-    reported, changes, has_data = said_by_profiler(scene, rule), [], False
+    reported, changes, has_data = profiler_rule_items(scene, rule), [], False
     for place in scene.executed.counters:
         counters = of(scene, place)
         part, busy = waste(counters), first(counters, *limits)

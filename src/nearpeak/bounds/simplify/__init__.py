@@ -8,12 +8,12 @@ from nearpeak.bounds.simplify.element_patterns import Patterns
 from nearpeak.bounds.simplify.graph_builder import read_step
 from nearpeak.bounds.simplify.linear_algebra import LIFTS
 from nearpeak.bounds.simplify.live_elements import alive, tells
-from nearpeak.bounds.simplify.product_counts import by_call, formed_products, spared
-from nearpeak.bounds.simplify.remaining_work import arithmetic, given_bytes
-from nearpeak.bounds.simplify.rewrite_search import Found, search
+from nearpeak.bounds.simplify.product_counts import by_call, product_costs, spared
+from nearpeak.bounds.simplify.remaining_work import arithmetic, initial_bytes
+from nearpeak.bounds.simplify.rewrite_search import Saving, search
 from nearpeak.bounds.simplify.rewrites import REWRITES, rules
-from nearpeak.bounds.simplify.value_graph import Fired, Graph
-from nearpeak.bounds.step.compulsory_work import given_reads, live_calls
+from nearpeak.bounds.simplify.value_graph import AppliedRewrite, Graph
+from nearpeak.bounds.step.compulsory_work import initial_reads, live_calls
 from nearpeak.bounds.terms.symmetric_products import gram_work, is_gram
 from nearpeak.core.answers.bound import Rewritten
 from nearpeak.core.work.case import Case
@@ -38,7 +38,7 @@ def simplified_work(
     if not any(call.form is not None for call in workload.calls):
         return step, ()
     with collector_paused():
-        before = given_reads(workload, live_calls(workload) if live is None else live)
+        before = initial_reads(workload, live_calls(workload) if live is None else live)
         return _simplified(workload, works, step, algorithm, before)
 
 
@@ -71,7 +71,7 @@ def _counted(
     call_works: Mapping[int, Work],
     algorithm: str,
     patterns: Patterns,
-) -> tuple[Mapping[int, int], Work, list[Found]]:
+) -> tuple[Mapping[int, int], Work, list[Saving]]:
     """Return the bytes that are read of each given storage, the arithmetic, and what counting alone spares.
 
     Args:
@@ -79,12 +79,12 @@ def _counted(
     """
     roots, live = step
     known = alive(graph, live, roots, patterns) if tells(graph, live) else None
-    formed = formed_products(graph, live, roots, patterns, known)
+    formed = product_costs(graph, live, roots, patterns, known)
     calls = by_call(graph, live, formed)
     done, spare = arithmetic(graph, live, call_works, algorithm, (formed, calls)), spared(calls, call_works)
-    read = given_bytes(graph, live, {})
-    if known is not None and (less := given_bytes(graph, live, known.needed)) != read:
-        return less, done, [*spare, Found("unread_elements", -1, (0, 0))]
+    read = initial_bytes(graph, live, {})
+    if known is not None and (less := initial_bytes(graph, live, known.needed)) != read:
+        return less, done, [*spare, Saving("unread_elements", -1, (0, 0))]
     return read, done, spare
 
 
@@ -111,7 +111,7 @@ def _by_call(workload: Workload, works: Mapping[Case, Work]) -> dict[int, Work]:
     return by_call_work
 
 
-def _lines(workload: Workload, fired: list[Fired], savings: list[Found]) -> tuple[Rewritten, ...]:
+def _lines(workload: Workload, fired: list[AppliedRewrite], savings: list[Saving]) -> tuple[Rewritten, ...]:
     """Return the rewrites that reports name, by name and by the module that they concern."""
     lines: dict[tuple[str, str], Rewritten] = {}
     places = [*((applied.name, applied.call, (0, 0)) for applied in fired), *savings]

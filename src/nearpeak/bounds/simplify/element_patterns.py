@@ -31,7 +31,7 @@ class Bits:
         self.array = array
 
 
-Some: TypeAlias = Bits | None
+ElementSet: TypeAlias = Bits | None
 """A set of elements; none stands for all of them."""
 Labelled: TypeAlias = tuple[tuple[int, ...], Any]
 """Labels, and which of their positions count."""
@@ -43,17 +43,17 @@ class Patterns:
     def __init__(self, stored: Sequence[Pattern]) -> None:
         """Keep the patterns of a workload, unopened."""
         self._stored = stored
-        self._known: dict[Any, Some] = {}
+        self._known: dict[Any, ElementSet] = {}
 
-    def without(self, number: int) -> Some:
+    def without(self, number: int) -> ElementSet:
         """Return the elements that are not in a pattern of the workload."""
         return self._once(("stored", number), lambda: ~_opened(self._stored[number]))
 
-    def empty(self, rank: int) -> Some:
+    def empty(self, rank: int) -> ElementSet:
         """Return no element of a node with so many dimensions."""
         return self._once(("empty", rank), lambda: np.zeros((1,) * rank, dtype=bool))
 
-    def chained(self, sets: Sequence[Some], shapes: Sequence[tuple[int, ...]], axis: int) -> Some:
+    def chained(self, sets: Sequence[ElementSet], shapes: Sequence[tuple[int, ...]], axis: int) -> ElementSet:
         """Return the sets one behind the other along a dimension; all where that is too much to write down."""
         if all(elements is None for elements in sets):
             return None
@@ -77,7 +77,7 @@ class Patterns:
 
         return self._once(("chained", axis, *sets, *shapes), build)
 
-    def patched(self, sets: Sequence[Some], layouts: Sequence[Layout], shape: tuple[int, ...]) -> Some:
+    def patched(self, sets: Sequence[ElementSet], layouts: Sequence[Layout], shape: tuple[int, ...]) -> ElementSet:
         """Return the set of a storage that was written partially: the earlier contents overwritten by the part."""
         if prod(shape) > _MOST_WRITTEN:
             return None
@@ -91,7 +91,7 @@ class Patterns:
 
         return self._once(("patched", *sets, *layouts, shape), build)
 
-    def both(self, *sets: Some) -> Some:
+    def both(self, *sets: ElementSet) -> ElementSet:
         """Return the elements that are in every set."""
         some = [elements for elements in dict.fromkeys(sets) if elements is not None]
         return (
@@ -102,7 +102,7 @@ class Patterns:
             else None
         )
 
-    def either(self, *sets: Some) -> Some:
+    def either(self, *sets: ElementSet) -> ElementSet:
         """Return the elements that are in any set; all where there is none."""
         if None in sets or not sets:
             return None
@@ -113,19 +113,19 @@ class Patterns:
             else self._once(("either", *some), lambda: reduce(np.logical_or, (elements.array for elements in some)))
         )
 
-    def rows(self, bits: Some, axes: Sequence[int]) -> Some:
+    def rows(self, bits: ElementSet, axes: Sequence[int]) -> ElementSet:
         """Return whole rows of which an element is in the set."""
         if bits is None:
             return None
         return self._once(("rows", bits, *axes), lambda: bits.array.any(axis=tuple(axes), keepdims=True))
 
-    def turned(self, bits: Some, first: int, second: int) -> Some:
+    def turned(self, bits: ElementSet, first: int, second: int) -> ElementSet:
         """Return the set with two dimensions exchanged."""
         if bits is None:
             return None
         return self._once(("turned", bits, first, second), lambda: bits.array.swapaxes(first, second))
 
-    def diagonal(self, rank: int, extent: int, offset: int = 0) -> Some:
+    def diagonal(self, rank: int, extent: int, offset: int = 0) -> ElementSet:
         """Return the elements whose last two positions, of as many each, are that far apart."""
         if extent * extent > _MOST_WRITTEN:
             return None
@@ -135,7 +135,7 @@ class Patterns:
 
         return self._once(("diagonal", rank, extent, offset), build)
 
-    def flipped(self, bits: Some, axes: Sequence[int]) -> Some:
+    def flipped(self, bits: ElementSet, axes: Sequence[int]) -> ElementSet:
         """Return the set reversed along some dimensions."""
         return (
             None
@@ -143,7 +143,7 @@ class Patterns:
             else self._once(("flipped", bits, *axes), lambda: np.flip(bits.array, tuple(axes)).copy())
         )
 
-    def triangle(self, shape: tuple[int, ...], diagonal: int, *, lower: bool) -> Some:
+    def triangle(self, shape: tuple[int, ...], diagonal: int, *, lower: bool) -> ElementSet:
         """Return what tril or triu leave of a tensor; all where it is too large to write down."""
         if prod(shape[-2:]) > _MOST_WRITTEN:
             return None
@@ -155,29 +155,29 @@ class Patterns:
 
         return self._once(("triangle", shape[-2:], len(shape), below, lower), build)
 
-    def seen(self, bits: Some, options: View) -> Some:
+    def seen(self, bits: ElementSet, options: View) -> ElementSet:
         """Return the set as a view of the node shows it."""
         return None if bits is None else self._once(("seen", bits, options), lambda: _seen(bits.array, options))
 
-    def behind(self, bits: Some, options: View, shape: tuple[int, ...]) -> Some:
+    def behind(self, bits: ElementSet, options: View, shape: tuple[int, ...]) -> ElementSet:
         """Return which elements of a source of that shape lie behind a set of elements of a view of it."""
         if bits is None:
             return None
         return self._once(("behind", bits, options, shape), lambda: _behind(bits.array, options, shape))
 
-    def joined(self, parts: Sequence[tuple[tuple[int, ...], Some]], out: tuple[int, ...]) -> Some:
+    def joined(self, parts: Sequence[tuple[tuple[int, ...], ElementSet]], out: tuple[int, ...]) -> ElementSet:
         """Return the positions `out` for which the other labels can be chosen so that all sets are met."""
         some = [(labels, bits) for labels, bits in parts if bits is not None]
         return self._once(("joined", *some, out), lambda: _joined(_labelled(some), out)) if some else None
 
-    def _once(self, key: Any, work: Any) -> Some:
+    def _once(self, key: Any, work: Any) -> ElementSet:
         if key not in self._known:
             array = work()
             self._known[key] = None if array is None or array.all() else Bits(array)
         return self._known[key]
 
 
-def count(parts: Sequence[tuple[tuple[int, ...], Some]], sizes: Mapping[int, int]) -> int:
+def count(parts: Sequence[tuple[tuple[int, ...], ElementSet]], sizes: Mapping[int, int]) -> int:
     """Return how many choices of labels with these extents are in all sets.
 
     Where three large sets meet, it is a number that is surely reached.

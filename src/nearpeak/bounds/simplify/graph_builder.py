@@ -8,7 +8,7 @@ from typing import NamedTuple
 from nearpeak.bounds.simplify.affine_views import repeated, stored
 from nearpeak.bounds.simplify.element_patterns import Patterns
 from nearpeak.bounds.simplify.operator_arguments import packet
-from nearpeak.bounds.simplify.value_graph import Graph, Slot, Stated
+from nearpeak.bounds.simplify.value_graph import Graph, OperatorCall, Slot
 from nearpeak.core.work.dtype import dtype_of
 from nearpeak.core.work.tensor import Layout
 from nearpeak.core.work.workload import Argument, Call, Form, Known, Workload
@@ -66,7 +66,7 @@ Lift = Callable[[Site], list[int] | None]
 """Gives the nodes of a call's results, none where the call is not of that kind."""
 
 
-class Opened(NamedTuple):
+class CallSignature(NamedTuple):
     """A call signature, split once for all calls that share it."""
 
     tensors: tuple[Layout, ...]
@@ -88,9 +88,9 @@ class Reader:
             self.known.setdefault(fact.call, []).append(fact)
         self.contents: dict[int, tuple[int, Layout]] = {}
         self._views: dict[tuple[int, Layout, Layout], int] = {}
-        self._forms: dict[int, Opened] = {}
+        self._forms: dict[int, CallSignature] = {}
 
-    def form(self, form: Form) -> Opened:
+    def form(self, form: Form) -> CallSignature:
         """Return the tensors, arguments and results of a call signature."""
         if id(form) not in self._forms:
             self._forms[id(form)] = _taken_apart(form)
@@ -176,10 +176,10 @@ def _unstated(reader: Reader, call: Call, index: int) -> None:
     for use in call.reads:
         flat = _flat(reader.workload.buffers[use.buffer].bytes, "uint8")
         inputs.append((reader.contents.get(use.buffer) or reader.given(use.buffer, flat.dtype))[0])
-    _fill(reader, {use.buffer for use in call.writes}, tuple(inputs), Stated(call.operator, (), -1, index))
+    _fill(reader, {use.buffer for use in call.writes}, tuple(inputs), OperatorCall(call.operator, (), -1, index))
 
 
-def _fill(reader: Reader, buffers: Set[int], inputs: tuple[int, ...], options: Stated) -> None:
+def _fill(reader: Reader, buffers: Set[int], inputs: tuple[int, ...], options: OperatorCall) -> None:
     """Record that storages hold unknown functions of the inputs and of their earlier contents."""
     graph = reader.graph
     before = [reader.contents[buffer][0] for buffer in sorted(buffers) if buffer in reader.contents]
@@ -204,11 +204,11 @@ def _stated(reader: Reader, call: Call, index: int, lifts: Mapping[str, Lift]) -
         if buffer in written or buffer not in operands:
             reader.write(buffer, node, layout)
     if hidden := written.difference(targets):
-        _fill(reader, hidden, inputs, Stated(call.operator, form.arguments, -1, index))
+        _fill(reader, hidden, inputs, OperatorCall(call.operator, form.arguments, -1, index))
 
 
 def _results(
-    reader: Reader, call: Call, index: int, form: Opened, inputs: tuple[int, ...], lifts: Mapping[str, Lift]
+    reader: Reader, call: Call, index: int, form: CallSignature, inputs: tuple[int, ...], lifts: Mapping[str, Lift]
 ) -> list[int]:
     """Return the nodes of the results: read as algebra where that is known, as the operator itself otherwise."""
     graph, layouts = reader.graph, form.results
@@ -231,7 +231,7 @@ def _results(
         spread = _aligned(graph, inputs, shapes[0], name)
         kind, inputs = ("pointwise", spread) if spread else (kind, inputs)
     return [
-        graph.add(kind, inputs, layout.shape, layout.dtype, Stated(call.operator, form.arguments, place, serial))
+        graph.add(kind, inputs, layout.shape, layout.dtype, OperatorCall(call.operator, form.arguments, place, serial))
         for place, layout in enumerate(layouts)
     ]
 
@@ -251,7 +251,7 @@ def _aligned(graph: Graph, inputs: Sequence[int], shape: tuple[int, ...], name: 
     return () if name in _SHAPED else tuple(repeated(graph, number, shape) for number in inputs)
 
 
-def _taken_apart(form: Form) -> Opened:
+def _taken_apart(form: Form) -> CallSignature:
     tensors: list[Layout] = []
 
     def replaced(value: Argument) -> Hashable:
@@ -261,7 +261,7 @@ def _taken_apart(form: Form) -> Opened:
         return tuple(replaced(item) for item in value) if isinstance(value, tuple) else value
 
     arguments = tuple((name, replaced(value)) for name, value in form.arguments)
-    return Opened(tuple(tensors), arguments, tuple(layout._replace(alias=0) for layout in form.results))
+    return CallSignature(tuple(tensors), arguments, tuple(layout._replace(alias=0) for layout in form.results))
 
 
 def _with_nodes(value: object, inputs: Sequence[int]) -> object:

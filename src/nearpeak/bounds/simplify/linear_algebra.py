@@ -6,7 +6,7 @@ from math import prod
 from nearpeak.bounds.simplify.affine_views import repeated, reshape, view
 from nearpeak.bounds.simplify.graph_builder import Lift, Ref, Site
 from nearpeak.bounds.simplify.product_sums import added, product, scaled
-from nearpeak.bounds.simplify.value_graph import Graph, Slot, Stated
+from nearpeak.bounds.simplify.value_graph import Graph, OperatorCall, Slot
 from nearpeak.core.work.dtype import dtype_of
 
 
@@ -88,7 +88,11 @@ def _div(site: Site) -> list[int] | None:
         return None if divisor == 0 else [scaled(graph, _operand(site, "self"), 1.0 / divisor)]
     other = site.node("other")
     inverse = graph.add(
-        "pointwise", (other,), graph[other].shape, site.dtype, Stated("aten.reciprocal.default", (("self", Slot(0)),))
+        "pointwise",
+        (other,),
+        graph[other].shape,
+        site.dtype,
+        OperatorCall("aten.reciprocal.default", (("self", Slot(0)),)),
     )
     return [_elements(graph, (_operand(site, "self"), repeated(graph, inverse, shape)), site)]
 
@@ -307,7 +311,7 @@ def _normalised(site: Site) -> list[int] | None:
         graph, [site.node("running_var"), graph.constant(site.number("eps", 0.0), (channels,), site.dtype)], site.dtype
     )
     factor = graph.add(
-        "pointwise", (shifted,), (channels,), site.dtype, Stated("aten.rsqrt.default", (("self", Slot(0)),))
+        "pointwise", (shifted,), (channels,), site.dtype, OperatorCall("aten.rsqrt.default", (("self", Slot(0)),))
     )
     if site.is_tensor("weight"):
         factor = product(graph, ((factor, "c"), (site.node("weight"), "c")), "c", site.dtype)

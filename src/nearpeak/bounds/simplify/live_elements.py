@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from nearpeak.bounds.simplify.affine_views import View
-from nearpeak.bounds.simplify.element_patterns import Patterns, Some
+from nearpeak.bounds.simplify.element_patterns import ElementSet, Patterns
 from nearpeak.bounds.simplify.operator_arguments import dimensions, packet
 from nearpeak.bounds.simplify.product_sums import Product
-from nearpeak.bounds.simplify.value_graph import Graph, Node, Slot, Stated
+from nearpeak.bounds.simplify.value_graph import Graph, Node, OperatorCall, Slot
 
 _ZERO_WHERE_HIDDEN = frozenset(("_softmax", "_safe_softmax", "exp", "exp2", "sigmoid"))
 """Functions that make 0 of what is hidden."""
@@ -27,16 +27,16 @@ _CUTS = ("tril", "triu")
 _TELLING = (*_CUTS, "diag_embed", "eq")
 
 
-class Alive(NamedTuple):
+class ElementKnowledge(NamedTuple):
     """Known zero and unneeded elements of nodes; nodes without such knowledge are absent."""
 
-    filled: Mapping[int, Some]
+    filled: Mapping[int, ElementSet]
     """Elements that may differ from 0."""
-    needed: Mapping[int, Some]
+    needed: Mapping[int, ElementSet]
     """Elements that something needs."""
 
 
-def alive(graph: Graph, live: Sequence[int], roots: Sequence[int], patterns: Patterns) -> Alive:
+def alive(graph: Graph, live: Sequence[int], roots: Sequence[int], patterns: Patterns) -> ElementKnowledge:
     """Return what is known about the elements of live nodes.
 
     Args:
@@ -47,15 +47,15 @@ def alive(graph: Graph, live: Sequence[int], roots: Sequence[int], patterns: Pat
         elements = patterns.both(graph.facts.get((number, "zero")), reader.filled_of(number))
         if elements is not None:
             reader.filled[number] = elements
-    requests: dict[int, list[Some]] = {number: [None] for number in roots}
-    needed: dict[int, Some] = {}
+    requests: dict[int, list[ElementSet]] = {number: [None] for number in roots}
+    needed: dict[int, ElementSet] = {}
     for number in reversed(live):
         needed_elements = patterns.either(*requests.pop(number, [None]))
         if needed_elements is not None:
             needed[number] = needed_elements
         for place, source in enumerate(graph[number].inputs):
             requests.setdefault(source, []).append(reader.needed_of(number, needed_elements, place))
-    return Alive(reader.filled, needed)
+    return ElementKnowledge(reader.filled, needed)
 
 
 def tells(graph: Graph, live: Sequence[int]) -> bool:
@@ -63,7 +63,7 @@ def tells(graph: Graph, live: Sequence[int]) -> bool:
     if graph.facts:
         return True
     return any(
-        (isinstance(node.options, Stated) and packet(node.options.name) in _TELLING)
+        (isinstance(node.options, OperatorCall) and packet(node.options.name) in _TELLING)
         or (node.kind in ("join", "patch") and any(graph[source].kind == "constant" for source in node.inputs))
         for node in map(graph.__getitem__, live)
     )
@@ -74,7 +74,7 @@ def picks(graph: Graph, number: int) -> bool:
     node = graph[number]
     if isinstance(node.options, View):
         return picks(graph, node.inputs[0])
-    if not isinstance(node.options, Stated) or not node.inputs:
+    if not isinstance(node.options, OperatorCall) or not node.inputs:
         return False
     if packet(node.options.name) == "_to_copy":
         return picks(graph, node.inputs[0])
@@ -87,7 +87,7 @@ def _told_apart(graph: Graph, counted: int, other: int) -> bool:
     """Say whether a node counts along a dimension along which another only repeats itself."""
     counted_view, repeated_view = graph[counted].options, graph[other].options
     source = graph[graph[counted].inputs[0]] if isinstance(counted_view, View) else graph[counted]
-    if not isinstance(source.options, Stated) or packet(source.options.name) != "arange":
+    if not isinstance(source.options, OperatorCall) or packet(source.options.name) != "arange":
         return False
     groups = counted_view.groups if isinstance(counted_view, View) else (((0, 1, source.shape[0]),),)
     along = [axis for axis, group in enumerate(groups) if any(factor[0] >= 0 for factor in group)]
@@ -103,13 +103,13 @@ class _Reader:
 
     def __init__(self, graph: Graph, patterns: Patterns) -> None:
         self._graph, self._patterns = graph, patterns
-        self.filled: dict[int, Some] = {}
+        self.filled: dict[int, ElementSet] = {}
 
-    def filled_of(self, number: int) -> Some:
+    def filled_of(self, number: int) -> ElementSet:
         """Return which elements of a node may differ from 0, derived from its inputs."""
         node, patterns = self._graph[number], self._patterns
         filled = [self.filled.get(source) for source in node.inputs]
-        if isinstance(node.options, Stated):
+        if isinstance(node.options, OperatorCall):
             return self._of_operator(node, node.options, filled)
         if node.kind == "constant":
             return patterns.empty(len(node.shape)) if node.options == 0 else None
@@ -117,7 +117,7 @@ class _Reader:
             return patterns.joined(list(zip(node.options.labels, filled, strict=True)), node.options.out)
         return self._moved(node, filled) if any(source is not None for source in filled) else None
 
-    def _moved(self, node: Node, filled: Sequence[Some]) -> Some:
+    def _moved(self, node: Node, filled: Sequence[ElementSet]) -> ElementSet:
         """Return which elements may differ from 0 of a node that only moves or adds up those of its inputs."""
         patterns, shapes = self._patterns, [self._graph[source].shape for source in node.inputs]
         ways = {
@@ -129,12 +129,12 @@ class _Reader:
         }
         return ways[node.kind]() if node.kind in ways else None
 
-    def _of_operator(self, node: Node, stated: Stated, filled: Sequence[Some]) -> Some:
+    def _of_operator(self, node: Node, stated: OperatorCall, filled: Sequence[ElementSet]) -> ElementSet:
         """Return which elements of an operator's first result may differ from 0."""
         patterns, name = self._patterns, packet(stated.name)
         if stated.result > 0 or not node.inputs:
             return None
-        elements: Some = None
+        elements: ElementSet = None
         if name in _ZERO_WHERE_HIDDEN:
             elements = self._fact(node.inputs[0], "hidden")
         elif name in _CUTS:
@@ -149,7 +149,7 @@ class _Reader:
             elements = filled[0]
         return elements
 
-    def _of_choice(self, node: Node, stated: Stated, filled: Sequence[Some]) -> Some:
+    def _of_choice(self, node: Node, stated: OperatorCall, filled: Sequence[ElementSet]) -> ElementSet:
         """Return which elements may differ from 0 of what a condition picks."""
         patterns = self._patterns
         if packet(stated.name) == "masked_fill":
@@ -160,10 +160,10 @@ class _Reader:
         picked = patterns.both(yes, self._maybe(node, "condition", "false"))
         return patterns.either(picked, patterns.both(no, self._maybe(node, "condition", "true")))
 
-    def needed_of(self, number: int, needed: Some, place: int) -> Some:
+    def needed_of(self, number: int, needed: ElementSet, place: int) -> ElementSet:
         """Return which elements of an input a node needs, of which itself the elements `own` are needed."""
         graph, patterns, node = self._graph, self._patterns, self._graph[number]
-        if isinstance(node.options, Stated):
+        if isinstance(node.options, OperatorCall):
             return self._of_arguments(node, node.options, needed, place)
         if isinstance(node.options, Product):
             others = [
@@ -178,7 +178,7 @@ class _Reader:
             return patterns.flipped(needed, node.options)
         return needed if node.kind == "add" else None
 
-    def _of_arguments(self, node: Node, stated: Stated, needed: Some, place: int) -> Some:
+    def _of_arguments(self, node: Node, stated: OperatorCall, needed: ElementSet, place: int) -> ElementSet:
         """Return which elements of an operator's argument are needed."""
         patterns, name = self._patterns, packet(stated.name)
         elements = needed if node.kind == "pointwise" or name in _ELEMENT_WISE else None
@@ -197,11 +197,11 @@ class _Reader:
             elements = patterns.both(needed, self._maybe(node, "condition", says)) if says else needed
         return elements
 
-    def _maybe(self, node: Node, argument: str, says: str) -> Some:
+    def _maybe(self, node: Node, argument: str, says: str) -> ElementSet:
         """Return the elements of an argument of which that is not known."""
         return self._fact(node.inputs[self._place(node.options, argument)], says)
 
-    def _fact(self, number: int, says: str) -> Some:
+    def _fact(self, number: int, says: str) -> ElementSet:
         """Return the elements of a node of which that is not known; broadcast ones as their source says."""
         node = self._graph[number]
         fact = self._graph.facts.get((number, says))
@@ -209,11 +209,11 @@ class _Reader:
             return self._patterns.seen(self._fact(node.inputs[0], says), node.options)
         return fact
 
-    def _cut(self, node: Node) -> Some:
+    def _cut(self, node: Node) -> ElementSet:
         lower = packet(node.options.name) == "tril"
         return self._patterns.triangle(node.shape, node.options.value("diagonal") or 0, lower=lower)
 
-    def _place(self, stated: Stated, name: str) -> int:
+    def _place(self, stated: OperatorCall, name: str) -> int:
         """Return the position of an argument among the inputs; the first where it is no tensor."""
         value = stated.value(name)
         return value.position if isinstance(value, Slot) else 0

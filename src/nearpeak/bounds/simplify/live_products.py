@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from functools import reduce
 from itertools import combinations
 
-from nearpeak.bounds.simplify.element_patterns import Patterns, Some, count
-from nearpeak.bounds.simplify.live_elements import Alive, picks
+from nearpeak.bounds.simplify.element_patterns import ElementSet, Patterns, count
+from nearpeak.bounds.simplify.live_elements import ElementKnowledge, picks
 from nearpeak.bounds.simplify.product_sums import Product
 from nearpeak.bounds.simplify.transpose_symmetry import Pair
 from nearpeak.bounds.simplify.value_graph import Graph
@@ -15,7 +15,7 @@ _MOST_OPERANDS = 4
 
 
 def live_products(
-    graph: Graph, number: int, known: Alive, patterns: Patterns, pair: Pair | None = None
+    graph: Graph, number: int, known: ElementKnowledge, patterns: Patterns, pair: Pair | None = None
 ) -> int | None:  # fmt: skip
     """Return the least multiply-adds, over every order; none where all elements matter.
 
@@ -46,7 +46,7 @@ class _Order:
     """The orders of forming one product."""
 
     def __init__(
-        self, graph: Graph, number: int, filled: Sequence[Some], taking: Sequence[Some], patterns: Patterns
+        self, graph: Graph, number: int, filled: Sequence[ElementSet], taking: Sequence[ElementSet], patterns: Patterns
     ) -> None:
         node = graph[number]
         assert isinstance(node.options, Product)
@@ -58,7 +58,7 @@ class _Order:
             for label, extent in zip(labels, graph[source].shape, strict=True)
         }
 
-    def least(self, needed: Some, also: tuple[tuple[int, ...], Some] | None = None) -> int:
+    def least(self, needed: ElementSet, also: tuple[tuple[int, ...], ElementSet] | None = None) -> int:
         """Return the least multiply-adds; `also` restricts which labels go together."""
         every = range(len(self._labels))
         best = {frozenset((i,)): 0 for i in every}
@@ -77,7 +77,11 @@ class _Order:
         return best[frozenset(every)]
 
     def _step(
-        self, left: frozenset[int], right: frozenset[int], needed: Some, also: tuple[tuple[int, ...], Some] | None
+        self,
+        left: frozenset[int],
+        right: frozenset[int],
+        needed: ElementSet,
+        also: tuple[tuple[int, ...], ElementSet] | None,
     ) -> int:
         """Return the multiply-adds of two parts of the product."""
         members = left | right
@@ -91,7 +95,7 @@ class _Order:
             return 0  # element by element: no sum of products
         return count(parts, {label: self._sizes[label] for label in all_labels})
 
-    def _part(self, members: frozenset[int]) -> tuple[tuple[int, ...], Some]:
+    def _part(self, members: frozenset[int]) -> tuple[tuple[int, ...], ElementSet]:
         """Return which elements of a part take products."""
         if len(members) == 1:
             (operand,) = members

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from nearpeak.bounds.simplify.value_graph import Graph, Node, Slot, Stated
+from nearpeak.bounds.simplify.value_graph import Graph, Node, OperatorCall, Slot
 
 
 @cache
@@ -17,7 +17,7 @@ def packet(name: str) -> str:
     return base if base.endswith("__") else base.rstrip("_")
 
 
-def dimensions(stated: Stated, rank: int) -> tuple[int, ...]:
+def dimensions(stated: OperatorCall, rank: int) -> tuple[int, ...]:
     """Return the dimensions named by `dim`; all when none is."""
     dim = stated.value("dim")
     named = (dim,) if isinstance(dim, int) else dim
@@ -31,7 +31,7 @@ def free_dimensions(graph: Graph, node: Node) -> dict[int, dict[int, int]]:
 
     By dimension: the dimension of each operand that moves with it, by the operand's position.
     """
-    assert isinstance(node.options, Stated)
+    assert isinstance(node.options, OperatorCall)
     name, rank = packet(node.options.name), len(node.shape)
     if name in ("_softmax", "_log_softmax", "_safe_softmax"):
         reduced = dimensions(node.options, rank)

@@ -4,18 +4,18 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from nearpeak.bounds.simplify.element_patterns import Patterns
-from nearpeak.bounds.simplify.live_elements import Alive
+from nearpeak.bounds.simplify.live_elements import ElementKnowledge
 from nearpeak.bounds.simplify.live_products import live_products
 from nearpeak.bounds.simplify.product_orders import cost
 from nearpeak.bounds.simplify.product_sums import contracts
-from nearpeak.bounds.simplify.rewrite_search import Found
+from nearpeak.bounds.simplify.rewrite_search import Saving
 from nearpeak.bounds.simplify.transpose_symmetry import symmetric
-from nearpeak.bounds.simplify.triangular_zeros import kept_of_products
+from nearpeak.bounds.simplify.triangular_zeros import product_triangle_shares
 from nearpeak.bounds.simplify.value_graph import Graph
 from nearpeak.core.work.work import Work
 
 
-class Formed(NamedTuple):
+class ProductCost(NamedTuple):
     """Cost of one product."""
 
     products: int
@@ -26,20 +26,20 @@ class Formed(NamedTuple):
     """Rewrite that spares the rest, where that is less than the call does."""
 
 
-NOTHING = Formed(0, 0, "")
+NOTHING = ProductCost(0, 0, "")
 """A call of which no product is left."""
 
 
-def formed_products(
-    graph: Graph, live: Sequence[int], roots: Sequence[int], patterns: Patterns, known: Alive | None
-) -> dict[int, Formed]:
+def product_costs(
+    graph: Graph, live: Sequence[int], roots: Sequence[int], patterns: Patterns, known: ElementKnowledge | None
+) -> dict[int, ProductCost]:
     """Return what each live product of several operands takes.
 
     Args:
         patterns: works out sets of elements.
         known: which elements matter; none where nothing is known of any.
     """
-    pairs, triangle_shares = symmetric(graph, live), kept_of_products(graph, live, roots)
+    pairs, triangle_shares = symmetric(graph, live), product_triangle_shares(graph, live, roots)
     costs = {}
     for number in live:
         node = graph[number]
@@ -58,13 +58,13 @@ def formed_products(
             spread = any(source.kind == "spread" for source in sources)  # zeros that element sets do not tell
             if least is not None and (least < products or not spread):
                 products, name = least, name if name == "known_zeros" else "masked_product"
-        costs[number] = Formed(products, sums, name)
+        costs[number] = ProductCost(products, sums, name)
     return costs
 
 
-def by_call(graph: Graph, live: Sequence[int], formed: Mapping[int, Formed]) -> dict[int, Formed | None]:
+def by_call(graph: Graph, live: Sequence[int], formed: Mapping[int, ProductCost]) -> dict[int, ProductCost | None]:
     """Return what the products take of each call that still does some; none for one that does more than products."""
-    costs: dict[int, Formed | None] = {}
+    costs: dict[int, ProductCost | None] = {}
     for number in live:
         call = graph.owner.get(number, -1)
         if call < 0:
@@ -73,15 +73,15 @@ def by_call(graph: Graph, live: Sequence[int], formed: Mapping[int, Formed]) -> 
             costs[call] = None
         elif number in formed and (before := costs.get(call, NOTHING)) is not None:
             cost = formed[number]
-            costs[call] = Formed(before.products + cost.products, before.sums + cost.sums, cost.name)
+            costs[call] = ProductCost(before.products + cost.products, before.sums + cost.sums, cost.name)
     return costs
 
 
-def spared(calls: Mapping[int, Formed | None], works: Mapping[int, Work]) -> list[Found]:
+def spared(calls: Mapping[int, ProductCost | None], works: Mapping[int, Work]) -> list[Saving]:
     """Return a line for each call whose products are fewer than the call forms."""
     lines = []
     for call, formed in calls.items():
         done = sum(n for kind, n in works[call].flop.items() if kind.startswith("matrix.")) // 2 if call in works else 0
         if formed is not None and formed.products < done:
-            lines.append(Found(formed.name, call, (done, formed.products)))
+            lines.append(Saving(formed.name, call, (done, formed.products)))
     return lines

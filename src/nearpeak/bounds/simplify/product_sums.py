@@ -43,7 +43,7 @@ def term_of(graph: Graph, number: int) -> Term:
     if isinstance(node.options, Product):
         return opened(graph, node)
     if isinstance(node.options, View):
-        return viewed(graph, node.inputs[0], node.options)
+        return view_term(graph, node.inputs[0], node.options)
     return _leaf(graph, number)
 
 
@@ -59,7 +59,7 @@ def opened(graph: Graph, node: Node) -> Term:
     return Term(tuple(operands), tuple((names[label],) for label in node.options.out), sizes, node.options.factor)
 
 
-def viewed(graph: Graph, source: int, options: View) -> Term:
+def view_term(graph: Graph, source: int, options: View) -> Term:
     """Return the term that a view is."""
     moves: list[list[tuple[int, int]]] = [[] for _ in options.starts]
     axes, sizes = [], {}

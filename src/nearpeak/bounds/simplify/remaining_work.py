@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from nearpeak.bounds.simplify.affine_views import View
-from nearpeak.bounds.simplify.element_patterns import Some
-from nearpeak.bounds.simplify.product_counts import NOTHING, Formed
+from nearpeak.bounds.simplify.element_patterns import ElementSet
+from nearpeak.bounds.simplify.product_counts import NOTHING, ProductCost
 from nearpeak.bounds.simplify.product_orders import cost
 from nearpeak.bounds.simplify.value_graph import Graph, Node
 from nearpeak.bounds.step.compulsory_work import without_bytes
@@ -22,7 +22,7 @@ _MOVES = ("given", "constant", "view", "patch", "strided", "spread", "turned", "
 
 def arithmetic(
     graph: Graph, live: Sequence[int], works: Mapping[int, Work], algorithm: str,
-    products: tuple[Mapping[int, Formed], Mapping[int, Formed | None]],
+    products: tuple[Mapping[int, ProductCost], Mapping[int, ProductCost | None]],
 ) -> Work:  # fmt: skip
     """Return the arithmetic of the live nodes.
 
@@ -71,7 +71,7 @@ def arithmetic(
     return Work(flop=total, special_count=special, launch_count=0)
 
 
-def _computed(graph: Graph, node: Node, formed: Formed | None) -> dict[str, int]:
+def _computed(graph: Graph, node: Node, formed: ProductCost | None) -> dict[str, int]:
     """Return the FLOP of a node that a rewrite made."""
     dtype = dtype_of(node.dtype)
     if node.kind == "product":
@@ -85,7 +85,7 @@ def _gather(total: dict[str, int], more: Mapping[str, int]) -> None:
         total[kind] = total.get(kind, 0) + flop
 
 
-def given_bytes(graph: Graph, live: Sequence[int], needed: Mapping[int, Some]) -> dict[int, int]:
+def initial_bytes(graph: Graph, live: Sequence[int], needed: Mapping[int, ElementSet]) -> dict[int, int]:
     """Return the bytes that the live nodes read of each storage whose content is there before the step.
 
     Args:

@@ -24,7 +24,7 @@ _MOST_USERS = 16
 _MOST_SWEEPS = 8
 
 
-class Found(NamedTuple):
+class Saving(NamedTuple):
     """One linear map that need not be formed."""
 
     name: str
@@ -35,9 +35,9 @@ class Found(NamedTuple):
     """Multiply-adds before and after, sums included."""
 
 
-def search(graph: Graph, roots: Sequence[int]) -> tuple[list[int], list[int], list[Found]]:
+def search(graph: Graph, roots: Sequence[int]) -> tuple[list[int], list[int], list[Saving]]:
     """Return the roots after every improvement that was found, the nodes they depend on, and the improvements."""
-    savings: list[Found] = []
+    savings: list[Saving] = []
     numbers = list(roots)
     live = graph.live(numbers)
     for _ in range(_MOST_SWEEPS):
@@ -50,7 +50,7 @@ def search(graph: Graph, roots: Sequence[int]) -> tuple[list[int], list[int], li
     return numbers, live, savings
 
 
-def _sweep(graph: Graph, roots: Sequence[int], live: Sequence[int]) -> tuple[dict[int, int], list[Found]]:
+def _sweep(graph: Graph, roots: Sequence[int], live: Sequence[int]) -> tuple[dict[int, int], list[Saving]]:
     """Return replacements for users of linear maps, those nearest to the results first."""
     users: dict[int, list[int]] = {}
     for number in live:
@@ -96,7 +96,7 @@ def _is_terminal(graph: Graph, number: int) -> bool:
     return node.kind == "view" and is_part(node, graph[node.inputs[0]].shape)
 
 
-def _without(graph: Graph, number: int, users: Mapping[int, Sequence[int]]) -> tuple[dict[int, int], Found] | None:
+def _without(graph: Graph, number: int, users: Mapping[int, Sequence[int]]) -> tuple[dict[int, int], Saving] | None:
     """Return what replaces the users of a linear map, and the gain; none where nothing is gained."""
     paths, terminals = _paths(graph, number, users)
     if len(terminals) > _MOST_USERS:
@@ -122,7 +122,7 @@ def _without(graph: Graph, number: int, users: Mapping[int, Sequence[int]]) -> t
         return None
     kinds = {graph[terminal].kind if len(graph[terminal].inputs) < 2 else "chain" for terminal in terminals}
     name = {"view": "slice_through_product", "product": "sum_through_product"}.get(kinds.pop(), "product_order")
-    return instead, Found("product_order" if kinds else name, graph.owner.get(number, -1), (sum(before), sum(after)))
+    return instead, Saving("product_order" if kinds else name, graph.owner.get(number, -1), (sum(before), sum(after)))
 
 
 def _bits(name: str) -> int:

@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 
 from nearpeak.bounds.simplify.affine_views import View, meets
 from nearpeak.bounds.simplify.operator_arguments import packet
-from nearpeak.bounds.simplify.value_graph import Graph, Node, Stated
+from nearpeak.bounds.simplify.value_graph import Graph, Node, OperatorCall
 
 _CUTS = ("tril", "triu")
 
 
-def left_of(node: Node) -> tuple[int, int] | None:
+def triangle_share(node: Node) -> tuple[int, int] | None:
     """Return how many of how many elements of a plane a triangle keeps; none for any other node."""
-    if not isinstance(node.options, Stated) or packet(node.options.name) not in _CUTS or len(node.shape) < 2:
+    if not isinstance(node.options, OperatorCall) or packet(node.options.name) not in _CUTS or len(node.shape) < 2:
         return None
     rows, columns = node.shape[-2:]
     diagonal = node.options.value("diagonal") or 0
@@ -21,9 +21,9 @@ def left_of(node: Node) -> tuple[int, int] | None:
     return kept_count, rows * columns
 
 
-def kept_of_products(graph: Graph, live: Sequence[int], roots: Sequence[int]) -> Mapping[int, tuple[int, int]]:
+def product_triangle_shares(graph: Graph, live: Sequence[int], roots: Sequence[int]) -> Mapping[int, tuple[int, int]]:
     """Return for nodes that triangles alone use how many of how many elements of a plane these keep."""
-    cuts = {number: cut for number in live if (cut := left_of(graph.nodes[number])) is not None}
+    cuts = {number: cut for number in live if (cut := triangle_share(graph.nodes[number])) is not None}
     if not cuts:
         return {}
     users = Counter(source for number in live for source in set(graph.nodes[number].inputs))
@@ -39,7 +39,7 @@ Filled = Mapping[frozenset[int], tuple[int, int]]
 def filled(graph: Graph, number: int, labels: tuple[int, ...]) -> Filled:
     """Return where an operand is zero because a triangle was cut from it, or because it was spread among zeros."""
     node = graph[number]
-    cut = left_of(node)
+    cut = triangle_share(node)
     if cut is not None:
         return {frozenset(labels[-2:]): cut}
     turned = _turned(graph, node)
@@ -69,7 +69,7 @@ def _turned(graph: Graph, node: Node) -> tuple[tuple[int, int], tuple[int, ...],
     if not isinstance(node.options, View) or any(node.options.starts):
         return None
     source = graph[node.inputs[0]]
-    cut = left_of(source)
+    cut = triangle_share(source)
     runs = [group[0] if len(group) == 1 else (-1, 0, 0) for group in node.options.groups]
     whole = [(axis, 1, source.shape[axis]) for axis, _, _ in sorted(runs)]
     if cut is None or whole != sorted(runs) or [axis for axis, _, _ in whole] != list(range(len(source.shape))):

@@ -30,7 +30,7 @@ class Node(NamedTuple):
     """What else it depends on; its type depends on the kind."""
 
 
-class Stated(NamedTuple):
+class OperatorCall(NamedTuple):
     """Options of `pointwise` and `call`: an operator with its arguments, tensors replaced by their position."""
 
     name: str
@@ -58,7 +58,7 @@ Rule = Callable[["Graph", Node], int | None]
 """Gives the node that replaces one which is about to be added, none where it does not apply."""
 
 
-class Fired(NamedTuple):
+class AppliedRewrite(NamedTuple):
     """A rewrite that was applied."""
 
     name: str
@@ -73,7 +73,7 @@ class Graph:
     def __init__(self, rules: Mapping[tuple[str, str], Sequence[tuple[str, Rule]]]) -> None:
         """Start empty; `rules` gives names and rules by kind of node and kind of its first input."""
         self.nodes: list[Node] = []
-        self.fired: list[Fired] = []
+        self.fired: list[AppliedRewrite] = []
         self.owner: dict[int, int] = {}
         self.parts: dict[int, tuple[int, int, int]] = {}
         self.call = -1
@@ -94,7 +94,7 @@ class Graph:
         if number is None:
             number = self._known[node] = self._rewritten(node)
         elif kind in ("product", "call") and self.owner.get(number, self.call) != self.call >= 0:
-            self.fired.append(Fired("computed_once", self.call))
+            self.fired.append(AppliedRewrite("computed_once", self.call))
         return number
 
     def label(self) -> int:
@@ -111,7 +111,7 @@ class Graph:
         for name, rule in self._rules.get((node.kind, source), ()):
             replacement = rule(self, node)
             if replacement is not None:
-                self.fired.append(Fired(name, self.call))
+                self.fired.append(AppliedRewrite(name, self.call))
                 return replacement
         self.nodes.append(node)
         number = len(self.nodes) - 1

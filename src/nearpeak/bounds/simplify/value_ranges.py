@@ -6,7 +6,7 @@ from math import ceil, exp, inf, isinf, isnan, prod
 
 from nearpeak.bounds.simplify.operator_arguments import packet
 from nearpeak.bounds.simplify.product_sums import Product
-from nearpeak.bounds.simplify.value_graph import Graph, Node, Slot, Stated
+from nearpeak.bounds.simplify.value_graph import Graph, Node, OperatorCall, Slot
 
 Range = tuple[float, float]
 ANYTHING: Range = (-inf, inf)
@@ -47,7 +47,7 @@ def _known(graph: Graph, number: int) -> Range:
 
 
 def _range(graph: Graph, node: Node) -> Range:
-    stated = isinstance(node.options, Stated)
+    stated = isinstance(node.options, OperatorCall)
     if (not node.inputs and node.kind != "constant") or (stated and packet(node.options.name) not in _NAMED):
         return ANYTHING
     operand_ranges = [_known(graph, number) for number in node.inputs]
@@ -89,7 +89,7 @@ def _times(left: Range, right: Range) -> Range:
     return min(ends), max(ends)
 
 
-def _of_operator(stated: Stated, operand_ranges: list[Range]) -> Range:
+def _of_operator(stated: OperatorCall, operand_ranges: list[Range]) -> Range:
     name, (low, high) = packet(stated.name), operand_ranges[0]
     if name in _ZERO_AT_ZERO and stated.result == 0 and low == high == 0:
         return 0.0, 0.0
@@ -100,7 +100,7 @@ def _of_operator(stated: Stated, operand_ranges: list[Range]) -> Range:
     return _OPERATORS[name](stated, operand_ranges) if name in _OPERATORS else _FIXED.get(name, ANYTHING)
 
 
-_OPERATORS: dict[str, Callable[[Stated, list[Range]], Range]] = {
+_OPERATORS: dict[str, Callable[[OperatorCall, list[Range]], Range]] = {
     "hardtanh": lambda stated, own: _clamped(stated, own, "min_val", "max_val"),
     **dict.fromkeys(("clamp", "clamp_min", "clamp_max"), lambda stated, own: _clamped(stated, own, "min", "max")),
     "minimum": lambda _, own: (min(own[0][0], own[1][0]), min(own[0][1], own[1][1])),
@@ -112,7 +112,7 @@ _NAMED = frozenset((*_FIXED, *_RISING, *_ZERO_AT_ZERO, *_PASSING, *_OPERATORS))
 """Operators of which something is known."""
 
 
-def _clamped(stated: Stated, operand_ranges: list[Range], below: str, above: str) -> Range:
+def _clamped(stated: OperatorCall, operand_ranges: list[Range], below: str, above: str) -> Range:
     """Return the range after it is cut at two limits, numbers or tensors; the upper one wins."""
     low, high = operand_ranges[0]
     floor, ceiling = (_limit(stated.value(name), operand_ranges) for name in (below, above))

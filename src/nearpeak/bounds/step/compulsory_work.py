@@ -9,9 +9,9 @@ from nearpeak.core.work.distinct_calls import union_bytes
 from nearpeak.core.work.work import NO_WORK, Work
 from nearpeak.core.work.workload import Call, Use, Workload
 
-GIVEN_KINDS = ("weight", "state", "kv_cache", "input")
+INITIAL_KINDS = ("weight", "state", "kv_cache", "input")
 """Kinds of storage whose content is there before the step."""
-KEPT_KINDS = ("weight", "state", "kv_cache", "input", "output")
+PERSISTENT_KINDS = ("weight", "state", "kv_cache", "input", "output")
 """Kinds of storage whose new content outlives the step."""
 
 
@@ -31,7 +31,7 @@ def compulsory(workload: Workload, works: Sequence[Work | None], live: Sequence[
             totals[key] = (known, count + call.call_count)
     arithmetic = sum((without_bytes(work) * count for work, count in totals.values()), NO_WORK)
     reads, writes = _compulsory_bytes(workload, live)
-    barrier = step_barrier(workload, works, live, GIVEN_KINDS, KEPT_KINDS)
+    barrier = step_barrier(workload, works, live, INITIAL_KINDS, PERSISTENT_KINDS)
     return dataclasses.replace(arithmetic, read_bytes=reads, write_bytes=writes, barrier=barrier)
 
 
@@ -61,7 +61,7 @@ def live_calls(workload: Workload) -> list[bool]:
     """
     if not workload.buffers:
         return [True] * len(workload.calls)
-    wanted = {number for number, buffer in enumerate(workload.buffers) if buffer.kind in KEPT_KINDS}
+    wanted = {number for number, buffer in enumerate(workload.buffers) if buffer.kind in PERSISTENT_KINDS}
     live = [False] * len(workload.calls)
     followers: list[int] = []
     for index in range(len(workload.calls) - 1, -1, -1):
@@ -131,7 +131,7 @@ def _compulsory_bytes(workload: Workload, live: Sequence[bool]) -> tuple[int, in
     return sum(map(union_bytes, reads.values())), left
 
 
-def given_reads(workload: Workload, live: Sequence[bool]) -> dict[int, int]:
+def initial_reads(workload: Workload, live: Sequence[bool]) -> dict[int, int]:
     """Return the bytes that the live calls must read of each storage whose content is there before the step."""
     return {number: union_bytes(uses) for number, uses in _outer_uses(workload, live)[0].items()}
 
@@ -154,12 +154,12 @@ def _collect(
 ) -> None:
     """Collect the initial contents that `call` reads and the final contents that it writes."""
     for use in call.reads:
-        if workload.buffers[use.buffer].kind not in GIVEN_KINDS:
+        if workload.buffers[use.buffer].kind not in INITIAL_KINDS:
             continue
         own_bytes = written.get(use.buffer, 0)  # what the step wrote itself need not be read again
         if own_bytes < use.bytes:
             left = use if own_bytes == 0 else dataclasses.replace(use, bytes=use.bytes - own_bytes)
             reads.setdefault(use.buffer, []).append(left)
     for use in call.writes:
-        if workload.buffers[use.buffer].kind in KEPT_KINDS:
+        if workload.buffers[use.buffer].kind in PERSISTENT_KINDS:
             writes.setdefault(use.buffer, []).append(use)

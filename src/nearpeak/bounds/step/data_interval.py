@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nearpeak.bounds.case_bound import work_bound
-from nearpeak.bounds.step.compulsory_work import GIVEN_KINDS, KEPT_KINDS
+from nearpeak.bounds.step.compulsory_work import INITIAL_KINDS, PERSISTENT_KINDS
 from nearpeak.core.answers.bound import Bound, Interval, Policy
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
@@ -75,8 +75,8 @@ def highest_works(workload: Workload, algorithm: str = "classical") -> dict[Case
 
 def _more(call: Call, low: Work, high: Work, workload: Workload) -> Work:
     """Return what the worst values add to one call."""
-    reads_inputs = any(workload.buffers[use.buffer].kind in GIVEN_KINDS for use in call.reads)
-    writes_outputs = any(workload.buffers[use.buffer].kind in KEPT_KINDS for use in call.writes)
+    reads_inputs = any(workload.buffers[use.buffer].kind in INITIAL_KINDS for use in call.reads)
+    writes_outputs = any(workload.buffers[use.buffer].kind in PERSISTENT_KINDS for use in call.writes)
     return dataclasses.replace(
         NO_WORK,
         flop={kind: max(0, count - low.flop.get(kind, 0)) for kind, count in high.flop.items()},

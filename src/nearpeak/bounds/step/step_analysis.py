@@ -10,7 +10,7 @@ from nearpeak.bounds.proof_checker import proof_of
 from nearpeak.bounds.step.fusion_groups import Kernel, groups_bound_s, kernels_work, pieces_of_kernels
 from nearpeak.bounds.step.liveness import Occupancy, fit_of, occupancy_of
 from nearpeak.bounds.step.step_bound import StepWork, bound_of_step, least_work
-from nearpeak.bounds.step.step_constants import remade
+from nearpeak.bounds.step.step_constants import constant_opportunities
 from nearpeak.bounds.step.step_rows import Part, moved_bytes, parts_of
 from nearpeak.bounds.terms.unit_rates import matrix_rate
 from nearpeak.core.answers.analysis import Analysis, CaseRow, CaseTime, Share, TargetAnalysis
@@ -108,7 +108,7 @@ def _target_analysis(
         by_phase=by_order(shares(rows, times, [row.phase for row in rows]), PHASES),
         by_operator=by_operator,
         by_module=shares(rows, times, [row.module for row in rows]),
-        opportunities=opportunities(pieces, target, policy, remade(workload, rows, times, target)),
+        opportunities=opportunities(pieces, target, policy, constant_opportunities(workload, rows, times, target)),
         fit=fit_of(occupancy, target, batch_count),
         assumptions=whole.assumptions,
         as_written_s=whole.as_written_s,

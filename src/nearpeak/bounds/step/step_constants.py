@@ -43,7 +43,7 @@ def constant_calls(workload: Workload) -> tuple[Call, ...]:
         fixed = remaining
 
 
-def remade(
+def constant_opportunities(
     workload: Workload, rows: Sequence[CaseRow], times: Sequence[CaseTime], target: Target
 ) -> list[Opportunity]:  # fmt: skip
     """Return what making such tensors once gains at most: their bounds, or the least time of a kernel for each."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.bounds.terms.term_column import TermColumn, is_nothing
+from nearpeak.bounds.terms.term_column import TermColumn, is_zero
 from nearpeak.core.answers.bound import MODEL, PROVED
 from nearpeak.core.work.target import Target
 from nearpeak.core.work.work import Work
@@ -23,7 +23,7 @@ def depth_terms(work: Work, target: Target) -> Sequence[TermColumn]:
     clock_hz = target.clock_hz
     quantities = {"steps_count": chain.step_count, "clock_hz": clock_hz}
     depth_s = chain.step_count / clock_hz
-    if is_nothing(depth_s):
+    if is_zero(depth_s):
         return ()
     width: Any = chain.width_count
     depth = log2(max(width, 1)) if isinstance(width, int) else np.log2(np.maximum(width, 1))

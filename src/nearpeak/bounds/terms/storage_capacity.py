@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.bounds.terms.memory_traffic import bandwidth_of
-from nearpeak.bounds.terms.term_column import TermColumn, is_nothing
+from nearpeak.bounds.terms.term_column import TermColumn, is_zero
 from nearpeak.core.answers.bound import MODEL, PROVED, STRICT_DTYPES, Policy
 from nearpeak.core.work.structure import Contraction
 from nearpeak.core.work.target import Target
@@ -41,7 +41,7 @@ def capacity_terms(work: Work, target: Target, policy: Policy) -> Sequence[TermC
     if inner is not None and l2_rate:
         levels = ("multiprocessors_bytes", inner, "l2_bytes_per_s", l2_rate)
         terms.append(_term("ingress", work.contraction, policy, levels, "L2"))
-    return [term for term in terms if not is_nothing(term.time_s)]
+    return [term for term in terms if not is_zero(term.time_s)]
 
 
 def moved_words(contraction: Contraction, words: float) -> Any:

@@ -49,6 +49,6 @@ def beyond(size_bytes: Any, cache_bytes: int | None) -> Any:
     return np.maximum(size_bytes - cache_bytes, 0)
 
 
-def is_nothing(time_s: Any) -> bool:
+def is_zero(time_s: Any) -> bool:
     """Say whether a single case's term is 0 and need not be shown; columns are kept."""
     return isinstance(time_s, float) and time_s == 0.0

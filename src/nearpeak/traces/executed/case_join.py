@@ -129,7 +129,7 @@ def _known_calls(keys: Sequence[Key]) -> dict[Key, tuple[Call, ...] | str]:
     try:
         from nearpeak.frontends.torch.profiled_calls import Recorded, recorded_calls
 
-        calls = recorded_calls([Recorded(key.name, *map(listed_or, key[1:5])) for key in keys])
+        calls = recorded_calls([Recorded(key.name, *map(parsed_list, key[1:5])) for key in keys])
     except MissingExtraError as error:
         return dict.fromkeys(keys, str(error))
     return dict(zip(keys, calls, strict=True))
@@ -151,7 +151,7 @@ def _calls_of_nodes(keys: Sequence[Key]) -> list[tuple[Call, ...] | str]:
     )
 
 
-def listed_or(text: str) -> tuple[Any, ...]:
+def parsed_list(text: str) -> tuple[Any, ...]:
     """Return a recorded list; nothing where there is none."""
     return listed(text) if text else ()
 

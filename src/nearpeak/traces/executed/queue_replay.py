@@ -10,7 +10,7 @@ QUEUE_DEPTH = 1024
 """Launches that may wait before a call blocks; what drivers allow is not documented."""
 
 
-class Begun(NamedTuple):
+class WorkTimes(NamedTuple):
     """Earliest possible and actual start of one piece of work."""
 
     called_ns: int
@@ -42,7 +42,7 @@ def replayed_ns(items: Sequence[QueueItem], latency_ns: int, changes: Iterable[C
     return max(queues.host, max(queues.ready.values(), default=0))
 
 
-def begun_ns(items: Sequence[QueueItem], latency_ns: int) -> Iterator[Begun | None]:
+def begun_ns(items: Sequence[QueueItem], latency_ns: int) -> Iterator[WorkTimes | None]:
     """Yield for each item when its work was called and when it ran; none for items without work.
 
     >>> one = QueueItem(0, 1, "kernel", 5, 2, 10, 0, 0, NOTHING, (), 0, 0, NOTHING)
@@ -64,7 +64,7 @@ class _Queues:
         self.ends, self.ready = [0] * item_count, dict[int, int]()
         self.starts: list[int] = []
 
-    def take(self, index: int, item: QueueItem) -> Begun | None:
+    def take(self, index: int, item: QueueItem) -> WorkTimes | None:
         self.host += item.before_ns
         end, begun = self.host, None
         if item.lane != NOTHING:
@@ -77,7 +77,7 @@ class _Queues:
             start += item.lag_ns
             self.starts.append(start)
             end = self.ready[item.lane] = start + item.device_ns
-            begun = Begun(called, start, end)
+            begun = WorkTimes(called, start, end)
         self.ends[index] = end
         self._wait(item, end)
         self.host += item.call_ns

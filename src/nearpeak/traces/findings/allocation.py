@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nearpeak.core.traces.executed_run import NOTHING
 from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "idle.alloc"
 
@@ -29,7 +29,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("allocating calls per step", len(places) / scene.executed.step_count, "", places),
             scene.evidence("host time in them per step, without waiting", spent, "s"),
         ],
-        counter=[("only in the first steps", found_if(len(steps) < scene.executed.step_count))],
+        counter=[("only in the first steps", state_if(len(steps) < scene.executed.step_count))],
         falsifier=scene.advice(
             "allocate before the loop, or from a caching pool: the calls should disappear",
             "no empty_cache() in the loop, PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True",

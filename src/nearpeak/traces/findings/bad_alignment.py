@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nearpeak.core.traces.executed_run import ExecutedOperator
 from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "gemm.bad_alignment"
 _SLOWER = 1.25
@@ -39,7 +39,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("time of the worst, one call", worst.measured_s, "s"),
             scene.evidence("expected padded, one call", (worst.padded_s or 0.0) * scene.usual_ratio, "s"),
         ],
-        counter=[("their efficiency is high already", found_if(worst.measured_s < 1.1 * (worst.predicted_s or 0.0)))],
+        counter=[("their efficiency is high already", state_if(worst.measured_s < 1.1 * (worst.predicted_s or 0.0)))],
         falsifier="pad the vocabulary or the width to a multiple of 64 and time that product alone",
         scope="local",
     )  # fmt: skip

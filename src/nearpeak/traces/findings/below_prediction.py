@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nearpeak.core.traces.executed_run import ExecutedOperator
 from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "kernel.below_roofline"
 _SLOWER, _LEAST_S = 2.0, 8e-6
@@ -58,11 +58,11 @@ def _one(scene: Scene, number: int, operator: ExecutedOperator) -> list[TraceFin
         counter=[
             (
                 "it is faster than its bound, which would be an error of the bound",
-                found_if(operator.measured_s < bound),
+                state_if(operator.measured_s < bound),
             ),
             (
                 "its calls differ threefold among themselves: something else interfered",
-                found_if(scatters),
+                state_if(scatters),
             ),
         ],
         falsifier=f"time this case alone: nearpeak measure on the device; the kernel is"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nearpeak.core.traces.executed_run import NOTHING, QueueItem
 from nearpeak.core.traces.finding_report import Abstained, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "amp.casts"
 _COPIES = ("aten::clone", "aten::contiguous", "aten::copy_", "aten::cat", "aten::index_select", "aten::repeat")
@@ -31,10 +31,10 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("their time per step", scene.device_s(places), "s"),
         ],
         counter=[
-            ("a compiler fuses casts already", found_if(compiled)),
+            ("a compiler fuses casts already", state_if(compiled)),
             (
                 "copies in one format under the same kernel names, which were left out",
-                found_if(False in casts_mostly.values()),
+                state_if(False in casts_mostly.values()),
             ),
         ],
         falsifier="convert the model as a whole (.bfloat16()), or cache the casts of frozen weights: the"

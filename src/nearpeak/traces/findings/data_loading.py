@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nearpeak.core.traces.finding_report import Abstained, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "idle.input_bound"
 
@@ -25,7 +25,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("idle part of the window", scene.idle_ratio(), ""),
         ],
         counter=[("loading takes less than the device computes",
-        found_if(scene.gain_s(scene.without_part("loading")) < spent_s / 2))],
+        state_if(scene.gain_s(scene.without_part("loading")) < spent_s / 2))],
         falsifier=scene.advice(
             "feed the same batch repeatedly: the gap at the start of each step should disappear; then prefetch",
             "more workers, prefetch_factor, pin_memory of the DataLoader",

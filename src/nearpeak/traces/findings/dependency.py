@@ -8,7 +8,7 @@ from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
 from nearpeak.core.traces.timeline import Idle
 from nearpeak.traces.executed.queue_replay import begun_ns
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "idle.dependency"
 LEAST_GAP_NS = 1_000
@@ -53,7 +53,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             ),
         ],
         counter=[
-            ("a graph holds the work already", found_if(graphs)),
+            ("a graph holds the work already", state_if(graphs)),
             ("other processes use the device meanwhile", "not observable"),
         ],
         falsifier="put the chain on one stream, or capture it in a graph: the gaps should fall to the usual one",

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nearpeak.core.traces.executed_run import NOTHING
 from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "comm.exposed"
 
@@ -31,7 +31,10 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("communication per step", scene.device_s(places), "s"),
         ],
         counter=[
-            ("ranks arrive at different times: waiting, not transfer", "not observable" if single else found_if(False))
+            (
+                "ranks arrive at different times: waiting, not transfer",
+                "not observable" if single else state_if(False),
+            )
         ],
         falsifier=scene.advice(
             "start each all-reduce on its own stream when its gradients are ready: it should hide behind other work",

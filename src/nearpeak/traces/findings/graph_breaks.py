@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nearpeak.core.traces.finding_report import Abstained, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "graph.breaks"
 
@@ -26,7 +26,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("host time between compiled regions per step", spent_s, "s"),
         ],
         counter=[("the regions are different models", "not observable"), ("the device is busy"
-        " meanwhile", found_if(scene.idle_ratio() < 0.05))],
+        " meanwhile", state_if(scene.idle_ratio() < 0.05))],
         falsifier="torch._dynamo.explain names each break; with fullgraph=True there should be one region per step",
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ from statistics import median
 from nearpeak.core.traces.executed_run import NOTHING
 from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "graph.slow_launch"
 LAUNCH_NS, NODE_NS = 10_000, 200
@@ -54,8 +54,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("idle part of the window", scene.idle_ratio(), ""),
         ],
         counter=[
-            ("only the first launch, which uploads the graph", found_if(False)),
-            ("the device is busy meanwhile", found_if(scene.idle_ratio() < 0.05)),
+            ("only the first launch, which uploads the graph", state_if(False)),
+            ("the device is busy meanwhile", state_if(scene.idle_ratio() < 0.05)),
             ("a profiler that follows each node of a graph", "not observable"),
         ],
         falsifier=scene.advice(

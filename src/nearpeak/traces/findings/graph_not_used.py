@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nearpeak.core.traces.executed_run import NOTHING
 from nearpeak.core.traces.finding_report import Abstained, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 from nearpeak.traces.findings import launch_bound
 
 ID = "graph.not_used"
@@ -40,8 +40,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("calls that wait within a step", len(blocking) / scene.executed.step_count, "", blocking),
         ],
         counter=[
-            ("the sequence of kernels varies", found_if(False)),
-            ("calls within the step that wait, which a graph cannot hold", found_if(bool(blocking))),
+            ("the sequence of kernels varies", state_if(False)),
+            ("calls within the step that wait, which a graph cannot hold", state_if(bool(blocking))),
             ("shapes or addresses that change from step to step", "not observable"),
         ],
         falsifier=scene.advice(

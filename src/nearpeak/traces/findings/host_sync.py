@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nearpeak.core.traces.executed_run import NOTHING, QueueItem
 from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "idle.sync_bound"
 _SCALAR_BYTES = 64
@@ -30,7 +30,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("idle part of the window", scene.idle_ratio(), ""),
         ],
         counter=[
-            ("the wait ends the step anyway", found_if(False)),
+            ("the wait ends the step anyway", state_if(False)),
             ("the host needs the awaited result to go on", "not observable"),
         ],
         falsifier=scene.advice(

@@ -6,7 +6,7 @@ from nearpeak.core.traces.executed_run import NOTHING
 from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
 from nearpeak.traces.executed.queue_replay import merged, replayed_ns
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 from nearpeak.units import show
 
 ID = "idle.launch_bound"
@@ -47,8 +47,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("device work per step", device * 1e-9 / scene.executed.step_count, "s"),
         ],
         counter=[
-            ("calls that wait for the device", found_if(bool(scene.unblocked))),
-            ("a graph is used already", found_if(any(item.kind == "graph" for item in scene.items))),
+            ("calls that wait for the device", state_if(bool(scene.unblocked))),
+            ("a graph is used already", state_if(any(item.kind == "graph" for item in scene.items))),
             ("the sequence of kernels varies between steps", varies(scene)),
             ("stacks were recorded, which slows the host", "not observable"),
         ],
@@ -91,7 +91,7 @@ def varies(scene: Scene) -> str:
     if len(sequences) < 3:
         return "not observable"
     inner = list(sequences.values())[:-1]
-    return found_if(any(sequence != inner[0] for sequence in inner))
+    return state_if(any(sequence != inner[0] for sequence in inner))
 
 
 def batched_s(scene: Scene) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from nearpeak.core.traces.executed_run import NOTHING
 from nearpeak.core.traces.finding_report import Abstained, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "layout.transpose"
 _LAYOUT = re.compile(
@@ -33,7 +33,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("of them named as conversions", scene.device_s(formats), "s", formats),
         ],
         counter=[
-            ("needed once, not in each step", found_if(len(places) < scene.executed.step_count)),
+            ("needed once, not in each step", state_if(len(places) < scene.executed.step_count)),
             ("a copy that protects a tensor from being overwritten", "not observable"),
         ],
         falsifier=_advice(scene, converted=2 * len(formats) > len(places)),
@@ -43,7 +43,10 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
 
 def _advice(scene: Scene, *, converted: bool) -> str:
     if not converted:
-        return "pass the strides unchanged to the next operator, or fuse the copy into the previous one"
+        return (
+            "pass the strides unchanged to the next operator, or fuse the copy into the previous one:"
+            " it should disappear"
+        )
     return scene.advice(
         "keep tensors in the layout of these operators: the conversions should disappear",
         "model.to(memory_format=torch.channels_last) and its inputs",

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from nearpeak.core.traces.finding_report import Abstained, Counter, TraceFinding
 from nearpeak.traces import kernel_counters as counted
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "ncu.SOLBottleneck"
 _LIMITS = {
@@ -41,7 +41,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("per cent of the nearest roof of the longest", far[worst], "", [worst]),
         ),
         counter=(
-            Counter(what="the grid is too small to fill the device", state=found_if(full > 0)),
+            Counter(what="the grid is too small to fill the device", state=state_if(full > 0)),
             Counter(what="a chain of dependent instructions that no occupancy shortens", state="not observable"),
         ),
         gain_s=0.0, gain_low_s=0.0, gain_high_s=min(high_s, scene.step_s), scope="local", method="bound",

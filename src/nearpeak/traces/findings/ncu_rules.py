@@ -52,7 +52,7 @@ def _part(scene: Scene, name: str, rules: list[KernelRule]) -> Iterator[TraceFin
     if not scene.worth(high_s):
         return
     yield TraceFinding(
-        id=f"{ID}.{name}", key="", claim=scene.worded(_claim(scene, best)),
+        id=f"{ID}.{name}", key="", claim=scene.phrased(_claim(scene, best)),
         evidence=(scene.evidence("time of the kernels that it speaks of", scene.device_s(best), "s", list(best)),),
         counter=(
             Counter(what="the part of the kernel that the estimate concerns is small", state="not observable"),

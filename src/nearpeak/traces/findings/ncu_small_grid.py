@@ -7,14 +7,14 @@ from nearpeak.traces import kernel_counters as counted
 from nearpeak.traces.finding_rule import Rule
 from nearpeak.traces.finding_scene import Scene
 
-ID, SAID = "ncu.LaunchConfiguration", "LaunchConfiguration"
+ID, PROFILER_RULE = "ncu.LaunchConfiguration", "LaunchConfiguration"
 _START_NS = 2_000
 """What a kernel takes that does nothing, which more blocks do not shorten."""
 
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Spread the work over all multiprocessors, but for what starting a kernel takes."""
-    reported, changes, silent = counted.said_by_profiler(scene, SAID), [], True
+    reported, changes, silent = counted.profiler_rule_items(scene, PROFILER_RULE), [], True
     for place, counters in scene.executed.counters.items():
         item, sms = scene.items[place], counted.first(counters, *counted.SMS) or scene.executed.sm_count
         if not sms or item.block_count < 0:

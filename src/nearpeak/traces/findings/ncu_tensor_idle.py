@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nearpeak.core.traces.finding_report import Abstained, Counter, TraceFinding
 from nearpeak.traces import kernel_counters as counted
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "ncu.TensorPipeIdle"
 _TENSOR = (
@@ -48,7 +48,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("per cent of the vector units' peak, at most", max(idle.values()), ""),
         ),
         counter=(
-            Counter(what="fp64, which these units are made for", state=found_if(double)),
+            Counter(what="fp64, which these units are made for", state=state_if(double)),
             Counter(what="fp32 on purpose", state="not observable"),
         ),
         gain_s=0.0, gain_low_s=0.0, gain_high_s=min(high_s, scene.step_s), scope="local", method="bound",

@@ -7,7 +7,7 @@ from math import ceil
 from nearpeak.core.traces.executed_run import NOTHING
 from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "optimizer.unfused"
 _JOINED = re.compile(r"multi_tensor|fused|foreach", re.IGNORECASE)
@@ -49,8 +49,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("parameters", count, ""),
         ],
         counter=[
-            ("names of kernels that take lists of tensors", found_if(len(loose) < len(places))),
-            ("a graph holds the update already", found_if(any(scene.items[p].kind == "graph" for p in loose))),
+            ("names of kernels that take lists of tensors", state_if(len(loose) < len(places))),
+            ("a graph holds the update already", state_if(any(scene.items[p].kind == "graph" for p in loose))),
         ],
         falsifier=scene.advice(
             "update all parameters by one call that takes lists of tensors: its kernels should be as few as that",

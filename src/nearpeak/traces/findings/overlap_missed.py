@@ -7,7 +7,7 @@ from statistics import median
 from nearpeak.core.traces.executed_run import NOTHING
 from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "overlap.missed"
 _LOAD = 0.1
@@ -48,7 +48,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("attained part of the possible overlap", overlap, ""),
         ],
         counter=[
-            ("each kernel fills the device", found_if(False)),
+            ("each kernel fills the device", state_if(False)),
             ("one depends on the other's results", "not observable"),
         ],
         falsifier="take the events or the use of the default stream out and compare results: if they are equal"

@@ -6,7 +6,7 @@ from statistics import median
 from nearpeak.core.traces.executed_run import NOTHING
 from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "copy.pageable_h2d"
 PINNED_BYTES_PER_S = 22e9
@@ -47,8 +47,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("rate of these copies", rate, "B/s"),
             scene.evidence("rate from pinned memory", pinned, "B/s"),
         ],
-        counter=[("the copies overlap with work already", found_if(exposed_ns < 0.5 * device_ns)),
-                 ("their rate is near that of the link", found_if(rate > 0.8 * pinned))],
+        counter=[("the copies overlap with work already", state_if(exposed_ns < 0.5 * device_ns)),
+                 ("their rate is near that of the link", state_if(rate > 0.8 * pinned))],
         falsifier=scene.advice(
             "copy from page-locked memory without waiting: the copies should leave the critical path",
             "pin_memory=True in the loader and non_blocking=True in .to()",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nearpeak.core.traces.finding_report import Abstained, Counter, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "profiler.inflated"
 _LONGER = 1.1
@@ -34,7 +34,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("recorded host time per step", host_s, "s", range(len(scene.items))),
         ),
         counter=(
-            Counter(what="the device alone takes longer than that", state=found_if(scene.host_ratio <= 0)),
+            Counter(what="the device alone takes longer than that", state=state_if(scene.host_ratio <= 0)),
             Counter(what="shorter host times explain the unrecorded step", state=explains),
         ),
         gain_s=0.0, gain_low_s=0.0, gain_high_s=0.0, scope="global", method="none",

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from nearpeak.core.traces.finding_report import Abstained, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "elementwise.unfused"
 
@@ -33,7 +33,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         counter=[
             (
                 "a compiler has fused already",
-                found_if(any("triton" in kernel.name for kernel in scene.executed.kernels)),
+                state_if(any("triton" in kernel.name for kernel in scene.executed.kernels)),
             )
         ],
         falsifier="torch.compile of the module: the kernels of a chain should become one, as long as the"

@@ -27,7 +27,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     yield TraceFinding(
         id=ID,
         key=f"rank {skew.straggler}",
-        claim=scene.worded(
+        claim=scene.phrased(
             f"rank {skew.straggler} arrives last: the others wait {gain_s * 1e3:.2f} ms of each step and more for it"
         ),
         evidence=(

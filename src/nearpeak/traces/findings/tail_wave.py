@@ -7,7 +7,7 @@ from math import ceil
 from nearpeak.core.traces.executed_run import QueueItem
 from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "gemm.tail"
 _SPREADS = re.compile(r"split_?-?k|stream_?-?k|_sk_|persistent", re.IGNORECASE)
@@ -55,8 +55,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("waves of the longest", blocks / sms, ""),
         ],
         counter=[
-            ("their names say that work is split evenly (split-K, stream-K)", found_if(False)),
-            ("others that do so were left out", found_if(bool(spread))),
+            ("their names say that work is split evenly (split-K, stream-K)", state_if(False)),
+            ("others that do so were left out", state_if(bool(spread))),
             ("several blocks share a multiprocessor, so that the last wave is shorter", "not observable"),
         ],
         falsifier="time the product with the batch cut so that its blocks fill whole waves: time per row should fall by"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nearpeak.core.traces.executed_run import ExecutedOperator
 from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "gemm.no_tensor_core"
 _NARROW = ("bf16", "fp16", "fp8_e4m3", "fp8_e5m2", "int8")
@@ -47,8 +47,11 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("launches per step", len(places) / scene.executed.step_count, ""),
         ],
         counter=[
-            ("fp64, which these units are made for", found_if("fp64" in formats)),
-            ("fp32 on purpose (allow_tf32=False)", found_if(forbidden) if scene.executed.flags else "not observable"),
+            ("fp64, which these units are made for", state_if("fp64" in formats)),
+            (
+                "fp32 on purpose (allow_tf32=False)",
+                state_if(forbidden) if scene.executed.flags else "not observable",
+            ),
         ],
         falsifier="torch.backends.cuda.matmul.allow_tf32 = True, or autocast: kernels named tf32, 1688 or 16816"
         " should appear",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from nearpeak.core.traces.executed_run import NOTHING
 from nearpeak.core.traces.finding_report import Abstained, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "host.constant_rebuild"
 _MADE = re.compile(
@@ -37,7 +37,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("idle part of the window", scene.idle_ratio(), ""),
         ],
         counter=[
-            ("the device is busy meanwhile", found_if(scene.idle_ratio() < 0.05)),
+            ("the device is busy meanwhile", state_if(scene.idle_ratio() < 0.05)),
             ("their shapes and values differ between steps", "not found" if alike else "not observable"),
             ("something writes into them, so they must be created again", "not observable"),
         ],

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from nearpeak.core.traces.executed_run import NOTHING
 from nearpeak.core.traces.finding_report import Abstained, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 from nearpeak.traces.findings import small_kernels
 
 ID = "kernel.tiny"
@@ -45,8 +45,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("longest run", max(map(len, runs)), ""),
         ],
         counter=[
-            ("a graph has closed the gaps already", found_if(any(item.kind == "graph" for item in scene.items))),
-            ("a compiler has joined what it can", found_if(compiled)),
+            ("a graph has closed the gaps already", state_if(any(item.kind == "graph" for item in scene.items))),
+            ("a compiler has joined what it can", state_if(compiled)),
             ("kernels of a run need each other's whole result, as reductions do", "not observable"),
         ],
         falsifier=scene.advice(

@@ -12,7 +12,7 @@ from nearpeak.core.traces.trace import EventKind, Loss, TraceDevice, TraceHeader
 from nearpeak.errors import SpecError
 from nearpeak.traces.reading.csv_columns import lines_of, rows_of
 from nearpeak.traces.reading.ncu_rows import NcuMetric, NcuRule, has_decimal_comma, metric_of, raw_metrics, rule_of
-from nearpeak.traces.reading.table_rows import EventRows, wholes
+from nearpeak.traces.reading.table_rows import EventRows, integers
 from nearpeak.traces.timeline.trace_columns import MISSING, Trace
 from nearpeak.traces.trace_format import TraceFormat
 
@@ -179,12 +179,12 @@ def _read(path: Path) -> Trace:
         [kernel.cells.get("Kernel Name", "") for kernel in timed],
         ends - lengths,
         ends,
-        device=wholes(first["Device"]),
-        stream=wholes(first["Stream"]),
-        process=wholes(first["Process ID"]),
+        device=integers(first["Device"]),
+        stream=integers(first["Stream"]),
+        process=integers(first["Process ID"]),
         rare={
-            "context": wholes(first["Context"]),
-            "kernel_id": wholes([kernel.id for kernel in timed]),
+            "context": integers(first["Context"]),
+            "kernel_id": integers([kernel.id for kernel in timed]),
             "grid": _triples(timed, "Grid Size"),
             "block": _triples(timed, "Block Size"),
             **{name: np.array([_value(kernel, name) for kernel in timed], np.float64) for name in names},

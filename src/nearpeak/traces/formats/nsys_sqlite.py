@@ -11,7 +11,7 @@ import numpy.typing as npt
 from nearpeak.core.traces.trace import CopyKind, EventKind, Memory, SyncKind, TraceDevice, TraceHeader
 from nearpeak.errors import SpecError
 from nearpeak.traces.reading.sqlite_tables import MAGIC, Database, opened
-from nearpeak.traces.reading.table_rows import EventRows, whole, wholes
+from nearpeak.traces.reading.table_rows import EventRows, integers, whole
 from nearpeak.traces.timeline.trace_columns import MISSING, Trace
 from nearpeak.traces.trace_format import TraceFormat
 
@@ -87,7 +87,7 @@ def _read(path: Path) -> Trace:
         _kernels(base, rows, strings)
         _copies(base, rows)
         for cells in base.read(f"{_PREFIX}MEMSET", (*_SHARED, "bytes", "memKind"), needed=_SHARED[:2]):
-            rare = {**_rare(cells), "bytes": wholes(cells[-2]), "target_memory": _memory(cells[-1])}
+            rare = {**_rare(cells), "bytes": integers(cells[-2]), "target_memory": _memory(cells[-1])}
             rows.add(EventKind.MEMSET, ["Memset"] * len(cells[0]), rare=rare, **_device(cells))
         graphs = _graphs(base, rows)
         _waits(base, rows, calls)
@@ -101,12 +101,12 @@ def _named(cells: Sequence[object], strings: Mapping[object, object]) -> list[ob
 
 def _process(cells: Sequence[object]) -> Array:
     """Return process ids of global ids."""
-    ids = wholes(cells)
+    ids = integers(cells)
     return np.where(ids == MISSING, MISSING, ids // _THREADS % _THREADS)
 
 
 def _thread(cells: Sequence[object]) -> Array:
-    ids = wholes(cells)
+    ids = integers(cells)
     return np.where(ids == MISSING, MISSING, ids % _THREADS)
 
 
@@ -116,12 +116,12 @@ def _calls(base: Database, rows: EventRows, strings: Mapping[object, object]) ->
     wanted = ("start", "end", "globalTid", "correlationId", "nameId")
     for table in (f"{_PREFIX}RUNTIME", f"{_PREFIX}DRIVER"):
         for start, end, owner, correlation, name in base.read(table, wanted, needed=wanted[:2]):
-            names, process, correlations = _named(name, strings), _process(owner), wholes(correlation)
+            names, process, correlations = _named(name, strings), _process(owner), integers(correlation)
             rows.add(
                 EventKind.HOST_API,
                 names,
-                wholes(start),
-                wholes(end),
+                integers(start),
+                integers(end),
                 process=process,
                 thread=_thread(owner),
                 correlation=correlations,
@@ -136,21 +136,21 @@ def _device(cells: Sequence[Sequence[object]]) -> dict[str, Any]:
     """Return the columns that all device tables share."""
     start, end, device, _, stream, correlation, owner = cells[:7]
     return {
-        "start": wholes(start),
-        "end": wholes(end),
-        "device": wholes(device),
-        "stream": wholes(stream),
-        "correlation": wholes(correlation),
+        "start": integers(start),
+        "end": integers(end),
+        "device": integers(device),
+        "stream": integers(stream),
+        "correlation": integers(correlation),
         "process": _process(owner),
     }
 
 
 def _rare(cells: Sequence[Sequence[object]]) -> dict[str, Array]:
-    return {"context": wholes(cells[3]), "graph_node": wholes(cells[7]), "graph": wholes(cells[8])}
+    return {"context": integers(cells[3]), "graph_node": integers(cells[7]), "graph": integers(cells[8])}
 
 
 def _triple(cells: Sequence[Sequence[object]]) -> Array:
-    sizes: Array = np.stack([wholes(column) for column in cells], axis=1)
+    sizes: Array = np.stack([integers(column) for column in cells], axis=1)
     return np.where(
         (sizes == MISSING).any(axis=1, keepdims=True) | (sizes <= 0).any(axis=1, keepdims=True), MISSING, sizes
     )
@@ -164,11 +164,11 @@ def _kernels(base: Database, rows: EventRows, strings: Mapping[object, object]) 
             long_name or short_name or mangled_name
             for long_name, short_name, mangled_name in zip(long, short, mangled, strict=True)
         ]
-        static, dynamic = wholes(rest[4]), wholes(rest[5])
+        static, dynamic = integers(rest[4]), integers(rest[5])
         both = np.where((static == MISSING) | (dynamic == MISSING), MISSING, static + dynamic)
         rare = {
             **_rare(cells),
-            "registers": wholes(rest[3]),
+            "registers": integers(rest[3]),
             "shared_bytes": both,
             "grid": _triple(rest[6:9]),
             "block": _triple(rest[9:12]),
@@ -186,9 +186,9 @@ def _graphs(base: Database, rows: EventRows) -> int:
         if has_nodes.any():
             rows.lose("skipped", "graph whose kernels are recorded one by one", int(has_nodes.sum()))
         whole_graphs = np.flatnonzero(~has_nodes)
-        graph = wholes(cells[8])[whole_graphs]
+        graph = integers(cells[8])[whole_graphs]
         names = [f"CUDA graph {value}" if value != MISSING else "CUDA graph" for value in graph.tolist()]
-        rare = {"context": wholes(cells[3])[whole_graphs], "graph": graph}
+        rare = {"context": integers(cells[3])[whole_graphs], "graph": graph}
         rows.add(EventKind.KERNEL, names, rare=rare, **{name: value[whole_graphs] for name, value in columns.items()})
         count += len(whole_graphs)
     return count
@@ -199,7 +199,7 @@ def _has_nodes(base: Database, process: Array, correlation: Array) -> Array:
     wanted = {pair: place for place, pair in enumerate(zip(process.tolist(), correlation.tolist(), strict=True))}
     has_nodes = np.zeros(len(process), np.bool_)
     for correlations, owner in base.read(f"{_PREFIX}KERNEL", ("correlationId", "globalPid"), needed=("correlationId",)):
-        pairs = zip(_process(owner).tolist(), wholes(correlations).tolist(), strict=True)
+        pairs = zip(_process(owner).tolist(), integers(correlations).tolist(), strict=True)
         has_nodes[[wanted[pair] for pair in pairs if pair in wanted]] = True
     return has_nodes
 
@@ -208,12 +208,12 @@ def _copies(base: Database, rows: EventRows) -> None:
     wanted = (*_SHARED, "bytes", "copyKind", "srcKind", "dstKind")
     for cells in base.read(f"{_PREFIX}MEMCPY", wanted, needed=_SHARED[:2]):
         size, kind, source, target = cells[len(_SHARED) :]
-        kinds = wholes(kind)
+        kinds = integers(kind)
         known = np.where((kinds >= 0) & (kinds < len(_COPY_KINDS)), kinds, 0)
         names = [f"Memcpy {_COPY_NAMES[number]}" for number in known]
         rare = {
             **_rare(cells),
-            "bytes": wholes(size),
+            "bytes": integers(size),
             "copy_kind": np.array(_COPY_KINDS, np.int64)[known],
             "source_memory": _memory(source),
             "target_memory": _memory(target),
@@ -222,7 +222,7 @@ def _copies(base: Database, rows: EventRows) -> None:
 
 
 def _memory(cells: Sequence[object]) -> Array:
-    kinds = wholes(cells)
+    kinds = integers(cells)
     return np.array(_MEMORIES, np.int64)[np.where((kinds >= 0) & (kinds < len(_MEMORIES)), kinds, len(_MEMORIES) - 1)]
 
 
@@ -230,7 +230,7 @@ def _waits(base: Database, rows: EventRows, calls: Mapping[tuple[int, int], str]
     """Take synchronisations; the call that made one says what is waited for, its own type only where none is known."""
     for cells in base.read(f"{_PREFIX}SYNCHRONIZATION", (*_SHARED, "syncType", "eventId"), needed=_SHARED[:2]):
         columns = _device(cells)
-        types = wholes(cells[-2])
+        types = integers(cells[-2])
         kinds = []
         for process, correlation, kind in zip(
             columns["process"].tolist(), columns["correlation"].tolist(), types.tolist(), strict=True
@@ -240,9 +240,9 @@ def _waits(base: Database, rows: EventRows, calls: Mapping[tuple[int, int], str]
             kinds.append(next((sync for pattern, sync in _WAITS if call and pattern.search(call)), by_type))
         columns["stream"] = np.where(columns["stream"] == 2**32 - 1, MISSING, columns["stream"])
         names = [f"{sync.name.replace('_', ' ').capitalize()} synchronisation" for sync in kinds]
-        event = wholes(cells[-1])
+        event = integers(cells[-1])
         rare = {
-            "context": wholes(cells[3]),
+            "context": integers(cells[3]),
             "sync": np.array(kinds, np.int64),
             "event": np.where(event == 2**32 - 1, MISSING, event),
         }
@@ -253,7 +253,7 @@ def _ranges(base: Database, rows: EventRows, strings: Mapping[object, object]) -
     """Take marked ranges and moments."""
     wanted = ("start", "end", "eventType", "globalTid", "text", "textId", "domainId")
     for start, end, kind, owner, text, number, domain in base.read("NVTX_EVENTS", wanted, needed=wanted[:1]):
-        types, begin, stop = wholes(kind), wholes(start), wholes(end)
+        types, begin, stop = integers(kind), integers(start), integers(end)
         names = [
             value if value is not None else strings.get(text_number, "")
             for value, text_number in zip(text, number, strict=True)
@@ -268,7 +268,7 @@ def _ranges(base: Database, rows: EventRows, strings: Mapping[object, object]) -
                 ends[picked],
                 process=_process(owner)[picked],
                 thread=_thread(owner)[picked],
-                rare={"nvtx_domain": wholes(domain)[picked]},
+                rare={"nvtx_domain": integers(domain)[picked]},
             )
         for other in np.unique(types[~np.isin(types, (*_RANGES, _MARK))]):
             what = "skipped" if other in _SILENT else "unknown"

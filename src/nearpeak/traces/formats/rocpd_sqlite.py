@@ -12,7 +12,7 @@ from nearpeak.core.traces.trace import EventKind, TraceDevice, TraceHeader
 from nearpeak.errors import SpecError
 from nearpeak.traces.reading.rocm_units import blocks_of, copy_fields
 from nearpeak.traces.reading.sqlite_tables import MAGIC, Database, opened
-from nearpeak.traces.reading.table_rows import EventRows, whole, wholes
+from nearpeak.traces.reading.table_rows import EventRows, integers, whole
 from nearpeak.traces.timeline.trace_columns import MISSING, Trace
 from nearpeak.traces.trace_format import TraceFormat
 
@@ -120,36 +120,36 @@ class _Names:
 
     def device(self, agents: Sequence[object]) -> Array:
         """Return the number of each agent among those of its type, its id where the file does not say."""
-        return wholes([self.indices.get(agent, agent) for agent in agents])
+        return integers([self.indices.get(agent, agent) for agent in agents])
 
 
 def _through(cells: Sequence[object], table: Mapping[object, object]) -> Array:
-    return wholes([table.get(cell, None if table else cell) for cell in cells])
+    return integers([table.get(cell, None if table else cell) for cell in cells])
 
 
 def _kernels(base: Database, rows: EventRows, names: _Names) -> None:
     table = names.table("rocpd_kernel_dispatch")
     for cells in base.read(table, (*_DISPATCH, *_SIZES), needed=_DISPATCH[:2]) if table else ():
         start, end, process, _, agent, kernel, queue, stream, event, dispatch, scratch, lds = cells[: len(_DISPATCH)]
-        sizes = [wholes(cell) for cell in cells[len(_DISPATCH) :]]
+        sizes = [integers(cell) for cell in cells[len(_DISPATCH) :]]
         triples = [np.stack(sizes[place : place + 3], axis=1) for place in (0, 3, 6, 9)]
         block, items = (np.where(triples[i] == MISSING, triples[i + 1], triples[i]) for i in (0, 2))
         rare = {
             "grid": blocks_of(items, block),
             "block": block,
-            "queue": wholes(queue),
-            "dispatch": wholes(dispatch),
-            "scratch_bytes": wholes(scratch),
-            "shared_bytes": wholes(lds),
+            "queue": integers(queue),
+            "dispatch": integers(dispatch),
+            "scratch_bytes": integers(scratch),
+            "shared_bytes": integers(lds),
         }
         rows.add(
             EventKind.KERNEL,
             [names.kernels.get(cell, f"kernel {cell}") for cell in kernel],
-            wholes(start),
-            wholes(end),
+            integers(start),
+            integers(end),
             process=_through(process, names.processes),
             device=names.device(agent),
-            stream=wholes(stream),
+            stream=integers(stream),
             correlation=_correlation(event, names),
             rare=rare,
         )
@@ -172,13 +172,13 @@ def _copies(base: Database, rows: EventRows, names: _Names) -> None:
         rows.add(
             EventKind.MEMCPY,
             words,
-            wholes(start),
-            wholes(end),
+            integers(start),
+            integers(end),
             process=_through(process, names.processes),
             device=names.device(on_device),
-            stream=wholes(stream),
+            stream=integers(stream),
             correlation=_correlation(event, names),
-            rare={"bytes": wholes(size), "queue": wholes(queue), **copy_fields(words)},
+            rare={"bytes": integers(size), "queue": integers(queue), **copy_fields(words)},
         )
 
 
@@ -192,8 +192,8 @@ def _regions(base: Database, rows: EventRows, names: _Names) -> None:
         rows.add(
             np.where(api, EventKind.HOST_API, EventKind.HOST_RANGE),
             [word if call else names.message(cell) or word for word, cell, call in zip(words, event, api, strict=True)],
-            wholes(start),
-            wholes(end),
+            integers(start),
+            integers(end),
             process=_through(process, names.processes),
             thread=_through(thread, names.threads),
             correlation=_correlation(event, names),

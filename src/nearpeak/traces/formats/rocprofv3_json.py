@@ -11,7 +11,7 @@ from nearpeak.core.traces.trace import EventKind, TraceDevice, TraceHeader
 from nearpeak.errors import SpecError
 from nearpeak.traces.reading.json_document import document_of
 from nearpeak.traces.reading.rocm_units import blocks_of, copy_fields, handle
-from nearpeak.traces.reading.table_rows import EventRows, whole, wholes
+from nearpeak.traces.reading.table_rows import EventRows, integers, whole
 from nearpeak.traces.timeline.trace_columns import MISSING, Trace
 from nearpeak.traces.trace_format import TraceFormat
 
@@ -105,12 +105,12 @@ def _device(agent: Mapping[str, Any], index: int) -> TraceDevice:
 
 
 def _shared(records: Sequence[Mapping[str, Any]], pid: int) -> dict[str, Any]:
-    correlations = wholes(
+    correlations = integers(
         [_mapping(record.get("correlation_id")).get("internal", record.get("correlation_id")) for record in records]
     )
     return {
-        "start": wholes([record.get("start_timestamp") for record in records]),
-        "end": wholes([record.get("end_timestamp") for record in records]),
+        "start": integers([record.get("start_timestamp") for record in records]),
+        "end": integers([record.get("end_timestamp") for record in records]),
         "correlation": np.where(correlations == 0, MISSING, correlations),
         "process": np.full(len(records), pid, np.int64),
     }
@@ -135,10 +135,10 @@ def _kernels(
     rare = {
         "grid": blocks_of(items, block),
         "block": np.where(block > 0, block, MISSING),
-        "kernel_id": wholes(ids),
+        "kernel_id": integers(ids),
         "queue": _numbers([handle(info.get("queue_id")) for info in infos]),
-        "dispatch": wholes([info.get("dispatch_id") for info in infos]),
-        "shared_bytes": wholes([info.get("group_segment_size") for info in infos]),
+        "dispatch": integers([info.get("dispatch_id") for info in infos]),
+        "shared_bytes": integers([info.get("group_segment_size") for info in infos]),
     }
     names = [symbols.get(value) if _hashable(value) else None for value in ids]
     rows.add(
@@ -170,7 +170,7 @@ def _copies(records: list[dict[str, Any]], rows: EventRows, agents: Mapping[int,
         names,
         device=_numbers([agents.get(value, value) for value in agent]),
         stream=_numbers([handle(value.get("stream_id")) for value in records]),
-        rare={"bytes": wholes([value.get("bytes") for value in records]), **copy_fields(names)},
+        rare={"bytes": integers([value.get("bytes") for value in records]), **copy_fields(names)},
         **_shared(records, pid),
     )
 
@@ -188,7 +188,7 @@ def _calls(
         known = operations.get(kind, ())
         names.append(str(known[number]) if isinstance(known, list) and 0 <= number < len(known) else f"{name} {number}")
     ours = EventKind.HOST_RANGE if name == _MARKERS else EventKind.HOST_API
-    rows.add(ours, names, thread=wholes([record.get("thread_id") for record in records]), **shared)
+    rows.add(ours, names, thread=integers([record.get("thread_id") for record in records]), **shared)
 
 
 def _recognises(head: bytes) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from nearpeak.core.traces.trace import EventKind, Loss, TraceHeader
 from nearpeak.errors import SpecError
 from nearpeak.traces.reading.json_document import document_of
-from nearpeak.traces.reading.table_rows import EventRows, reals, whole, wholes
+from nearpeak.traces.reading.table_rows import EventRows, integers, real_numbers, whole
 from nearpeak.traces.timeline.trace_columns import MISSING, Trace
 from nearpeak.traces.trace_format import TraceFormat
 
@@ -71,7 +71,7 @@ def _profile(path: Path, objects: Sequence[Mapping[str, Any]], losses: list[Loss
         ends,
         device=np.zeros(len(timed), np.int64),
         rare={
-            name: reals([layer.get(name) for layer, _ in timed])
+            name: real_numbers([layer.get(name) for layer, _ in timed])
             for name in ("timeMs", "averageMs", "medianMs", "percentage")
         },
     )
@@ -91,7 +91,7 @@ def _profile(path: Path, objects: Sequence[Mapping[str, Any]], losses: list[Loss
 
 def _mean(layer: Mapping[str, Any], count: int) -> float | None:
     """Return the mean time of a layer in milliseconds; from the sum where the file states no mean."""
-    mean, total = (float(value) for value in reals([layer.get("averageMs"), layer.get("timeMs")]))
+    mean, total = (float(value) for value in real_numbers([layer.get("averageMs"), layer.get("timeMs")]))
     mean_ms = mean if not math.isnan(mean) else total / count if count != MISSING and count > 0 else math.nan
     return mean_ms if 0 <= mean_ms < 1e9 else None
 
@@ -101,7 +101,7 @@ def _queries(path: Path, objects: Sequence[Mapping[str, Any]], losses: list[Loss
     for name, kind in _PARTS:
         keys = (f"start{name}Ms", f"end{name}Ms")
         timed = [query for query in objects if all(key in query for key in keys)]
-        start, end = (wholes([query[key] for query in timed], _MS) for key in keys)
+        start, end = (integers([query[key] for query in timed], _MS) for key in keys)
         names = {"Enq": "enqueue", "H2D": "Memcpy HtoD", "Compute": "query", "D2H": "Memcpy DtoH"}
         lane: dict[str, Any] = {"thread" if kind is EventKind.HOST_API else "device": np.zeros(len(timed), np.int64)}
         rows.add(

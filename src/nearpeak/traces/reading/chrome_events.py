@@ -223,10 +223,10 @@ class EventTable:
             return {_NUMBERS[name]: Column(rows=rows[good], values=values[good])} if good.any() else {}
         if name in _TRIPLES:
             return _triples(name, tokens, rows, self._file.text)
-        worded = np.isin(tokens.kinds, (json_scan.TEXT, json_scan.SPAN, json_scan.ODD))
-        if worded.any() or name in _TEXTS:
+        phrased = np.isin(tokens.kinds, (json_scan.TEXT, json_scan.SPAN, json_scan.ODD))
+        if phrased.any() or name in _TEXTS:
             ours = _TEXTS.get(name, name)
-            return {ours: Column(rows=rows[worded], values=tokens.values[worded], text=True)} if worded.any() else {}
+            return {ours: Column(rows=rows[phrased], values=tokens.values[phrased], text=True)} if phrased.any() else {}
         real = tokens.kinds == json_scan.REAL
         if not real.any():
             return {name: Column(rows=rows, values=tokens.values)}

@@ -79,10 +79,10 @@ def numbers(field: Field, text: Callable[[int], str], *, thousand: bool = False)
         exact = field.values.view(np.float64)[real]
         safe = np.where(np.abs(exact) < 1e15, exact, 0.0)
         values[real] = np.where((safe == np.floor(safe)) & (safe == exact), safe.astype(np.int64), MISSING)
-    if (worded := np.isin(field.kinds, _NUMBERS)).any():
-        numbers_of, places = np.unique(field.values[worded], return_inverse=True)
+    if (phrased := np.isin(field.kinds, _NUMBERS)).any():
+        numbers_of, places = np.unique(field.values[phrased], return_inverse=True)
         table = np.array([number_of(text(int(number)), 1000 if thousand else 1) for number in numbers_of], np.int64)
-        values[worded] = table[places]
+        values[phrased] = table[places]
     return values
 
 
@@ -114,5 +114,5 @@ def text_numbers(field: Field | None, count: int) -> Array:
     """Return for each event the number of the text of a field, -1 where it is no text."""
     if field is None:
         return np.full(count, -1, np.int64)
-    worded = (field.kinds == json_scan.TEXT) | (field.kinds == json_scan.SPAN) | (field.kinds == json_scan.ODD)
-    return dense(field, count, np.where(worded, field.values, -1), absent=-1)
+    phrased = (field.kinds == json_scan.TEXT) | (field.kinds == json_scan.SPAN) | (field.kinds == json_scan.ODD)
+    return dense(field, count, np.where(phrased, field.values, -1), absent=-1)

@@ -26,7 +26,7 @@ def launches(kind: Array, process: Array, correlation: Array) -> tuple[Array, li
     if len(calls) and len(correlated):
         theirs, ours = process[correlated], process[calls]
         if (theirs == MISSING).all():
-            calls = calls[~of_several(ours, correlation[calls])]
+            calls = calls[~in_several_processes(ours, correlation[calls])]
             ours = np.full(len(calls), MISSING, np.int64)
         call_rows[correlated] = _first_call(calls, ours, correlation[calls], theirs, correlation[correlated])
     work = np.isin(kind, np.array(DEVICE_KINDS, np.int8))
@@ -35,7 +35,7 @@ def launches(kind: Array, process: Array, correlation: Array) -> tuple[Array, li
     return call_rows, losses if lone else []
 
 
-def of_several(process: Array, correlation: Array) -> Array:
+def in_several_processes(process: Array, correlation: Array) -> Array:
     """Return which of some entries have a number that entries of another process have too."""
     if not len(process) or (process == process[0]).all():
         return np.zeros(len(process), np.bool_)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nearpeak.core.traces.trace import DEVICE_KINDS, EventKind, Loss
-from nearpeak.traces.reading.event_links import of_several
+from nearpeak.traces.reading.event_links import in_several_processes
 from nearpeak.traces.timeline.trace_columns import MISSING, NO_ROW, Column, Trace
 
 Array = npt.NDArray[Any]
@@ -100,7 +100,7 @@ def _pairs(flows: dict[str, Array]) -> tuple[Array, Array]:
     Where several processes begin an arrow of one number, none of them is told.
     """
     begins, ends = np.flatnonzero(flows["begins"]), np.flatnonzero(~flows["begins"])
-    begins = begins[~of_several(flows["process"][begins], flows["number"][begins])]
+    begins = begins[~in_several_processes(flows["process"][begins], flows["number"][begins])]
     if not len(begins) or not len(ends):
         return begins[:0], ends[:0]
     numbers, first = np.unique(flows["number"][begins], return_index=True)

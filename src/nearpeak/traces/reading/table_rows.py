@@ -32,12 +32,12 @@ def whole(cell: object, scale: int = 1) -> int:
     return MISSING
 
 
-def wholes(cells: Iterable[object], scale: int = 1) -> Array:
+def integers(cells: Iterable[object], scale: int = 1) -> Array:
     """Return cells times `scale` as whole numbers, `MISSING` where one is none."""
     return np.array([whole(cell, scale) for cell in cells], np.int64)
 
 
-def reals(cells: Iterable[object]) -> Array:
+def real_numbers(cells: Iterable[object]) -> Array:
     """Return cells as floats, NaN where one is no finite number."""
     return np.array([_real(cell) for cell in cells], np.float64)
 

@@ -4,12 +4,12 @@ from nearpeak.bounds.simplify.affine_views import View, reshape, view
 from nearpeak.bounds.simplify.operator_arguments import dimensions, packet
 from nearpeak.bounds.simplify.product_sums import product
 from nearpeak.bounds.simplify.rewrites import Rewrite
-from nearpeak.bounds.simplify.value_graph import Graph, Node, Stated
+from nearpeak.bounds.simplify.value_graph import Graph, Node, OperatorCall
 
 
 def _rule(graph: Graph, node: Node) -> int | None:
     source = graph[node.inputs[0]]
-    if not isinstance(source.options, Stated) or packet(source.options.name) != "cumsum":
+    if not isinstance(source.options, OperatorCall) or packet(source.options.name) != "cumsum":
         return None
     assert isinstance(node.options, View)
     (axis,) = dimensions(source.options, len(source.shape))

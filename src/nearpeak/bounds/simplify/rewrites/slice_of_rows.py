@@ -5,7 +5,7 @@ from math import prod
 from nearpeak.bounds.simplify.affine_views import View, is_part, selected, separate, view
 from nearpeak.bounds.simplify.operator_arguments import free_dimensions
 from nearpeak.bounds.simplify.rewrites import Rewrite
-from nearpeak.bounds.simplify.value_graph import Graph, Node, Stated
+from nearpeak.bounds.simplify.value_graph import Graph, Node, OperatorCall
 
 
 def _rule(graph: Graph, node: Node) -> int | None:
@@ -13,7 +13,7 @@ def _rule(graph: Graph, node: Node) -> int | None:
     source = graph[number]
     if source.kind != "call" or not is_part(node, source.shape):
         return None
-    assert isinstance(source.options, Stated)
+    assert isinstance(source.options, OperatorCall)
     assert isinstance(node.options, View)
     free = free_dimensions(graph, source)
     taken = separate(node.options, len(source.shape))
