@@ -47,7 +47,12 @@ class Patterns:
 
     def without(self, number: int) -> ElementSet:
         """Return the elements that are not in a pattern of the workload."""
-        return self._once(("stored", number), lambda: ~_opened(self._stored[number]))
+        return self._once(("stored", number), lambda: ~self._stored_set(number))
+
+    def _stored_set(self, number: int) -> Any:
+        pattern = self._stored[number]
+        packed = np.frombuffer(zlib.decompress(pattern.packed), dtype=np.uint8)
+        return np.unpackbits(packed, count=prod(pattern.shape)).astype(bool).reshape(pattern.shape)
 
     def empty(self, rank: int) -> ElementSet:
         """Return no element of a node with so many dimensions."""
@@ -209,12 +214,6 @@ def _at_least(parts: Sequence[Labelled], sizes: Mapping[int, int]) -> int:
         pairs = count([sets[pivot], first], sizes) + count([sets[pivot], second], sizes)
         ways.append(pairs - count([sets[pivot]], sizes))
     return max(0, *ways)
-
-
-def _opened(pattern: Pattern) -> Any:
-    size = prod(pattern.shape)
-    packed = np.frombuffer(zlib.decompress(pattern.packed), dtype=np.uint8)
-    return np.unpackbits(packed, count=size).astype(bool).reshape(pattern.shape)
 
 
 def _seen(array: Any, options: View) -> Any:

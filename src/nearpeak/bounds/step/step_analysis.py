@@ -90,7 +90,10 @@ def _target_analysis(
         rows, times, [row.case.op + (" backward" if row.case.phase == "backward" else "") for row in rows]
     )
     pieces = pieces_of_kernels(kernels, target, policy) if kernels else pieces_of(rows, times)
-    unit, rate = _main_rate(target, _main_format(rows), policy)
+    try:
+        unit, rate = matrix_rate(target, _main_format(rows), policy.dtype)
+    except NotModelledError:  # a main format without products
+        unit, rate = matrix_rate(target, "fp32", policy.dtype)
     return TargetAnalysis(
         target=target.name,
         title=target.title,
@@ -134,14 +137,6 @@ def _time(part: Part, worst: Mapping[Case, Work], target: Target, policy: Policy
     if part.row.case in worst:
         high_s = max(bound.time_s, work_bound(worst[part.row.case], target, policy).time_s)
     return CaseTime(bound_s=bound.time_s, limiter=bound.limiter, terms_s=bound.terms_s, high_s=high_s)
-
-
-def _main_rate(target: Target, dtype: str, policy: Policy) -> tuple[str, float]:
-    """Return unit and rate for the workload's main format; a format without products falls back to fp32."""
-    try:
-        return matrix_rate(target, dtype, policy.dtype)
-    except NotModelledError:
-        return matrix_rate(target, "fp32", policy.dtype)
 
 
 def _floor_s(workload: Workload, target: Target, parts: Sequence[Part]) -> float | None:

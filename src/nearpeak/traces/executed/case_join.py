@@ -35,6 +35,13 @@ class Key(NamedTuple):
     results: str
     """Formats and shapes of what it returns, which nodes of onnxruntime state; empty elsewhere."""
 
+    @classmethod
+    def of(cls, trace: Trace, row: int) -> "Key":
+        """Return the identity of the operator of an event."""
+        columns = ("shapes", "dtypes", "strides", "concrete", "output_type_shape")
+        name = trace.text_of("op_name", row) or trace.name_of(row)
+        return cls(name, *(trace.text_of(column, row) for column in columns))
+
 
 def can_be_joined(name: str) -> bool:
     """Say whether the catalogue knows an operator of a framework by its name without overload."""
@@ -64,7 +71,7 @@ def operators_of(
         if NOTHING in (row, item.event):
             places.append(NOTHING)
             continue
-        key = keys[row] if row in keys else keys.setdefault(row, _key(trace, row))
+        key = keys[row] if row in keys else keys.setdefault(row, Key.of(trace, row))
         number = numbers.setdefault(key, len(numbers))
         members[number].append(index)
         places.append(number)
@@ -76,11 +83,6 @@ def operators_of(
         for number, key in enumerate(recorded)
     ]
     return tuple(operators), tuple(places)
-
-
-def _key(trace: Trace, row: int) -> Key:
-    columns = ("shapes", "dtypes", "strides", "concrete", "output_type_shape")
-    return Key(trace.text_of("op_name", row) or trace.name_of(row), *(trace.text_of(name, row) for name in columns))
 
 
 def _operator(

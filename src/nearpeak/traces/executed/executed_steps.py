@@ -72,6 +72,8 @@ def _executed(trace: Trace, device: int, target: Target | None, name: str) -> Ex
     all_devices = timelines(trace, communication=Communication.ANY, window_ns=window_ns)
     timeline = next(line for line in all_devices if line.device in (device, None))
     rows, slices = picture_of(trace, device, queues.start_ns, queues.end_ns)
+    worked = np.array([item.event for item in queues.items if item.event != NOTHING], np.int64)
+    module_ns = time_by(trace, worked, modules_of(trace, worked))
     header = trace.header
     known = next((row for row in header.devices if row.index == device), None)
     path = {} if header.clock == "none" else dict(critical_path(trace, window_ns=window_ns).time_by_what_ns)
@@ -92,7 +94,7 @@ def _executed(trace: Trace, device: int, target: Target | None, name: str) -> Ex
             power_limit_w=target.power_w if target else None,
         clocks=_clocks(trace, queues), rank_count=header.world_size, notes=_notes(trace, device, spans, steps),
         path_ns=path,
-        module_ns=_modules(trace, queues), 
+        module_ns=module_ns if set(module_ns) - {""} else {},
         host=host_costs(trace, items, operators, queues.latency_ns, (queues.start_ns, spans[-1][1])),
         flags={name: str(header.metadata[name]) for name in _FLAGS if name in header.metadata},
         rows=rows, slices=slices,
@@ -104,13 +106,6 @@ def _cut(trace: Trace) -> str | None:
     """Return where a file is cut off; none where it is whole."""
     losses = [loss for loss in trace.header.losses if loss.kind.startswith(END) and loss.what == "dropped"]
     return losses[-1].example if losses else None
-
-
-def _modules(trace: Trace, queues: Queues) -> dict[str, int]:
-    """Return the device time of the items by module; nothing where no module is named."""
-    rows = np.array([item.event for item in queues.items if item.event != NOTHING], np.int64)
-    times_ns = time_by(trace, rows, modules_of(trace, rows))
-    return times_ns if set(times_ns) - {""} else {}
 
 
 def _looked_at(trace: Trace, device: int, steps: Steps) -> tuple[Steps, list[tuple[int, int]], Queues]:

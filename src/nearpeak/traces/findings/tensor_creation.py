@@ -27,7 +27,11 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         and (operator := scene.operator(scene.items[place])) is not None
         and _MADE.search(operator.name)
     ]
-    alike, which = _alike(scene)
+    alike, which = True, "the same in every step"
+    if "shapes" in scene.executed.missing:
+        alike, which = False, "and whether they are the same in every step was not recorded"
+    elif scene.executed.step_count < 2:
+        alike, which = False, "and one step does not show whether others create the same"
     yield from scene.finding(
         ID,
         f"the host spends {spent_s * 1e6:.0f} µs of each step on creating tensors, {which}",
@@ -43,15 +47,6 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         ],
         falsifier="create them once and keep them (register_buffer): the host time of the step should fall by as much",
     )  # fmt: skip
-
-
-def _alike(scene: Scene) -> tuple[bool, str]:
-    """Return whether the trace shows that steps create the same tensors, and a clause that says so."""
-    if "shapes" in scene.executed.missing:
-        return False, "and whether they are the same in every step was not recorded"
-    if scene.executed.step_count < 2:
-        return False, "and one step does not show whether others create the same"
-    return True, "the same in every step"
 
 
 RULE = Rule(id=ID, look=look, needs=("host", "links", "operators"))

@@ -238,8 +238,7 @@ def _both(first: Column, second: Column) -> Column:
     fresh = ~np.isin(second.rows, first.rows)
     if first.text != second.text or not fresh.any():
         return first
-    rows = np.concatenate([first.rows, second.rows[fresh]])
-    return Column(rows=rows, values=np.concatenate([first.values, second.values[fresh]]), text=first.text)
+    return Column.joined([first, replace(second, rows=second.rows[fresh], values=second.values[fresh])])
 
 
 def _numbers(tokens: Field | None, count: int, text: Callable[[int], str], *, thousand: bool = False) -> Array:
@@ -290,16 +289,11 @@ def _joined(parts: list[_Part]) -> Raw:
             for part, offset in zip(parts, offsets, strict=True)
             if name in part.sparse
         ]
-        sparse[name] = _column_of(mine)
+        text = any(column.text for column, _ in mine)  # where some pieces are texts, the others are dropped
+        alike = [(column, offset) for column, offset in mine if column.text == text]
+        moved = [replace(column, rows=(column.rows + offset).astype(np.int32)) for column, offset in alike]
+        sparse[name] = Column.joined(moved)
     return Raw(**columns, sparse=sparse)
-
-
-def _column_of(pieces: list[tuple[Column, int]]) -> Column:
-    """Return the pieces of one field as one column; where some pieces are texts, the others are dropped."""
-    text = any(column.text for column, _ in pieces)
-    alike = [(column, offset) for column, offset in pieces if column.text == text]
-    rows = np.concatenate([(column.rows + offset).astype(np.int32) for column, offset in alike])
-    return Column(rows=rows, values=np.concatenate([column.values for column, _ in alike]), text=text)
 
 
 def _lift_names(raw: Raw, texts: Any) -> None:

@@ -107,7 +107,7 @@ class EventRows:
         """Return the trace of all tables."""
         columns = {name: np.concatenate([part[name] for part in self._parts]) if self._parts else np.zeros(0, np.int64)
                    for name in (*_DENSE, "kind", "name", "start_ns", "end_ns")}  # fmt: skip
-        raw = Raw(**columns, sparse={name: _joined(parts) for name, parts in self._sparse.items()})
+        raw = Raw(**columns, sparse={name: Column.joined(parts) for name, parts in self._sparse.items()})
         losses = [
             Loss(what=what, kind=kind, record_count=count, example=self._examples[what, kind])
             for (what, kind), count in sorted(self._counts.items())
@@ -115,10 +115,3 @@ class EventRows:
         whole_header = replace(header, losses=(*header.losses, *losses), record_count=self.record_count or self.count)
         trace = trace_of(raw, Texts.of(list(self._numbers)), whole_header)
         return replace(trace, header=replace(trace.header, lacks=lacks_of(trace)))
-
-
-def _joined(parts: list[Column]) -> Column:
-    return Column(
-        rows=np.concatenate([part.rows for part in parts]), values=np.concatenate([part.values for part in parts]),
-        text=parts[0].text,
-    )  # fmt: skip

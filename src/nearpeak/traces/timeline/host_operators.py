@@ -1,6 +1,6 @@
 """CPU operators as device work, for traces in which the CPU is the only device."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from nearpeak.core.traces.trace import EventKind, Family, TraceDevice
 from nearpeak.traces.timeline.kernel_names import is_bookkeeping
-from nearpeak.traces.timeline.trace_columns import MISSING, NO_ROW, Column, Trace
+from nearpeak.traces.timeline.trace_columns import MISSING, NO_ROW, Trace
 
 Array = npt.NDArray[Any]
 HOST_DEVICE = 0
@@ -121,12 +121,7 @@ def _joined(trace: Trace, more: Trace) -> Trace:
     for name in ("launch", "parent"):
         known = dense[name] != NO_ROW
         dense[name] = np.where(known, place[dense[name]], NO_ROW).astype(np.int32)
-    return replace(trace, **dense, sparse=_moved(trace.sparse, place))
-
-
-def _moved(sparse: Mapping[str, Column], place: Array) -> dict[str, Column]:
-    """Return rare fields at the new rows of their events, which keep their order."""
-    columns = {name: replace(column, rows=place[column.rows].astype(np.int32)) for name, column in sparse.items()}
-    if "forward" in columns:  # its values are rows too
-        columns["forward"] = replace(columns["forward"], values=place[sparse["forward"].values])
-    return columns
+    sparse = {name: replace(column, rows=place[column.rows].astype(np.int32)) for name, column in trace.sparse.items()}
+    if "forward" in sparse:  # its values are rows too
+        sparse["forward"] = replace(sparse["forward"], values=place[trace.sparse["forward"].values])
+    return replace(trace, **dense, sparse=sparse)

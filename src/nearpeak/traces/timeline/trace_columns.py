@@ -94,6 +94,12 @@ class Column:
     text: bool = False
     """Whether values are numbers of texts."""
 
+    @classmethod
+    def joined(cls, parts: Sequence["Column"]) -> "Column":
+        """Return the entries of several columns of one kind, in order."""
+        rows, values = (np.concatenate([getattr(part, name) for part in parts]) for name in ("rows", "values"))
+        return cls(rows=rows, values=values, text=parts[0].text)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
