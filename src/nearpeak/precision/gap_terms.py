@@ -6,15 +6,15 @@ from typing import NamedTuple
 
 from nearpeak.core.answers.mixed_precision import Efficiency
 from nearpeak.core.traces.executed_precision import ExecutedPrecision, PrecisionGap
-from nearpeak.core.traces.executed_run import NOTHING, Executed, ExecutedOperator, QueueItem
-from nearpeak.core.traces.shortfall import Part, Shortfall
+from nearpeak.core.traces.executed_run import NOTHING, Executed, ExecutedOperator
+from nearpeak.core.traces.shortfall import Shortfall
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
 from nearpeak.core.work.workload import Workload
 from nearpeak.precision.executed_formats import COMPILED_RATIO, is_product
 from nearpeak.precision.expected_times import BOUND, expected_calls
+from nearpeak.traces.executed.shortfall_terms import closed_shortfall, term_of
 
-_SCALER = ("_amp_foreach_non_finite_check_and_unscale_", "_amp_update_scale_")
 _LEAST_MATCHED = 0.5
 """Part of the expected calls below which another model, batch or phase ran."""
 
@@ -87,22 +87,19 @@ def _shortfall(executed: Executed, wanted: _Expected, taken: Mapping[Case, int])
             continue
         operator = None if item.operator == NOTHING else executed.operators[item.operator]
         share = shares.get(place)
-        terms[_term(executed, item, operator, matched=share is not None), ""] += item.exclusive_ns - (share or 0)
+        term = term_of(
+            executed, item, operator, matched=share is not None,
+            product=operator is not None and is_product(operator),
+            casts=operator is not None and any(case.op == "cast" for case in operator.cases),
+        )  # fmt: skip
+        terms[term, ""] += item.exclusive_ns - (share or 0)
         covered += 0 if share is None else item.exclusive_ns
     for case, count in wanted.counts.items():
         unseen = (count - taken[case]) * wanted.time_ns[case]
         terms["casts" if case.op == "cast" else "unmatched", ""] -= unseen
     terms["unmatched", ""] -= wanted.other_ns
-    for cause, time in executed.timeline.idle_by_cause_ns.items():
-        terms["idle", str(cause)] += time
-    counted = sum(item.exclusive_ns for item in executed.items)
-    terms["unmatched", ""] += executed.timeline.busy_ns - counted
     expected = sum(count * wanted.time_ns[case] for case, count in wanted.counts.items()) + wanted.other_ns
-    return Shortfall(
-        expected_ns=expected, executed_ns=executed.window_ns,
-        parts=tuple(sorted((Part(*key, time) for key, time in terms.items() if time), key=lambda part: -part.time_ns)),
-        covered_ratio=covered / max(1, executed.timeline.busy_ns),
-    )  # fmt: skip
+    return closed_shortfall(executed, terms, expected, covered)
 
 
 def _shares(executed: Executed, wanted: _Expected, taken: Mapping[Case, int]) -> dict[int, int]:
@@ -145,22 +142,6 @@ def _split(total: int, weights: list[int]) -> Iterator[int]:
         upto = total if place == len(weights) - 1 else total * reached // whole if whole else 0
         yield upto - yielded
         yielded = upto
-
-
-def _term(executed: Executed, item: QueueItem, operator: ExecutedOperator | None, *, matched: bool) -> str:
-    use = None if item.kernel == NOTHING else executed.kernels[item.kernel]
-    name = "" if operator is None else operator.name
-    casts = name == "aten::_to_copy" or (operator is not None and any(case.op == "cast" for case in operator.cases))
-    terms = {
-        "units": use is not None and use.unit == "vector" and operator is not None and is_product(operator),
-        "casts": casts,
-        "layout": use is not None and use.family == "layout",
-        "comm": item.kind == "comm",
-        "copies": item.kind in ("copy", "set"),
-        "scaler": name.removeprefix("aten::") in _SCALER,
-        "kernels": matched,
-    }
-    return next((term for term, taken in terms.items() if taken), "unmatched")
 
 
 def _doubt(executed: Executed, precision: ExecutedPrecision, matched: float) -> str:
