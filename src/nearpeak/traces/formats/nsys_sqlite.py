@@ -22,48 +22,18 @@ _KERNEL = (
     "demangledName", "shortName", "mangledName", "registersPerThread", "staticSharedMemory", "dynamicSharedMemory",
     "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "clusterX", "clusterY", "clusterZ",
 )  # fmt: skip
-_COPY_KINDS = (
-    CopyKind.UNKNOWN,
-    CopyKind.H2D,
-    CopyKind.D2H,
-    CopyKind.H2D,
-    CopyKind.D2H,
-    CopyKind.D2D,
-    CopyKind.D2D,
-    CopyKind.D2D,
-    CopyKind.D2D,
-    CopyKind.H2H,
-    CopyKind.P2P,
-    CopyKind.UVM,
-    CopyKind.UVM,
-    CopyKind.UVM,
-)
-_COPY_NAMES = (
-    "Unknown",
-    "HtoD",
-    "DtoH",
-    "HtoA",
-    "AtoH",
-    "AtoA",
-    "AtoD",
-    "DtoA",
-    "DtoD",
-    "HtoH",
-    "PtoP",
-    "UVM HtoD",
-    "UVM DtoH",
-    "UVM DtoD",
-)
+_COPIES = (
+    ("Unknown", CopyKind.UNKNOWN), ("HtoD", CopyKind.H2D), ("DtoH", CopyKind.D2H), ("HtoA", CopyKind.H2D),
+    ("AtoH", CopyKind.D2H), ("AtoA", CopyKind.D2D), ("AtoD", CopyKind.D2D), ("DtoA", CopyKind.D2D),
+    ("DtoD", CopyKind.D2D), ("HtoH", CopyKind.H2H), ("PtoP", CopyKind.P2P), ("UVM HtoD", CopyKind.UVM),
+    ("UVM DtoH", CopyKind.UVM), ("UVM DtoD", CopyKind.UVM),
+)  # fmt: skip
+"""Names and directions of copies by CUPTI's number."""
 _MEMORIES = (
-    Memory.PAGEABLE,
-    Memory.PINNED,
-    Memory.DEVICE,
-    Memory.DEVICE,
-    Memory.MANAGED,
-    Memory.DEVICE,
-    Memory.MANAGED,
+    Memory.PAGEABLE, Memory.PINNED, Memory.DEVICE, Memory.DEVICE, Memory.MANAGED, Memory.DEVICE, Memory.MANAGED,
     Memory.UNKNOWN,
-)
+)  # fmt: skip
+"""Memories by CUPTI's number; the last one is every other number."""
 _SYNCS = (SyncKind.UNKNOWN, SyncKind.EVENT, SyncKind.STREAM_WAIT, SyncKind.STREAM, SyncKind.CONTEXT)
 _WAITS = (
     (re.compile("StreamWaitEvent"), SyncKind.STREAM_WAIT),
@@ -209,12 +179,12 @@ def _copies(base: Database, rows: EventRows) -> None:
     for cells in base.read(f"{_PREFIX}MEMCPY", wanted, needed=_SHARED[:2]):
         size, kind, source, target = cells[len(_SHARED) :]
         kinds = integers(kind)
-        known = np.where((kinds >= 0) & (kinds < len(_COPY_KINDS)), kinds, 0)
-        names = [f"Memcpy {_COPY_NAMES[number]}" for number in known]
+        known = np.where((kinds >= 0) & (kinds < len(_COPIES)), kinds, 0)
+        names = [f"Memcpy {_COPIES[number][0]}" for number in known]
         rare = {
             **_rare(cells),
             "bytes": integers(size),
-            "copy_kind": np.array(_COPY_KINDS, np.int64)[known],
+            "copy_kind": np.array([kind for _, kind in _COPIES], np.int64)[known],
             "source_memory": _memory(source),
             "target_memory": _memory(target),
         }
@@ -311,16 +281,9 @@ _TAKEN = frozenset(("KERNEL", "MEMCPY", "MEMSET", "RUNTIME", "DRIVER", "SYNCHRON
 _TIMES = frozenset(("start", "timestamp", "rawTimestamp", "startNs", "eventTime"))
 """Columns of tables that hold events."""
 _DEVICE = (
-    "id",
-    "name",
-    "smCount",
-    "totalMemory",
-    "memoryBandwidth",
-    "clockRate",
-    "l2CacheSize",
-    "computeMajor",
+    "id", "name", "smCount", "totalMemory", "memoryBandwidth", "clockRate", "l2CacheSize", "computeMajor",
     "computeMinor",
-)
+)  # fmt: skip
 
 
 def _devices(base: Database) -> list[TraceDevice]:

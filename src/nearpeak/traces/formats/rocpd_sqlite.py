@@ -22,33 +22,14 @@ _INTERFACES = ("hip", "hsa_", "__hip", "nccl", "rccl", "roc")
 _WORK = ("rocpd_kernel_dispatch", "rocpd_region", "rocpd_memory_copy")
 _LEFT_OUT = ("rocpd_memory_allocate", "rocpd_pmc_event", "rocpd_sample")
 _DISPATCH = (
-    "start",
-    "end",
-    "pid",
-    "tid",
-    "agent_id",
-    "kernel_id",
-    "queue_id",
-    "stream_id",
-    "event_id",
-    "dispatch_id",
-    "private_segment_size",
-    "group_segment_size",
-)
+    "start", "end", "pid", "tid", "agent_id", "kernel_id", "queue_id", "stream_id", "event_id", "dispatch_id",
+    "private_segment_size", "group_segment_size",
+)  # fmt: skip
 _SIZES = tuple(f"{what}{infix}_{axis}" for what in ("workgroup", "grid") for infix in ("_size", "") for axis in "xyz")
 _COPY = (
-    "start",
-    "end",
-    "pid",
-    "tid",
-    "src_agent_id",
-    "dst_agent_id",
-    "queue_id",
-    "stream_id",
-    "event_id",
-    "name_id",
+    "start", "end", "pid", "tid", "src_agent_id", "dst_agent_id", "queue_id", "stream_id", "event_id", "name_id",
     "size",
-)
+)  # fmt: skip
 
 
 def _read(path: Path) -> Trace:

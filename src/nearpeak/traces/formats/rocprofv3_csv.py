@@ -19,33 +19,12 @@ from nearpeak.traces.trace_format import TraceFormat
 Array = npt.NDArray[Any]
 _BATCH = 20_000
 _SPAN = ("Start_Timestamp", "End_Timestamp")
-_LIFTED = frozenset(
-    (
-        *_SPAN,
-        "Kind",
-        "Agent_Id",
-        "Queue_Id",
-        "Stream_Id",
-        "Thread_Id",
-        "Process_Id",
-        "Kernel_Name",
-        "Correlation_Id",
-        "Domain",
-        "Function",
-        "Direction",
-        "Grid_Size_X",
-        "Grid_Size_Y",
-        "Grid_Size_Z",
-        "Workgroup_Size_X",
-        "Workgroup_Size_Y",
-        "Workgroup_Size_Z",
-        "LDS_Block_Size",
-        "Group_Segment_Size",
-        "VGPR_Count",
-        "Source_Agent_Id",
-        "Destination_Agent_Id",
-    )
-)
+_LIFTED = frozenset((
+    *_SPAN, "Kind", "Agent_Id", "Queue_Id", "Stream_Id", "Thread_Id", "Process_Id", "Kernel_Name", "Correlation_Id",
+    "Domain", "Function", "Direction", "Grid_Size_X", "Grid_Size_Y", "Grid_Size_Z", "Workgroup_Size_X",
+    "Workgroup_Size_Y", "Workgroup_Size_Z", "LDS_Block_Size", "Group_Segment_Size", "VGPR_Count", "Source_Agent_Id",
+    "Destination_Agent_Id",
+))  # fmt: skip
 
 
 class _Table:

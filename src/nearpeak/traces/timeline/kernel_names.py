@@ -12,17 +12,9 @@ _COPY = re.compile(r"(Host|Device|Array|Peer|H|D|A|P)\s*To\s*(Host|Device|Array|
 _ENDS = re.compile(r"\(\s*([A-Za-z]+)\s*->\s*([A-Za-z]+)\s*\)")
 _MEMORY = {"pageable": Memory.PAGEABLE, "pinned": Memory.PINNED, "device": Memory.DEVICE, "managed": Memory.MANAGED}
 _DIRECTIONS = {
-    "hd": CopyKind.H2D,
-    "ha": CopyKind.H2D,
-    "dh": CopyKind.D2H,
-    "ah": CopyKind.D2H,
-    "dd": CopyKind.D2D,
-    "da": CopyKind.D2D,
-    "ad": CopyKind.D2D,
-    "aa": CopyKind.D2D,
-    "hh": CopyKind.H2H,
-    "pp": CopyKind.P2P,
-}
+    "hd": CopyKind.H2D, "ha": CopyKind.H2D, "dh": CopyKind.D2H, "ah": CopyKind.D2H, "dd": CopyKind.D2D,
+    "da": CopyKind.D2D, "ad": CopyKind.D2D, "aa": CopyKind.D2D, "hh": CopyKind.H2H, "pp": CopyKind.P2P,
+}  # fmt: skip
 
 
 @cache
