@@ -40,8 +40,8 @@ def provision_of(
         SpecError: the time is not above 0 and finite.
 
     >>> from nearpeak.ops import case
-    >>> found = provision_of(case("gemm", m=4096, n=4096, k=4096, dtype="bf16"), 1e-3)
-    >>> [(need.resource, need.least) for need in found.needs][1]
+    >>> provision = provision_of(case("gemm", m=4096, n=4096, k=4096, dtype="bf16"), 1e-3)
+    >>> [(need.resource, need.least) for need in provision.needs][1]
     ('products of bf16', 137438953472000.0)
     """
     if not 0 < within_s < math.inf:

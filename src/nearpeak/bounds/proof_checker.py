@@ -36,8 +36,8 @@ def proof_of(subject: str, bound: Bound, target: Target, policy: Policy, engine:
     >>> from nearpeak.ops import case
     >>> from nearpeak.targets import target_of
     >>> from nearpeak.bounds.case_bound import case_bound
-    >>> one, device = case("gemm", m=64, n=64, k=64, dtype="bf16"), target_of("h100_sxm")
-    >>> proof = proof_of(one.digest, case_bound(one, device), device, Policy())
+    >>> gemm, device = case("gemm", m=64, n=64, k=64, dtype="bf16"), target_of("h100_sxm")
+    >>> proof = proof_of(gemm.digest, case_bound(gemm, device), device, Policy())
     >>> verify(proof), [quantity.origin for quantity in proof.terms[0].quantities]
     (None, ['rule', 'rule', 'datasheet', 'datasheet'])
     """

@@ -38,7 +38,7 @@ def view(graph: Graph, source: int, groups: Sequence[Sequence[Factor]], starts: 
 def _tidied(
     source_shape: tuple[int, ...], groups: tuple[tuple[Factor, ...], ...], starts: tuple[int, ...]
 ) -> tuple[tuple[int, ...], View | None]:
-    """Return the shape of a view of a tensor of shape `own`, and its options; none where nothing changes."""
+    """Return the shape of a view of a tensor of shape `source_shape`, and its options; none where nothing changes."""
     tidy = tuple(_merged(group) for group in groups)
     shape = tuple(prod(extent for _, _, extent in group) for group in tidy)
     whole = tuple(((axis, 1, extent),) if extent != 1 else () for axis, extent in enumerate(source_shape))

@@ -161,7 +161,7 @@ class _Reader:
         return patterns.either(picked, patterns.both(no, self._maybe(node, "condition", "true")))
 
     def needed_of(self, number: int, needed: ElementSet, place: int) -> ElementSet:
-        """Return which elements of an input a node needs, of which itself the elements `own` are needed."""
+        """Return which elements of an input a node needs when its own elements `needed` are needed."""
         graph, patterns, node = self._graph, self._patterns, self._graph[number]
         if isinstance(node.options, OperatorCall):
             return self._of_arguments(node, node.options, needed, place)

@@ -30,8 +30,8 @@ def replayed_ns(items: Sequence[QueueItem], latency_ns: int, changes: Iterable[C
 
     Source: the recurrences H(i) = max(H(i-1), S(i-Q)) + h(i), S(i) = max(E(i-1), H(i) + latency, E(dependencies)).
 
-    >>> one = QueueItem(0, 1, "kernel", 5, 2, 10, 0, 0, NOTHING, (), 0, 0, NOTHING)
-    >>> replayed_ns([one, one], 3), replayed_ns([one, one], 3, [Change(0, device_ns=1)])
+    >>> item = QueueItem(0, 1, "kernel", 5, 2, 10, 0, 0, NOTHING, (), 0, 0, NOTHING)
+    >>> replayed_ns([item, item], 3), replayed_ns([item, item], 3, [Change(0, device_ns=1)])
     (28, 25)
     """
     by_item = {change.item: change for change in changes}
@@ -45,8 +45,8 @@ def replayed_ns(items: Sequence[QueueItem], latency_ns: int, changes: Iterable[C
 def begun_ns(items: Sequence[QueueItem], latency_ns: int) -> Iterator[WorkTimes | None]:
     """Yield for each item when its work was called and when it ran; none for items without work.
 
-    >>> one = QueueItem(0, 1, "kernel", 5, 2, 10, 0, 0, NOTHING, (), 0, 0, NOTHING)
-    >>> [tuple(each) for each in begun_ns([one, one], 3)]
+    >>> item = QueueItem(0, 1, "kernel", 5, 2, 10, 0, 0, NOTHING, (), 0, 0, NOTHING)
+    >>> [tuple(each) for each in begun_ns([item, item], 3)]
     [(8, 8, 18), (15, 18, 28)]
     """
     queues = _Queues(len(items), latency_ns)

@@ -35,8 +35,8 @@ PLANTED = Path(__file__).with_name("planted.json")
 def planted_shares() -> Mapping[str, Planted]:
     """Return how often each kind of finding was right on traces with planted causes; kinds without such traces lack.
 
-    >>> one = planted_shares()["idle.launch_bound"]
-    >>> 0 <= one.right_count <= one.trace_count and 0 <= one.wrong_count <= one.other_count
+    >>> share = planted_shares()["idle.launch_bound"]
+    >>> 0 <= share.right_count <= share.trace_count and 0 <= share.wrong_count <= share.other_count
     True
     """
     record = json.loads(PLANTED.read_text("utf-8"))

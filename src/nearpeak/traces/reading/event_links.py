@@ -86,7 +86,7 @@ def _lanes(process: Array, thread: Array) -> Array:
 
 @compiled_exactly
 def _nest(rows: Any, lane: Any, start: Any, end: Any, parents: Any) -> Any:
-    """Fill `found` with a stack of open events per lane; rows of one lane follow each other in order of start."""
+    """Fill `parents` with a stack of open events per lane; rows of one lane follow each other in order of start."""
     stack = np.empty(len(rows), np.int64)
     depth = 0
     for i in range(len(rows)):
