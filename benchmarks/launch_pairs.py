@@ -31,7 +31,7 @@ def measure() -> Iterator[Figure]:
     for name, remedy, pair in (
         ("launch_pairs_graph", "one CUDA graph per step", graph_pair),
         ("launch_pairs_batch", "twice the batch, per sample", batch_pair),
-        ("launch_pairs_caching", "cache tensors made anew in each step", caching_pair),
+        ("launch_pairs_caching", "cache tensors that each step creates again", caching_pair),
     ):
         gains = list(_gains(remedy, pair))
         kept += [executed <= said + _LITTLE * step for said, executed, step in gains]

@@ -1,1 +1,1 @@
-"""Pure arithmetic from work and target to bounds; it never sees a measurement."""
+"""Lower bounds on time: arithmetic from work and target alone, without any measurement."""

@@ -1,4 +1,4 @@
-"""Bounds for whole tables of cases: the rules of single cases over columns, in pieces that stay in cache."""
+"""Bounds of whole case tables: the single-case formulas over columns, in pieces that fit the CPU cache."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -50,7 +50,7 @@ class BoundTable:
 
 
 class _Columns:
-    """The columns of a table of bounds while they are filled."""
+    """Builder of the columns of a bound table."""
 
     def __init__(self, rows: int, refused: dict[int, str] | None) -> None:
         """Start empty; `refused` holds and takes the rows that have no bound, which else are an error."""
@@ -110,10 +110,10 @@ def bounds_s(table: CaseTable, target: Target, policy: Policy) -> Any:
     Raises:
         NotModelledError: a case has no bound there.
     """
-    found = _Bounds(table.row_count, None)
+    columns = _Bounds(table.row_count, None)
     for group in table.groups:
-        _fill_group(found, group, target, policy)
-    return found.times["bound"]
+        _fill_group(columns, group, target, policy)
+    return columns.times["bound"]
 
 
 def answered_table(table: CaseTable, target: Target, policy: Policy) -> BoundTable:
@@ -131,13 +131,13 @@ def answered_table(table: CaseTable, target: Target, policy: Policy) -> BoundTab
 
 
 def _table(table: CaseTable, target: Target, policy: Policy, refused: dict[int, str] | None) -> BoundTable:
-    found = _Columns(table.row_count, refused)
+    columns = _Columns(table.row_count, refused)
     for group in table.groups:
-        _fill_group(found, group, target, policy)
-    high_s = _highest(found.times["bound"], table, target, policy, None if refused is None else {})
-    used = {name: found.times[name] for name in TERMS if name in found.times and found.times[name].any()}
+        _fill_group(columns, group, target, policy)
+    high_s = _highest(columns.times["bound"], table, target, policy, None if refused is None else {})
+    used = {name: columns.times[name] for name in TERMS if name in columns.times and columns.times[name].any()}
     return BoundTable(
-        bound_s=found.times["bound"], roofline_s=found.times["roofline"], terms_s=used, limiter_codes=found.codes,
+        bound_s=columns.times["bound"], roofline_s=columns.times["roofline"], terms_s=used, limiter_codes=columns.codes,
         high_s=high_s, refused=dict(sorted((refused or {}).items())),
     )  # fmt: skip
 
@@ -148,39 +148,35 @@ def _highest(lowest: Any, table: CaseTable, target: Target, policy: Policy, refu
     if not groups:
         return None
     worst = [replace(group, axes=highest_axes(group.op, group.phase, group.axes)) for group in groups]
-    found = _Columns(table.row_count, refused)
+    columns = _Columns(table.row_count, refused)
     for group in worst:
-        _fill_group(found, group, target, policy)
-    return np.maximum(lowest, found.times["bound"])
+        _fill_group(columns, group, target, policy)
+    return np.maximum(lowest, columns.times["bound"])
 
 
-def _fill_group(found: _Columns, group: CaseGroup, target: Target, policy: Policy) -> None:
+def _fill_group(columns: _Columns, group: CaseGroup, target: Target, policy: Policy) -> None:
     """Write the bounds of one group into the columns, piece by piece."""
-    size = _size(group, len(found.codes))
+    size = len(columns.codes) if group.rows is None else len(group.rows)
     for start in range(0, size, PIECE_ROWS):
-        _fill(found, group, slice(start, min(start + PIECE_ROWS, size)), target, policy)
+        _fill(columns, group, slice(start, min(start + PIECE_ROWS, size)), target, policy)
 
 
-def _size(group: CaseGroup, rows: int) -> int:
-    return rows if group.rows is None else len(group.rows)
-
-
-def _fill(found: _Columns, group: CaseGroup, piece: slice, target: Target, policy: Policy) -> None:
+def _fill(columns: _Columns, group: CaseGroup, piece: slice, target: Target, policy: Policy) -> None:
     """Write the bounds of one piece of one group into the columns."""
     axes = some_rows(group.axes, piece)
     where = np.arange(piece.start, piece.stop) if group.rows is None else group.rows[piece]
     wide = wide_rows(axes, len(where), OPS[group.op].degree_count)
     if wide is None:
-        _write_rows(found, group, axes, piece if group.rows is None else where, where, target, policy)
+        _write_rows(columns, group, axes, piece if group.rows is None else where, where, target, policy)
         return
     if not wide.all():
-        _write_rows(found, group, some_rows(axes, ~wide), where[~wide], where[~wide], target, policy)
+        _write_rows(columns, group, some_rows(axes, ~wide), where[~wide], where[~wide], target, policy)
     for index in np.flatnonzero(wide):
-        _write_row(found, group, row_of(axes, int(index)), int(where[index]), target, policy)
+        _write_row(columns, group, row_of(axes, int(index)), int(where[index]), target, policy)
 
 
 def _write_rows(
-    found: _Columns, group: CaseGroup, axes: Mapping[str, Any], where: Any, rows: Any, target: Target, policy: Policy
+    columns: _Columns, group: CaseGroup, axes: Mapping[str, Any], where: Any, rows: Any, target: Target, policy: Policy
 ) -> None:
     """Write the bounds of many rows; those that the rule or the target refuses one by one.
 
@@ -189,26 +185,26 @@ def _write_rows(
     """
     try:
         work = _work(group, axes, rows, policy.algorithm)
-        found.note(where, work, target, policy)
+        columns.note(where, work, target, policy)
     except NotModelledError:
-        if found.refused is None:
+        if columns.refused is None:
             raise
         reason = _reason_of_all(group, axes, rows, target, policy)
         if reason is not None:
-            found.refuse(where, reason)
+            columns.refuse(where, reason)
             return
         for index, row in enumerate(rows):
-            _write_row(found, group, row_of(axes, index), int(row), target, policy)
+            _write_row(columns, group, row_of(axes, index), int(row), target, policy)
 
 
 def _write_row(
-    found: _Columns, group: CaseGroup, axes: Mapping[str, int], row: int, target: Target, policy: Policy
+    columns: _Columns, group: CaseGroup, axes: Mapping[str, int], row: int, target: Target, policy: Policy
 ) -> None:
     """Write the bound of one row, or why it has none."""
     try:
-        found.note(row, _work(group, axes, [row], policy.algorithm), target, policy)
+        columns.note(row, _work(group, axes, [row], policy.algorithm), target, policy)
     except NotModelledError as error:
-        found.refuse(row, error)
+        columns.refuse(row, error)
 
 
 def _reason_of_all(

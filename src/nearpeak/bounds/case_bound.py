@@ -1,4 +1,4 @@
-"""The bound of one case, with its proof in terms."""
+"""Bound of one case: its terms, limiter, roofline, assumptions and interval."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -24,9 +24,9 @@ def case_bound(case: Case, target: Target, policy: Policy = STRICT) -> Bound:
     >>> round(bound.time_s * 1e6, 1), bound.limiter
     (128.4, 'matrix')
     """
-    found = work_bound(work_of(case, policy.algorithm), target, policy)
-    rests_on = merged(found.assumptions, OPS[case.op].assumptions)
-    return dataclasses.replace(found, interval=interval_of(case, found, target, policy), assumptions=rests_on)
+    bound = work_bound(work_of(case, policy.algorithm), target, policy)
+    rests_on = merged(bound.assumptions, OPS[case.op].assumptions)
+    return dataclasses.replace(bound, interval=interval_of(case, bound, target, policy), assumptions=rests_on)
 
 
 def merged(names: Iterable[str], more: Iterable[str]) -> tuple[str, ...]:

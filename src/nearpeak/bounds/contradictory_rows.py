@@ -1,4 +1,4 @@
-"""Rows of a table whose axes contradict each other, found by asking the rules of work, few among many quickly."""
+"""Detection of table rows whose axes contradict each other, by bisection over the operators' work rules."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -23,19 +23,19 @@ def contradictions(table: CaseTable) -> Mapping[int, str]:
     >>> contradictions(case_table(rows | {"kv_heads": [2, 3, 4]}))
     {1: 'attention: heads=8 contradicts kv_heads=3; it must be a multiple of it'}
     """
-    found: dict[int, str] = {}
+    refused: dict[int, str] = {}
     for group in table.groups:
         formats = {name: dtype_of(value) for name, value in group.dtypes.items()}
         rule = partial(OPS[group.op].rule(group.phase), **formats, **group.attributes)
         rows = np.arange(table.row_count) if group.rows is None else group.rows
         for start in range(0, len(rows), PIECE_ROWS):
             piece = slice(start, start + PIECE_ROWS)
-            found |= _refused(rule, some_rows(group.axes, piece), rows[piece], OPS[group.op].degree_count)
-    return dict(sorted(found.items()))
+            refused |= _refused(rule, some_rows(group.axes, piece), rows[piece], OPS[group.op].degree_count)
+    return dict(sorted(refused.items()))
 
 
 def _refused(rule: Rule, axes: Mapping[str, Any], rows: Any, degree: int) -> dict[int, str]:
-    """Return why the rule refuses rows of one piece of a group; those that could overflow are asked one by one."""
+    """Return why the rule refuses rows of one piece of a group; rows that could overflow are checked one by one."""
     wide = wide_rows(axes, len(rows), degree)
     if wide is None:
         return dict(_halved(rule, axes, rows))
@@ -45,7 +45,7 @@ def _refused(rule: Rule, axes: Mapping[str, Any], rows: Any, degree: int) -> dic
 
 
 def _halved(rule: Rule, axes: Mapping[str, Any], rows: Any) -> Iterator[tuple[int, str]]:
-    """Yield the rows that the rule refuses, found by halving: few bad rows among many cost few askings."""
+    """Yield the rows that the rule refuses, by bisection: few bad rows among many need few calls."""
     try:
         rule(**axes)
     except NotModelledError as error:
@@ -66,7 +66,7 @@ def _halved(rule: Rule, axes: Mapping[str, Any], rows: Any) -> Iterator[tuple[in
 
 
 def _reason(rule: Rule, axes: Mapping[str, int]) -> str | None:
-    """Return why the rule refuses one row; none where it does not, or where there is no rule for what it states."""
+    """Return why the rule refuses one row; none where it accepts the row or does not model it."""
     try:
         rule(**axes)
     except NotModelledError:

@@ -1,7 +1,7 @@
-"""From a time back to the device: least bandwidth, rates, clock, link and storage that could reach it."""
+"""Inverse bounds: least bandwidth, rates, clock, link and storage with which a device could reach a given time."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from nearpeak.bounds.case_bound import case_bound, work_bound
 from nearpeak.bounds.step.liveness import occupancy_of
@@ -11,7 +11,7 @@ from nearpeak.bounds.terms.memory_traffic import bandwidth_of
 from nearpeak.bounds.terms.storage_capacity import moved_words
 from nearpeak.bounds.terms.term_column import beyond
 from nearpeak.bounds.terms.unit_rates import matrix_rate, vector_rate
-from nearpeak.core.answers.bound import ASSUMPTIONS, MODEL, PROVED, Bound, Policy
+from nearpeak.core.answers.bound import ASSUMPTIONS, MODEL, PROVED, Policy
 from nearpeak.core.answers.provision import FrontierPoint, Need, Provision
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
@@ -40,8 +40,8 @@ def provision_of(
         SpecError: the time is not above 0 and finite.
 
     >>> from nearpeak.ops import case
-    >>> found = provision_of(case("gemm", m=4096, n=4096, k=4096, dtype="bf16"), 1e-3)
-    >>> [(need.resource, need.least) for need in found.needs][1]
+    >>> provision = provision_of(case("gemm", m=4096, n=4096, k=4096, dtype="bf16"), 1e-3)
+    >>> [(need.resource, need.least) for need in provision.needs][1]
     ('products of bf16', 137438953472000.0)
     """
     if not 0 < within_s < math.inf:
@@ -51,20 +51,24 @@ def provision_of(
         if isinstance(subject, Case)
         else least_work(subject, policy.algorithm)[1].simplified
     )
-    found = None if target is None else _bound(subject, target, policy)
+    bound = None
+    if target is not None:
+        bound = (
+            case_bound(subject, target, policy) if isinstance(subject, Case) else step_bound(subject, target, policy)
+        )
     needs = [*_memory(work, within_s, target, policy), *_products(work, within_s, target, policy)]
     needs += [*_elementwise(work, within_s, target), *_rest(subject, work, within_s, target, policy)]
     return Provision(
         subject=label_of(subject) if isinstance(subject, Case) else subject.name,
         within_s=within_s,
         target=None if target is None else target.name,
-        bound_s=None if found is None else found.time_s,
-        limiter=None if found is None else found.limiter,
+        bound_s=None if bound is None else bound.time_s,
+        limiter=None if bound is None else bound.limiter,
         needs=tuple(sorted(needs, key=lambda need: -(need.factor_ratio or 0.0))),
         frontier=tuple(_frontier(work, within_s, policy)),
         least_storage_bytes=None if target is None else _least_storage(work, within_s, target, policy),
         policy=policy,
-        assumptions=tuple(ASSUMPTIONS) if found is None else found.assumptions,
+        assumptions=tuple(ASSUMPTIONS) if bound is None else bound.assumptions,
         uncovered=subject.uncovered_counts() if isinstance(subject, Workload) else {},
     )
 
@@ -78,12 +82,6 @@ def traffic_bytes(work: Work, size_bytes: int, policy: Policy) -> float:
         return float(reads + writes + again)
     bits = work.contraction.word_bits_count
     return max(float(reads + writes + again), bits / 8 * float(moved_words(work.contraction, size_bytes * 8 / bits)))
-
-
-def _bound(subject: Case | Workload, target: Target, policy: Policy) -> Bound:
-    if isinstance(subject, Case):
-        return case_bound(subject, target, policy)
-    return step_bound(subject, target, policy)
 
 
 def _memory(work: Work, within_s: float, target: Target | None, policy: Policy) -> Iterable[Need]:
@@ -125,7 +123,8 @@ def _elementwise(work: Work, within_s: float, target: Target | None) -> Iterable
         if family == "vector" and count:
             yield Need(
                 resource=f"vector work on {dtype}", unit="FLOP/s", least=count / within_s, status=MODEL,
-                expression="FLOP / time", here=_vector_rate(target, dtype),
+                expression="FLOP / time",
+                here=_documented(lambda device, name: vector_rate(device, name)[1], target, dtype),
             )  # fmt: skip
     if work.special_count:
         rate = None if target is None else target.special_per_clock
@@ -136,16 +135,10 @@ def _elementwise(work: Work, within_s: float, target: Target | None) -> Iterable
         )  # fmt: skip
 
 
-def _vector_rate(target: Target | None, dtype: str) -> float | None:
+def _documented(rate: Callable[[Target, str], float], target: Target | None, name: str) -> float | None:
+    """Return a rate of the base target; none where it has no such unit or link."""
     try:
-        return None if target is None else vector_rate(target, dtype)[1]
-    except NotModelledError:
-        return None
-
-
-def _link_rate(target: Target, name: str) -> float | None:
-    try:
-        return link_rate(target, name)
+        return None if target is None else rate(target, name)
     except NotModelledError:
         return None
 
@@ -163,7 +156,7 @@ def _rest(
         yield Need(
             resource="links" if name == "link" else "host link", unit="B/s", least=size_bytes / within_s, status=PROVED,
             expression="larger of bytes in and out / time, in one direction",
-            here=None if target is None else _link_rate(target, name),
+            here=_documented(link_rate, target, name),
         )  # fmt: skip
     held = work.read_bytes + work.write_bytes
     if isinstance(subject, Workload) and subject.buffers:

@@ -1,4 +1,4 @@
-"""What is worth trying: fusion, narrower formats, fewer launches, each with the most it can gain."""
+"""Upper limits of the gain from fusion, narrower formats, smaller operands and fewer kernel launches."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _NARROWER = {"fp32": ("bf16",), "bf16": ("fp8_e4m3",), "fp16": ("fp8_e4m3",)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """What runs as one kernel: calls of one case, or a group of calls that a compiler fuses."""
+    """Work that runs as one kernel: one call, or a group of calls that a compiler fuses."""
 
     ops: tuple[str, ...]
     """Operators that it does."""
@@ -71,29 +71,29 @@ def opportunities(
         others: opportunities that pieces do not show.
     """
     total_s = _total_s(pieces)
-    found = [
+    candidates = [
         *_fusion(pieces),
         *_precision(pieces, target, policy),
         *_weights(pieces),
         *_launches(pieces, target),
         *others,
     ]
-    worth = [one for one in found if one.gain_s > SMALLEST_GAIN_RATIO * total_s]
-    return tuple(sorted(worth, key=lambda one: (-one.gain_s, one.title))[:MOST])
+    worth = [opportunity for opportunity in candidates if opportunity.gain_s > SMALLEST_GAIN_RATIO * total_s]
+    return tuple(sorted(worth, key=lambda opportunity: (-opportunity.gain_s, opportunity.title))[:MOST])
 
 
 def _fusion(pieces: Pieces) -> list[Opportunity]:
     """Gather, per module and phase, the memory-limited kernels without products: their traffic could stay on chip."""
     groups: dict[tuple[str, str], list[Piece]] = {}
-    for one in pieces:
-        if one.matrix_flop == 0 and one.limiter == "dram" and one.phase != "optimizer":
-            groups.setdefault((one.module, one.phase), []).append(one)
+    for piece in pieces:
+        if piece.matrix_flop == 0 and piece.limiter == "dram" and piece.phase != "optimizer":
+            groups.setdefault((piece.module, piece.phase), []).append(piece)
     return [_fused(module, phase, group) for (module, phase), group in groups.items()]
 
 
 def _fused(module: str, phase: str, group: Pieces) -> Opportunity:
-    size = sum((one.read_bytes + one.write_bytes) * one.count for one in group)
-    names = ", ".join(sorted({name for one in group for name in one.ops})[:4])
+    size = sum((piece.read_bytes + piece.write_bytes) * piece.count for piece in group)
+    names = ", ".join(sorted({name for piece in group for name in piece.ops})[:4])
     return Opportunity(
         kind="fusion",
         title=f"Fuse {names} of {module} into the neighbouring kernels ({phase})",
@@ -105,14 +105,14 @@ def _fused(module: str, phase: str, group: Pieces) -> Opportunity:
 
 def _precision(pieces: Pieces, target: Target, policy: Policy) -> list[Opportunity]:
     """Compare the products' time with that in a narrower format, bytes unchanged."""
-    found = []
+    gains = []
     for dtype, narrower in _NARROWER.items():
-        part = [one for one in pieces if one.limiter == "matrix" and one.dtype == dtype]
+        part = [piece for piece in pieces if piece.limiter == "matrix" and piece.dtype == dtype]
         if dtype == "fp32" and policy.dtype == "strict":
-            found += _faster(part, "TF32", _speedup(target, dtype, "strict", dtype, "tf32"))
+            gains += _faster(part, "TF32", _speedup(target, dtype, "strict", dtype, "tf32"))
         for other in narrower:
-            found += _faster(part, other, _speedup(target, dtype, policy.dtype, other, policy.dtype))
-    return found
+            gains += _faster(part, other, _speedup(target, dtype, policy.dtype, other, policy.dtype))
+    return gains
 
 
 def _speedup(target: Target, dtype: str, policy: str, other: str, other_policy: str) -> float:
@@ -125,33 +125,31 @@ def _speedup(target: Target, dtype: str, policy: str, other: str, other_policy: 
 
 
 def _faster(pieces: Pieces, name: str, speedup: float) -> list[Opportunity]:
-    gain_s = sum((one.bound_s - _without(one, "matrix", speedup)) * one.count for one in pieces)
+    gain_s = 0.0
+    for piece in pieces:  # vector and special terms are models and stay out
+        terms = {name: value for name, value in piece.terms_s.items() if name in ("dram", "l2", "matrix")}
+        faster_s = max((terms | {"matrix": terms["matrix"] / speedup}).values())
+        gain_s += (piece.bound_s - faster_s) * piece.count
     if gain_s <= 0:
         return []
     return [
         Opportunity(
             kind="precision",
             title=f"Form the products in {name} where accuracy allows",
-            where=", ".join(sorted({op for one in pieces for op in one.ops})),
+            where=", ".join(sorted({op for piece in pieces for op in piece.ops})),
             gain_s=gain_s,
             evidence=f"{_counted(pieces)} limited by products, which {name} forms {speedup:.3g} times as fast",
         )
     ]
 
 
-def _without(piece: Piece, term: str, speedup: float) -> float:
-    """Return the bound with one term divided by `speedup`; vector and special terms are models and stay out."""
-    terms = {name: value for name, value in piece.terms_s.items() if name in ("dram", "l2", "matrix")}
-    return max((terms | {term: terms[term] / speedup}).values())
-
-
 def _weights(pieces: Pieces) -> list[Opportunity]:
     """Gather products limited by memory: halving the bytes of their operands halves their time."""
-    part = [one for one in pieces if one.matrix_flop and one.limiter == "dram" and "gemm" in one.ops]
-    wide = [one for one in part if one.dtype in ("bf16", "fp16", "fp32")]
+    part = [piece for piece in pieces if piece.matrix_flop and piece.limiter == "dram" and "gemm" in piece.ops]
+    wide = [piece for piece in part if piece.dtype in ("bf16", "fp16", "fp32")]
     if not wide:
         return []
-    size = sum(one.read_bytes * one.count for one in wide)
+    size = sum(piece.read_bytes * piece.count for piece in wide)
     return [
         Opportunity(
             kind="memory",
@@ -168,8 +166,8 @@ def _launches(pieces: Pieces, target: Target) -> list[Opportunity]:
     floor_s = target.launch_floor_s
     if floor_s is None:
         return []
-    short = [one for one in pieces if one.bound_s < floor_s]
-    gain_s = sum((floor_s - one.bound_s) * one.count for one in short)
+    short = [piece for piece in pieces if piece.bound_s < floor_s]
+    gain_s = sum((floor_s - piece.bound_s) * piece.count for piece in short)
     return [
         Opportunity(
             kind="launch",
@@ -182,9 +180,9 @@ def _launches(pieces: Pieces, target: Target) -> list[Opportunity]:
 
 
 def _counted(pieces: Pieces) -> str:
-    count, noun = sum(one.count for one in pieces), pieces[0].noun if pieces else "call"
+    count, noun = sum(piece.count for piece in pieces), pieces[0].noun if pieces else "call"
     return f"1 {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _total_s(pieces: Pieces) -> float:
-    return sum(one.bound_s * one.count for one in pieces)
+    return sum(piece.bound_s * piece.count for piece in pieces)

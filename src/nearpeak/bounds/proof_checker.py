@@ -1,4 +1,4 @@
-"""Proofs of bounds: the figures of each term with their origin, and a checker that works the terms out again."""
+"""Proofs of bounds: every quantity of a term with its source, and a checker that recomputes the terms."""
 
 import ast
 import math
@@ -8,7 +8,7 @@ from typing import Any
 
 from nearpeak.bounds.terms.link_traffic import HOST, links_of
 from nearpeak.bounds.terms.unit_rates import matrix_rate, vector_rate
-from nearpeak.core.answers.bound import PROVED, Bound, Policy, Term
+from nearpeak.core.answers.bound import PROVED, Bound, Policy
 from nearpeak.core.answers.proof import Proof, ProvedTerm, Quantity
 from nearpeak.core.work.target import Target
 from nearpeak.errors import NotModelledError, SpecError
@@ -36,14 +36,22 @@ def proof_of(subject: str, bound: Bound, target: Target, policy: Policy, engine:
     >>> from nearpeak.ops import case
     >>> from nearpeak.targets import target_of
     >>> from nearpeak.bounds.case_bound import case_bound
-    >>> one, device = case("gemm", m=64, n=64, k=64, dtype="bf16"), target_of("h100_sxm")
-    >>> proof = proof_of(one.digest, case_bound(one, device), device, Policy())
+    >>> gemm, device = case("gemm", m=64, n=64, k=64, dtype="bf16"), target_of("h100_sxm")
+    >>> proof = proof_of(gemm.digest, case_bound(gemm, device), device, Policy())
     >>> verify(proof), [quantity.origin for quantity in proof.terms[0].quantities]
     (None, ['rule', 'rule', 'datasheet', 'datasheet'])
     """
     return Proof(
         subject=subject, target=target.name, bound_s=bound.time_s, limiter=bound.limiter, summed=bound.summed,
-        terms=tuple(_proved(term, target, policy) for term in bound.terms), policy=policy,
+        terms=tuple(
+            ProvedTerm(
+                name=term.name, status=term.status, time_s=term.time_s, formula=term.formula,
+                expression=term.expression,
+                quantities=tuple(_quantity(name, value, target, policy) for name, value in term.quantities.items()),
+            )
+            for term in bound.terms
+        ),
+        policy=policy,
         assumptions=bound.assumptions, uncovered=bound.uncovered, interval=bound.interval, engine=engine,
         as_written_s=bound.as_written_s, rewrites=bound.rewrites,
     )  # fmt: skip
@@ -57,8 +65,10 @@ def verify(proof: Proof) -> None:
     """
     where = f"proof of {proof.subject} on {proof.target}"
     for term in proof.terms:
-        found = evaluated(term.expression, {one.name: one.value for one in term.quantities}, f"{where}: {term.name}")
-        _agree(f"{where}: {term.name}", term.time_s, found)
+        recomputed_s = evaluated(
+            term.expression, {quantity.name: quantity.value for quantity in term.quantities}, f"{where}: {term.name}"
+        )
+        _agree(f"{where}: {term.name}", term.time_s, recomputed_s)
     proved = {term.name: term.time_s for term in proof.terms if term.status == PROVED}
     if not proved:
         raise SpecError(f"{where}: has no proved term; a bound is the largest of them")
@@ -96,7 +106,7 @@ def evaluated(expression: str, quantities: Mapping[str, float], where: str = "ex
     try:
         return float(_value(ast.parse(expression, mode="eval").body, quantities))
     except (SyntaxError, ValueError, ZeroDivisionError, LookupError, TypeError, RecursionError, OverflowError) as error:
-        raise SpecError(f"{where}: {expression!r} cannot be worked out: {error}") from None
+        raise SpecError(f"{where}: {expression!r} cannot be evaluated: {error}") from None
 
 
 def _value(node: ast.expr, quantities: Mapping[str, float]) -> Any:
@@ -108,20 +118,13 @@ def _value(node: ast.expr, quantities: Mapping[str, float]) -> Any:
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
             return _BINARY[type(op)](_value(left, quantities), _value(right, quantities))
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
-            return _FUNCTIONS[name](*(_value(one, quantities) for one in args))
+            return _FUNCTIONS[name](*(_value(argument, quantities) for argument in args))
     raise ValueError(f"{ast.unparse(node)!r} is neither a number, a stated quantity, + - * / nor max, sqrt, log2")
 
 
 def _agree(where: str, stated_s: float, found_s: float) -> None:
     if not math.isclose(stated_s, found_s, rel_tol=AGREEMENT_RATIO, abs_tol=0.0):
-        raise SpecError(f"{where}: states {stated_s!r} s, but its figures give {found_s!r} s")
-
-
-def _proved(term: Term, target: Target, policy: Policy) -> ProvedTerm:
-    return ProvedTerm(
-        name=term.name, status=term.status, time_s=term.time_s, formula=term.formula, expression=term.expression,
-        quantities=tuple(_quantity(name, value, target, policy) for name, value in term.quantities.items()),
-    )  # fmt: skip
+        raise SpecError(f"{where}: states {stated_s!r} s, but its quantities give {found_s!r} s")
 
 
 def _quantity(name: str, value: float, target: Target, policy: Policy) -> Quantity:
@@ -137,7 +140,7 @@ def _origin(name: str, target: Target, policy: Policy) -> tuple[str, str]:
         return _rate_origin(name.removesuffix("_flop_per_s"), target, policy)
     if name in _LINK_RATES:
         links = links_of(target, _LINK_RATES[name])
-        return _kind(target, verified=all(one.verified for one in links)), "; ".join(one.source for one in links)
+        return _kind(target, verified=all(link.verified for link in links)), "; ".join(link.source for link in links)
     stated = {
         "dram_bytes_per_s": ("dram", target.dram.source),
         "l2_bytes_per_s": ("l2", target.l2.source),

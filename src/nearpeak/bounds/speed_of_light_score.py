@@ -1,4 +1,4 @@
-"""The speed-of-light score of SOL-ExecBench, and the guard that says when there is none."""
+"""The speed-of-light score of SOL-ExecBench, and the typed findings that replace it where it is undefined."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ _CLOCK_AGREEMENT_RATIO = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """What can be said of a measured time beside a baseline and a bound."""
+    """Score of a measured time relative to a baseline and a bound."""
 
     kind: str
     """`score`, `headroom` (the same figure where the bound lacks parts), or why there is none: a typed finding."""
@@ -37,7 +37,7 @@ def sol_score(
     clock_hz: float | None = None,
     bound_clock_hz: float | None = None,
 ) -> Score:
-    """Return the score of a kernel that took `time_s`, or the finding that stands in its place.
+    """Return the score of a kernel that took `time_s`, or the finding that replaces it.
 
     S = 1 / (1 + (time - bound) / (baseline - bound)). Outside bound <= time and bound < baseline the formula leaves
     0 to 1 or divides by zero, so that there is no score but a finding: it is never clamped.

@@ -1,4 +1,4 @@
-"""Traces of a run, with and without autocast, beside what was expected of it before anyone tried."""
+"""Comparison of traces, with and without autocast, with the expected gain of mixed precision."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,7 +35,7 @@ class Steps:
 
 
 class ExpectedAndExecuted(NamedTuple):
-    """What was expected of a step, and how a trace stands to it."""
+    """Expected step and its difference from a trace."""
 
     expected: MixedPrecision
     gap: PrecisionGap
@@ -58,7 +58,7 @@ def precision_of_file(path: Path, target: Target | None = None) -> tuple[Execute
 
 
 def expected_and_executed(steps: Steps, target: Target, run: Path, baseline: Path | None = None) -> ExpectedAndExecuted:
-    """Return the expectation, calibrated where a baseline's trace is given, and how the run stands to it.
+    """Return the expectation, calibrated where a baseline's trace is given, and its difference from the run.
 
     Args:
         run: trace of the steps under autocast.

@@ -1,6 +1,5 @@
-"""What part of the documented rates the operators of a trace reached: a calibration for what is expected of others."""
+"""Calibration from a trace: the attained share of the documented rates, by operator kind."""
 
-from collections.abc import Iterator
 from statistics import median
 from typing import NamedTuple
 
@@ -19,7 +18,7 @@ _LEAST_S = 10e-6
 
 
 class _Reached(NamedTuple):
-    """How near one operator came to what limits it."""
+    """Attained share of the bound of one operator."""
 
     ratio: float
     by_flop: bool
@@ -27,8 +26,14 @@ class _Reached(NamedTuple):
 
 def efficiency_of(executed: Executed, target: Target) -> Efficiency:
     """Return the medians over the operators of a trace that rates or memory limit; 1 where there are too few."""
-    found = [one for operator in executed.operators if (one := _reached(executed, operator, target)) is not None]
-    flop, memory = ([one.ratio for one in found if one.by_flop is kind] for kind in (True, False))
+    reached = [
+        operator_ratio
+        for operator in executed.operators
+        if (operator_ratio := _reached(executed, operator, target)) is not None
+    ]
+    flop, memory = (
+        [operator_ratio.ratio for operator_ratio in reached if operator_ratio.by_flop is kind] for kind in (True, False)
+    )
     return Efficiency(
         flop_ratio=_median(flop), bandwidth_ratio=_median(memory), source=executed.name, flop_count=len(flop),
         bandwidth_count=len(memory),
@@ -47,7 +52,8 @@ def _reached(executed: Executed, operator: ExecutedOperator, target: Target) -> 
     flop = sum(count for work in works for unit, count in work.flop.items() if unit.startswith("matrix."))
     if not is_product(operator) or not flop or not operator.dtypes:
         return _Reached(memory_s / operator.measured_s, False) if not is_product(operator) else None
-    units = set(_units(executed, operator))
+    known = {use.name: use.unit for use in executed.kernels}
+    units = {known[name] for name in operator.kernels if known.get(name)}
     if len(units) != 1:
         return None  # names tell no unit, or several
     unit = units.pop()
@@ -55,10 +61,3 @@ def _reached(executed: Executed, operator: ExecutedOperator, target: Target) -> 
         f"vector.{operator.dtypes[0]}" if unit == "vector" else unit_of(target, operator.dtypes[0], tf32=unit == "tf32")
     )
     return _Reached(max(flop / rate, memory_s) / operator.measured_s, flop / rate > memory_s)
-
-
-def _units(executed: Executed, operator: ExecutedOperator) -> Iterator[str]:
-    known = {use.name: use.unit for use in executed.kernels}
-    for name in operator.kernels:
-        if known.get(name):
-            yield known[name]

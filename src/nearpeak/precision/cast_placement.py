@@ -1,4 +1,4 @@
-"""Where each cast of a step stands: for which operator it is made, and what of it a compiler leaves."""
+"""Placement of each cast of a step: the operator it serves, and the casts that remain after compilation."""
 
 from collections.abc import Callable, Iterator, Sequence
 from math import prod
@@ -18,7 +18,7 @@ _ALSO = ("copy", "fill", "embedding", "rotary_embedding")
 
 
 class CastPlace(NamedTuple):
-    """What stands before and behind one cast."""
+    """Producer and consumers of one cast."""
 
     maker: int
     """Position of the call that made what is cast; NOBODY for weights and inputs."""
@@ -39,7 +39,7 @@ def ends_of(call: Call) -> tuple[str, str]:
 
 
 def places_of(workload: Workload) -> dict[int, CastPlace]:
-    """Return the casts of a step by position, with what stands around them."""
+    """Return the casts of a step by position, with their producers and consumers."""
     calls, kinds = workload.calls, [buffer.kind for buffer in workload.buffers]
     writer: dict[int, int] = {}
     readers: dict[int, list[int]] = {}  # of what each call wrote
@@ -89,7 +89,7 @@ def _next(calls: Sequence[Call], places: dict[int, CastPlace], position: int) ->
 def kept_when_compiled(
     calls: Sequence[Call], places: dict[int, CastPlace], moving_s: Callable[[int], float]
 ) -> tuple[int, float]:
-    """Return how many casts stay kernels of their own when a compiler fuses the others, and the time that goes.
+    """Return how many casts stay separate kernels when a compiler fuses the others, and the time saved.
 
     A kernel that the compiler writes itself casts what it holds: behind one, only the result is written, and its own
     result not at all if nothing else reads it; before such kernels, they read the original instead of the result. What
@@ -98,21 +98,22 @@ def kept_when_compiled(
     Args:
         moving_s: time that a number of bytes takes.
     """
-    kept, gone_s = 0, 0.0
+    kept_count, gone_s = 0, 0.0
     for position, place in places.items():
         count = calls[position].call_count
         ways = list(_ways(calls, places, position, place))
         gone_s += count * max((moving_s(each) for each in ways), default=0.0)
-        kept += 0 if ways else count
-    return kept, gone_s
+        kept_count += 0 if ways else count
+    return kept_count, gone_s
 
 
 def _ways(calls: Sequence[Call], places: dict[int, CastPlace], position: int, place: CastPlace) -> Iterator[int]:
     """Yield the bytes that each way to fuse a cast saves: behind what made its operand, and before what reads it."""
-    before, after = (_bytes(one) for one in (_source(calls[position]), _result(calls[position])))
+    layouts = (_source(calls[position]), _result(calls[position]))
+    before, after = (dtype_of(layout.dtype).bytes(prod(layout.shape)) for layout in layouts)
     if place.maker != NOBODY and _generated(calls[place.maker], place.maker in places):
         yield before * (2 if place.alone else 1)
-    if place.readers and all(_generated(calls[one], one in places) for one in place.readers):
+    if place.readers and all(_generated(calls[layout], layout in places) for layout in place.readers):
         yield before + after + len(place.readers) * (after - before)
 
 
@@ -131,7 +132,3 @@ def _source(call: Call) -> Layout:
 def _result(call: Call) -> Layout:
     assert call.form is not None
     return call.form.results[0]
-
-
-def _bytes(layout: Layout) -> int:
-    return dtype_of(layout.dtype).bytes(prod(layout.shape))

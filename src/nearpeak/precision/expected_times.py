@@ -1,4 +1,4 @@
-"""Expected times of a step in fp32, under autocast and converted as a whole, from the captured sequences of calls."""
+"""Expected times of a captured step in fp32, under autocast, and converted as a whole."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,7 +57,8 @@ def mixed_precision_of(
         raise SpecError(f"{lowered.name}: was not captured under autocast; capture it with --autocast bf16 or fp16")
     if baseline.step != lowered.step:
         raise SpecError(f"{lowered.name}: is a {lowered.step} step, the baseline is a {baseline.step} step")
-    before, after = (_all(one, target, fixed_s, efficiency) for one in (baseline, lowered))
+    before, after = (_all(workload, target, fixed_s, efficiency) for workload in (baseline, lowered))
+    whole_s, memory_bound = _sum(before, "fp32"), [priced for priced in before if priced.bound_by_memory]
     places = places_of(lowered)
     owners = owners_of(lowered.calls, places)
     speed = bandwidth_of(target) * efficiency.bandwidth_ratio
@@ -68,13 +69,14 @@ def mixed_precision_of(
         lowered_count=_count(lowered), fixed_s=fixed_s,
         baseline_s={name: _sum(before, name) for name in BASELINES}, lowered_s=_sum(after, "default"),
         cast_s=sum(after[place].times["default"] * after[place].call.call_count for place in places),
-        scaler_s=sum(one.times["default"] for one in after if one.call.operator.startswith(SCALER)),
+        scaler_s=sum(workload.times["default"] for workload in after if workload.call.operator.startswith(SCALER)),
         converted_s=None if converted is None else _sum(_all(converted, target, fixed_s, efficiency), "default"),
         ahead_s={name: _ahead(before, name, fixed_s) for name in BASELINES},
         ahead_lowered_s=_ahead(after, "default", fixed_s),
         fused_s=_sum(after, "default") - gone_s - fused_count * fixed_s, kept_cast_count=kept_count,
         parts=_parts(before, after, owners), casts=tuple(_casts(lowered, after, owners)),
-        memory_bound_ratio=_share(before), assumptions=_assumptions(baseline, lowered, efficiency),
+        memory_bound_ratio=_sum(memory_bound, "fp32") / whole_s if whole_s else 0.0,
+        assumptions=_assumptions(baseline, lowered, efficiency),
     )  # fmt: skip
 
 
@@ -84,7 +86,7 @@ def moved_bytes(call: Call) -> int:
         work = None if call.case is None else work_of(call.case)
         return 0 if work is None else work.read_bytes + work.write_bytes
     tensors = [*_layouts(value for _, value in call.form.arguments), *call.form.results]
-    return sum(dtype_of(one.dtype).bytes(prod(one.shape)) for one in tensors)
+    return sum(dtype_of(tensor.dtype).bytes(prod(tensor.shape)) for tensor in tensors)
 
 
 def issued_flop(call: Call) -> int:
@@ -96,12 +98,14 @@ def issued_flop(call: Call) -> int:
         return 0
     if not _is_convolution(call) or call.form is None:
         return sum(count for unit, count in work_of(call.case).flop.items() if unit.startswith("matrix."))
-    given = dict(call.form.arguments)
-    weight, asked = given["weight"], dict(call.case.attributes)
-    outputs = given["input"] if given.get("transposed") else given.get("grad_output", call.form.results[0])
+    arguments = dict(call.form.arguments)
+    weight, attributes = arguments["weight"], dict(call.case.attributes)
+    outputs = arguments["input"] if arguments.get("transposed") else arguments.get("grad_output", call.form.results[0])
     assert isinstance(weight, Layout)
     assert isinstance(outputs, Layout)
-    passes = 1 if call.case.phase == "forward" else sum(bool(asked[f"grad_{name}"]) for name in ("input", "weight"))
+    passes = (
+        1 if call.case.phase == "forward" else sum(bool(attributes[f"grad_{name}"]) for name in ("input", "weight"))
+    )
     return 2 * passes * prod(outputs.shape) * prod(weight.shape[1:])
 
 
@@ -121,8 +125,8 @@ def expected_calls(
     workload: Workload, target: Target, baseline: str = "default", efficiency: Efficiency = BOUND
 ) -> Iterator[tuple[Call, float]]:
     """Yield each call of a step with the expected time of one execution, in seconds."""
-    for one in _all(workload, target, 0.0, efficiency):
-        yield one.call, one.times[baseline]
+    for priced in _all(workload, target, 0.0, efficiency):
+        yield priced.call, priced.times[baseline]
 
 
 def _all(workload: Workload, target: Target, fixed_s: float, efficiency: Efficiency) -> list[_Priced]:
@@ -179,21 +183,21 @@ def _casts(lowered: Workload, priced: Sequence[_Priced], owners: Mapping[int, in
 def _parts(
     before: Sequence[_Priced], after: Sequence[_Priced], owners: Mapping[int, int]
 ) -> tuple[LoweredPart, ...]:  # fmt: skip
-    """Return the operators with their times in both precisions, casts beside the operator that they serve."""
+    """Return the operators with their times in both precisions, casts with the operator that they serve."""
     counts, lowered_counts, lowered_s, cast_s = Counter[str](), Counter[str](), Counter[str](), Counter[str]()
     baseline: dict[str, Counter[str]] = {name: Counter() for name in BASELINES}
-    for one in before:
-        counts[one.call.operator] += one.call.call_count
+    for priced in before:
+        counts[priced.call.operator] += priced.call.call_count
         for name in BASELINES:
-            baseline[name][one.call.operator] += one.times[name] * one.call.call_count  # type: ignore[assignment]
-    for position, one in enumerate(after):
-        time_s = one.times["default"] * one.call.call_count
+            baseline[name][priced.call.operator] += priced.times[name] * priced.call.call_count  # type: ignore[assignment]
+    for position, priced in enumerate(after):
+        time_s = priced.times["default"] * priced.call.call_count
         if position in owners:
             owner = owners[position]
             cast_s[CAST if owner == NOBODY else after[owner].call.operator] += time_s  # type: ignore[assignment]
             continue
-        lowered_counts[one.call.operator] += one.call.call_count
-        lowered_s[one.call.operator] += time_s  # type: ignore[assignment]
+        lowered_counts[priced.call.operator] += priced.call.call_count
+        lowered_s[priced.call.operator] += time_s  # type: ignore[assignment]
     names = dict.fromkeys([*counts, *lowered_counts, *cast_s])
     rows = [
         LoweredPart(
@@ -209,23 +213,18 @@ def _parts(
 def _ahead(calls: Sequence[_Priced], baseline: str, host_s: float) -> float:
     """Return the time of a step whose host issues ahead, each operator in `host_s`."""
     issued = (
-        Issued(one.times[baseline] - host_s, one.call.call_count, one.call.operator.startswith(SCALER[0]))
-        for one in calls
+        Issued(priced.times[baseline] - host_s, priced.call.call_count, priced.call.operator.startswith(SCALER[0]))
+        for priced in calls
     )
     return ahead_s(issued, host_s)
 
 
 def _sum(calls: Sequence[_Priced], baseline: str) -> float:
-    return sum(one.times[baseline] * one.call.call_count for one in calls)
+    return sum(priced.times[baseline] * priced.call.call_count for priced in calls)
 
 
 def _count(workload: Workload) -> int:
     return sum(call.call_count for call in workload.calls)
-
-
-def _share(calls: Sequence[_Priced]) -> float:
-    whole = _sum(calls, "fp32")
-    return _sum([one for one in calls if one.bound_by_memory], "fp32") / whole if whole else 0.0
 
 
 def _assumptions(baseline: Workload, lowered: Workload, efficiency: Efficiency) -> tuple[str, ...]:

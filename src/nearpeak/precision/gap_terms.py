@@ -1,4 +1,4 @@
-"""A trace beside the step that mixed precision was expected to make of a model: terms in nanoseconds that add up."""
+"""Difference between a trace and the expected mixed-precision step, as terms in nanoseconds that sum exactly."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -6,21 +6,21 @@ from typing import NamedTuple
 
 from nearpeak.core.answers.mixed_precision import Efficiency
 from nearpeak.core.traces.executed_precision import ExecutedPrecision, PrecisionGap
-from nearpeak.core.traces.executed_run import NOTHING, Executed, ExecutedOperator, QueueItem
-from nearpeak.core.traces.shortfall import Part, Shortfall
+from nearpeak.core.traces.executed_run import NOTHING, Executed, ExecutedOperator
+from nearpeak.core.traces.shortfall import Shortfall
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
 from nearpeak.core.work.workload import Workload
 from nearpeak.precision.executed_formats import COMPILED_RATIO, is_product
 from nearpeak.precision.expected_times import BOUND, expected_calls
+from nearpeak.traces.executed.shortfall_terms import closed_shortfall, term_of
 
-_SCALER = ("_amp_foreach_non_finite_check_and_unscale_", "_amp_update_scale_")
 _LEAST_MATCHED = 0.5
 """Part of the expected calls below which another model, batch or phase ran."""
 
 
 class _Expected(NamedTuple):
-    """What is expected of all steps."""
+    """Expected calls and times of all steps."""
 
     counts: Mapping[Case, int]
     """Executions of each case."""
@@ -36,7 +36,7 @@ def precision_gap(
     executed: Executed, precision: ExecutedPrecision, against: str, workload: Workload, target: Target,
     efficiency: Efficiency = BOUND,
 ) -> PrecisionGap:  # fmt: skip
-    """Return what stands between a trace and the step that was expected.
+    """Return the difference between a trace and the expected step.
 
     Calls are matched by their cases. Each event is taken by the first of the terms: products of narrow formats on
     vector units, casts, layouts, communication, copies, the scaler, matched kernels, and what nothing expects.
@@ -46,7 +46,11 @@ def precision_gap(
     """
     baseline = precision.mode if precision.mode in ("fp32", "tf32", "default") else "default"
     wanted = _expected(executed, workload, target, baseline, efficiency)
-    taken = _taken(executed, wanted)
+    ran: Counter[Case] = Counter()
+    for operator in executed.operators:
+        for case in operator.cases:
+            ran[case] += operator.call_count
+    taken = {case: min(count, ran[case]) for case, count in wanted.counts.items()}  # expected executions that ran
     shortfall = _shortfall(executed, wanted, taken)
     whole = sum(wanted.counts.values()) + wanted.other_count
     matched = sum(taken.values()) / whole if whole else 0.0
@@ -74,15 +78,6 @@ def _expected(
     return _Expected(counts, times, other_ns, other_count)
 
 
-def _taken(executed: Executed, wanted: _Expected) -> dict[Case, int]:
-    """Return how many of the expected executions of each case ran."""
-    ran: Counter[Case] = Counter()
-    for operator in executed.operators:
-        for case in operator.cases:
-            ran[case] += operator.call_count
-    return {case: min(count, ran[case]) for case, count in wanted.counts.items()}
-
-
 def _shortfall(executed: Executed, wanted: _Expected, taken: Mapping[Case, int]) -> Shortfall:
     terms: Counter[tuple[str, str]] = Counter()
     shares = _shares(executed, wanted, taken)
@@ -92,22 +87,19 @@ def _shortfall(executed: Executed, wanted: _Expected, taken: Mapping[Case, int])
             continue
         operator = None if item.operator == NOTHING else executed.operators[item.operator]
         share = shares.get(place)
-        terms[_term(executed, item, operator, matched=share is not None), ""] += item.exclusive_ns - (share or 0)
+        term = term_of(
+            executed, item, operator, matched=share is not None,
+            product=operator is not None and is_product(operator),
+            casts=operator is not None and any(case.op == "cast" for case in operator.cases),
+        )  # fmt: skip
+        terms[term, ""] += item.exclusive_ns - (share or 0)
         covered += 0 if share is None else item.exclusive_ns
     for case, count in wanted.counts.items():
         unseen = (count - taken[case]) * wanted.time_ns[case]
         terms["casts" if case.op == "cast" else "unmatched", ""] -= unseen
     terms["unmatched", ""] -= wanted.other_ns
-    for cause, time in executed.timeline.idle_by_cause_ns.items():
-        terms["idle", str(cause)] += time
-    counted = sum(item.exclusive_ns for item in executed.items)
-    terms["unmatched", ""] += executed.timeline.busy_ns - counted
     expected = sum(count * wanted.time_ns[case] for case, count in wanted.counts.items()) + wanted.other_ns
-    return Shortfall(
-        expected_ns=expected, executed_ns=executed.window_ns,
-        parts=tuple(sorted((Part(*key, time) for key, time in terms.items() if time), key=lambda one: -one.time_ns)),
-        covered_ratio=covered / max(1, executed.timeline.busy_ns),
-    )  # fmt: skip
+    return closed_shortfall(executed, terms, expected, covered)
 
 
 def _shares(executed: Executed, wanted: _Expected, taken: Mapping[Case, int]) -> dict[int, int]:
@@ -117,17 +109,17 @@ def _shares(executed: Executed, wanted: _Expected, taken: Mapping[Case, int]) ->
         if NOTHING not in {item.event, item.operator}:
             items[item.operator].append(place)
     left = dict(taken)
-    found: dict[int, int] = {}
+    shares: dict[int, int] = {}
     for number, places in items.items():
         time_ns = _consumed(executed.operators[number], wanted, left)
         if time_ns is None:
             continue
-        found.update(zip(places, _split(time_ns, [executed.items[place].device_ns for place in places]), strict=True))
-    return found
+        shares.update(zip(places, _split(time_ns, [executed.items[place].device_ns for place in places]), strict=True))
+    return shares
 
 
 def _consumed(operator: ExecutedOperator, wanted: _Expected, left: dict[Case, int]) -> int | None:
-    """Return the expected time of an operator's calls, as far as so many are expected; none where none is."""
+    """Return the expected time of an operator's calls, up to the expected number; none where none is expected."""
     total, any_left = 0, False
     for case in operator.cases:
         count = min(operator.call_count, left.get(case, 0))
@@ -144,28 +136,12 @@ def _split(total: int, weights: list[int]) -> Iterator[int]:
     >>> list(_split(10, [1, 1, 1])), list(_split(3, [0, 0]))
     ([3, 3, 4], [0, 3])
     """
-    whole, reached, given = sum(weights), 0, 0
+    whole, reached, yielded = sum(weights), 0, 0
     for place, weight in enumerate(weights):
         reached += weight
         upto = total if place == len(weights) - 1 else total * reached // whole if whole else 0
-        yield upto - given
-        given = upto
-
-
-def _term(executed: Executed, item: QueueItem, operator: ExecutedOperator | None, *, matched: bool) -> str:
-    use = None if item.kernel == NOTHING else executed.kernels[item.kernel]
-    name = "" if operator is None else operator.name
-    casts = name == "aten::_to_copy" or (operator is not None and any(case.op == "cast" for case in operator.cases))
-    terms = {
-        "units": use is not None and use.unit == "vector" and operator is not None and is_product(operator),
-        "casts": casts,
-        "layout": use is not None and use.family == "layout",
-        "comm": item.kind == "comm",
-        "copies": item.kind in ("copy", "set"),
-        "scaler": name.removeprefix("aten::") in _SCALER,
-        "kernels": matched,
-    }
-    return next((term for term, taken in terms.items() if taken), "unmatched")
+        yield upto - yielded
+        yielded = upto
 
 
 def _doubt(executed: Executed, precision: ExecutedPrecision, matched: float) -> str:
@@ -174,10 +150,10 @@ def _doubt(executed: Executed, precision: ExecutedPrecision, matched: float) -> 
     if precision.compiled_ratio > COMPILED_RATIO:
         return (
             f"{precision.compiled_ratio:.0%} of the kernels' time is compiled code, and the expectation is one of eager"
-            " operators: casts and operators inside such kernels count as never seen"
+            " operators: casts and operators inside such kernels count as missing"
         )
     if matched < _LEAST_MATCHED:
         return f"{matched:.0%} of the expected calls ran: another batch, sequence or phase; the terms then say little"
     if not executed.steps_found:
-        return "no steps are marked: the whole window stands for one step, warm-up included"
+        return "no steps are marked: the whole window counts as one step, warm-up included"
     return ""

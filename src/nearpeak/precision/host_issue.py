@@ -1,11 +1,11 @@
-"""How long a step takes when its host issues operators ahead of the device, which works them off in order."""
+"""Step time when the host issues operators ahead of a device that executes them in order."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 
 class Issued(NamedTuple):
-    """Operators that are alike, one after the other."""
+    """A run of equal operators."""
 
     device_s: float
     """Time of one on the device."""
@@ -31,10 +31,10 @@ def ahead_s(issued: Iterable[Issued], host_s: float) -> float:
     [40.0, 42.0, 81.0]
     """
     host = device = 0.0
-    for one in issued:
-        count, first = one.call_count, host + host_s
+    for group in issued:
+        count, first = group.call_count, host + host_s
         host += count * host_s
         # What is alike is issued and worked off evenly: the first or the last of them waits longest.
-        device = max(device + count * one.device_s, first + count * one.device_s, host + one.device_s)
-        host = max(host, device) if one.waits else host
+        device = max(device + count * group.device_s, first + count * group.device_s, host + group.device_s)
+        host = max(host, device) if group.waits else host
     return max(host, device)

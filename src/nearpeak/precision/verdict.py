@@ -1,4 +1,4 @@
-"""Whether mixed precision will pay, said before anyone tries it: the verdict and the reasons behind it."""
+"""Verdict on mixed precision before it is tried, with its reasons, and the realised part of the expected gain."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -99,26 +99,26 @@ def realised_of(
     which = modes[0] if modes[0] in BASELINES else ""
     wanted = expected.speed_up_ratio(which) if which else None
     low, high = step_interval(lowered, baseline)
-    steps = [one.window_ns / one.step_count for one in (baseline, lowered)]
+    steps = [executed.window_ns / executed.step_count for executed in (baseline, lowered)]
     ratio = steps[0] / steps[1] if min(steps) > 0 else None
     reason = _COMPILED if compiled else _withheld(wanted, modes, baseline, lowered)
-    found = Realised(
+    realised = Realised(
         baseline=which, expected_ratio=wanted, speed_up_ratio=ratio, low_ratio=low, high_ratio=high, reason=reason,
         realised_ratio=None, log_ratio=None,
     )  # fmt: skip
     if reason or wanted is None or ratio is None:
-        return found
-    return replace(found, realised_ratio=(ratio - 1) / (wanted - 1), log_ratio=log(ratio) / log(wanted))
+        return realised
+    return replace(realised, realised_ratio=(ratio - 1) / (wanted - 1), log_ratio=log(ratio) / log(wanted))
 
 
 def _withheld(wanted: float | None, modes: tuple[str, str], baseline: Executed, lowered: Executed) -> str:
-    """Return why the realised part cannot be told; empty where it can."""
+    """Return why the realised share is unknown; empty where it is known."""
     if wanted is None:
-        return "which fp32 the baseline ran is not known: neither names of kernels nor settings say"
+        return "the baseline's fp32 mode is unknown: neither kernel names nor settings state it"
     if modes[1] not in ("autocast", "converted"):
         return "the trace does not run in 16 bits"
     if wanted < LEAST_SPEED_UP:
-        return f"the expected speed-up of {wanted:.2f} is too small to be a part of"
+        return f"the expected speed-up of {wanted:.2f} is too small for a realised share"
     if not (baseline.steps_found and lowered.steps_found):
         return "steps are not marked in both: whole windows are no steps"
     if baseline.format != lowered.format:

@@ -1,4 +1,4 @@
-"""Traces of profilers: importers into one schema of columns, arithmetic over the timeline, and exporters."""
+"""Profiler traces: importers into one column schema, timeline arithmetic, findings and exporters."""
 
 from nearpeak.traces.formats import FORMATS, read_trace
 from nearpeak.traces.timeline.trace_columns import MISSING, NO_ROW, Column, Texts, Trace

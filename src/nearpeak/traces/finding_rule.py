@@ -1,4 +1,4 @@
-"""One rule of the catalogue: what it is called, what it needs a trace to say, and where it looks."""
+"""Schema of a finding rule: identifier, needed evidence, applicability and search function."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from nearpeak.traces.finding_scene import Scene
 
 
 def always(_: Scene) -> bool:
-    """Say that a rule concerns every trace."""
+    """Apply a rule to every trace."""
     return True
 
 
@@ -26,7 +26,7 @@ class Rule:
     """Whether there is anything to look at: where not, nothing is found and missing evidence is no loss."""
 
     def __call__(self, scene: Scene) -> Iterable[TraceFinding | Abstained]:
-        """Return what is found in a trace, or what it must say for that."""
+        """Return the findings of a trace, or an abstention that names the missing evidence."""
         if not self.concerns(scene):
             return ()
         missing = scene.abstention(self.id, *self.needs)

@@ -1,4 +1,4 @@
-"""What every rule sees of a trace: its steps, gains by replay, and the words of findings and abstentions."""
+"""Shared context of the finding rules: steps, gains by replay, wording of findings and abstentions."""
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
@@ -22,11 +22,11 @@ _HALVINGS = 12
 _REMEDY_RATIO = 0.01
 """Part of a step below which a remedy is not worth a line."""
 _TERMS = {
-    "device": "device time that goes", "host": "host time that goes",
-    "starts": "time between a free stream and the start of work that goes",
+    "device": "device time saved", "host": "host time saved",
+    "starts": "start delays on free streams saved",
 }  # fmt: skip
-_HIDDEN = "of that, hidden: host or other streams take this long anyway"
-_WAITING = "waiting of one queue for the other that goes with it"
+_HIDDEN = "of that, hidden behind the host or other streams"
+_WAITING = "waiting of one queue for the other, saved with it"
 _WINDOW = (
     (" of a step", " of the window"), (" in a step", " in the window"), (" of each step", " of the window"),
     (" in each step", " in the window"), (" per step", " in the window"), (" in every step", " throughout"),
@@ -34,10 +34,10 @@ _WINDOW = (
 
 
 class Scene:
-    """The steps of a trace, and what rules ask about them."""
+    """The steps of a trace, with the queries and wording that finding rules share."""
 
     def __init__(self, executed: Executed) -> None:
-        """Replay the steps as they were."""
+        """Replay the steps as recorded."""
         self.executed = executed
         self.items, self.host_ratio = unrecorded(executed)
         self.base_ns = replayed_ns(self.items, executed.latency_ns)
@@ -49,11 +49,11 @@ class Scene:
 
     @property
     def step_s(self) -> float:
-        """Return the mean length of a step; without the profiler where somebody measured that, and it is shorter."""
+        """Return the mean length of a step; without the profiler where that was measured and is shorter."""
         return min(self.recorded_step_s, self.executed.unprofiled_step_s or self.recorded_step_s)
 
     def gain_s(self, changes: Iterable[Change], on_top_of: Iterable[Change] = ()) -> float:
-        """Return what the changes gain of a step, where other changes have been made already."""
+        """Return the gain of the changes per step, on top of other changes."""
         before = tuple(on_top_of)
         base = replayed_ns(self.items, self.executed.latency_ns, merged(before, self.items)) if before else self.base_ns
         after = replayed_ns(self.items, self.executed.latency_ns, merged((*before, *changes), self.items))
@@ -80,7 +80,7 @@ class Scene:
         return sum(self.items[place].device_ns for place in places) * 1e-9 / self.executed.step_count
 
     def dropped(self, places: Iterable[int]) -> tuple[Change, ...]:
-        """Return what is different if items did not exist; causes of host time that have a name stay.
+        """Return the changes that remove items; host time with a known cause stays.
 
         Where an operator keeps other kernels, the host time before its first one stays too, but for what a further
         launch of that operator costs.
@@ -116,7 +116,7 @@ class Scene:
         return other.operator == item.operator and other.step == item.step
 
     def without_part(self, name: str) -> tuple[Change, ...]:
-        """Return what is different if the host did not spend time on a cause that has a name."""
+        """Return the changes that remove the host time of a known cause."""
         return tuple(
             Change(place, before_ns=item.before_ns - sum(part for cause, part in item.parts if cause == name))
             for place, item in enumerate(self.items)
@@ -125,16 +125,16 @@ class Scene:
 
     @cached_property
     def framework(self) -> str:
-        """Return the framework whose operators or kernels are seen; empty where the trace does not tell."""
-        names = [one.name for one in self.executed.operators] + [one.name for one in self.executed.kernels]
+        """Return the framework whose operators or kernels occur; empty where unknown."""
+        names = [source.name for source in self.executed.operators] + [source.name for source in self.executed.kernels]
         return "pytorch" if any(name.startswith("aten::") or "at::native" in name for name in names) else ""
 
     def advice(self, general: str, pytorch: str) -> str:
-        """Return what to do in words of the framework, where the trace shows that it is one."""
+        """Return the advice, with that for PyTorch where the trace shows its operators."""
         return f"{general}; in PyTorch: {pytorch}" if self.framework == "pytorch" else general
 
     def part_s(self, name: str) -> float:
-        """Return the host time of a step that a named cause takes."""
+        """Return the host time per step of a known cause."""
         return (
             sum(part for item in self.items for cause, part in item.parts if cause == name)
             * 1e-9
@@ -154,23 +154,23 @@ class Scene:
 
     @cached_property
     def usual_ratio(self) -> float:
-        """Return measured over expected time that operators of this trace usually have; 1 where few are known.
+        """Return the usual ratio of measured to expected time in this trace; 1 where few operators are known.
 
         What rules of their own explain is left out: products off the matrix units and products with odd extents.
         """
         known: list[tuple[float, int]] = []
-        for one in self.executed.operators:
-            units = {kernel.unit for kernel in self.executed.kernels if kernel.name in one.kernels}
-            odd = one.padded_s is not None or (one.family in ("gemm", "conv") and "vector" in units)
-            if one.predicted_s and one.measured_s > 5e-6 and not odd:
-                known.append((one.measured_s / one.predicted_s, one.device_ns))
+        for operator in self.executed.operators:
+            units = {kernel.unit for kernel in self.executed.kernels if kernel.name in operator.kernels}
+            odd = operator.padded_s is not None or (operator.family in ("gemm", "conv") and "vector" in units)
+            if operator.predicted_s and operator.measured_s > 5e-6 and not odd:
+                known.append((operator.measured_s / operator.predicted_s, operator.device_ns))
         if len(known) < 3:
             return 1.0
         return min(1.6, max(0.7, median(ratio for ratio, _ in known)))
 
     @cached_property
     def unblocked(self) -> tuple[Change, ...]:
-        """Return what is different if no call waited for the device."""
+        """Return the changes after which no call waits for the device."""
         return tuple(
             Change(place, waits=NOTHING, call_ns=min(item.call_ns, 3_000))
             for place, item in enumerate(self.items)
@@ -184,7 +184,7 @@ class Scene:
         return not any(item.event != NOTHING for item in later)
 
     def refused(self) -> str:
-        """Return why nothing can be concluded from the trace at all; empty where something can."""
+        """Return why the trace allows no conclusion; empty where it allows one."""
         missing, items = self.executed.missing, self.items
         longest = max((max(item.before_ns, item.call_ns) for item in items), default=0)
         if "steps" in missing and self.idle_ratio() > 0.5 and longest > _SINGLE * self.executed.window_ns:
@@ -193,20 +193,20 @@ class Scene:
         window = self.executed.window_ns
         recorded = self.base_ns if self.host_ratio == 1 else replayed_ns(self.executed.items, self.executed.latency_ns)
         if abs(recorded - lead - window) > _REPLAY_RATIO * window + 10_000:
-            return "host and device do not follow from the calls that were recorded"
+            return "the recorded calls do not explain the times of host and device"
         return ""
 
     def abstention(self, identifier: str, *needs: str) -> Abstained | None:
-        """Return the abstention of a rule that needs what the trace does not say; none where it says all of it."""
+        """Return the abstention of a rule whose evidence the trace lacks; none where it has all."""
         reasons = [self.executed.missing[need] for need in needs if need in self.executed.missing]
         return Abstained(id=identifier, reason="; ".join(reasons)) if reasons else None
 
     def worth(self, gain_s: float) -> bool:
-        """Say whether a gain is large enough to speak of."""
+        """Say whether a gain is large enough to report."""
         return gain_s >= LEAST_RATIO * self.step_s
 
     def evidence(self, what: str, value: float, unit: str, places: Sequence[int] = ()) -> Evidence:
-        """Return a figure with the first events that it comes from."""
+        """Return a figure with the first events behind it."""
         rows = [
             self.items[place].event if self.items[place].event != NOTHING else self.items[place].call
             for place in places
@@ -232,38 +232,38 @@ class Scene:
         states = tuple(Counter(what=what, state=state) for what, state in counter)
         return [
             TraceFinding(
-                id=identifier, key=key, claim=self.worded(claim), evidence=tuple(evidence), counter=states, gain_s=gain,
-                gain_low_s=low, gain_high_s=high, scope=scope, method="replay", falsifier=falsifier,
-                changes=all_changes, remedies=tuple(one for one in remedies if one[1] >= _REMEDY_RATIO * self.step_s),
+                id=identifier, key=key, claim=self.phrased(claim), evidence=tuple(evidence), counter=states,
+                gain_s=gain, gain_low_s=low, gain_high_s=high, scope=scope, method="replay", falsifier=falsifier,
+                changes=all_changes, remedies=tuple(row for row in remedies if row[1] >= _REMEDY_RATIO * self.step_s),
                 terms=self.terms(all_changes, gain), remedy_of=remedy_of,
             )
         ]  # fmt: skip
 
     def terms(self, changes: Iterable[Change], gain_s: float) -> tuple[tuple[str, float], ...]:
-        """Return what a gain is made of: what the changes take away from each queue, and what another queue hides."""
+        """Return the terms of a gain: the time removed from each queue, and the time that another queue hides."""
         sums = {"device": 0, "host": 0, "starts": 0}
         for change in changes:
             item = self.items[change.item]
             sums["device"] += _less(item.device_ns, change.device_ns)
             sums["host"] += _less(item.before_ns, change.before_ns) + _less(item.call_ns, change.call_ns)
             sums["starts"] += _less(item.lag_ns, change.lag_ns)
-        found = [(_TERMS[name], time * 1e-9 / self.executed.step_count) for name, time in sums.items() if time]
-        rest = gain_s - sum(time for _, time in found)
+        parts = [(_TERMS[name], time * 1e-9 / self.executed.step_count) for name, time in sums.items() if time]
+        rest = gain_s - sum(time for _, time in parts)
         if abs(rest) >= 0.5e-9:
-            found.append((_HIDDEN if rest < 0 else _WAITING, rest))
-        return tuple(found)
+            parts.append((_HIDDEN if rest < 0 else _WAITING, rest))
+        return tuple(parts)
 
-    def worded(self, claim: str) -> str:
-        """Return a claim about steps, or about the window where nobody marked any."""
+    def phrased(self, claim: str) -> str:
+        """Return a claim about steps, or about the window where no steps are marked."""
         if self.executed.steps_found:
             return claim
-        for said, meant in _WINDOW:
-            claim = claim.replace(said, meant)
+        for of_steps, of_window in _WINDOW:
+            claim = claim.replace(of_steps, of_window)
         return claim
 
 
 def unrecorded(executed: Executed) -> tuple[tuple[QueueItem, ...], float]:
-    """Return the items with host times as they are without the profiler, and the part of the recorded ones that is.
+    """Return the items with host times scaled to those without the profiler, and the scale.
 
     All host times shrink alike until a step takes what it takes without the profiler. Where the device alone takes
     longer, the recorded ones stand, and the part is 0.
@@ -297,6 +297,6 @@ def _less(before: int, after: int | None) -> int:
     return 0 if after is None else before - after
 
 
-def found_if(condition: bool) -> str:
+def state_if(condition: bool) -> str:
     """Return the state of counter-evidence."""
     return "found" if condition else "not found"

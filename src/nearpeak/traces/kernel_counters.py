@@ -1,4 +1,4 @@
-"""Hardware counters of a kernel under the names that Nsight Compute gives them, on its raw and its details page."""
+"""Hardware counters of a kernel under Nsight Compute's names on its raw and details pages."""
 
 from collections.abc import Callable, Mapping
 
@@ -33,12 +33,12 @@ def first(counters: Mapping[str, float], *names: str) -> float | None:
     return next((counters[name] for name in names if name in counters), None)
 
 
-def said_by_profiler(scene: Scene, rule: str) -> set[int]:
+def profiler_rule_items(scene: Scene, rule: str) -> set[int]:
     """Return the items of which a rule of the profiler speaks itself, with an estimate."""
-    return {one.item for one in scene.executed.rules if one.name == rule and one.saved_ratio is not None}
+    return {entry.item for entry in scene.executed.rules if entry.name == rule and entry.saved_ratio is not None}
 
 
-def without_waste(
+def waste_changes(
     scene: Scene, rule: str, waste: Callable[[Mapping[str, float]], float | None], limits: tuple[str, ...]
 ) -> tuple[list[Change], bool]:
     """Return kernels without work that serves nothing, where that work limits them, and whether any counter tells.
@@ -50,16 +50,16 @@ def without_waste(
         waste: part of the work of a resource that serves nothing; none where no counter tells.
         limits: counters of how busy that resource is, in per cent of its peak.
     """
-    said, changes, told = said_by_profiler(scene, rule), [], False
+    reported, changes, has_data = profiler_rule_items(scene, rule), [], False
     for place in scene.executed.counters:
         counters = of(scene, place)
         part, busy = waste(counters), first(counters, *limits)
         if part is None or busy is None:
             continue
-        told = True
+        has_data = True
         compute = first(counters, *COMPUTE) or 0.0
-        if place in said or part < LEAST_WASTE or busy < max(LIMITED, compute):
+        if place in reported or part < LEAST_WASTE or busy < max(LIMITED, compute):
             continue
         gone = min(part, 1 - compute / 100)
         changes.append(Change(place, device_ns=round(scene.items[place].device_ns * (1 - gone))))
-    return changes, told
+    return changes, has_data

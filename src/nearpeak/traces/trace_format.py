@@ -1,4 +1,4 @@
-"""What a format of trace files is: how it is recognised, and how a file becomes a trace."""
+"""Schema of a trace file format: how it is recognised and how a file becomes a trace."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -56,7 +56,7 @@ def evaluated(node, inputs, given):
         return torch.full(node.shape, node.options, dtype=FORMATS[node.dtype])
     if node.kind in ("call", "pointwise"):
         return called(node.options, inputs)
-    return {"view": viewed, "product": multiplied, "strided": strided, "spread": spread, "patch": patched}.get(
+    return {"view": view_term, "product": multiplied, "strided": strided, "spread": spread, "patch": patched}.get(
         node.kind, simple
     )(node, inputs)
 
@@ -70,7 +70,7 @@ def simple(node, inputs):
     return inputs[0].flip(node.options)
 
 
-def viewed(node, inputs):
+def view_term(node, inputs):
     index = list(node.options.starts)
     x, rank = inputs[0], len(node.shape)
     for place, group in enumerate(node.options.groups):

@@ -5,9 +5,8 @@ import dataclasses
 import pytest
 
 import nearpeak
-from nearpeak.bounds.step.compulsory_work import compulsory, live_calls, touched_work
+from nearpeak.bounds.step.compulsory_work import compulsory, live_calls, repeated_calls, touched_work
 from nearpeak.bounds.step.liveness import occupancy_of
-from nearpeak.bounds.step.recomputation import repeated_calls
 from nearpeak.core.work.distinct_calls import distinct_calls, module_pattern, touched_bytes
 from nearpeak.core.work.work import Work
 from nearpeak.core.work.workload import Buffer, Call, Use, Workload

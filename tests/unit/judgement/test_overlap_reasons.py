@@ -101,5 +101,5 @@ def test_a_planted_reason_is_the_one_that_is_told(reason, said):
 
 def test_without_the_number_of_multiprocessors_nothing_is_concluded():
     report = recorded("sync", sm_count=None)
-    assert "how many multiprocessors the device has is not stated" in told(report)[0]
+    assert "the number of multiprocessors is unknown" in told(report)[0]
     assert ID not in {one.id for one in report.findings}

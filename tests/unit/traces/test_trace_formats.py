@@ -195,7 +195,7 @@ def test_a_file_that_was_cut_off_keeps_what_came_before(tmp_path):
 def test_wrong_files_are_refused_in_one_line_that_says_what_was_expected(tmp_path):
     path = tmp_path / "x.json"
     path.write_text("hello")
-    with pytest.raises(SpecError, match=r"no known trace format; name it: .*kineto"):
+    with pytest.raises(SpecError, match=r"no known trace format; name one: .*kineto"):
         read_trace(path)
     with pytest.raises(SpecError, match=r"begins with \{ or \["):
         read_trace(path, "kineto")

@@ -1,4 +1,4 @@
-"""The `simplified` engine: the least work of a step after algebraic rewrites that hold for every finite input."""
+"""Algebraic simplification of a step: the least work after rewrites that hold for every finite input."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -8,12 +8,12 @@ from nearpeak.bounds.simplify.element_patterns import Patterns
 from nearpeak.bounds.simplify.graph_builder import read_step
 from nearpeak.bounds.simplify.linear_algebra import LIFTS
 from nearpeak.bounds.simplify.live_elements import alive, tells
-from nearpeak.bounds.simplify.product_counts import by_call, formed_products, spared
-from nearpeak.bounds.simplify.remaining_work import arithmetic, given_bytes
-from nearpeak.bounds.simplify.rewrite_search import Found, search
+from nearpeak.bounds.simplify.product_counts import by_call, product_costs, spared
+from nearpeak.bounds.simplify.remaining_work import arithmetic, initial_bytes
+from nearpeak.bounds.simplify.rewrite_search import Saving, search
 from nearpeak.bounds.simplify.rewrites import REWRITES, rules
-from nearpeak.bounds.simplify.value_graph import Fired, Graph
-from nearpeak.bounds.step.compulsory_work import given_reads, live_calls
+from nearpeak.bounds.simplify.value_graph import AppliedRewrite, Graph
+from nearpeak.bounds.step.compulsory_work import initial_reads, live_calls
 from nearpeak.bounds.terms.symmetric_products import gram_work, is_gram
 from nearpeak.core.answers.bound import Rewritten
 from nearpeak.core.work.case import Case
@@ -38,7 +38,7 @@ def simplified_work(
     if not any(call.form is not None for call in workload.calls):
         return step, ()
     with collector_paused():
-        before = given_reads(workload, live_calls(workload) if live is None else live)
+        before = initial_reads(workload, live_calls(workload) if live is None else live)
         return _simplified(workload, works, step, algorithm, before)
 
 
@@ -47,27 +47,31 @@ def _simplified(
 ) -> tuple[Work, tuple[Rewritten, ...]]:
     graph, patterns = Graph(rules()), Patterns(workload.patterns)
     written = read_step(workload, graph, LIFTS, patterns)
-    roots, live, found = search(graph, written)
-    own = _by_call(workload, works)
-    after, done, spare = _counted(graph, (roots, live), own, algorithm, patterns)
+    roots, live, savings = search(graph, written)
+    call_works = _by_call(workload, works)
+    after, remaining, count_savings = _counted(graph, (roots, live), call_works, algorithm, patterns)
     if graph.facts and roots != written:  # what the search looked at did not know which elements matter
-        other = _counted(graph, (written, graph.live(written)), own, algorithm, patterns)
-        if _products(other[1]) < _products(done):
-            (after, done, spare), found = other, []
-    found += spare
+        other = _counted(graph, (written, graph.live(written)), call_works, algorithm, patterns)
+        if _products(other[1]) < _products(remaining):
+            (after, remaining, count_savings), savings = other, []
+    savings += count_savings
     least = dataclasses.replace(
         step,
-        flop={kind: min(flop, done.flop.get(kind, 0)) for kind, flop in step.flop.items()},
-        special_count=min(step.special_count, done.special_count),
+        flop={kind: min(flop, remaining.flop.get(kind, 0)) for kind, flop in step.flop.items()},
+        special_count=min(step.special_count, remaining.special_count),
         read_bytes=sum(min(size, after.get(buffer, 0)) for buffer, size in before.items()),
         barrier=None,  # what needed a figure over a whole group may be gone
     )
-    return (step, ()) if _proved(least) == _proved(step) else (least, _lines(workload, graph.fired, found))
+    return (step, ()) if _proved(least) == _proved(step) else (least, _lines(workload, graph.fired, savings))
 
 
 def _counted(
-    graph: Graph, step: tuple[Sequence[int], Sequence[int]], own: Mapping[int, Work], algorithm: str, patterns: Patterns
-) -> tuple[Mapping[int, int], Work, list[Found]]:
+    graph: Graph,
+    step: tuple[Sequence[int], Sequence[int]],
+    call_works: Mapping[int, Work],
+    algorithm: str,
+    patterns: Patterns,
+) -> tuple[Mapping[int, int], Work, list[Saving]]:
     """Return the bytes that are read of each given storage, the arithmetic, and what counting alone spares.
 
     Args:
@@ -75,12 +79,12 @@ def _counted(
     """
     roots, live = step
     known = alive(graph, live, roots, patterns) if tells(graph, live) else None
-    formed = formed_products(graph, live, roots, patterns, known)
+    formed = product_costs(graph, live, roots, patterns, known)
     calls = by_call(graph, live, formed)
-    done, spare = arithmetic(graph, live, own, algorithm, (formed, calls)), spared(calls, own)
-    read = given_bytes(graph, live, {})
-    if known is not None and (less := given_bytes(graph, live, known.needed)) != read:
-        return less, done, [*spare, Found("unread_elements", -1, (0, 0))]
+    done, spare = arithmetic(graph, live, call_works, algorithm, (formed, calls)), spared(calls, call_works)
+    read = initial_bytes(graph, live, {})
+    if known is not None and (less := initial_bytes(graph, live, known.needed)) != read:
+        return less, done, [*spare, Saving("unread_elements", -1, (0, 0))]
     return read, done, spare
 
 
@@ -95,22 +99,22 @@ def _proved(work: Work) -> object:
 
 def _by_call(workload: Workload, works: Mapping[Case, Work]) -> dict[int, Work]:
     """Return the work of each call by position; a call that names no storage belongs to the one before it."""
-    found: dict[int, Work] = {}
+    by_call_work: dict[int, Work] = {}
     leader = 0
     for index, call in enumerate(workload.calls):
         leader = index if call.reads or call.writes or call.form is not None else leader
         if call.case is not None:
-            one = works[call.case]
-            one = gram_work(call, one) if call.case.op == "attention" and is_gram(call) else one
-            own = one if call.call_count == 1 else one * call.call_count
-            found[leader] = found[leader] + own if leader in found else own
-    return found
+            work = works[call.case]
+            work = gram_work(call, work) if call.case.op == "attention" and is_gram(call) else work
+            total = work if call.call_count == 1 else work * call.call_count
+            by_call_work[leader] = by_call_work[leader] + total if leader in by_call_work else total
+    return by_call_work
 
 
-def _lines(workload: Workload, fired: list[Fired], found: list[Found]) -> tuple[Rewritten, ...]:
+def _lines(workload: Workload, fired: list[AppliedRewrite], savings: list[Saving]) -> tuple[Rewritten, ...]:
     """Return the rewrites that reports name, by name and by the module that they concern."""
     lines: dict[tuple[str, str], Rewritten] = {}
-    places = [*((one.name, one.call, (0, 0)) for one in fired), *found]
+    places = [*((applied.name, applied.call, (0, 0)) for applied in fired), *savings]
     for name, call, (before, after) in places:
         if not REWRITES[name].shown:
             continue

@@ -1,4 +1,4 @@
-"""Views as affine maps: which element of the source each element of a view is."""
+"""Tensor views as affine maps from the positions of a view to the positions of its source."""
 
 from collections.abc import Sequence
 from functools import lru_cache
@@ -36,13 +36,13 @@ def view(graph: Graph, source: int, groups: Sequence[Sequence[Factor]], starts: 
 
 @lru_cache(maxsize=_RECENT)
 def _tidied(
-    own: tuple[int, ...], groups: tuple[tuple[Factor, ...], ...], starts: tuple[int, ...]
+    source_shape: tuple[int, ...], groups: tuple[tuple[Factor, ...], ...], starts: tuple[int, ...]
 ) -> tuple[tuple[int, ...], View | None]:
-    """Return the shape of a view of a tensor of shape `own`, and its options; none where nothing changes."""
+    """Return the shape of a view of a tensor of shape `source_shape`, and its options; none where nothing changes."""
     tidy = tuple(_merged(group) for group in groups)
     shape = tuple(prod(extent for _, _, extent in group) for group in tidy)
-    whole = tuple(((axis, 1, extent),) if extent != 1 else () for axis, extent in enumerate(own))
-    return shape, None if shape == own and tidy == whole and not any(starts) else View(tidy, starts)
+    whole = tuple(((axis, 1, extent),) if extent != 1 else () for axis, extent in enumerate(source_shape))
+    return shape, None if shape == source_shape and tidy == whole and not any(starts) else View(tidy, starts)
 
 
 def reshape(graph: Graph, source: int, shape: Sequence[int]) -> int:
@@ -51,25 +51,25 @@ def reshape(graph: Graph, source: int, shape: Sequence[int]) -> int:
     groups = []
     stride = 1
     for extent in reversed(shape):
-        found = factors(extent, stride, digits)
-        assert found is not None
-        groups.append(found)
+        group = factors(extent, stride, digits)
+        assert group is not None
+        groups.append(group)
         stride *= extent
     return view(graph, source, groups[::-1], (0,) * len(graph[source].shape))
 
 
 def repeated(graph: Graph, source: int, shape: tuple[int, ...]) -> int:
     """Return `source` broadcast to `shape`, dimensions aligned at the end."""
-    own = graph[source].shape
-    if own == shape:
+    source_shape = graph[source].shape
+    if source_shape == shape:
         return source
-    missing = len(shape) - len(own)
+    missing = len(shape) - len(source_shape)
     groups: list[tuple[Factor, ...]] = []
     for index, extent in enumerate(shape):
         axis = index - missing
-        kept = axis >= 0 and own[axis] == extent
-        groups.append(((axis, 1, extent),) if kept else ((-1, 0, extent),))
-    return view(graph, source, groups, (0,) * len(own))
+        is_kept = axis >= 0 and source_shape[axis] == extent
+        groups.append(((axis, 1, extent),) if is_kept else ((-1, 0, extent),))
+    return view(graph, source, groups, (0,) * len(source_shape))
 
 
 def selected(graph: Graph, source: int, axis: int, start: int, extent: int, step: int = 1) -> int:
@@ -81,8 +81,8 @@ def selected(graph: Graph, source: int, axis: int, start: int, extent: int, step
 
 def stored(graph: Graph, content: int, lies: Layout, wanted: Layout) -> int | None:
     """Return the view `wanted` of a storage that holds `content` as `lies` says; none where no view describes it."""
-    found = _between(lies, wanted)
-    return None if found is None else view(graph, content, *found)
+    between = _between(lies, wanted)
+    return None if between is None else view(graph, content, *between)
 
 
 @lru_cache(maxsize=_RECENT)
@@ -97,10 +97,10 @@ def _between(lies: Layout, wanted: Layout) -> View | None:
         starts[axis], rest = divmod(rest, stride)
         if not 0 <= starts[axis] < extent:
             return None
-    found = [group for group in groups if group is not None]
-    if rest or len(found) < len(groups) or not _inside(found, starts, lies.shape):
+    dense_groups = [group for group in groups if group is not None]
+    if rest or len(dense_groups) < len(groups) or not _inside(dense_groups, starts, lies.shape):
         return None
-    return View(tuple(found), tuple(starts))
+    return View(tuple(dense_groups), tuple(starts))
 
 
 def meets(start: int, runs: Sequence[tuple[int, int]]) -> Any:
@@ -122,14 +122,14 @@ def is_part(node: Node, shape: tuple[int, ...]) -> bool:
 
 def separate(options: View, rank: int) -> dict[int, tuple[int, int]] | None:
     """Return step and extent by dimension of the source; none where one runs through several factors."""
-    found: dict[int, tuple[int, int]] = {}
+    steps: dict[int, tuple[int, int]] = {}
     for group in options.groups:
         for axis, step, extent in group:
-            if axis in found:
+            if axis in steps:
                 return None
             if axis >= 0:
-                found[axis] = (step, extent)
-    return {axis: found.get(axis, (1, 1)) for axis in range(rank)}
+                steps[axis] = (step, extent)
+    return {axis: steps.get(axis, (1, 1)) for axis in range(rank)}
 
 
 @lru_cache(maxsize=_RECENT)
@@ -143,16 +143,20 @@ def composed(outer: View, inner: View, shape: tuple[int, ...]) -> View | None:
             if axis >= 0:
                 starts[axis] += step * (start // stride % extent)
     for group in outer.groups:
-        own: list[Factor] = []
+        composed_group: list[Factor] = []
         for position, step, extent in group:
             if position < 0:
-                own.append((-1, 0, extent))
+                composed_group.append((-1, 0, extent))
                 continue
-            found = factors(extent, step, _digits(inner.groups[position]))
-            if found is None:
+            parts = factors(extent, step, _digits(inner.groups[position]))
+            if parts is None:
                 return None
-            own += [_stepped(inner.groups[position][index], times, n) for index, times, n in found]
-        groups.append(own)
+            composed_group += [
+                (axis, step * times, n)
+                for index, times, n in parts
+                for axis, step, _ in [inner.groups[position][index]]
+            ]
+        groups.append(composed_group)
     if not _inside(groups, starts, shape) or not _digits_fit(outer, inner):
         return None
     return View(tuple(_merged(group) for group in groups), tuple(starts))
@@ -164,44 +168,40 @@ def factors(extent: int, stride: int, digits: Sequence[Digit]) -> tuple[Factor, 
     >>> factors(6, 1, [(0, 3, 2), (1, 1, 3)])
     ((0, 1, 2), (1, 1, 3))
     """
-    found: list[Factor] = []
+    parts: list[Factor] = []
     while extent > 1:
         if stride == 0:
-            found.append((-1, 0, extent))
+            parts.append((-1, 0, extent))
             break
         fit = next((digit for digit in digits if digit[1] <= stride < digit[1] * digit[2]), None)
         if fit is None or stride % fit[1]:
             return None
-        axis, own, size = fit
-        step = stride // own
+        axis, digit_stride, size = fit
+        step = stride // digit_stride
         if step * (extent - 1) < size:
-            found.append((axis, step, extent))
+            parts.append((axis, step, extent))
             break
         inner = size // step
         if size % step or extent % inner:
             return None
-        found.append((axis, step, inner))
-        extent, stride = extent // inner, own * size
-    return tuple(reversed(found))
+        parts.append((axis, step, inner))
+        extent, stride = extent // inner, digit_stride * size
+    return tuple(reversed(parts))
 
 
 def row_major(shape: Sequence[int]) -> list[Digit]:
     """Return the dimensions of a contiguous tensor as digits, the outermost first."""
-    found: list[Digit] = []
+    digits: list[Digit] = []
     stride = 1
     for axis in range(len(shape) - 1, -1, -1):
         if shape[axis] > 1:
-            found.append((axis, stride, shape[axis]))
+            digits.append((axis, stride, shape[axis]))
         stride *= shape[axis]
-    return found[::-1]
+    return digits[::-1]
 
 
 def _digits(group: Sequence[Factor]) -> list[Digit]:
     return row_major([extent for _, _, extent in group])
-
-
-def _stepped(factor: Factor, times: int, extent: int) -> Factor:
-    return (factor[0], factor[1] * times, extent)
 
 
 def _inside(groups: Sequence[Sequence[Factor]], starts: Sequence[int], shape: Sequence[int]) -> bool:
@@ -232,12 +232,12 @@ def _digits_fit(outer: View, inner: View) -> bool:
 
 def _merged(group: Sequence[Factor]) -> tuple[Factor, ...]:
     """Return the factors with those joined that run on from one another."""
-    found: list[Factor] = []
+    joined: list[Factor] = []
     for axis, step, extent in group:
         if extent == 1:
             continue
-        if found and found[-1][0] == axis and (axis < 0 or found[-1][1] == step * extent):
-            found[-1] = (axis, step, found[-1][2] * extent)
+        if joined and joined[-1][0] == axis and (axis < 0 or joined[-1][1] == step * extent):
+            joined[-1] = (axis, step, joined[-1][2] * extent)
         else:
-            found.append((axis, step, extent))
-    return tuple(found)
+            joined.append((axis, step, extent))
+    return tuple(joined)

@@ -1,4 +1,4 @@
-"""Sets of elements of a node, kept small: an extent of 1 stands for a dimension that makes no difference."""
+"""Boolean element sets of tensors in broadcast form: an extent of 1 means that the set is constant along it."""
 
 import zlib
 from collections.abc import Mapping, Sequence
@@ -31,150 +31,158 @@ class Bits:
         self.array = array
 
 
-Some: TypeAlias = Bits | None
+ElementSet: TypeAlias = Bits | None
 """A set of elements; none stands for all of them."""
 Labelled: TypeAlias = tuple[tuple[int, ...], Any]
 """Labels, and which of their positions count."""
 
 
 class Patterns:
-    """Works sets of elements out, each once."""
+    """Memoised operations on element sets."""
 
     def __init__(self, stored: Sequence[Pattern]) -> None:
         """Keep the patterns of a workload, unopened."""
         self._stored = stored
-        self._known: dict[Any, Some] = {}
+        self._known: dict[Any, ElementSet] = {}
 
-    def without(self, number: int) -> Some:
+    def without(self, number: int) -> ElementSet:
         """Return the elements that are not in a pattern of the workload."""
-        return self._once(("stored", number), lambda: ~_opened(self._stored[number]))
+        return self._once(("stored", number), lambda: ~self._stored_set(number))
 
-    def empty(self, rank: int) -> Some:
+    def _stored_set(self, number: int) -> Any:
+        pattern = self._stored[number]
+        packed = np.frombuffer(zlib.decompress(pattern.packed), dtype=np.uint8)
+        return np.unpackbits(packed, count=prod(pattern.shape)).astype(bool).reshape(pattern.shape)
+
+    def empty(self, rank: int) -> ElementSet:
         """Return no element of a node with so many dimensions."""
         return self._once(("empty", rank), lambda: np.zeros((1,) * rank, dtype=bool))
 
-    def chained(self, sets: Sequence[Some], shapes: Sequence[tuple[int, ...]], axis: int) -> Some:
+    def chained(self, sets: Sequence[ElementSet], shapes: Sequence[tuple[int, ...]], axis: int) -> ElementSet:
         """Return the sets one behind the other along a dimension; all where that is too much to write down."""
-        if all(one is None for one in sets):
+        if all(elements is None for elements in sets):
             return None
-        kept = [
-            axis == own or any(one is not None and one.array.shape[own] > 1 for one in sets)
-            for own in range(len(shapes[0]))
+        varies = [
+            axis == dimension or any(elements is not None and elements.array.shape[dimension] > 1 for elements in sets)
+            for dimension in range(len(shapes[0]))
         ]
-        if sum(prod(n for n, held in zip(shape, kept, strict=True) if held) for shape in shapes) > _MOST_WRITTEN:
+        if (
+            sum(prod(n for n, is_varying in zip(shape, varies, strict=True) if is_varying) for shape in shapes)
+            > _MOST_WRITTEN
+        ):
             return None
 
-        def made() -> Any:
+        def build() -> Any:
             parts = [
-                np.broadcast_to(True if one is None else one.array,
-                                [n if held else 1 for n, held in zip(shape, kept, strict=True)])
-                for one, shape in zip(sets, shapes, strict=True)
+                np.broadcast_to(True if elements is None else elements.array,
+                                [n if is_varying else 1 for n, is_varying in zip(shape, varies, strict=True)])
+                for elements, shape in zip(sets, shapes, strict=True)
             ]  # fmt: skip
             return np.concatenate(parts, axis=axis)
 
-        return self._once(("chained", axis, *sets, *shapes), made)
+        return self._once(("chained", axis, *sets, *shapes), build)
 
-    def patched(self, sets: Sequence[Some], layouts: Sequence[Layout], shape: tuple[int, ...]) -> Some:
-        """Return the set of a storage of which a part was written: what it held before, then the part, as they lie."""
+    def patched(self, sets: Sequence[ElementSet], layouts: Sequence[Layout], shape: tuple[int, ...]) -> ElementSet:
+        """Return the set of a storage that was written partially: the earlier contents overwritten by the part."""
         if prod(shape) > _MOST_WRITTEN:
             return None
 
-        def made() -> Any:
+        def build() -> Any:
             flat = np.ones(shape, dtype=bool)
-            for one, lies in zip(sets, layouts, strict=True):
+            for elements, lies in zip(sets, layouts, strict=True):
                 place = as_strided(flat[lies.offset :], lies.shape, lies.strides)
-                place[...] = True if one is None else one.array
+                place[...] = True if elements is None else elements.array
             return flat
 
-        return self._once(("patched", *sets, *layouts, shape), made)
+        return self._once(("patched", *sets, *layouts, shape), build)
 
-    def both(self, *sets: Some) -> Some:
+    def both(self, *sets: ElementSet) -> ElementSet:
         """Return the elements that are in every set."""
-        some = [one for one in dict.fromkeys(sets) if one is not None]
+        some = [elements for elements in dict.fromkeys(sets) if elements is not None]
         return (
             some[0]
             if len(some) == 1
-            else self._once(("both", *some), lambda: reduce(np.logical_and, (one.array for one in some)))
+            else self._once(("both", *some), lambda: reduce(np.logical_and, (elements.array for elements in some)))
             if some
             else None
         )
 
-    def either(self, *sets: Some) -> Some:
+    def either(self, *sets: ElementSet) -> ElementSet:
         """Return the elements that are in any set; all where there is none."""
         if None in sets or not sets:
             return None
-        some = list(dict.fromkeys(one for one in sets if one is not None))
+        some = list(dict.fromkeys(elements for elements in sets if elements is not None))
         return (
             some[0]
             if len(some) == 1
-            else self._once(("either", *some), lambda: reduce(np.logical_or, (one.array for one in some)))
+            else self._once(("either", *some), lambda: reduce(np.logical_or, (elements.array for elements in some)))
         )
 
-    def rows(self, bits: Some, axes: Sequence[int]) -> Some:
+    def rows(self, bits: ElementSet, axes: Sequence[int]) -> ElementSet:
         """Return whole rows of which an element is in the set."""
         if bits is None:
             return None
         return self._once(("rows", bits, *axes), lambda: bits.array.any(axis=tuple(axes), keepdims=True))
 
-    def turned(self, bits: Some, one: int, other: int) -> Some:
+    def turned(self, bits: ElementSet, first: int, second: int) -> ElementSet:
         """Return the set with two dimensions exchanged."""
         if bits is None:
             return None
-        return self._once(("turned", bits, one, other), lambda: bits.array.swapaxes(one, other))
+        return self._once(("turned", bits, first, second), lambda: bits.array.swapaxes(first, second))
 
-    def diagonal(self, rank: int, extent: int, offset: int = 0) -> Some:
+    def diagonal(self, rank: int, extent: int, offset: int = 0) -> ElementSet:
         """Return the elements whose last two positions, of as many each, are that far apart."""
         if extent * extent > _MOST_WRITTEN:
             return None
 
-        def made() -> Any:
+        def build() -> Any:
             return np.eye(extent, k=offset, dtype=bool).reshape((1,) * (rank - 2) + (extent, extent))
 
-        return self._once(("diagonal", rank, extent, offset), made)
+        return self._once(("diagonal", rank, extent, offset), build)
 
-    def flipped(self, bits: Some, axes: Sequence[int]) -> Some:
-        """Return the set with the order along some dimensions turned round."""
+    def flipped(self, bits: ElementSet, axes: Sequence[int]) -> ElementSet:
+        """Return the set reversed along some dimensions."""
         return (
             None
             if bits is None
             else self._once(("flipped", bits, *axes), lambda: np.flip(bits.array, tuple(axes)).copy())
         )
 
-    def triangle(self, shape: tuple[int, ...], diagonal: int, *, lower: bool) -> Some:
+    def triangle(self, shape: tuple[int, ...], diagonal: int, *, lower: bool) -> ElementSet:
         """Return what tril or triu leave of a tensor; all where it is too large to write down."""
         if prod(shape[-2:]) > _MOST_WRITTEN:
             return None
         below = diagonal if lower else diagonal - 1
 
-        def made() -> Any:
-            kept = np.tri(shape[-2], shape[-1], below, dtype=bool)
-            return (kept if lower else ~kept).reshape((1,) * (len(shape) - 2) + shape[-2:])
+        def build() -> Any:
+            triangle = np.tri(shape[-2], shape[-1], below, dtype=bool)
+            return (triangle if lower else ~triangle).reshape((1,) * (len(shape) - 2) + shape[-2:])
 
-        return self._once(("triangle", shape[-2:], len(shape), below, lower), made)
+        return self._once(("triangle", shape[-2:], len(shape), below, lower), build)
 
-    def seen(self, bits: Some, options: View) -> Some:
+    def seen(self, bits: ElementSet, options: View) -> ElementSet:
         """Return the set as a view of the node shows it."""
         return None if bits is None else self._once(("seen", bits, options), lambda: _seen(bits.array, options))
 
-    def behind(self, bits: Some, options: View, shape: tuple[int, ...]) -> Some:
+    def behind(self, bits: ElementSet, options: View, shape: tuple[int, ...]) -> ElementSet:
         """Return which elements of a source of that shape lie behind a set of elements of a view of it."""
         if bits is None:
             return None
         return self._once(("behind", bits, options, shape), lambda: _behind(bits.array, options, shape))
 
-    def joined(self, parts: Sequence[tuple[tuple[int, ...], Some]], out: tuple[int, ...]) -> Some:
+    def joined(self, parts: Sequence[tuple[tuple[int, ...], ElementSet]], out: tuple[int, ...]) -> ElementSet:
         """Return the positions `out` for which the other labels can be chosen so that all sets are met."""
         some = [(labels, bits) for labels, bits in parts if bits is not None]
         return self._once(("joined", *some, out), lambda: _joined(_labelled(some), out)) if some else None
 
-    def _once(self, key: Any, work: Any) -> Some:
+    def _once(self, key: Any, work: Any) -> ElementSet:
         if key not in self._known:
-            found = work()
-            self._known[key] = None if found is None or found.all() else Bits(found)
+            array = work()
+            self._known[key] = None if array is None or array.all() else Bits(array)
         return self._known[key]
 
 
-def count(parts: Sequence[tuple[tuple[int, ...], Some]], sizes: Mapping[int, int]) -> int:
+def count(parts: Sequence[tuple[tuple[int, ...], ElementSet]], sizes: Mapping[int, int]) -> int:
     """Return how many choices of labels with these extents are in all sets.
 
     Where three large sets meet, it is a number that is surely reached.
@@ -183,35 +191,29 @@ def count(parts: Sequence[tuple[tuple[int, ...], Some]], sizes: Mapping[int, int
     >>> count([((0, 1), lower), ((1, 2), lower)], {0: 4, 1: 4, 2: 4})
     20
     """
-    own = _merged(_labelled([(labels, bits) for labels, bits in parts if bits is not None]))
-    used = {label for labels, _ in own for label in labels}
+    sets = _merged(_labelled([(labels, bits) for labels, bits in parts if bits is not None]))
+    used = {label for labels, _ in sets for label in labels}
     rest = prod(extent for label, extent in sizes.items() if label not in used)
-    sums = [_summed(one, [other for other in own if other is not one]) for one in own]
+    sums = [_summed(subset, [other for other in sets if other is not subset]) for subset in sets]
     if not sums:
         return rest
     left = {label for labels, _ in sums for label in labels}
     if len(sums) > 2 and prod(sizes[label] for label in left) > _MOST_PRODUCTS:
-        return rest * _at_least(own, {label: sizes[label] for label in used})
+        return rest * _at_least(sets, {label: sizes[label] for label in used})
     return rest * round(float(_einsum([(labels, array.astype(np.float64)) for labels, array in sums], ())))
 
 
-def _at_least(own: Sequence[Labelled], sizes: Mapping[int, int]) -> int:
+def _at_least(parts: Sequence[Labelled], sizes: Mapping[int, int]) -> int:
     """Return a bound from below on what three sets share: two pairs that share the third number no more than it."""
-    if len(own) != 3:
+    if len(parts) != 3:
         return 0
-    sets = [(labels, Bits(array)) for labels, array in own]
+    sets = [(labels, Bits(array)) for labels, array in parts]
     ways = []
     for pivot in range(3):
-        one, other = (sets[place] for place in range(3) if place != pivot)
-        pairs = count([sets[pivot], one], sizes) + count([sets[pivot], other], sizes)
+        first, second = (sets[place] for place in range(3) if place != pivot)
+        pairs = count([sets[pivot], first], sizes) + count([sets[pivot], second], sizes)
         ways.append(pairs - count([sets[pivot]], sizes))
     return max(0, *ways)
-
-
-def _opened(pattern: Pattern) -> Any:
-    size = prod(pattern.shape)
-    packed = np.frombuffer(zlib.decompress(pattern.packed), dtype=np.uint8)
-    return np.unpackbits(packed, count=size).astype(bool).reshape(pattern.shape)
 
 
 def _seen(array: Any, options: View) -> Any:
@@ -219,7 +221,9 @@ def _seen(array: Any, options: View) -> Any:
     rank = len(options.groups)
     moving = [[factor for factor in group if factor[0] >= 0 and array.shape[factor[0]] > 1] for group in options.groups]
     axes = [axis for group in moving for axis, _, _ in group]
-    alone = all(not own or len(group) == 1 for own, group in zip(moving, options.groups, strict=True))
+    alone = all(
+        not moving_factors or len(group) == 1 for moving_factors, group in zip(moving, options.groups, strict=True)
+    )
     if alone and len(set(axes)) == len(axes):
         steps = {axis: slice(options.starts[axis], None, step) for group in moving for axis, step, _ in group}
         sizes = {axis: extent for group in moving for axis, _, extent in group}
@@ -227,24 +231,26 @@ def _seen(array: Any, options: View) -> Any:
         picked = array[tuple(steps.get(axis, slice(begin, begin + 1)) for axis, begin in enumerate(fixed))]
         picked = picked[tuple(slice(sizes.get(axis)) for axis in range(array.ndim))]
         picked = picked.transpose([*axes, *(axis for axis in range(array.ndim) if axis not in axes)])
-        return picked.reshape([sizes[own[0][0]] if own else 1 for own in moving])
+        return picked.reshape([sizes[moving_factors[0][0]] if moving_factors else 1 for moving_factors in moving])
     index = []
     for axis, begin in enumerate(options.starts):
         positions = np.full((1,) * rank, begin if array.shape[axis] > 1 else 0)
         for place, group in enumerate(options.groups if array.shape[axis] > 1 else ()):
-            own = _positions(group, axis)
-            if own.any():
-                positions = positions + own.reshape([-1 if one == place else 1 for one in range(rank)])
+            moving_factors = _positions(group, axis)
+            if moving_factors.any():
+                positions = positions + moving_factors.reshape(
+                    [-1 if dimension == place else 1 for dimension in range(rank)]
+                )
         index.append(positions)
     return array[tuple(index)] if index else array.reshape((1,) * rank)
 
 
 def _positions(group: Sequence[tuple[int, int, int]], axis: int) -> Any:
     """Return how far along one dimension of the source each position of a group lies."""
-    own = np.zeros(1, dtype=np.int64)
+    offsets = np.zeros(1, dtype=np.int64)
     for other, step, extent in group:
-        own = np.add.outer(own, np.arange(extent) * (step if other == axis else 0)).reshape(-1)
-    return own
+        offsets = np.add.outer(offsets, np.arange(extent) * (step if other == axis else 0)).reshape(-1)
+    return offsets
 
 
 def _behind(array: Any, options: View, shape: tuple[int, ...]) -> Any:
@@ -264,63 +270,65 @@ def _behind(array: Any, options: View, shape: tuple[int, ...]) -> Any:
     if prod(len(_positions(group, -1)) for group in options.groups) > _MOST_SCATTERED or prod(shape) > _MOST_SCATTERED:
         return None
     rank = len(options.groups)
-    found = np.zeros(shape, dtype=bool)
+    elements = np.zeros(shape, dtype=bool)
     index = [
         begin + sum(
-            _positions(group, axis).reshape([-1 if one == place else 1 for one in range(rank)])
+            _positions(group, axis).reshape([-1 if positions == place else 1 for positions in range(rank)])
             for place, group in enumerate(options.groups)
         )
         for axis, begin in enumerate(options.starts)
     ]  # fmt: skip
     *index, wanted = np.broadcast_arrays(*index, array)
-    found[tuple(one[wanted] for one in index)] = True
-    return found
+    elements[tuple(positions[wanted] for positions in index)] = True
+    return elements
 
 
 def _labelled(parts: Sequence[tuple[tuple[int, ...], Bits]]) -> list[Labelled]:
     """Return sets without the dimensions that make no difference."""
-    found = []
+    labelled = []
     for labels, bits in parts:
-        kept = [place for place, extent in enumerate(bits.array.shape) if extent > 1]
-        found.append((tuple(labels[place] for place in kept), bits.array.reshape([bits.array.shape[p] for p in kept])))
-    return found
+        varying = [place for place, extent in enumerate(bits.array.shape) if extent > 1]
+        labelled.append(
+            (tuple(labels[place] for place in varying), bits.array.reshape([bits.array.shape[p] for p in varying]))
+        )
+    return labelled
 
 
 def _merged(parts: Sequence[Labelled]) -> list[Labelled]:
     """Return the sets with those joined whose labels are among those of another."""
-    found: list[Labelled] = []
+    groups: list[Labelled] = []
     for labels, array in sorted(parts, key=lambda part: -len(part[0])):
-        for place, (own, whole) in enumerate(found):
-            if set(labels) <= set(own):
-                order = sorted(range(len(labels)), key=lambda at: own.index(labels[at]))
-                shape = [whole.shape[at] if label in labels else 1 for at, label in enumerate(own)]
-                found[place] = (own, whole & array.transpose(order).reshape(shape))
+        for place, (group_labels, whole) in enumerate(groups):
+            if set(labels) <= set(group_labels):
+                order = sorted(range(len(labels)), key=lambda at: group_labels.index(labels[at]))
+                shape = [whole.shape[at] if label in labels else 1 for at, label in enumerate(group_labels)]
+                groups[place] = (group_labels, whole & array.transpose(order).reshape(shape))
                 break
         else:
-            found.append((labels, array))
-    return found
+            groups.append((labels, array))
+    return groups
 
 
-def _summed(one: Labelled, others: Sequence[Labelled]) -> Labelled:
+def _summed(part: Labelled, others: Sequence[Labelled]) -> Labelled:
     """Return how often each position of the shared labels is in the set."""
     shared = {label for labels, _ in others for label in labels}
-    axes = tuple(place for place, label in enumerate(one[0]) if label not in shared)
-    return tuple(label for label in one[0] if label in shared), one[1].sum(axis=axes) if axes else one[1]
+    axes = tuple(place for place, label in enumerate(part[0]) if label not in shared)
+    return tuple(label for label in part[0] if label in shared), part[1].sum(axis=axes) if axes else part[1]
 
 
 def _joined(parts: Sequence[Labelled], out: tuple[int, ...]) -> Any:
-    own = _merged(parts)
-    sizes = {label: n for labels, array in own for label, n in zip(labels, array.shape, strict=True)}
-    kept = tuple(label for label in out if label in sizes)
-    if len(own) > 1 and prod(sizes.values()) > _MOST_PRODUCTS:
+    groups = _merged(parts)
+    sizes = {label: n for labels, array in groups for label, n in zip(labels, array.shape, strict=True)}
+    kept_labels = tuple(label for label in out if label in sizes)
+    if len(groups) > 1 and prod(sizes.values()) > _MOST_PRODUCTS:
         return None
-    if len(own) == 1:
-        labels, array = own[0]
-        array = array.any(axis=tuple(place for place, label in enumerate(labels) if label not in kept))
-        order = [label for label in labels if label in kept]
-        array = array.transpose([order.index(label) for label in kept])
+    if len(groups) == 1:
+        labels, array = groups[0]
+        array = array.any(axis=tuple(place for place, label in enumerate(labels) if label not in kept_labels))
+        order = [label for label in labels if label in kept_labels]
+        array = array.transpose([order.index(label) for label in kept_labels])
     else:
-        array = _einsum([(labels, array.astype(np.float32)) for labels, array in own], kept) > 0
+        array = _einsum([(labels, array.astype(np.float32)) for labels, array in groups], kept_labels) > 0
     return array.reshape([sizes.get(label, 1) for label in out])
 
 

@@ -1,4 +1,4 @@
-"""Reads the calls of a step in order and turns what each storage holds into nodes."""
+"""Construction of the value graph from the calls of a step, storage by storage."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence, Set
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from nearpeak.bounds.simplify.affine_views import repeated, stored
 from nearpeak.bounds.simplify.element_patterns import Patterns
 from nearpeak.bounds.simplify.operator_arguments import packet
-from nearpeak.bounds.simplify.value_graph import Graph, Slot, Stated
+from nearpeak.bounds.simplify.value_graph import Graph, OperatorCall, Slot
 from nearpeak.core.work.dtype import dtype_of
 from nearpeak.core.work.tensor import Layout
 from nearpeak.core.work.workload import Argument, Call, Form, Known, Workload
@@ -27,7 +27,7 @@ class Ref(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """A call as the readers of operators see it."""
+    """A call as input of an operator's lift function."""
 
     graph: Graph
     """Where nodes are added."""
@@ -42,9 +42,9 @@ class Site:
 
     def node(self, name: str) -> int:
         """Return the node of a tensor argument."""
-        found = self.args[name]
-        assert isinstance(found, Ref)
-        return found.node
+        argument = self.args[name]
+        assert isinstance(argument, Ref)
+        return argument.node
 
     def is_tensor(self, name: str) -> bool:
         """Say whether the argument is a tensor."""
@@ -52,13 +52,13 @@ class Site:
 
     def number(self, name: str, default: float) -> float:
         """Return an argument that is a number."""
-        found = self.args.get(name)
-        return float(found) if isinstance(found, (int, float)) else default
+        argument = self.args.get(name)
+        return float(argument) if isinstance(argument, (int, float)) else default
 
     def numbers(self, name: str, count: int) -> tuple[int, ...]:
         """Return an argument that is a list of whole numbers, one standing for `count` alike."""
-        found = self.args.get(name)
-        items = tuple(int(str(item)) for item in found) if isinstance(found, tuple) else ()
+        argument = self.args.get(name)
+        items = tuple(int(str(item)) for item in argument) if isinstance(argument, tuple) else ()
         return items * count if len(items) == 1 else items
 
 
@@ -66,8 +66,8 @@ Lift = Callable[[Site], list[int] | None]
 """Gives the nodes of a call's results, none where the call is not of that kind."""
 
 
-class Opened(NamedTuple):
-    """A form taken apart once for all calls that were stated so."""
+class CallSignature(NamedTuple):
+    """A call signature, split once for all calls that share it."""
 
     tensors: tuple[Layout, ...]
     """Layout of each tensor among the arguments, in order."""
@@ -78,20 +78,20 @@ class Opened(NamedTuple):
 
 
 class Reader:
-    """What each storage holds after the calls so far."""
+    """Contents of each storage after the calls so far."""
 
     def __init__(self, workload: Workload, graph: Graph, patterns: Patterns | None) -> None:
         """Start before the first call."""
         self.workload, self.graph, self.patterns = workload, graph, patterns
         self.known: dict[int, list[Known]] = {}
-        for one in workload.known if patterns else ():
-            self.known.setdefault(one.call, []).append(one)
+        for fact in workload.known if patterns else ():
+            self.known.setdefault(fact.call, []).append(fact)
         self.contents: dict[int, tuple[int, Layout]] = {}
         self._views: dict[tuple[int, Layout, Layout], int] = {}
-        self._forms: dict[int, Opened] = {}
+        self._forms: dict[int, CallSignature] = {}
 
-    def form(self, form: Form) -> Opened:
-        """Return a form of the workload taken apart."""
+    def form(self, form: Form) -> CallSignature:
+        """Return the tensors, arguments and results of a call signature."""
         if id(form) not in self._forms:
             self._forms[id(form)] = _taken_apart(form)
         return self._forms[id(form)]
@@ -169,18 +169,18 @@ def read_step(
 
 
 def _unstated(reader: Reader, call: Call, index: int) -> None:
-    """Note that a call whose arguments are unknown has filled its storages with something."""
+    """Record that a call with unknown arguments wrote unknown contents to its storages."""
     if not call.writes:
         return
     inputs = []
     for use in call.reads:
         flat = _flat(reader.workload.buffers[use.buffer].bytes, "uint8")
         inputs.append((reader.contents.get(use.buffer) or reader.given(use.buffer, flat.dtype))[0])
-    _fill(reader, {use.buffer for use in call.writes}, tuple(inputs), Stated(call.operator, (), -1, index))
+    _fill(reader, {use.buffer for use in call.writes}, tuple(inputs), OperatorCall(call.operator, (), -1, index))
 
 
-def _fill(reader: Reader, buffers: Set[int], inputs: tuple[int, ...], options: Stated) -> None:
-    """Note that storages hold something that depends on the inputs and on what these storages held."""
+def _fill(reader: Reader, buffers: Set[int], inputs: tuple[int, ...], options: OperatorCall) -> None:
+    """Record that storages hold unknown functions of the inputs and of their earlier contents."""
     graph = reader.graph
     before = [reader.contents[buffer][0] for buffer in sorted(buffers) if buffer in reader.contents]
     whole = graph.add("call", (*inputs, *before), (), "uint8", options)
@@ -195,20 +195,20 @@ def _stated(reader: Reader, call: Call, index: int, lifts: Mapping[str, Lift]) -
     form = reader.form(call.form)
     operands, targets = call.storages[: len(form.tensors)], call.storages[len(form.tensors) :]
     inputs = tuple(map(reader.read, operands, form.tensors))
-    for one in reader.known.get(index, ()):
+    for fact in reader.known.get(index, ()):
         assert reader.patterns is not None
-        reader.graph.facts[inputs[one.tensor], one.says] = reader.patterns.without(one.pattern)
-    found = _results(reader, call, index, form, inputs, lifts)
+        reader.graph.facts[inputs[fact.tensor], fact.says] = reader.patterns.without(fact.pattern)
+    results = _results(reader, call, index, form, inputs, lifts)
     written = {use.buffer for use in call.writes}
-    for buffer, layout, node in zip(targets, form.results, found, strict=True):
+    for buffer, layout, node in zip(targets, form.results, results, strict=True):
         if buffer in written or buffer not in operands:
             reader.write(buffer, node, layout)
     if hidden := written.difference(targets):
-        _fill(reader, hidden, inputs, Stated(call.operator, form.arguments, -1, index))
+        _fill(reader, hidden, inputs, OperatorCall(call.operator, form.arguments, -1, index))
 
 
 def _results(
-    reader: Reader, call: Call, index: int, form: Opened, inputs: tuple[int, ...], lifts: Mapping[str, Lift]
+    reader: Reader, call: Call, index: int, form: CallSignature, inputs: tuple[int, ...], lifts: Mapping[str, Lift]
 ) -> list[int]:
     """Return the nodes of the results: read as algebra where that is known, as the operator itself otherwise."""
     graph, layouts = reader.graph, form.results
@@ -231,7 +231,7 @@ def _results(
         spread = _aligned(graph, inputs, shapes[0], name)
         kind, inputs = ("pointwise", spread) if spread else (kind, inputs)
     return [
-        graph.add(kind, inputs, layout.shape, layout.dtype, Stated(call.operator, form.arguments, place, serial))
+        graph.add(kind, inputs, layout.shape, layout.dtype, OperatorCall(call.operator, form.arguments, place, serial))
         for place, layout in enumerate(layouts)
     ]
 
@@ -243,13 +243,15 @@ _SHAPED = frozenset(("glu", "outer", "ger", "addr", "prelu", "linalg_cross", "rr
 def _aligned(graph: Graph, inputs: Sequence[int], shape: tuple[int, ...], name: str) -> tuple[int, ...]:
     """Return the operands broadcast to `shape`; none where they do not broadcast."""
     for number in inputs:
-        own = graph[number].shape
-        if len(own) > len(shape) or any(n not in (1, m) for n, m in zip(own[::-1], shape[::-1], strict=False)):
+        own_shape = graph[number].shape
+        if len(own_shape) > len(shape) or any(
+            n not in (1, m) for n, m in zip(own_shape[::-1], shape[::-1], strict=False)
+        ):
             return ()
     return () if name in _SHAPED else tuple(repeated(graph, number, shape) for number in inputs)
 
 
-def _taken_apart(form: Form) -> Opened:
+def _taken_apart(form: Form) -> CallSignature:
     tensors: list[Layout] = []
 
     def replaced(value: Argument) -> Hashable:
@@ -259,7 +261,7 @@ def _taken_apart(form: Form) -> Opened:
         return tuple(replaced(item) for item in value) if isinstance(value, tuple) else value
 
     arguments = tuple((name, replaced(value)) for name, value in form.arguments)
-    return Opened(tuple(tensors), arguments, tuple(layout._replace(alias=0) for layout in form.results))
+    return CallSignature(tuple(tensors), arguments, tuple(layout._replace(alias=0) for layout in form.results))
 
 
 def _with_nodes(value: object, inputs: Sequence[int]) -> object:
@@ -270,18 +272,18 @@ def _with_nodes(value: object, inputs: Sequence[int]) -> object:
 
 
 def _roots(reader: Reader) -> list[int]:
-    """Return the nodes that outlive the step: what it returns, and what it leaves in kept storages."""
+    """Return the nodes that outlive the step: returned tensors and the contents of persistent storages."""
     buffers = reader.workload.buffers
     returned: dict[int, list[Layout]] = {}
     for number, layout in reader.workload.returned:
         returned.setdefault(number, []).append(layout)
-    found = []
+    roots = []
     for number, (node, _) in reader.contents.items():
         if buffers[number].kind == "output" and number in returned:
-            found += [reader.read(number, layout._replace(alias=0)) for layout in returned[number]]
+            roots += [reader.read(number, layout._replace(alias=0)) for layout in returned[number]]
         elif buffers[number].kind in ("weight", "state", "kv_cache", "input", "output"):
-            found.append(node)
-    return found
+            roots.append(node)
+    return roots
 
 
 def _flat(size_bytes: int, dtype: str) -> Layout:
@@ -318,16 +320,14 @@ def _apart(left: Layout, right: Layout) -> bool:
     pitch = max((*left.strides, 0))
     if pitch == 0 or pitch != max((*right.strides, 0)):
         return False
-    sides = sorted(_span(_row(one, pitch)) for one in (left, right))
+
+    def span_in_row(layout: Layout) -> tuple[int, int]:
+        """Return the span of the part of a tensor that lies in one row of `pitch` elements."""
+        dims = [(n, s) for n, s in zip(layout.shape, layout.strides, strict=True) if s != pitch]
+        return layout.offset % pitch, layout.offset % pitch + sum((n - 1) * s for n, s in dims) + 1
+
+    sides = sorted((span_in_row(left), span_in_row(right)))
     return all(stop <= pitch for _, stop in sides) and sides[0][1] <= sides[1][0]
-
-
-def _row(layout: Layout, pitch: int) -> Layout:
-    """Return the part of a tensor that lies in one row of that many elements."""
-    kept = [(n, s) for n, s in zip(layout.shape, layout.strides, strict=True) if s != pitch]
-    return layout._replace(
-        shape=tuple(n for n, _ in kept), strides=tuple(s for _, s in kept), offset=layout.offset % pitch
-    )
 
 
 def _span(layout: Layout) -> tuple[int, int]:

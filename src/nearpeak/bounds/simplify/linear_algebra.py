@@ -1,4 +1,4 @@
-"""How PyTorch's linear operators, constants and copies read as algebra, by operator name."""
+"""Algebraic form of PyTorch's linear operators, constants and copies, by operator name."""
 
 from collections.abc import Sequence
 from math import prod
@@ -6,7 +6,7 @@ from math import prod
 from nearpeak.bounds.simplify.affine_views import repeated, reshape, view
 from nearpeak.bounds.simplify.graph_builder import Lift, Ref, Site
 from nearpeak.bounds.simplify.product_sums import added, product, scaled
-from nearpeak.bounds.simplify.value_graph import Graph, Slot, Stated
+from nearpeak.bounds.simplify.value_graph import Graph, OperatorCall, Slot
 from nearpeak.core.work.dtype import dtype_of
 
 
@@ -27,8 +27,8 @@ def _biased(a: str, b: str, left: str, right: str, out: str) -> Lift:
     def read(site: Site) -> list[int] | None:
         if not _real(site):
             return None
-        made = _matrix(site, a, b, left, right, out)
-        terms = [(made, site.number("alpha", 1.0)), (site.node("self"), site.number("beta", 1.0))]
+        result = _matrix(site, a, b, left, right, out)
+        terms = [(result, site.number("alpha", 1.0)), (site.node("self"), site.number("beta", 1.0))]
         return _sum_of(site, terms, site.shapes[0])
 
     return read
@@ -39,8 +39,12 @@ def _plain(a: str, b: str, left: str, right: str, out: str) -> Lift:
 
 
 def _real(site: Site) -> bool:
-    """Say whether the result is a number format in which sums may be reordered."""
-    dtype = dtype_of(site.dtype)
+    """Say whether the result has a number format in which sums may be reordered."""
+    return _is_float(site.dtype)
+
+
+def _is_float(name: str) -> bool:
+    dtype = dtype_of(name)
     return dtype.kind == "float" and dtype.bits_count >= 16
 
 
@@ -84,7 +88,11 @@ def _div(site: Site) -> list[int] | None:
         return None if divisor == 0 else [scaled(graph, _operand(site, "self"), 1.0 / divisor)]
     other = site.node("other")
     inverse = graph.add(
-        "pointwise", (other,), graph[other].shape, site.dtype, Stated("aten.reciprocal.default", (("self", Slot(0)),))
+        "pointwise",
+        (other,),
+        graph[other].shape,
+        site.dtype,
+        OperatorCall("aten.reciprocal.default", (("self", Slot(0)),)),
     )
     return [_elements(graph, (_operand(site, "self"), repeated(graph, inverse, shape)), site)]
 
@@ -99,16 +107,16 @@ def _reduced(site: Site) -> list[int] | None:
     shape = graph[number].shape
     if not _real(site) or dtype_of(graph[number].dtype).kind != "float":
         return None
-    given = site.args.get("dim")
-    named = (given,) if isinstance(given, int) else given
+    dim = site.args.get("dim")
+    named = (dim,) if isinstance(dim, int) else dim
     axes = {int(str(a)) % len(shape) for a in named} if isinstance(named, tuple) and named else set(range(len(shape)))
     labels = [str(axis) for axis in range(len(shape))]
     count = prod(shape[axis] for axis in axes)
     factor = 1.0 / count if site.packet == "mean" else 1.0
-    made = product(
+    result = product(
         graph, [(number, labels)], [labels[a] for a in range(len(shape)) if a not in axes], site.dtype, factor
     )
-    return [reshape(graph, made, site.shapes[0])]
+    return [reshape(graph, result, site.shapes[0])]
 
 
 def _copied(site: Site) -> list[int] | None:
@@ -118,13 +126,9 @@ def _copied(site: Site) -> list[int] | None:
     if not site.is_tensor(name):
         return None
     number = site.node(name)
-    if graph[number].dtype != site.dtype and not (_real(site) and _wide(graph[number].dtype)):
+    if graph[number].dtype != site.dtype and not (_is_float(site.dtype) and _is_float(graph[number].dtype)):
         return None
     return [repeated(graph, number, site.shapes[0])]
-
-
-def _wide(name: str) -> bool:
-    return dtype_of(name).kind == "float" and dtype_of(name).bits_count >= 16
 
 
 def _constant(value: float | str) -> Lift:
@@ -133,10 +137,10 @@ def _constant(value: float | str) -> Lift:
     def read(site: Site) -> list[int] | None:
         if dtype_of(site.dtype).kind == "complex":
             return None
-        found = site.args.get(value) if isinstance(value, str) else value
-        if not isinstance(found, (int, float)):
+        number = site.args.get(value) if isinstance(value, str) else value
+        if not isinstance(number, (int, float)):
             return None
-        return [site.graph.constant(float(found), site.shapes[0], site.dtype)]
+        return [site.graph.constant(float(number), site.shapes[0], site.dtype)]
 
     return read
 
@@ -144,9 +148,9 @@ def _constant(value: float | str) -> Lift:
 def _concatenated(site: Site) -> list[int] | None:
     graph, tensors = site.graph, site.args.get("tensors")
     shape = site.shapes[0]
-    if not isinstance(tensors, tuple) or not all(isinstance(one, Ref) for one in tensors):
+    if not isinstance(tensors, tuple) or not all(isinstance(tensor, Ref) for tensor in tensors):
         return None
-    numbers = [one.node for one in tensors if len(graph[one.node].shape) == len(shape)]
+    numbers = [tensor.node for tensor in tensors if len(graph[tensor.node].shape) == len(shape)]
     numbers = [number for number in numbers if 0 not in graph[number].shape]
     axis = int(site.number("dim", 0)) % len(shape)
     if any(graph[number].dtype != site.dtype for number in numbers):
@@ -157,16 +161,16 @@ def _concatenated(site: Site) -> list[int] | None:
 def _blocks(site: Site) -> list[int] | None:
     """Read block_diag: each matrix between zeros, one below the other."""
     graph, tensors = site.graph, site.args.get("tensors")
-    if not isinstance(tensors, tuple) or not all(isinstance(one, Ref) for one in tensors):
+    if not isinstance(tensors, tuple) or not all(isinstance(tensor, Ref) for tensor in tensors):
         return None
-    numbers = [one.node for one in tensors]
+    numbers = [tensor.node for tensor in tensors]
     shapes = [graph[number].shape for number in numbers]
     if any(len(shape) != 2 or 0 in shape for shape in shapes) or any(graph[n].dtype != site.dtype for n in numbers):
         return None
     rows, before, width = [], 0, site.shapes[0][1]
     for number, shape in zip(numbers, shapes, strict=True):
         sides = [(before, -1), (shape[1], number), (width - before - shape[1], -1)]
-        parts = [graph.constant(0.0, (shape[0], n), site.dtype) if own < 0 else own for n, own in sides if n]
+        parts = [graph.constant(0.0, (shape[0], n), site.dtype) if block < 0 else block for n, block in sides if n]
         row = graph.add("join", tuple(parts), (shape[0], width), site.dtype, 1) if len(parts) > 1 else parts[0]
         rows.append(row)
         before += shape[1]
@@ -181,16 +185,16 @@ def _flipped(site: Site) -> list[int] | None:
 def _tiled(site: Site) -> list[int] | None:
     """Read repeat: the tensor runs again and again along each dimension."""
     graph, number, times = site.graph, site.node("self"), site.numbers("repeats", 1)
-    own = graph[number].shape
-    missing = len(times) - len(own)
+    source_shape = graph[number].shape
+    missing = len(times) - len(source_shape)
     groups = [
         (
             *([(-1, 0, count)] if count > 1 else []),
-            *([(axis - missing, 1, own[axis - missing])] if axis >= missing else []),
+            *([(axis - missing, 1, source_shape[axis - missing])] if axis >= missing else []),
         )
         for axis, count in enumerate(times)
     ]
-    return [view(graph, number, groups, (0,) * len(own))]
+    return [view(graph, number, groups, (0,) * len(source_shape))]
 
 
 def _padded(site: Site) -> list[int] | None:
@@ -224,9 +228,12 @@ def _convolution(site: Site) -> list[int] | None:
             max(s, b + step * (n - 1) + 1) for s, (b, step), n in zip(sizes, places, graph[x].shape[2:], strict=True)
         ]
     windows = _windows(graph, x, places, sizes, outs, strides, kernel, dilations)
-    made = _grouped(site, windows, weight, groups, rank, transposed)
-    bias = [(_channelled(site, "bias"), 1.0)] if site.is_tensor("bias") else []
-    return _sum_of(site, [(made, 1.0), *bias], site.shapes[0])
+    result = _grouped(site, windows, weight, groups, rank, transposed)
+    terms = [(result, 1.0)]
+    if site.is_tensor("bias"):
+        column = (site.shapes[0][1], *(1 for _ in outs))
+        terms.append((repeated(graph, reshape(graph, site.node("bias"), column), site.shapes[0]), 1.0))
+    return _sum_of(site, terms, site.shapes[0])
 
 
 def _windows(
@@ -249,32 +256,25 @@ def _windows(
 def _grouped(site: Site, windows: int, weight: int, groups: int, rank: int, transposed: bool) -> int:
     """Return the products of windows and weights, group by group."""
     graph = site.graph
-    shape, own = graph[windows].shape, graph[weight].shape
+    shape, weight_shape = graph[windows].shape, graph[weight].shape
     steps, taps = [f"o{axis}" for axis in range(rank)], [f"k{axis}" for axis in range(rank)]
     windows = reshape(graph, windows, (shape[0], groups, shape[1] // groups, *shape[2:]))
-    weight = reshape(graph, weight, (groups, own[0] // groups, *own[1:]))
+    weight = reshape(graph, weight, (groups, weight_shape[0] // groups, *weight_shape[1:]))
     if transposed:  # the last tap of a window is the first of the kernel
         weight = _reversed(graph, weight, range(3, 3 + rank))
     labels = ["g", "c", "n", *taps] if transposed else ["g", "n", "c", *taps]
     operands = ((windows, ["b", "g", "c", *steps, *taps]), (weight, labels))
-    made = product(graph, operands, ["b", "g", "n", *steps], site.dtype)
-    return reshape(graph, made, site.shapes[0])
+    result = product(graph, operands, ["b", "g", "n", *steps], site.dtype)
+    return reshape(graph, result, site.shapes[0])
 
 
 def _reversed(graph: Graph, number: int, axes: Sequence[int]) -> int:
-    """Return the node with the order along some dimensions turned round."""
+    """Return the node reversed along some dimensions."""
     node = graph[number]
     turned = tuple(axis for axis in axes if node.shape[axis] > 1)
     if not turned:
         return number
     return graph.add("turned", (number,), node.shape, node.dtype, turned)
-
-
-def _channelled(site: Site, name: str) -> int:
-    """Return one number per channel, broadcast to the result."""
-    shape = site.shapes[0]
-    column = reshape(site.graph, site.node(name), (shape[1], *(1 for _ in shape[2:])))
-    return repeated(site.graph, column, shape)
 
 
 def _average(site: Site) -> list[int] | None:
@@ -311,7 +311,7 @@ def _normalised(site: Site) -> list[int] | None:
         graph, [site.node("running_var"), graph.constant(site.number("eps", 0.0), (channels,), site.dtype)], site.dtype
     )
     factor = graph.add(
-        "pointwise", (shifted,), (channels,), site.dtype, Stated("aten.rsqrt.default", (("self", Slot(0)),))
+        "pointwise", (shifted,), (channels,), site.dtype, OperatorCall("aten.rsqrt.default", (("self", Slot(0)),))
     )
     if site.is_tensor("weight"):
         factor = product(graph, ((factor, "c"), (site.node("weight"), "c")), "c", site.dtype)
@@ -319,10 +319,10 @@ def _normalised(site: Site) -> list[int] | None:
     if site.is_tensor("bias"):
         offset = added(graph, [offset, site.node("bias")], site.dtype)
     rest = [str(axis) for axis in range(len(site.shapes[0]) - 2)]
-    made = product(graph, ((site.node("input"), ["b", "c", *rest]), (factor, "c")), ["b", "c", *rest], site.dtype)
+    result = product(graph, ((site.node("input"), ["b", "c", *rest]), (factor, "c")), ["b", "c", *rest], site.dtype)
     column = repeated(graph, reshape(graph, offset, (channels, *(1 for _ in rest))), site.shapes[0])
     saved = [graph.constant(0.0, shape, site.dtype) for shape in site.shapes[1:]]
-    return [added(graph, [made, column], site.dtype), *saved]
+    return [added(graph, [result, column], site.dtype), *saved]
 
 
 def _kept(site: Site) -> list[int] | None:
@@ -330,7 +330,8 @@ def _kept(site: Site) -> list[int] | None:
     name = "input" if site.is_tensor("input") else "self"
     if site.args.get("train") is not False and site.args.get("p") == 1:
         return [
-            site.graph.constant(0.0, shape, own) for shape, own in zip(site.shapes, (site.dtype, "bool"), strict=False)
+            site.graph.constant(0.0, shape, dtype)
+            for shape, dtype in zip(site.shapes, (site.dtype, "bool"), strict=False)
         ]
     if site.args.get("train") is False or site.args.get("p") == 0:
         return [site.node(name), *(site.graph.constant(1.0, shape, "bool") for shape in site.shapes[1:])]

@@ -1,13 +1,13 @@
-"""Which elements of a step's nodes may differ from zero, and which of them something that outlives the step needs."""
+"""Element-level liveness: elements that may be nonzero, and elements that an output of the step depends on."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from nearpeak.bounds.simplify.affine_views import View
-from nearpeak.bounds.simplify.element_patterns import Patterns, Some
+from nearpeak.bounds.simplify.element_patterns import ElementSet, Patterns
 from nearpeak.bounds.simplify.operator_arguments import dimensions, packet
 from nearpeak.bounds.simplify.product_sums import Product
-from nearpeak.bounds.simplify.value_graph import Graph, Node, Slot, Stated
+from nearpeak.bounds.simplify.value_graph import Graph, Node, OperatorCall, Slot
 
 _ZERO_WHERE_HIDDEN = frozenset(("_softmax", "_safe_softmax", "exp", "exp2", "sigmoid"))
 """Functions that make 0 of what is hidden."""
@@ -27,16 +27,16 @@ _CUTS = ("tril", "triu")
 _TELLING = (*_CUTS, "diag_embed", "eq")
 
 
-class Alive(NamedTuple):
-    """What is known about the elements of each node; nodes of which nothing is known are absent."""
+class ElementKnowledge(NamedTuple):
+    """Known zero and unneeded elements of nodes; nodes without such knowledge are absent."""
 
-    filled: Mapping[int, Some]
+    filled: Mapping[int, ElementSet]
     """Elements that may differ from 0."""
-    needed: Mapping[int, Some]
+    needed: Mapping[int, ElementSet]
     """Elements that something needs."""
 
 
-def alive(graph: Graph, live: Sequence[int], roots: Sequence[int], patterns: Patterns) -> Alive:
+def alive(graph: Graph, live: Sequence[int], roots: Sequence[int], patterns: Patterns) -> ElementKnowledge:
     """Return what is known about the elements of live nodes.
 
     Args:
@@ -44,18 +44,18 @@ def alive(graph: Graph, live: Sequence[int], roots: Sequence[int], patterns: Pat
     """
     reader = _Reader(graph, patterns)
     for number in live:
-        found = patterns.both(graph.facts.get((number, "zero")), reader.filled_of(number))
-        if found is not None:
-            reader.filled[number] = found
-    asked: dict[int, list[Some]] = {number: [None] for number in roots}
-    needed: dict[int, Some] = {}
+        elements = patterns.both(graph.facts.get((number, "zero")), reader.filled_of(number))
+        if elements is not None:
+            reader.filled[number] = elements
+    requests: dict[int, list[ElementSet]] = {number: [None] for number in roots}
+    needed: dict[int, ElementSet] = {}
     for number in reversed(live):
-        own = patterns.either(*asked.pop(number, [None]))
-        if own is not None:
-            needed[number] = own
-        for place, one in enumerate(graph[number].inputs):
-            asked.setdefault(one, []).append(reader.needed_of(number, own, place))
-    return Alive(reader.filled, needed)
+        needed_elements = patterns.either(*requests.pop(number, [None]))
+        if needed_elements is not None:
+            needed[number] = needed_elements
+        for place, source in enumerate(graph[number].inputs):
+            requests.setdefault(source, []).append(reader.needed_of(number, needed_elements, place))
+    return ElementKnowledge(reader.filled, needed)
 
 
 def tells(graph: Graph, live: Sequence[int]) -> bool:
@@ -63,8 +63,8 @@ def tells(graph: Graph, live: Sequence[int]) -> bool:
     if graph.facts:
         return True
     return any(
-        (isinstance(node.options, Stated) and packet(node.options.name) in _TELLING)
-        or (node.kind in ("join", "patch") and any(graph[one].kind == "constant" for one in node.inputs))
+        (isinstance(node.options, OperatorCall) and packet(node.options.name) in _TELLING)
+        or (node.kind in ("join", "patch") and any(graph[source].kind == "constant" for source in node.inputs))
         for node in map(graph.__getitem__, live)
     )
 
@@ -74,142 +74,146 @@ def picks(graph: Graph, number: int) -> bool:
     node = graph[number]
     if isinstance(node.options, View):
         return picks(graph, node.inputs[0])
-    if not isinstance(node.options, Stated) or not node.inputs:
+    if not isinstance(node.options, OperatorCall) or not node.inputs:
         return False
     if packet(node.options.name) == "_to_copy":
         return picks(graph, node.inputs[0])
     if packet(node.options.name) != "eq" or len(node.inputs) != 2:
         return False
-    return any(_told_apart(graph, one, other) for one, other in (node.inputs, node.inputs[::-1]))
+    return any(_told_apart(graph, first, second) for first, second in (node.inputs, node.inputs[::-1]))
 
 
 def _told_apart(graph: Graph, counted: int, other: int) -> bool:
     """Say whether a node counts along a dimension along which another only repeats itself."""
-    seen, own = graph[counted].options, graph[other].options
-    source = graph[graph[counted].inputs[0]] if isinstance(seen, View) else graph[counted]
-    if not isinstance(source.options, Stated) or packet(source.options.name) != "arange":
+    counted_view, repeated_view = graph[counted].options, graph[other].options
+    source = graph[graph[counted].inputs[0]] if isinstance(counted_view, View) else graph[counted]
+    if not isinstance(source.options, OperatorCall) or packet(source.options.name) != "arange":
         return False
-    groups = seen.groups if isinstance(seen, View) else (((0, 1, source.shape[0]),),)
+    groups = counted_view.groups if isinstance(counted_view, View) else (((0, 1, source.shape[0]),),)
     along = [axis for axis, group in enumerate(groups) if any(factor[0] >= 0 for factor in group)]
-    return len(along) == 1 and isinstance(own, View) and all(axis < 0 for axis, _, _ in own.groups[along[0]])
+    return (
+        len(along) == 1
+        and isinstance(repeated_view, View)
+        and all(axis < 0 for axis, _, _ in repeated_view.groups[along[0]])
+    )
 
 
 class _Reader:
-    """What the kinds of node make of the elements of their inputs, and need of them."""
+    """Propagation of nonzero and needed elements through each kind of node."""
 
     def __init__(self, graph: Graph, patterns: Patterns) -> None:
         self._graph, self._patterns = graph, patterns
-        self.filled: dict[int, Some] = {}
+        self.filled: dict[int, ElementSet] = {}
 
-    def filled_of(self, number: int) -> Some:
-        """Return which elements of a node may differ from 0, as far as its inputs say."""
+    def filled_of(self, number: int) -> ElementSet:
+        """Return which elements of a node may differ from 0, derived from its inputs."""
         node, patterns = self._graph[number], self._patterns
-        own = [self.filled.get(one) for one in node.inputs]
-        if isinstance(node.options, Stated):
-            return self._of_operator(node, node.options, own)
+        filled = [self.filled.get(source) for source in node.inputs]
+        if isinstance(node.options, OperatorCall):
+            return self._of_operator(node, node.options, filled)
         if node.kind == "constant":
             return patterns.empty(len(node.shape)) if node.options == 0 else None
         if isinstance(node.options, Product):
-            return patterns.joined(list(zip(node.options.labels, own, strict=True)), node.options.out)
-        return self._moved(node, own) if any(one is not None for one in own) else None
+            return patterns.joined(list(zip(node.options.labels, filled, strict=True)), node.options.out)
+        return self._moved(node, filled) if any(source is not None for source in filled) else None
 
-    def _moved(self, node: Node, own: Sequence[Some]) -> Some:
+    def _moved(self, node: Node, filled: Sequence[ElementSet]) -> ElementSet:
         """Return which elements may differ from 0 of a node that only moves or adds up those of its inputs."""
-        patterns, shapes = self._patterns, [self._graph[one].shape for one in node.inputs]
+        patterns, shapes = self._patterns, [self._graph[source].shape for source in node.inputs]
         ways = {
-            "view": lambda: patterns.seen(own[0], node.options),
-            "join": lambda: patterns.chained(own, shapes, node.options),
-            "patch": lambda: patterns.patched(own, node.options, node.shape),
-            "turned": lambda: patterns.flipped(own[0], node.options),
-            "add": lambda: patterns.either(*own),
+            "view": lambda: patterns.seen(filled[0], node.options),
+            "join": lambda: patterns.chained(filled, shapes, node.options),
+            "patch": lambda: patterns.patched(filled, node.options, node.shape),
+            "turned": lambda: patterns.flipped(filled[0], node.options),
+            "add": lambda: patterns.either(*filled),
         }
         return ways[node.kind]() if node.kind in ways else None
 
-    def _of_operator(self, node: Node, stated: Stated, own: Sequence[Some]) -> Some:
+    def _of_operator(self, node: Node, stated: OperatorCall, filled: Sequence[ElementSet]) -> ElementSet:
         """Return which elements of an operator's first result may differ from 0."""
         patterns, name = self._patterns, packet(stated.name)
         if stated.result > 0 or not node.inputs:
             return None
-        found: Some = None
+        elements: ElementSet = None
         if name in _ZERO_WHERE_HIDDEN:
-            found = self._fact(node.inputs[0], "hidden")
+            elements = self._fact(node.inputs[0], "hidden")
         elif name in _CUTS:
-            found = patterns.both(own[0], self._cut(node))
+            elements = patterns.both(filled[0], self._cut(node))
         elif name == "diag_embed" and (stated.value("dim1"), stated.value("dim2")) == (-2, -1):
-            found = patterns.diagonal(len(node.shape), node.shape[-1], stated.value("offset") or 0)
+            elements = patterns.diagonal(len(node.shape), node.shape[-1], stated.value("offset") or 0)
         elif name == "_softmax_backward_data":
-            found = own[self._place(stated, "output")]
+            elements = filled[self._place(stated, "output")]
         elif node.kind == "pointwise" and name in _CHOICES:
-            found = self._of_choice(node, stated, own)
+            elements = self._of_choice(node, stated, filled)
         elif name in _KEEP_ZEROS and self._graph[node.inputs[0]].shape == node.shape:
-            found = own[0]
-        return found
+            elements = filled[0]
+        return elements
 
-    def _of_choice(self, node: Node, stated: Stated, own: Sequence[Some]) -> Some:
+    def _of_choice(self, node: Node, stated: OperatorCall, filled: Sequence[ElementSet]) -> ElementSet:
         """Return which elements may differ from 0 of what a condition picks."""
         patterns = self._patterns
         if packet(stated.name) == "masked_fill":
-            return patterns.both(own[0], self._maybe(node, "mask", "true")) if stated.value("value") == 0 else None
+            return patterns.both(filled[0], self._maybe(node, "mask", "true")) if stated.value("value") == 0 else None
         if len(node.inputs) < 3:
             return None
-        yes, no = (own[self._place(stated, key)] for key in ("self", "other"))
+        yes, no = (filled[self._place(stated, key)] for key in ("self", "other"))
         picked = patterns.both(yes, self._maybe(node, "condition", "false"))
         return patterns.either(picked, patterns.both(no, self._maybe(node, "condition", "true")))
 
-    def needed_of(self, number: int, own: Some, place: int) -> Some:
-        """Return which elements of an input a node needs, of which itself the elements `own` are needed."""
+    def needed_of(self, number: int, needed: ElementSet, place: int) -> ElementSet:
+        """Return which elements of an input a node needs when its own elements `needed` are needed."""
         graph, patterns, node = self._graph, self._patterns, self._graph[number]
-        if isinstance(node.options, Stated):
-            return self._of_arguments(node, node.options, own, place)
+        if isinstance(node.options, OperatorCall):
+            return self._of_arguments(node, node.options, needed, place)
         if isinstance(node.options, Product):
             others = [
-                (labels, self.filled.get(one))
-                for other, (one, labels) in enumerate(zip(node.inputs, node.options.labels, strict=True))
-                if other != place
+                (labels, self.filled.get(source))
+                for position, (source, labels) in enumerate(zip(node.inputs, node.options.labels, strict=True))
+                if position != place
             ]
-            return patterns.joined([*others, (node.options.out, own)], node.options.labels[place])
+            return patterns.joined([*others, (node.options.out, needed)], node.options.labels[place])
         if isinstance(node.options, View):
-            return patterns.behind(own, node.options, graph[node.inputs[place]].shape)
+            return patterns.behind(needed, node.options, graph[node.inputs[place]].shape)
         if node.kind == "turned":
-            return patterns.flipped(own, node.options)
-        return own if node.kind == "add" else None
+            return patterns.flipped(needed, node.options)
+        return needed if node.kind == "add" else None
 
-    def _of_arguments(self, node: Node, stated: Stated, own: Some, place: int) -> Some:
+    def _of_arguments(self, node: Node, stated: OperatorCall, needed: ElementSet, place: int) -> ElementSet:
         """Return which elements of an operator's argument are needed."""
         patterns, name = self._patterns, packet(stated.name)
-        found = own if node.kind == "pointwise" or name in _ELEMENT_WISE else None
+        elements = needed if node.kind == "pointwise" or name in _ELEMENT_WISE else None
         if name in _BLIND_TO_HIDDEN and place == 0:
             rank = len(self._graph[node.inputs[0]].shape)
-            rows = patterns.rows(own, dimensions(stated, rank)) if name == "_softmax" else found
-            found = patterns.both(self._fact(node.inputs[0], "hidden"), rows)
+            rows = patterns.rows(needed, dimensions(stated, rank)) if name == "_softmax" else elements
+            elements = patterns.both(self._fact(node.inputs[0], "hidden"), rows)
         elif name == "_softmax_backward_data":
-            found = self.filled.get(node.inputs[self._place(stated, "output")])
+            elements = self.filled.get(node.inputs[self._place(stated, "output")])
         elif name in _CUTS:
-            found = patterns.both(own, self._cut(node))
+            elements = patterns.both(needed, self._cut(node))
         elif node.kind == "pointwise" and name == "masked_fill" and place == 0:
-            found = patterns.both(own, self._maybe(node, "mask", "true"))
+            elements = patterns.both(needed, self._maybe(node, "mask", "true"))
         elif node.kind == "pointwise" and name == "where" and len(node.inputs) == 3:
             says = {self._place(stated, "self"): "false", self._place(stated, "other"): "true"}.get(place)
-            found = patterns.both(own, self._maybe(node, "condition", says)) if says else own
-        return found
+            elements = patterns.both(needed, self._maybe(node, "condition", says)) if says else needed
+        return elements
 
-    def _maybe(self, node: Node, argument: str, says: str) -> Some:
+    def _maybe(self, node: Node, argument: str, says: str) -> ElementSet:
         """Return the elements of an argument of which that is not known."""
         return self._fact(node.inputs[self._place(node.options, argument)], says)
 
-    def _fact(self, number: int, says: str) -> Some:
+    def _fact(self, number: int, says: str) -> ElementSet:
         """Return the elements of a node of which that is not known; broadcast ones as their source says."""
         node = self._graph[number]
-        found = self._graph.facts.get((number, says))
-        if found is None and isinstance(node.options, View):
+        fact = self._graph.facts.get((number, says))
+        if fact is None and isinstance(node.options, View):
             return self._patterns.seen(self._fact(node.inputs[0], says), node.options)
-        return found
+        return fact
 
-    def _cut(self, node: Node) -> Some:
+    def _cut(self, node: Node) -> ElementSet:
         lower = packet(node.options.name) == "tril"
         return self._patterns.triangle(node.shape, node.options.value("diagonal") or 0, lower=lower)
 
-    def _place(self, stated: Stated, name: str) -> int:
+    def _place(self, stated: OperatorCall, name: str) -> int:
         """Return the position of an argument among the inputs; the first where it is no tensor."""
-        found = stated.value(name)
-        return found.position if isinstance(found, Slot) else 0
+        value = stated.value(name)
+        return value.position if isinstance(value, Slot) else 0

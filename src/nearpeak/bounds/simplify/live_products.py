@@ -1,11 +1,11 @@
-"""How many multiply-adds a product takes when only some elements of its operands and of its result matter."""
+"""Multiply-adds of a product whose operands are partly zero or whose result is only partly needed."""
 
 from collections.abc import Sequence
 from functools import reduce
 from itertools import combinations
 
-from nearpeak.bounds.simplify.element_patterns import Patterns, Some, count
-from nearpeak.bounds.simplify.live_elements import Alive, picks
+from nearpeak.bounds.simplify.element_patterns import ElementSet, Patterns, count
+from nearpeak.bounds.simplify.live_elements import ElementKnowledge, picks
 from nearpeak.bounds.simplify.product_sums import Product
 from nearpeak.bounds.simplify.transpose_symmetry import Pair
 from nearpeak.bounds.simplify.value_graph import Graph
@@ -15,7 +15,7 @@ _MOST_OPERANDS = 4
 
 
 def live_products(
-    graph: Graph, number: int, known: Alive, patterns: Patterns, pair: Pair | None = None
+    graph: Graph, number: int, known: ElementKnowledge, patterns: Patterns, pair: Pair | None = None
 ) -> int | None:  # fmt: skip
     """Return the least multiply-adds, over every order; none where all elements matter.
 
@@ -24,15 +24,15 @@ def live_products(
     """
     node = graph[number]
     assert isinstance(node.options, Product)
-    filled = [known.filled.get(one) for one in node.inputs]
+    filled = [known.filled.get(operand) for operand in node.inputs]
     taking = [
-        patterns.empty(len(graph[one].shape))
-        if picks(graph, one)
-        else patterns.both(own, graph.facts.get((one, "no_product")))
-        for own, one in zip(filled, node.inputs, strict=True)
+        patterns.empty(len(graph[operand].shape))
+        if picks(graph, operand)
+        else patterns.both(elements, graph.facts.get((operand, "no_product")))
+        for elements, operand in zip(filled, node.inputs, strict=True)
     ]
     needed = known.needed.get(number)
-    if len(node.inputs) > _MOST_OPERANDS or (needed is None and all(one is None for one in taking)):
+    if len(node.inputs) > _MOST_OPERANDS or (needed is None and all(operand is None for operand in taking)):
         return None
     order = _Order(graph, number, filled, taking, patterns)
     if pair is None:
@@ -46,7 +46,7 @@ class _Order:
     """The orders of forming one product."""
 
     def __init__(
-        self, graph: Graph, number: int, filled: Sequence[Some], taking: Sequence[Some], patterns: Patterns
+        self, graph: Graph, number: int, filled: Sequence[ElementSet], taking: Sequence[ElementSet], patterns: Patterns
     ) -> None:
         node = graph[number]
         assert isinstance(node.options, Product)
@@ -54,51 +54,62 @@ class _Order:
         self._filled, self._taking, self._patterns = filled, taking, patterns
         self._sizes = {
             label: extent
-            for one, labels in zip(node.inputs, self._labels, strict=True)
-            for label, extent in zip(labels, graph[one].shape, strict=True)
+            for source, labels in zip(node.inputs, self._labels, strict=True)
+            for label, extent in zip(labels, graph[source].shape, strict=True)
         }
 
-    def least(self, needed: Some, also: tuple[tuple[int, ...], Some] | None = None) -> int:
+    def least(self, needed: ElementSet, also: tuple[tuple[int, ...], ElementSet] | None = None) -> int:
         """Return the least multiply-adds; `also` restricts which labels go together."""
         every = range(len(self._labels))
-        best = {frozenset((one,)): 0 for one in every}
+        best = {frozenset((i,)): 0 for i in every}
         for size in range(2, len(self._labels) + 1):
             for chosen in combinations(every, size):
                 members = frozenset(chosen)
                 splits = (
-                    frozenset((chosen[0], *rest)) for own in range(size - 1) for rest in combinations(chosen[1:], own)
+                    frozenset((chosen[0], *rest))
+                    for rest_count in range(size - 1)
+                    for rest in combinations(chosen[1:], rest_count)
                 )
                 best[members] = min(
-                    best[one] + best[members - one] + self._step(one, members - one, needed, also) for one in splits
+                    best[part] + best[members - part] + self._step(part, members - part, needed, also)
+                    for part in splits
                 )
         return best[frozenset(every)]
 
     def _step(
-        self, one: frozenset[int], other: frozenset[int], needed: Some, also: tuple[tuple[int, ...], Some] | None
+        self,
+        left: frozenset[int],
+        right: frozenset[int],
+        needed: ElementSet,
+        also: tuple[tuple[int, ...], ElementSet] | None,
     ) -> int:
         """Return the multiply-adds of two parts of the product."""
-        members = one | other
-        left = self._left(members)
+        members = left | right
+        remaining = self._left(members)
         rest = [(self._labels[i], self._filled[i]) for i in range(len(self._labels)) if i not in members]
-        wanted = self._patterns.joined([*rest, (self._out, needed)], left) if rest else needed
-        parts = [self._part(one), self._part(other), (left if rest else self._out, wanted), *((also,) if also else ())]
-        labels = {*self._left(one), *self._left(other)}
-        if labels == set(left):
+        wanted = self._patterns.joined([*rest, (self._out, needed)], remaining) if rest else needed
+        whole = (remaining if rest else self._out, wanted)
+        parts = [self._part(left), self._part(right), whole, *((also,) if also else ())]
+        all_labels = {*self._left(left), *self._left(right)}
+        if all_labels == set(remaining):
             return 0  # element by element: no sum of products
-        return count(parts, {label: self._sizes[label] for label in labels})
+        return count(parts, {label: self._sizes[label] for label in all_labels})
 
-    def _part(self, members: frozenset[int]) -> tuple[tuple[int, ...], Some]:
+    def _part(self, members: frozenset[int]) -> tuple[tuple[int, ...], ElementSet]:
         """Return which elements of a part take products."""
         if len(members) == 1:
-            (own,) = members
+            (operand,) = members
             left = self._left(members)
-            if set(left) == set(self._labels[own]):
-                return self._labels[own], self._taking[own]
+            if set(left) == set(self._labels[operand]):
+                return self._labels[operand], self._taking[operand]
         left = self._left(members)
         return left, self._patterns.joined([(self._labels[i], self._filled[i]) for i in sorted(members)], left)
 
     def _left(self, members: frozenset[int]) -> tuple[int, ...]:
         """Return the labels that a part still has once all that can be summed is."""
-        outside = {*self._out, *(label for i, own in enumerate(self._labels) if i not in members for label in own)}
-        own = reduce(lambda found, i: found | dict.fromkeys(self._labels[i]), sorted(members), dict[int, None]())
-        return tuple(label for label in own if label in outside)
+        outside = {
+            *self._out,
+            *(label for i, labels in enumerate(self._labels) if i not in members for label in labels),
+        }
+        labels = reduce(lambda seen, i: seen | dict.fromkeys(self._labels[i]), sorted(members), dict[int, None]())
+        return tuple(label for label in labels if label in outside)

@@ -1,8 +1,8 @@
-"""What operators say in their arguments: reduced dimensions, and dimensions whose elements do not meet."""
+"""Reduced dimensions and independent dimensions of operators, read from their arguments."""
 
 from functools import cache
 
-from nearpeak.bounds.simplify.value_graph import Graph, Node, Slot, Stated
+from nearpeak.bounds.simplify.value_graph import Graph, Node, OperatorCall, Slot
 
 
 @cache
@@ -17,10 +17,10 @@ def packet(name: str) -> str:
     return base if base.endswith("__") else base.rstrip("_")
 
 
-def dimensions(stated: Stated, rank: int) -> tuple[int, ...]:
+def dimensions(stated: OperatorCall, rank: int) -> tuple[int, ...]:
     """Return the dimensions named by `dim`; all when none is."""
-    given = stated.value("dim")
-    named = (given,) if isinstance(given, int) else given
+    dim = stated.value("dim")
+    named = (dim,) if isinstance(dim, int) else dim
     if not isinstance(named, tuple) or not named:
         return tuple(range(rank))
     return tuple(int(str(axis)) % max(rank, 1) for axis in named)
@@ -31,22 +31,16 @@ def free_dimensions(graph: Graph, node: Node) -> dict[int, dict[int, int]]:
 
     By dimension: the dimension of each operand that moves with it, by the operand's position.
     """
-    assert isinstance(node.options, Stated)
+    assert isinstance(node.options, OperatorCall)
     name, rank = packet(node.options.name), len(node.shape)
     if name in ("_softmax", "_log_softmax", "_safe_softmax"):
-        own = dimensions(node.options, rank)
-        return {axis: {0: axis} for axis in range(rank) if axis not in own}
+        reduced = dimensions(node.options, rank)
+        return {axis: {0: axis} for axis in range(rank) if axis not in reduced}
     if name in ("native_layer_norm", "_fused_rms_norm") and node.options.result == 0:
         normalised = node.options.value("normalized_shape")
         return {axis: {0: axis} for axis in range(rank - (len(normalised) if isinstance(normalised, tuple) else rank))}
-    if name == "attention":
-        return _attention(graph, node, node.options)
-    return {}
-
-
-def _attention(graph: Graph, node: Node, stated: Stated) -> dict[int, dict[int, int]]:
-    if isinstance(stated.value("mask"), Slot) or stated.value("dropout_p"):
+    if name != "attention" or isinstance(node.options.value("mask"), Slot) or node.options.value("dropout_p"):
         return {}
     query, key = graph[node.inputs[0]].shape, graph[node.inputs[1]].shape
     free = {axis: {0: axis, 1: axis, 2: axis} for axis in (0, 1) if query[axis] == key[axis]}
-    return free if stated.value("is_causal") else free | {2: {0: 2}}
+    return free if node.options.value("is_causal") else free | {2: {0: 2}}

@@ -1,22 +1,22 @@
-"""How many multiply-adds each product still takes, once repeats, symmetry and known zeros are left out."""
+"""Multiply-adds of each product after repeats, symmetry and known zeros are removed."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from nearpeak.bounds.simplify.element_patterns import Patterns
-from nearpeak.bounds.simplify.live_elements import Alive
+from nearpeak.bounds.simplify.live_elements import ElementKnowledge
 from nearpeak.bounds.simplify.live_products import live_products
 from nearpeak.bounds.simplify.product_orders import cost
 from nearpeak.bounds.simplify.product_sums import contracts
-from nearpeak.bounds.simplify.rewrite_search import Found
+from nearpeak.bounds.simplify.rewrite_search import Saving
 from nearpeak.bounds.simplify.transpose_symmetry import symmetric
-from nearpeak.bounds.simplify.triangular_zeros import kept_of_products
-from nearpeak.bounds.simplify.value_graph import Graph, Node
+from nearpeak.bounds.simplify.triangular_zeros import product_triangle_shares
+from nearpeak.bounds.simplify.value_graph import Graph
 from nearpeak.core.work.work import Work
 
 
-class Formed(NamedTuple):
-    """What one product takes."""
+class ProductCost(NamedTuple):
+    """Cost of one product."""
 
     products: int
     """Multiply-adds."""
@@ -26,26 +26,26 @@ class Formed(NamedTuple):
     """Rewrite that spares the rest, where that is less than the call does."""
 
 
-NOTHING = Formed(0, 0, "")
+NOTHING = ProductCost(0, 0, "")
 """A call of which no product is left."""
 
 
-def formed_products(
-    graph: Graph, live: Sequence[int], roots: Sequence[int], patterns: Patterns, known: Alive | None
-) -> dict[int, Formed]:
+def product_costs(
+    graph: Graph, live: Sequence[int], roots: Sequence[int], patterns: Patterns, known: ElementKnowledge | None
+) -> dict[int, ProductCost]:
     """Return what each live product of several operands takes.
 
     Args:
         patterns: works out sets of elements.
         known: which elements matter; none where nothing is known of any.
     """
-    pairs, kept = symmetric(graph, live), kept_of_products(graph, live, roots)
-    found = {}
+    pairs, triangle_shares = symmetric(graph, live), product_triangle_shares(graph, live, roots)
+    costs = {}
     for number in live:
         node = graph[number]
         if not contracts(node):
             continue
-        products, sums = cost(graph, node, kept.get(number))
+        products, sums = cost(graph, node, triangle_shares.get(number))
         name = "known_zeros" if products < cost(graph, node, zeros=False)[0] else "repeated_operand"
         pair = pairs.get(number)
         if pair is not None and name != "known_zeros":
@@ -54,38 +54,34 @@ def formed_products(
             name = "symmetric_product"
         if known is not None:
             least = live_products(graph, number, known, patterns, pair)
-            if least is not None and (least < products or not _spread(graph, node)):
+            sources = (graph[graph[operand].inputs[0]] for operand in node.inputs if graph[operand].kind == "view")
+            spread = any(source.kind == "spread" for source in sources)  # zeros that element sets do not tell
+            if least is not None and (least < products or not spread):
                 products, name = least, name if name == "known_zeros" else "masked_product"
-        found[number] = Formed(products, sums, name)
-    return found
+        costs[number] = ProductCost(products, sums, name)
+    return costs
 
 
-def _spread(graph: Graph, node: Node) -> bool:
-    """Say whether an operand lies among zeros, which sets of elements do not tell."""
-    sources = (graph[graph[one].inputs[0]] for one in node.inputs if graph[one].kind == "view")
-    return any(source.kind == "spread" for source in sources)
-
-
-def by_call(graph: Graph, live: Sequence[int], formed: Mapping[int, Formed]) -> dict[int, Formed | None]:
+def by_call(graph: Graph, live: Sequence[int], formed: Mapping[int, ProductCost]) -> dict[int, ProductCost | None]:
     """Return what the products take of each call that still does some; none for one that does more than products."""
-    found: dict[int, Formed | None] = {}
+    costs: dict[int, ProductCost | None] = {}
     for number in live:
         call = graph.owner.get(number, -1)
         if call < 0:
             continue
         if graph[number].kind in ("call", "pointwise"):
-            found[call] = None
-        elif number in formed and (before := found.get(call, NOTHING)) is not None:
-            one = formed[number]
-            found[call] = Formed(before.products + one.products, before.sums + one.sums, one.name)
-    return found
+            costs[call] = None
+        elif number in formed and (before := costs.get(call, NOTHING)) is not None:
+            cost = formed[number]
+            costs[call] = ProductCost(before.products + cost.products, before.sums + cost.sums, cost.name)
+    return costs
 
 
-def spared(calls: Mapping[int, Formed | None], works: Mapping[int, Work]) -> list[Found]:
+def spared(calls: Mapping[int, ProductCost | None], works: Mapping[int, Work]) -> list[Saving]:
     """Return a line for each call whose products are fewer than the call forms."""
     lines = []
     for call, formed in calls.items():
         done = sum(n for kind, n in works[call].flop.items() if kind.startswith("matrix.")) // 2 if call in works else 0
         if formed is not None and formed.products < done:
-            lines.append(Found(formed.name, call, (done, formed.products)))
+            lines.append(Saving(formed.name, call, (done, formed.products)))
     return lines

@@ -1,4 +1,4 @@
-"""What the cheapest order of forming a product of several operands costs."""
+"""Cost of the cheapest contraction order of a product of several operands."""
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache, reduce
@@ -14,7 +14,7 @@ MOST_OPERANDS = 8
 
 
 def cost(
-    graph: Graph, node: Node, kept: tuple[int, int] | None = None, *, zeros: bool = True
+    graph: Graph, node: Node, needed_share: tuple[int, int] | None = None, *, zeros: bool = True
 ) -> tuple[int, int]:  # fmt: skip
     """Return the multiply-adds and the other arithmetic of a product, formed in the cheapest order.
 
@@ -26,10 +26,10 @@ def cost(
     assert isinstance(options, Product)
     shapes = tuple(graph[number].shape for number in node.inputs)
     empty = tuple(
-        tuple(filled(graph, number, own).items()) if zeros else ()
-        for number, own in zip(node.inputs, options.labels, strict=True)
+        tuple(filled(graph, number, labels).items()) if zeros else ()
+        for number, labels in zip(node.inputs, options.labels, strict=True)
     )  # fmt: skip
-    wanted = () if kept is None or len(options.out) < 2 else ((frozenset(options.out[-2:]), kept),)
+    wanted = () if needed_share is None or len(options.out) < 2 else ((frozenset(options.out[-2:]), needed_share),)
     return _cheapest(options, shapes, empty, wanted)
 
 
@@ -43,9 +43,11 @@ def _cheapest(
 ) -> tuple[int, int]:
     """Return the least multiply-adds, and the other arithmetic that goes with them."""
     sizes = {
-        label: n for shape, own in zip(shapes, options.labels, strict=True) for label, n in zip(own, shape, strict=True)
+        label: n
+        for shape, operand_labels in zip(shapes, options.labels, strict=True)
+        for label, n in zip(operand_labels, shape, strict=True)
     }
-    operands, out = [frozenset(own) for own in options.labels], frozenset(options.out)
+    operands, out = [frozenset(operand_labels) for operand_labels in options.labels], frozenset(options.out)
     count = len(operands)
     if count > MOST_OPERANDS:
         raise ValueError(f"a product of {count} operands")
@@ -58,9 +60,9 @@ def _cheapest(
 
     best: dict[frozenset[int], tuple[int, int]] = {}
     for i in every:
-        own = operands[i]
+        operand_labels = operands[i]
         alone = frozenset((i,))
-        sums = prod(sizes[label] for label in own) if left(alone) != own else 0
+        sums = prod(sizes[label] for label in operand_labels) if left(alone) != operand_labels else 0
         best[alone] = (0, sums)
     for size in range(2, count + 1):
         for chosen in combinations(every, size):
@@ -68,12 +70,12 @@ def _cheapest(
             ways = []
             for split in range(1, size // 2 + 1):
                 for part in combinations(chosen, split):
-                    one, other = frozenset(part), members - frozenset(part)
-                    labels = left(one) | left(other)
+                    left_part, right_part = frozenset(part), members - frozenset(part)
+                    labels = left(left_part) | left(right_part)
                     last = [wanted] if size == count else []
                     step = _products(labels, sizes, [*(zeros[i] for i in chosen), *last])
                     more = (step, 0) if labels != left(members) else (0, step)
-                    parts = (best[one], best[other], more)
+                    parts = (best[left_part], best[right_part], more)
                     ways.append((sum(part[0] for part in parts), sum(part[1] for part in parts)))
             best[members] = min(ways)
     return best[frozenset(every)]
@@ -82,7 +84,7 @@ def _cheapest(
 def _products(labels: frozenset[int], sizes: Mapping[int, int], zeros: Iterable[_Shares]) -> int:
     count = prod(sizes[label] for label in labels)
     for empty in zeros:
-        for own, (hits, positions) in empty:
-            if own <= labels:
+        for group, (hits, positions) in empty:
+            if group <= labels:
                 count = count * hits // positions
     return count

@@ -1,4 +1,4 @@
-"""Sums over products: how they are built and put into one another."""
+"""Sums of products (einsum terms): construction, substitution of one into another, and normal form."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -38,28 +38,28 @@ class Term(NamedTuple):
 
 
 def term_of(graph: Graph, number: int) -> Term:
-    """Return a node as a term: products and views opened, anything else as it is."""
+    """Return a node as a term: products and views expanded, other nodes as single operands."""
     node = graph[number]
     if isinstance(node.options, Product):
         return opened(graph, node)
     if isinstance(node.options, View):
-        return viewed(graph, node.inputs[0], node.options)
+        return view_term(graph, node.inputs[0], node.options)
     return _leaf(graph, number)
 
 
 def opened(graph: Graph, node: Node) -> Term:
     """Return the term that a product computes."""
     assert isinstance(node.options, Product)
-    names = {label: graph.label() for own in node.options.labels for label in own}
+    names = {label: graph.label() for labels in node.options.labels for label in labels}
     operands = []
     sizes: dict[int, int] = {}
-    for source, own in zip(node.inputs, node.options.labels, strict=True):
-        sizes |= {names[label]: n for label, n in zip(own, graph[source].shape, strict=True)}
-        operands.append((source, tuple((0, ((names[label], 1),)) for label in own)))
+    for source, labels in zip(node.inputs, node.options.labels, strict=True):
+        sizes |= {names[label]: n for label, n in zip(labels, graph[source].shape, strict=True)}
+        operands.append((source, tuple((0, ((names[label], 1),)) for label in labels)))
     return Term(tuple(operands), tuple((names[label],) for label in node.options.out), sizes, node.options.factor)
 
 
-def viewed(graph: Graph, source: int, options: View) -> Term:
+def view_term(graph: Graph, source: int, options: View) -> Term:
     """Return the term that a view is."""
     moves: list[list[tuple[int, int]]] = [[] for _ in options.starts]
     axes, sizes = [], {}
@@ -72,7 +72,7 @@ def viewed(graph: Graph, source: int, options: View) -> Term:
             if axis >= 0:
                 moves[axis].append((label, step))
         axes.append(tuple(labels))
-    index = tuple((start, tuple(own)) for start, own in zip(options.starts, moves, strict=True))
+    index = tuple((start, tuple(axis_moves)) for start, axis_moves in zip(options.starts, moves, strict=True))
     return Term(((source, index),), tuple(axes), sizes)
 
 
@@ -87,32 +87,34 @@ def merged(graph: Graph, outer: Term, position: int, inner: Term) -> Term | None
         return None
     rest = (*outer.operands[:position], *outer.operands[position + 1 :])
     outer = outer._replace(operands=rest)
-    taken: dict[int, Index] = {}
+    replaced: dict[int, Index] = {}
     for axis, (start, moves) in enumerate(indices):
         labels = inner.axes[axis]
         digits = row_major([inner.sizes[label] for label in labels])
-        own: list[list[tuple[int, int]]] = [[] for _ in labels]
+        digit_moves: list[list[tuple[int, int]]] = [[] for _ in labels]
         for label, step in moves:
             if outer.sizes[label] == 1:
                 continue
-            found = factors(outer.sizes[label], step, digits)
-            if found is None or any(index < 0 for index, _, _ in found):
+            split_factors = factors(outer.sizes[label], step, digits)
+            if split_factors is None or any(index < 0 for index, _, _ in split_factors):
                 return None
             parts = [label]
-            if len(found) > 1:
-                parts = [graph.label() for _ in found]
-                outer = _split(outer, label, dict(zip(parts, (n for _, _, n in found), strict=True)))
-            for part, (index, times, _) in zip(parts, found, strict=True):
-                own[index].append((part, times))
+            if len(split_factors) > 1:
+                parts = [graph.label() for _ in split_factors]
+                outer = _split(outer, label, dict(zip(parts, (n for _, _, n in split_factors), strict=True)))
+            for part, (index, times, _) in zip(parts, split_factors, strict=True):
+                digit_moves[index].append((part, times))
         begins = [0] * len(labels)
         for index, stride, extent in digits:
             begins[index] = start // stride % extent
-        ends = [b + sum(s * (outer.sizes[m] - 1) for m, s in o) for b, o in zip(begins, own, strict=True)]
+        ends = [b + sum(s * (outer.sizes[m] - 1) for m, s in o) for b, o in zip(begins, digit_moves, strict=True)]
         if any(end >= inner.sizes[label] for end, label in zip(ends, labels, strict=True)):
             return None
-        taken |= {label: (b, tuple(o)) for label, b, o in zip(labels, begins, own, strict=True)}
-    operands = tuple((node, tuple(_substituted(one, taken) for one in index)) for node, index in inner.operands)
-    sizes = {label: n for label, n in inner.sizes.items() if label not in taken}
+        replaced |= {label: (b, tuple(o)) for label, b, o in zip(labels, begins, digit_moves, strict=True)}
+    operands = tuple(
+        (node, tuple(_substituted(part_index, replaced) for part_index in index)) for node, index in inner.operands
+    )
+    sizes = {label: n for label, n in inner.sizes.items() if label not in replaced}
     return Term((*outer.operands, *operands), outer.axes, {**outer.sizes, **sizes}, outer.factor * inner.factor)
 
 
@@ -123,27 +125,30 @@ def _split(term: Term, label: int, parts: Mapping[int, int]) -> Term:
     def moved(index: Index) -> Index:
         start, moves = index
         opened = [
-            (part, step * strides[part]) if own == label else (own, step)
-            for own, step in moves
-            for part in (parts if own == label else (own,))
+            (part, step * strides[part]) if other_label == label else (other_label, step)
+            for other_label, step in moves
+            for part in (parts if other_label == label else (other_label,))
         ]
         return start, tuple(opened)
 
     operands = tuple((node, tuple(map(moved, index))) for node, index in term.operands)
-    axes = tuple(tuple(p for own in axis for p in (parts if own == label else (own,))) for axis in term.axes)
-    sizes = {own: n for own, n in term.sizes.items() if own != label} | dict(parts)
+    axes = tuple(
+        tuple(p for other_label in axis for p in (parts if other_label == label else (other_label,)))
+        for axis in term.axes
+    )
+    sizes = {other_label: n for other_label, n in term.sizes.items() if other_label != label} | dict(parts)
     return Term(operands, axes, sizes, term.factor)
 
 
-def _substituted(index: Index, taken: Mapping[int, Index]) -> Index:
+def _substituted(index: Index, replaced: Mapping[int, Index]) -> Index:
     """Return the index with labels replaced by where they stand for."""
     start, moves = index
-    found: list[tuple[int, int]] = []
+    moved: list[tuple[int, int]] = []
     for label, step in moves:
-        begin, own = taken.get(label, (0, ((label, 1),)))
+        begin, inner_moves = replaced.get(label, (0, ((label, 1),)))
         start += step * begin
-        found += [(inner, step * times) for inner, times in own]
-    return start, tuple(found)
+        moved += [(inner, step * times) for inner, times in inner_moves]
+    return start, tuple(moved)
 
 
 def placed(graph: Graph, term: Term, dtype: str) -> int | None:
@@ -151,7 +156,7 @@ def placed(graph: Graph, term: Term, dtype: str) -> int | None:
     factor, operands = term.factor, []
     absent = set(term.sizes).difference(*term.axes)
     for number, index in term.operands:
-        moves = [(axis, label, step) for axis, (_, own) in enumerate(index) for label, step in own]
+        moves = [(axis, label, step) for axis, (_, axis_moves) in enumerate(index) for label, step in axis_moves]
         moves = [move for move in moves if term.sizes[move[1]] > 1]
         labels = [label for _, label, _ in moves]
         if len(set(labels)) < len(labels):
@@ -174,11 +179,11 @@ def _without_repeats(graph: Graph, number: int, labels: list[int]) -> tuple[int,
         return number, []
     if not isinstance(node.options, View):
         return number, labels
-    kept = [place for place, group in enumerate(node.options.groups) if any(axis >= 0 for axis, _, _ in group)]
-    if len(kept) == len(labels):
+    kept_places = [place for place, group in enumerate(node.options.groups) if any(axis >= 0 for axis, _, _ in group)]
+    if len(kept_places) == len(labels):
         return number, labels
-    groups = [node.options.groups[place] for place in kept]
-    return view(graph, node.inputs[0], groups, node.options.starts), [labels[place] for place in kept]
+    groups = [node.options.groups[place] for place in kept_places]
+    return view(graph, node.inputs[0], groups, node.options.starts), [labels[place] for place in kept_places]
 
 
 def _outer(
@@ -208,10 +213,12 @@ def _core(
         shape = graph[number].shape
         return view(graph, number, [((labels.index(label), 1, sizes[label]),) for label in out], (0,) * len(shape))
     names: dict[int, int] = {}
-    for label in (*out, *(one for _, own in operands for one in own)):
+    for label in (*out, *(name for _, operand_labels in operands for name in operand_labels)):
         names.setdefault(label, len(names))
     options = Product(
-        tuple(tuple(names[label] for label in own) for _, own in operands), tuple(names[label] for label in out), factor
+        tuple(tuple(names[label] for label in operand_labels) for _, operand_labels in operands),
+        tuple(names[label] for label in out),
+        factor,
     )
     return graph.add("product", tuple(n for n, _ in operands), tuple(sizes[label] for label in out), dtype, options)
 
@@ -221,9 +228,9 @@ def scaled(graph: Graph, number: int, factor: float) -> int:
     if factor == 1:
         return number
     term = _leaf(graph, number)
-    found = placed(graph, term._replace(factor=term.factor * factor), graph[number].dtype)
-    assert found is not None
-    return found
+    result = placed(graph, term._replace(factor=term.factor * factor), graph[number].dtype)
+    assert result is not None
+    return result
 
 
 def _leaf(graph: Graph, number: int) -> Term:
@@ -239,22 +246,22 @@ def product(
     """Return factor * sum over the labels that `out` lacks of the product of the operands, labels as in einsum."""
     names: dict[str, int] = {}
     sizes: dict[int, int] = {}
-    found = []
+    numbered = []
     for number, labels in operands:
         for label, extent in zip(labels, graph.nodes[number].shape, strict=True):
             sizes[names.setdefault(label, len(names))] = extent
-        found.append((number, [names[label] for label in labels]))
-    own = [names[label] for label in out]
-    if all(_is_even(graph, number, labels) for number, labels in found):
-        return _even(graph, found, own, sizes, factor, dtype)
-    parts = tuple((number, tuple((0, ((label, 1),)) for label in labels)) for number, labels in found)
-    made = placed(graph, _apart(graph, Term(parts, tuple((label,) for label in own), sizes, factor)), dtype)
-    assert made is not None
-    return made
+        numbered.append((number, [names[label] for label in labels]))
+    out_labels = [names[label] for label in out]
+    if all(_is_even(graph, number, labels) for number, labels in numbered):
+        return _even(graph, numbered, out_labels, sizes, factor, dtype)
+    parts = tuple((number, tuple((0, ((label, 1),)) for label in labels)) for number, labels in numbered)
+    result = placed(graph, _apart(graph, Term(parts, tuple((label,) for label in out_labels), sizes, factor)), dtype)
+    assert result is not None
+    return result
 
 
 def _is_even(graph: Graph, number: int, labels: Sequence[int]) -> bool:
-    """Say whether each dimension of an operand repeats it throughout or nowhere, so that none need be taken apart."""
+    """Say whether each dimension of an operand is either fully broadcast or not at all, so that none must be split."""
     node = graph.nodes[number]
     if node.kind == "view" and not _runs_of(node.options)[1]:
         return False
@@ -280,14 +287,14 @@ def _even(
             factor *= node.options
             continue
         if node.kind == "view":
-            kept = _runs_of(node.options)[0]
+            kept_places = _runs_of(node.options)[0]
             source, groups, starts = node.inputs[0], node.options.groups, node.options.starts
         else:
-            kept = tuple(place for place, extent in enumerate(node.shape) if extent > 1)
+            kept_places = tuple(place for place, extent in enumerate(node.shape) if extent > 1)
             source, groups, starts = number, _dense(node.shape), (0,) * len(node.shape)
-        whole = len(kept) == len(labels)
-        seen = number if whole else view(graph, source, [groups[place] for place in kept], starts)
-        left.append((seen, tuple(labels[place] for place in kept)))
+        whole = len(kept_places) == len(labels)
+        seen = number if whole else view(graph, source, [groups[place] for place in kept_places], starts)
+        left.append((seen, tuple(labels[place] for place in kept_places)))
     used = {label for _, labels in left for label in labels}
     factor *= prod(extent for label, extent in sizes.items() if label not in used and label not in out)
     term = Term((), tuple((label,) for label in out), sizes)
@@ -296,7 +303,7 @@ def _even(
 
 @lru_cache(maxsize=4096)
 def _dense(shape: tuple[int, ...]) -> tuple[tuple[Factor, ...], ...]:
-    """Return the groups of a tensor seen as it is."""
+    """Return the view groups of a whole tensor."""
     return tuple(((axis, 1, extent),) for axis, extent in enumerate(shape))
 
 
@@ -329,11 +336,11 @@ def contracts(node: Node) -> bool:
 @lru_cache(maxsize=1024)
 def summed(options: Product) -> frozenset[int]:
     """Return the labels over which a product sums."""
-    return frozenset(label for own in options.labels for label in own).difference(options.out)
+    return frozenset(label for labels in options.labels for label in labels).difference(options.out)
 
 
 @lru_cache(maxsize=1024)
 def _shared(options: Product) -> frozenset[int]:
     """Return the labels that several operands have."""
-    counts = Counter(label for own in options.labels for label in own)
+    counts = Counter(label for labels in options.labels for label in labels)
     return frozenset(label for label, count in counts.items() if count > 1)

@@ -1,12 +1,12 @@
-"""Counts what a simplified step must still do: arithmetic by kind, bytes of what is given."""
+"""FLOP by kind and bytes read from initial tensors that a simplified step still needs."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import prod
 
 from nearpeak.bounds.simplify.affine_views import View
-from nearpeak.bounds.simplify.element_patterns import Bits, Some
-from nearpeak.bounds.simplify.product_counts import NOTHING, Formed
+from nearpeak.bounds.simplify.element_patterns import ElementSet
+from nearpeak.bounds.simplify.product_counts import NOTHING, ProductCost
 from nearpeak.bounds.simplify.product_orders import cost
 from nearpeak.bounds.simplify.value_graph import Graph, Node
 from nearpeak.bounds.step.compulsory_work import without_bytes
@@ -22,7 +22,7 @@ _MOVES = ("given", "constant", "view", "patch", "strided", "spread", "turned", "
 
 def arithmetic(
     graph: Graph, live: Sequence[int], works: Mapping[int, Work], algorithm: str,
-    products: tuple[Mapping[int, Formed], Mapping[int, Formed | None]],
+    products: tuple[Mapping[int, ProductCost], Mapping[int, ProductCost | None]],
 ) -> Work:  # fmt: skip
     """Return the arithmetic of the live nodes.
 
@@ -54,10 +54,12 @@ def arithmetic(
         _gather(total, _computed(graph, node, formed.get(number)))
     left = {call: whole.get(call, NOTHING) for call in rest if call in works}
     # None stands for all products of the call; layers that are alike share their work.
-    alike = Counter((id(works[call]), None if one is None else 2 * one.products) for call, one in left.items())
+    alike = Counter(
+        (id(works[call]), None if call_cost is None else 2 * call_cost.products) for call, call_cost in left.items()
+    )
     distinct = {id(work): work for work in works.values()}
-    for (one, most), count in alike.items():
-        part = without_bytes(distinct[one])
+    for (work_id, most), count in alike.items():
+        part = without_bytes(distinct[work_id])
         _gather(
             total,
             {
@@ -69,7 +71,7 @@ def arithmetic(
     return Work(flop=total, special_count=special, launch_count=0)
 
 
-def _computed(graph: Graph, node: Node, formed: Formed | None) -> dict[str, int]:
+def _computed(graph: Graph, node: Node, formed: ProductCost | None) -> dict[str, int]:
     """Return the FLOP of a node that a rewrite made."""
     dtype = dtype_of(node.dtype)
     if node.kind == "product":
@@ -83,7 +85,7 @@ def _gather(total: dict[str, int], more: Mapping[str, int]) -> None:
         total[kind] = total.get(kind, 0) + flop
 
 
-def given_bytes(graph: Graph, live: Sequence[int], needed: Mapping[int, Some]) -> dict[int, int]:
+def initial_bytes(graph: Graph, live: Sequence[int], needed: Mapping[int, ElementSet]) -> dict[int, int]:
     """Return the bytes that the live nodes read of each storage whose content is there before the step.
 
     Args:
@@ -94,34 +96,31 @@ def given_bytes(graph: Graph, live: Sequence[int], needed: Mapping[int, Some]) -
         node = graph[number]
         if node.kind == "given":
             before = most.get(node.options, 0)
-            wanted = needed.get(number)
-            most[node.options] = None if before is None or wanted is None else before + _bytes(node, wanted)
+            wanted, size = needed.get(number), 0
+            if wanted is not None:
+                repeats = prod(node.shape) // prod(wanted.array.shape)
+                size = dtype_of(node.dtype).bytes(int(wanted.array.sum()) * repeats)
+            most[node.options] = None if before is None or wanted is None else before + size
     uses: dict[int, list[Use]] = {}
     for number in live:
         node = graph[number]
-        for one in node.inputs:
-            given = graph[one]
-            if given.kind == "given":
-                buffer = given.options
-                uses.setdefault(buffer, []).append(_use(buffer, given, node))
-    sizes = {buffer: union_bytes(own) for buffer, own in uses.items()}
-    return {b: size if (own := most.get(b)) is None else min(size, own) for b, size in sizes.items()}
+        for source in node.inputs:
+            storage = graph[source]
+            if storage.kind == "given":
+                buffer = storage.options
+                uses.setdefault(buffer, []).append(_use(buffer, storage, node))
+    sizes = {buffer: union_bytes(upper) for buffer, upper in uses.items()}
+    return {b: size if (upper := most.get(b)) is None else min(size, upper) for b, size in sizes.items()}
 
 
-def _bytes(node: Node, wanted: Bits) -> int:
-    """Return the bytes of some elements of a storage."""
-    repeats = prod(node.shape) // prod(wanted.array.shape)
-    return dtype_of(node.dtype).bytes(int(wanted.array.sum()) * repeats)
-
-
-def _use(buffer: int, given: Node, node: Node) -> Use:
+def _use(buffer: int, storage: Node, node: Node) -> Use:
     """Return what a node touches of the storage that it is made of."""
     if not isinstance(node.options, View):
-        tensor = Tensor(shape=given.shape, dtype=given.dtype)
+        tensor = Tensor(shape=storage.shape, dtype=storage.dtype)
     else:
         runs = [(step, n) for group in node.options.groups for axis, step, n in group if axis >= 0]
         tensor = Tensor(
-            shape=tuple(n for _, n in runs), dtype=given.dtype, strides=tuple(step for step, _ in runs),
+            shape=tuple(n for _, n in runs), dtype=storage.dtype, strides=tuple(step for step, _ in runs),
             offset=node.options.starts[0],
         )  # fmt: skip
     start, stop = tensor.span_bytes

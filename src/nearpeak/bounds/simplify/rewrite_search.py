@@ -1,4 +1,4 @@
-"""Searches linear maps whose results are never needed as such: what uses them is put in terms of their operands."""
+"""Search for linear maps whose result need not be formed, because every consumer can use the map's operands."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -24,7 +24,7 @@ _MOST_USERS = 16
 _MOST_SWEEPS = 8
 
 
-class Found(NamedTuple):
+class Saving(NamedTuple):
     """One linear map that need not be formed."""
 
     name: str
@@ -35,31 +35,31 @@ class Found(NamedTuple):
     """Multiply-adds before and after, sums included."""
 
 
-def search(graph: Graph, roots: Sequence[int]) -> tuple[list[int], list[int], list[Found]]:
+def search(graph: Graph, roots: Sequence[int]) -> tuple[list[int], list[int], list[Saving]]:
     """Return the roots after every improvement that was found, the nodes they depend on, and the improvements."""
-    found: list[Found] = []
+    savings: list[Saving] = []
     numbers = list(roots)
     live = graph.live(numbers)
     for _ in range(_MOST_SWEEPS):
         instead, more = _sweep(graph, numbers, live)
         if not more:
             break
-        found += more
+        savings += more
         numbers = _rebuilt(graph, numbers, instead)
         live = graph.live(numbers)
-    return numbers, live, found
+    return numbers, live, savings
 
 
-def _sweep(graph: Graph, roots: Sequence[int], live: Sequence[int]) -> tuple[dict[int, int], list[Found]]:
+def _sweep(graph: Graph, roots: Sequence[int], live: Sequence[int]) -> tuple[dict[int, int], list[Saving]]:
     """Return replacements for users of linear maps, those nearest to the results first."""
     users: dict[int, list[int]] = {}
     for number in live:
-        for one in set(graph.nodes[number].inputs):
-            users.setdefault(one, []).append(number)
+        for source in set(graph.nodes[number].inputs):
+            users.setdefault(source, []).append(number)
     closed = _closed(graph, live, users, set(roots))
     instead: dict[int, int] = {}
     touched: set[int] = set()
-    found = []
+    savings = []
     for number in reversed(live):
         if number in closed or number in touched or not contracts(graph[number]):
             continue
@@ -67,8 +67,8 @@ def _sweep(graph: Graph, roots: Sequence[int], live: Sequence[int]) -> tuple[dic
         if better is not None and not touched.intersection(better[0]):
             instead |= better[0]
             touched.update(better[0], (number,))
-            found.append(better[1])
-    return instead, found
+            savings.append(better[1])
+    return instead, savings
 
 
 def _closed(graph: Graph, live: Sequence[int], users: Mapping[int, Sequence[int]], roots: set[int]) -> set[int]:
@@ -81,7 +81,7 @@ def _closed(graph: Graph, live: Sequence[int], users: Mapping[int, Sequence[int]
 
 
 def _ends(graph: Graph, user: int, closed: set[int]) -> bool:
-    """Say whether `user` needs what it is given as it is."""
+    """Say whether `user` needs its operand unchanged."""
     kind = graph.nodes[user].kind
     if kind not in ("view", "add", "product"):
         return True
@@ -89,14 +89,14 @@ def _ends(graph: Graph, user: int, closed: set[int]) -> bool:
 
 
 def _is_terminal(graph: Graph, number: int) -> bool:
-    """Say whether the node takes less than what it is given: a sum, a product with a sum, a part."""
+    """Say whether the node reduces or slices its operand: a sum, a product with a sum, a part."""
     node = graph[number]
     if isinstance(node.options, Product):
         return bool(summed(node.options))
     return node.kind == "view" and is_part(node, graph[node.inputs[0]].shape)
 
 
-def _without(graph: Graph, number: int, users: Mapping[int, Sequence[int]]) -> tuple[dict[int, int], Found] | None:
+def _without(graph: Graph, number: int, users: Mapping[int, Sequence[int]]) -> tuple[dict[int, int], Saving] | None:
     """Return what replaces the users of a linear map, and the gain; none where nothing is gained."""
     paths, terminals = _paths(graph, number, users)
     if len(terminals) > _MOST_USERS:
@@ -111,7 +111,7 @@ def _without(graph: Graph, number: int, users: Mapping[int, Sequence[int]]) -> t
         if terms is None:
             return None
         dtype = min((node.dtype, graph[number].dtype), key=_bits)
-        parts = [placed(graph, one, dtype) for one in terms]
+        parts = [placed(graph, part_term, dtype) for part_term in terms]
         if any(part is None for part in parts):
             return None
         sound = [part for part in parts if part is not None]
@@ -122,7 +122,7 @@ def _without(graph: Graph, number: int, users: Mapping[int, Sequence[int]]) -> t
         return None
     kinds = {graph[terminal].kind if len(graph[terminal].inputs) < 2 else "chain" for terminal in terminals}
     name = {"view": "slice_through_product", "product": "sum_through_product"}.get(kinds.pop(), "product_order")
-    return instead, Found("product_order" if kinds else name, graph.owner.get(number, -1), (sum(before), sum(after)))
+    return instead, Saving("product_order" if kinds else name, graph.owner.get(number, -1), (sum(before), sum(after)))
 
 
 def _bits(name: str) -> int:
@@ -144,12 +144,12 @@ def _paths(graph: Graph, number: int, users: Mapping[int, Sequence[int]]) -> tup
 
 def _products_in(graph: Graph, numbers: Sequence[int]) -> set[int]:
     """Return the products among nodes and what they are views of."""
-    found = set()
+    products = set()
     for number in numbers:
         core = graph[number].inputs[0] if graph[number].kind == "view" else number
         if graph[core].kind == "product":
-            found.add(core)
-    return found
+            products.add(core)
+    return products
 
 
 def _total(graph: Graph, numbers: set[int]) -> tuple[int, int]:
@@ -168,14 +168,14 @@ def _eliminated(graph: Graph, term: Term, paths: set[int], number: int) -> list[
     inner = _parts(graph, term.operands[place][0], paths, number)
     if inner is None:
         return None
-    found: list[Term] = []
-    for one in inner:
-        both = merged(graph, term, place, one)
+    terms: list[Term] = []
+    for inner_term in inner:
+        both = merged(graph, term, place, inner_term)
         more = None if both is None else _eliminated(graph, both, paths, number)
-        if more is None or len(found) + len(more) > _MOST_TERMS:
+        if more is None or len(terms) + len(more) > _MOST_TERMS:
             return None
-        found += more
-    return found
+        terms += more
+    return terms
 
 
 def _parts(graph: Graph, operand: int, paths: set[int], number: int) -> list[Term] | None:
@@ -185,8 +185,12 @@ def _parts(graph: Graph, operand: int, paths: set[int], number: int) -> list[Ter
         return [opened(graph, node)]
     if node.kind == "add":
         parts: list[Term] = []
-        for one in node.inputs:
-            more = _eliminated(graph, term_of(graph, one), paths, number) if one in paths else [term_of(graph, one)]
+        for source in node.inputs:
+            more = (
+                _eliminated(graph, term_of(graph, source), paths, number)
+                if source in paths
+                else [term_of(graph, source)]
+            )
             if more is None:
                 return None
             parts += more
@@ -207,7 +211,7 @@ def _rebuilt(graph: Graph, roots: Sequence[int], instead: Mapping[int, int]) -> 
             needed: Sequence[int] = (instead[number],)
         else:
             needed = graph[number].inputs
-        missing = [one for one in needed if one not in done]
+        missing = [source for source in needed if source not in done]
         if missing:
             waiting += missing
             continue
@@ -221,14 +225,14 @@ def _rebuilt(graph: Graph, roots: Sequence[int], instead: Mapping[int, int]) -> 
 
 def _again(graph: Graph, number: int, done: Mapping[int, int]) -> int:
     node = graph[number]
-    inputs = tuple(done[one] for one in node.inputs)
+    inputs = tuple(done[source] for source in node.inputs)
     inputs = tuple(sorted(inputs)) if node.kind == "add" else inputs
     if inputs == node.inputs:
         return number
-    made = graph.add(node.kind, inputs, node.shape, node.dtype, node.options)
-    if graph[made].kind == node.kind and graph[made].options == node.options:
+    copy = graph.add(node.kind, inputs, node.shape, node.dtype, node.options)
+    if graph[copy].kind == node.kind and graph[copy].options == node.options:
         if number in graph.owner:
-            graph.owner.setdefault(made, graph.owner[number])
+            graph.owner.setdefault(copy, graph.owner[number])
         elif number in graph.parts:
-            graph.parts.setdefault(made, graph.parts[number])
-    return made
+            graph.parts.setdefault(copy, graph.parts[number])
+    return copy

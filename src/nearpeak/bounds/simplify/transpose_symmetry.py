@@ -1,4 +1,4 @@
-"""Finds nodes that are their own transpose, such as X X^T and what is made of it element by element."""
+"""Detection of nodes that equal their own transpose, such as X X^T and element-wise functions of it."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -19,32 +19,32 @@ def symmetric(graph: Graph, live: Sequence[int]) -> dict[int, Pair]:
     Args:
         live: nodes in rising order, inputs before what uses them.
     """
-    asked = _asked(graph, live)
+    relevant = _asked(graph, live)
     alike: dict[int, frozenset[Pair]] = {}
-    found = {}
-    for number in (number for number in live if number in asked):
+    symmetric_pairs = {}
+    for number in (number for number in live if number in relevant):
         node = graph[number]
         alike[number] = pairs = _pairs(graph, node, alike)
-        extent, pair = max(((node.shape[one[0]], one) for one in pairs), default=(1, (0, 0)))
+        extent, pair = max(((node.shape[candidate[0]], candidate) for candidate in pairs), default=(1, (0, 0)))
         if extent > 1 and _may_be_halved(node):
-            found[number] = pair
-    return found
+            symmetric_pairs[number] = pair
+    return symmetric_pairs
 
 
 def _may_be_halved(node: Node) -> bool:
-    return len(node.inputs) == 2 and contracts(node) and any(node.shape[one] > 1 for one, _ in _equal(node.shape))
+    return len(node.inputs) == 2 and contracts(node) and any(node.shape[first] > 1 for first, _ in _equal(node.shape))
 
 
 def _asked(graph: Graph, live: Sequence[int]) -> set[int]:
     """Return the nodes on whose own symmetry that of a product rests: a node without equal dimensions has none."""
-    asked: set[int] = set()
+    relevant: set[int] = set()
     for number in reversed(live):
         node = graph[number]
-        if _equal(node.shape) and (number in asked or _may_be_halved(node)):
-            asked.add(number)
-            asked.update(node.inputs)
-            asked.update(graph[one].inputs[0] for one in node.inputs if graph[one].kind == "view")
-    return asked
+        if _equal(node.shape) and (number in relevant or _may_be_halved(node)):
+            relevant.add(number)
+            relevant.update(node.inputs)
+            relevant.update(graph[source].inputs[0] for source in node.inputs if graph[source].kind == "view")
+    return relevant
 
 
 @lru_cache(maxsize=1024)
@@ -63,40 +63,28 @@ def _pairs(graph: Graph, node: Node, alike: Mapping[int, frozenset[Pair]]) -> fr
     if node.kind == "constant":
         return frozenset(every)
     if node.kind in ("add", "pointwise") and node.inputs:
-        return frozenset.intersection(*(alike[one] for one in node.inputs)).intersection(every)
+        return frozenset.intersection(*(alike[operand] for operand in node.inputs)).intersection(every)
     if isinstance(node.options, Product):
         options = node.options
-        own = [_operand(graph, *one, alike) for one in zip(node.inputs, options.labels, strict=True)]
-        return frozenset(pair for pair in every if _exchanged(own, *(options.out[place] for place in pair)))
+        operands = [_operand(graph, *operand, alike) for operand in zip(node.inputs, options.labels, strict=True)]
+        return frozenset(pair for pair in every if _exchanged(operands, *(options.out[place] for place in pair)))
     if isinstance(node.options, View):
-        exchanged = {(a, b): _turned(node.options.groups, a, b) for a, b in every}
-        dims = {_place(group): place for place, group in enumerate(node.options.groups)}
+        groups = node.options.groups
+        # Dimensions that only repeat the node may be exchanged.
+        exchanged = {pair: all(axis < 0 for place in pair for axis, _, _ in groups[place]) for pair in every}
+        dims = {group[0][0] if len(group) == 1 else -3: place for place, group in enumerate(groups)}
         source = {tuple(sorted((dims.get(a, -1), dims.get(b, -2)))) for a, b in alike[node.inputs[0]]}
         whole = _whole(graph, node)
         return frozenset(pair for pair in every if exchanged[pair] or (whole and pair in source))
     return frozenset()
 
 
-def _turned(groups: Sequence[object], one: int, other: int) -> bool:
-    """Say whether both dimensions only repeat the node, so that exchanging them changes nothing."""
-    return all(_repeats(groups[place]) for place in (one, other))
-
-
-def _repeats(group: object) -> bool:
-    return isinstance(group, tuple) and all(axis < 0 for axis, _, _ in group)
-
-
-def _place(group: Sequence[tuple[int, int, int]]) -> int:
-    """Return the dimension that a group runs through alone, -3 where there is none."""
-    return group[0][0] if len(group) == 1 else -3
-
-
 def _whole(graph: Graph, node: Node) -> bool:
     """Say whether a view only changes the order of whole dimensions, or picks the same part of those exchanged."""
-    own = graph[node.inputs[0]].shape
+    source_shape = graph[node.inputs[0]].shape
     used = [group[0] for group in node.options.groups if len(group) == 1]
     plain = all(start == 0 for start in node.options.starts) and len(used) == len(node.options.groups)
-    return plain and all(axis < 0 or (step == 1 and extent == own[axis]) for axis, step, extent in used)
+    return plain and all(axis < 0 or (step == 1 and extent == source_shape[axis]) for axis, step, extent in used)
 
 
 Operand = tuple[int, tuple[int, ...], frozenset[tuple[object, object]]]
@@ -104,7 +92,7 @@ Operand = tuple[int, tuple[int, ...], frozenset[tuple[object, object]]]
 
 
 def _operand(graph: Graph, number: int, labels: Sequence[int], alike: Mapping[int, frozenset[Pair]]) -> Operand:
-    """Return an operand with the view that it may be taken apart; exchangeable dimensions look the same."""
+    """Return an operand as its source with a view; exchangeable dimensions get one name."""
     node = graph[number]
     groups: Sequence[tuple[tuple[int, int, int], ...]] = [((d, 1, n),) for d, n in enumerate(node.shape)]
     starts = (0,) * len(groups)
@@ -116,9 +104,9 @@ def _operand(graph: Graph, number: int, labels: Sequence[int], alike: Mapping[in
     return number, starts, frozenset(zip(labels, runs, strict=True))
 
 
-def _exchanged(operands: Sequence[Operand], one: int, other: int) -> bool:
+def _exchanged(operands: Sequence[Operand], first: int, second: int) -> bool:
     """Say whether exchanging two labels leaves the same operands."""
-    names = {one: other, other: one}
+    names = {first: second, second: first}
 
     def turned(operand: Operand) -> Operand:
         number, starts, runs = operand

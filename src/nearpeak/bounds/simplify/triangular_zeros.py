@@ -1,35 +1,35 @@
-"""Which part of a node tril and triu leave: zeros of an operand need no product, zeros of a result none either."""
+"""Share of the elements that tril, triu and zero insertion leave nonzero, for operands and results of products."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from nearpeak.bounds.simplify.affine_views import View, meets
 from nearpeak.bounds.simplify.operator_arguments import packet
-from nearpeak.bounds.simplify.value_graph import Graph, Node, Stated
+from nearpeak.bounds.simplify.value_graph import Graph, Node, OperatorCall
 
 _CUTS = ("tril", "triu")
 
 
-def left_of(node: Node) -> tuple[int, int] | None:
+def triangle_share(node: Node) -> tuple[int, int] | None:
     """Return how many of how many elements of a plane a triangle keeps; none for any other node."""
-    if not isinstance(node.options, Stated) or packet(node.options.name) not in _CUTS or len(node.shape) < 2:
+    if not isinstance(node.options, OperatorCall) or packet(node.options.name) not in _CUTS or len(node.shape) < 2:
         return None
     rows, columns = node.shape[-2:]
     diagonal = node.options.value("diagonal") or 0
     below = sum(min(max(row + diagonal + (packet(node.options.name) == "tril"), 0), columns) for row in range(rows))
-    kept = below if packet(node.options.name) == "tril" else rows * columns - below
-    return kept, rows * columns
+    kept_count = below if packet(node.options.name) == "tril" else rows * columns - below
+    return kept_count, rows * columns
 
 
-def kept_of_products(graph: Graph, live: Sequence[int], roots: Sequence[int]) -> Mapping[int, tuple[int, int]]:
+def product_triangle_shares(graph: Graph, live: Sequence[int], roots: Sequence[int]) -> Mapping[int, tuple[int, int]]:
     """Return for nodes that triangles alone use how many of how many elements of a plane these keep."""
-    cuts = {number: cut for number in live if (cut := left_of(graph.nodes[number])) is not None}
+    cuts = {number: cut for number in live if (cut := triangle_share(graph.nodes[number])) is not None}
     if not cuts:
         return {}
-    users = Counter(one for number in live for one in set(graph.nodes[number].inputs))
-    kept = frozenset(roots)
+    users = Counter(source for number in live for source in set(graph.nodes[number].inputs))
+    root_numbers = frozenset(roots)
     of = {graph[number].inputs[0]: cut for number, cut in cuts.items()}
-    return {number: cut for number, cut in of.items() if users[number] == 1 and number not in kept}
+    return {number: cut for number, cut in of.items() if users[number] == 1 and number not in root_numbers}
 
 
 Filled = Mapping[frozenset[int], tuple[int, int]]
@@ -39,7 +39,7 @@ Filled = Mapping[frozenset[int], tuple[int, int]]
 def filled(graph: Graph, number: int, labels: tuple[int, ...]) -> Filled:
     """Return where an operand is zero because a triangle was cut from it, or because it was spread among zeros."""
     node = graph[number]
-    cut = left_of(node)
+    cut = triangle_share(node)
     if cut is not None:
         return {frozenset(labels[-2:]): cut}
     turned = _turned(graph, node)
@@ -48,8 +48,8 @@ def filled(graph: Graph, number: int, labels: tuple[int, ...]) -> Filled:
     if not isinstance(node.options, View) or graph[node.inputs[0]].kind != "spread":
         return {}
     spread = graph[node.inputs[0]]
-    own = graph[spread.inputs[0]].shape
-    found: dict[frozenset[int], tuple[int, int]] = {}
+    inner_shape = graph[spread.inputs[0]].shape
+    shares: dict[frozenset[int], tuple[int, int]] = {}
     for axis, (begin, step) in enumerate(spread.options):
         runs = [
             (labels[place], times, n)
@@ -58,10 +58,10 @@ def filled(graph: Graph, number: int, labels: tuple[int, ...]) -> Filled:
             if position == axis
         ]
         positions = meets(node.options.starts[axis] - begin, [(times, n) for _, times, n in runs])
-        hits = int(((positions % step == 0) & (positions >= 0) & (positions < step * own[axis])).sum())
+        hits = int(((positions % step == 0) & (positions >= 0) & (positions < step * inner_shape[axis])).sum())
         if hits < positions.size:
-            found[frozenset(label for label, _, _ in runs)] = (hits, positions.size)
-    return found
+            shares[frozenset(label for label, _, _ in runs)] = (hits, positions.size)
+    return shares
 
 
 def _turned(graph: Graph, node: Node) -> tuple[tuple[int, int], tuple[int, ...], int] | None:
@@ -69,7 +69,7 @@ def _turned(graph: Graph, node: Node) -> tuple[tuple[int, int], tuple[int, ...],
     if not isinstance(node.options, View) or any(node.options.starts):
         return None
     source = graph[node.inputs[0]]
-    cut = left_of(source)
+    cut = triangle_share(source)
     runs = [group[0] if len(group) == 1 else (-1, 0, 0) for group in node.options.groups]
     whole = [(axis, 1, source.shape[axis]) for axis, _, _ in sorted(runs)]
     if cut is None or whole != sorted(runs) or [axis for axis, _, _ in whole] != list(range(len(source.shape))):

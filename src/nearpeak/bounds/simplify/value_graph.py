@@ -1,4 +1,4 @@
-"""The step as values: nodes that are stored once, so that what is computed twice is one node."""
+"""Value graph of a step: hash-consed nodes, so that equal computations are one node."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ class Node(NamedTuple):
     """What else it depends on; its type depends on the kind."""
 
 
-class Stated(NamedTuple):
+class OperatorCall(NamedTuple):
     """Options of `pointwise` and `call`: an operator with its arguments, tensors replaced by their position."""
 
     name: str
@@ -58,7 +58,7 @@ Rule = Callable[["Graph", Node], int | None]
 """Gives the node that replaces one which is about to be added, none where it does not apply."""
 
 
-class Fired(NamedTuple):
+class AppliedRewrite(NamedTuple):
     """A rewrite that was applied."""
 
     name: str
@@ -73,7 +73,7 @@ class Graph:
     def __init__(self, rules: Mapping[tuple[str, str], Sequence[tuple[str, Rule]]]) -> None:
         """Start empty; `rules` gives names and rules by kind of node and kind of its first input."""
         self.nodes: list[Node] = []
-        self.fired: list[Fired] = []
+        self.fired: list[AppliedRewrite] = []
         self.owner: dict[int, int] = {}
         self.parts: dict[int, tuple[int, int, int]] = {}
         self.call = -1
@@ -90,12 +90,12 @@ class Graph:
     def add(self, kind: str, inputs: tuple[int, ...], shape: tuple[int, ...], dtype: str, options: Any = ()) -> int:
         """Return the number of the node, or of what a rewrite puts in its place."""
         node = Node(kind, inputs, shape, dtype, options)
-        found = self._known.get(node)
-        if found is None:
-            found = self._known[node] = self._rewritten(node)
-        elif kind in ("product", "call") and self.owner.get(found, self.call) != self.call >= 0:
-            self.fired.append(Fired("computed_once", self.call))
-        return found
+        number = self._known.get(node)
+        if number is None:
+            number = self._known[node] = self._rewritten(node)
+        elif kind in ("product", "call") and self.owner.get(number, self.call) != self.call >= 0:
+            self.fired.append(AppliedRewrite("computed_once", self.call))
+        return number
 
     def label(self) -> int:
         """Return a label that no term has yet."""
@@ -109,10 +109,10 @@ class Graph:
     def _rewritten(self, node: Node) -> int:
         source = self.nodes[node.inputs[0]].kind if node.inputs else ""
         for name, rule in self._rules.get((node.kind, source), ()):
-            found = rule(self, node)
-            if found is not None:
-                self.fired.append(Fired(name, self.call))
-                return found
+            replacement = rule(self, node)
+            if replacement is not None:
+                self.fired.append(AppliedRewrite(name, self.call))
+                return replacement
         self.nodes.append(node)
         number = len(self.nodes) - 1
         if self.call >= 0:

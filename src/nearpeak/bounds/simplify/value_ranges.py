@@ -1,4 +1,4 @@
-"""Between which values the elements of a node lie, whatever the inputs are."""
+"""Value ranges of nodes that hold for every input (interval analysis)."""
 
 from collections.abc import Callable
 from functools import reduce
@@ -6,7 +6,7 @@ from math import ceil, exp, inf, isinf, isnan, prod
 
 from nearpeak.bounds.simplify.operator_arguments import packet
 from nearpeak.bounds.simplify.product_sums import Product
-from nearpeak.bounds.simplify.value_graph import Graph, Node, Slot, Stated
+from nearpeak.bounds.simplify.value_graph import Graph, Node, OperatorCall, Slot
 
 Range = tuple[float, float]
 ANYTHING: Range = (-inf, inf)
@@ -40,22 +40,22 @@ def range_of(graph: Graph, node: Node) -> Range:
 
 
 def _known(graph: Graph, number: int) -> Range:
-    found = graph.ranges.get(number)
-    if found is None:
-        found = graph.ranges[number] = range_of(graph, graph[number])
-    return found
+    known_range = graph.ranges.get(number)
+    if known_range is None:
+        known_range = graph.ranges[number] = range_of(graph, graph[number])
+    return known_range
 
 
 def _range(graph: Graph, node: Node) -> Range:
-    stated = isinstance(node.options, Stated)
+    stated = isinstance(node.options, OperatorCall)
     if (not node.inputs and node.kind != "constant") or (stated and packet(node.options.name) not in _NAMED):
         return ANYTHING
-    own = [_known(graph, number) for number in node.inputs]
+    operand_ranges = [_known(graph, number) for number in node.inputs]
     if isinstance(node.options, Product):
-        return _of_product(graph, node, node.options, own)
+        return _of_product(graph, node, node.options, operand_ranges)
     if stated:
-        return _of_operator(node.options, own)
-    return _KINDS[node.kind](node, own) if node.kind in _KINDS else ANYTHING
+        return _of_operator(node.options, operand_ranges)
+    return _KINDS[node.kind](node, operand_ranges) if node.kind in _KINDS else ANYTHING
 
 
 _KINDS: dict[str, Callable[[Node, list[Range]], Range]] = {
@@ -69,8 +69,8 @@ _KINDS: dict[str, Callable[[Node, list[Range]], Range]] = {
 """Ranges of the kinds of node that are no operators."""
 
 
-def _of_product(graph: Graph, node: Node, options: Product, own: list[Range]) -> Range:
-    if ANYTHING in own and (0.0, 0.0) not in own and node.inputs[0] != node.inputs[-1]:
+def _of_product(graph: Graph, node: Node, options: Product, operand_ranges: list[Range]) -> Range:
+    if ANYTHING in operand_ranges and (0.0, 0.0) not in operand_ranges and node.inputs[0] != node.inputs[-1]:
         return ANYTHING
     sizes = {
         label: n
@@ -79,9 +79,9 @@ def _of_product(graph: Graph, node: Node, options: Product, own: list[Range]) ->
     }
     count = prod(n for label, n in sizes.items() if label not in options.out)
     if len(node.inputs) == 2 and node.inputs[0] == node.inputs[1] and options.labels[0] == options.labels[1]:
-        top = max(own[0][0] ** 2, own[0][1] ** 2)
+        top = max(operand_ranges[0][0] ** 2, operand_ranges[0][1] ** 2)
         return _times((0.0, top), (options.factor * count,) * 2)
-    return reduce(_times, own, (options.factor * count,) * 2)
+    return reduce(_times, operand_ranges, (options.factor * count,) * 2)
 
 
 def _times(left: Range, right: Range) -> Range:
@@ -89,18 +89,18 @@ def _times(left: Range, right: Range) -> Range:
     return min(ends), max(ends)
 
 
-def _of_operator(stated: Stated, own: list[Range]) -> Range:
-    name, (low, high) = packet(stated.name), own[0]
+def _of_operator(stated: OperatorCall, operand_ranges: list[Range]) -> Range:
+    name, (low, high) = packet(stated.name), operand_ranges[0]
     if name in _ZERO_AT_ZERO and stated.result == 0 and low == high == 0:
         return 0.0, 0.0
     if name in _RISING:
         return _RISING[name](low), _RISING[name](high)
     if name in _PASSING and stated.result == 0:
         return low, high
-    return _OPERATORS[name](stated, own) if name in _OPERATORS else _FIXED.get(name, ANYTHING)
+    return _OPERATORS[name](stated, operand_ranges) if name in _OPERATORS else _FIXED.get(name, ANYTHING)
 
 
-_OPERATORS: dict[str, Callable[[Stated, list[Range]], Range]] = {
+_OPERATORS: dict[str, Callable[[OperatorCall, list[Range]], Range]] = {
     "hardtanh": lambda stated, own: _clamped(stated, own, "min_val", "max_val"),
     **dict.fromkeys(("clamp", "clamp_min", "clamp_max"), lambda stated, own: _clamped(stated, own, "min", "max")),
     "minimum": lambda _, own: (min(own[0][0], own[1][0]), min(own[0][1], own[1][1])),
@@ -112,10 +112,10 @@ _NAMED = frozenset((*_FIXED, *_RISING, *_ZERO_AT_ZERO, *_PASSING, *_OPERATORS))
 """Operators of which something is known."""
 
 
-def _clamped(stated: Stated, own: list[Range], below: str, above: str) -> Range:
+def _clamped(stated: OperatorCall, operand_ranges: list[Range], below: str, above: str) -> Range:
     """Return the range after it is cut at two limits, numbers or tensors; the upper one wins."""
-    low, high = own[0]
-    floor, ceiling = (_limit(stated.value(name), own) for name in (below, above))
+    low, high = operand_ranges[0]
+    floor, ceiling = (_limit(stated.value(name), operand_ranges) for name in (below, above))
     if floor is not None:
         low, high = max(low, floor[0]), max(high, floor[1])
     if ceiling is not None:
@@ -123,7 +123,7 @@ def _clamped(stated: Stated, own: list[Range], below: str, above: str) -> Range:
     return low, high
 
 
-def _limit(value: object, own: list[Range]) -> Range | None:
+def _limit(value: object, operand_ranges: list[Range]) -> Range | None:
     if isinstance(value, Slot):
-        return own[value.position]
+        return operand_ranges[value.position]
     return (float(value), float(value)) if isinstance(value, (int, float)) else None

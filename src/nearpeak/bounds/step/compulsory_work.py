@@ -1,18 +1,17 @@
-"""What any program of a whole step must do: live calls, compulsory bytes, arithmetic without recomputation."""
+"""Compulsory work of a whole step: live calls, compulsory bytes, arithmetic without recomputation."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
-from nearpeak.bounds.step.recomputation import repeated_calls
 from nearpeak.bounds.step.step_barrier import step_barrier
 from nearpeak.bounds.terms.symmetric_products import gram_work, is_gram
 from nearpeak.core.work.distinct_calls import union_bytes
 from nearpeak.core.work.work import NO_WORK, Work
 from nearpeak.core.work.workload import Call, Use, Workload
 
-GIVEN_KINDS = ("weight", "state", "kv_cache", "input")
+INITIAL_KINDS = ("weight", "state", "kv_cache", "input")
 """Kinds of storage whose content is there before the step."""
-KEPT_KINDS = ("weight", "state", "kv_cache", "input", "output")
+PERSISTENT_KINDS = ("weight", "state", "kv_cache", "input", "output")
 """Kinds of storage whose new content outlives the step."""
 
 
@@ -32,7 +31,7 @@ def compulsory(workload: Workload, works: Sequence[Work | None], live: Sequence[
             totals[key] = (known, count + call.call_count)
     arithmetic = sum((without_bytes(work) * count for work, count in totals.values()), NO_WORK)
     reads, writes = _compulsory_bytes(workload, live)
-    barrier = step_barrier(workload, works, live, GIVEN_KINDS, KEPT_KINDS)
+    barrier = step_barrier(workload, works, live, INITIAL_KINDS, PERSISTENT_KINDS)
     return dataclasses.replace(arithmetic, read_bytes=reads, write_bytes=writes, barrier=barrier)
 
 
@@ -62,7 +61,7 @@ def live_calls(workload: Workload) -> list[bool]:
     """
     if not workload.buffers:
         return [True] * len(workload.calls)
-    wanted = {number for number, buffer in enumerate(workload.buffers) if buffer.kind in KEPT_KINDS}
+    wanted = {number for number, buffer in enumerate(workload.buffers) if buffer.kind in PERSISTENT_KINDS}
     live = [False] * len(workload.calls)
     followers: list[int] = []
     for index in range(len(workload.calls) - 1, -1, -1):
@@ -71,13 +70,43 @@ def live_calls(workload: Workload) -> list[bool]:
             followers.append(index)
             continue
         if not wanted.isdisjoint([use.buffer for use in call.writes]):
-            for one in (index, *followers):
-                live[one] = True
+            for position in (index, *followers):
+                live[position] = True
             overwritten = [use.buffer for use in call.writes if use.bytes == workload.buffers[use.buffer].bytes]
             wanted.difference_update(overwritten)
             wanted.update([use.buffer for use in call.reads])
         followers = []
     return live
+
+
+def repeated_calls(workload: Workload) -> list[bool]:
+    """Return for each call whether it computes again, from the same contents, what a forward call computed.
+
+    The results of such a call are the contents that the forward call left, so that whole repeated chains are found.
+    """
+    contents: list[int] = list(range(len(workload.buffers)))
+    forward: dict[Hashable, tuple[int, ...]] = {}
+    fresh = len(contents)
+    repeated = []
+    for call in workload.calls:
+        results = tuple(range(fresh, fresh + len(call.writes)))
+        fresh += len(results)
+        again = False
+        if call.phase == "forward":
+            forward.setdefault(_key(call, contents), results)
+        elif call.phase == "backward" and call.case is not None and call.reads:
+            known = forward.get(_key(call, contents), ())
+            again = len(known) == len(results) > 0
+            results = known if again else results
+        for use, value in zip(call.writes, results, strict=True):
+            contents[use.buffer] = value
+        repeated.append(again)
+    return repeated
+
+
+def _key(call: Call, contents: list[int]) -> Hashable:
+    """Return what a call computes: its case on these contents."""
+    return (call.case, *[(contents[u.buffer], u.start_bytes, u.stop_bytes, u.bytes) for u in call.reads])
 
 
 def without_bytes(work: Work) -> Work:
@@ -94,19 +123,21 @@ def without_bytes(work: Work) -> Work:
 def _compulsory_bytes(workload: Workload, live: Sequence[bool]) -> tuple[int, int]:
     """Return the bytes that must be read and written, each storage once."""
     reads, writes = _outer_uses(workload, live)
-    kept = {number: workload.buffers[number].kept_bytes for number in writes}
+    kept_bytes = {number: workload.buffers[number].kept_bytes for number in writes}
     sizes = {number: union_bytes(uses) for number, uses in writes.items()}
-    left = sum(size if kept[number] is None else min(size, kept[number] or 0) for number, size in sizes.items())
+    left = sum(
+        size if kept_bytes[number] is None else min(size, kept_bytes[number] or 0) for number, size in sizes.items()
+    )
     return sum(map(union_bytes, reads.values())), left
 
 
-def given_reads(workload: Workload, live: Sequence[bool]) -> dict[int, int]:
+def initial_reads(workload: Workload, live: Sequence[bool]) -> dict[int, int]:
     """Return the bytes that the live calls must read of each storage whose content is there before the step."""
     return {number: union_bytes(uses) for number, uses in _outer_uses(workload, live)[0].items()}
 
 
 def _outer_uses(workload: Workload, live: Sequence[bool]) -> tuple[dict[int, list[Use]], dict[int, list[Use]]]:
-    """Return what is read from before the step and what is left behind after it, by storage."""
+    """Return the initial contents that are read and the final contents that are written, by storage."""
     reads: dict[int, list[Use]] = {}
     writes: dict[int, list[Use]] = {}
     written: dict[int, int] = {}
@@ -121,14 +152,14 @@ def _outer_uses(workload: Workload, live: Sequence[bool]) -> tuple[dict[int, lis
 def _collect(
     call: Call, workload: Workload, written: dict[int, int], reads: dict[int, list[Use]], writes: dict[int, list[Use]]
 ) -> None:
-    """Note what `call` reads from before the step, and what it leaves behind after it."""
+    """Collect the initial contents that `call` reads and the final contents that it writes."""
     for use in call.reads:
-        if workload.buffers[use.buffer].kind not in GIVEN_KINDS:
+        if workload.buffers[use.buffer].kind not in INITIAL_KINDS:
             continue
         own_bytes = written.get(use.buffer, 0)  # what the step wrote itself need not be read again
         if own_bytes < use.bytes:
             left = use if own_bytes == 0 else dataclasses.replace(use, bytes=use.bytes - own_bytes)
             reads.setdefault(use.buffer, []).append(left)
     for use in call.writes:
-        if workload.buffers[use.buffer].kind in KEPT_KINDS:
+        if workload.buffers[use.buffer].kind in PERSISTENT_KINDS:
             writes.setdefault(use.buffer, []).append(use)

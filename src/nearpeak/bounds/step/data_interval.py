@@ -1,11 +1,11 @@
-"""How far a step's bound could rise with values that are not given: indices, masks, routers."""
+"""Interval of a step's bound where it depends on unknown values: indices, masks, router decisions."""
 
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nearpeak.bounds.case_bound import work_bound
-from nearpeak.bounds.step.compulsory_work import GIVEN_KINDS, KEPT_KINDS
+from nearpeak.bounds.step.compulsory_work import INITIAL_KINDS, PERSISTENT_KINDS
 from nearpeak.core.answers.bound import Bound, Interval, Policy
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
@@ -17,7 +17,7 @@ from nearpeak.ops.shared.definition.data_dependence import highest_case
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worst:
-    """What the worst values make of a step, on any target."""
+    """Work of a step for its worst values, on any target."""
 
     works: Mapping[Case, Work]
     """Work at the worst values of each case that depends on values."""
@@ -41,15 +41,21 @@ def worst_of_step(workload: Workload, works: Mapping[Case, Work], algorithm: str
 
 
 def interval_of_step(
-    workload: Workload, works: Mapping[Case, Work], found: Worst, step: Work, low: Bound, target: Target, policy: Policy
+    workload: Workload,
+    works: Mapping[Case, Work],
+    worst_values: Worst,
+    step: Work,
+    low: Bound,
+    target: Target,
+    policy: Policy,
 ) -> Interval | None:
     """Return the ends of the step's bound; none where it does not depend on values."""
-    worst = found.works
+    worst = worst_values.works
     if not worst:
         return None
     axes = tuple(sorted({name for case in worst for name in OPS[case.op].data_axes}))
     if workload.buffers:
-        high = dataclasses.replace(step + found.more, barrier=step.barrier)
+        high = dataclasses.replace(step + worst_values.more, barrier=step.barrier)
         high_s = work_bound(high, target, policy).time_s
     else:
         counts = workload.case_counts()
@@ -63,17 +69,17 @@ def interval_of_step(
 def highest_works(workload: Workload, algorithm: str = "classical") -> dict[Case, Work]:
     """Return the work at the worst values of each case that depends on values; a captured step never knows them."""
     captured = bool(workload.buffers)
-    found = {case: highest_case(case, captured=captured) for case in workload.case_counts()}
-    return {case: work_of(highest, algorithm) for case, highest in found.items() if highest is not None}
+    highest_cases = {case: highest_case(case, captured=captured) for case in workload.case_counts()}
+    return {case: work_of(highest, algorithm) for case, highest in highest_cases.items() if highest is not None}
 
 
 def _more(call: Call, low: Work, high: Work, workload: Workload) -> Work:
     """Return what the worst values add to one call."""
-    given = any(workload.buffers[use.buffer].kind in GIVEN_KINDS for use in call.reads)
-    kept = any(workload.buffers[use.buffer].kind in KEPT_KINDS for use in call.writes)
+    reads_inputs = any(workload.buffers[use.buffer].kind in INITIAL_KINDS for use in call.reads)
+    writes_outputs = any(workload.buffers[use.buffer].kind in PERSISTENT_KINDS for use in call.writes)
     return dataclasses.replace(
         NO_WORK,
         flop={kind: max(0, count - low.flop.get(kind, 0)) for kind, count in high.flop.items()},
-        read_bytes=max(0, high.read_bytes - low.read_bytes) if given else 0,
-        write_bytes=max(0, high.write_bytes - low.write_bytes) if kept else 0,
+        read_bytes=max(0, high.read_bytes - low.read_bytes) if reads_inputs else 0,
+        write_bytes=max(0, high.write_bytes - low.write_bytes) if writes_outputs else 0,
     )

@@ -1,4 +1,4 @@
-"""The bound of a step whose calls run in given groups, each as one kernel."""
+"""Bounds of a step whose calls run in stated fusion groups, each as one kernel."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -38,28 +38,28 @@ def kernels_work(workload: Workload, works: Mapping[Case, Work]) -> tuple[Kernel
     A kernel reads what it needs and others made, and writes what others need; what its own calls hand to each other
     never leaves the chip.
     """
-    found: dict[str, Kernel] = {}
+    kernels: dict[str, Kernel] = {}
     for part in kernels_of(workload) if workload.groups else ():
         cases = [call.case for call in part.calls if call.case is not None]
         least = compulsory(part, [None if call.case is None else works[call.case] for call in part.calls])
-        one = Kernel(
+        kernel = Kernel(
             ops=tuple(dict.fromkeys(case.op for case in cases)), module=module_pattern(part.calls[-1].module),
             phase=part.calls[-1].phase, dtype=next((dict(case.dtypes).get("dtype", "") for case in cases), ""),
             work=least, count=1,
         )  # fmt: skip
-        known = found.setdefault(repr(one), replace(one, count=0))
-        found[repr(one)] = replace(known, count=known.count + 1)
-    return tuple(found.values())
+        known = kernels.setdefault(repr(kernel), replace(kernel, count=0))
+        kernels[repr(kernel)] = replace(known, count=known.count + 1)
+    return tuple(kernels.values())
 
 
 def groups_bound_s(kernels: Sequence[Kernel], target: Target, policy: Policy) -> float:
     """Return the least time in which the kernels run one after the other: no less than that under any fusion."""
-    return sum(work_bound(one.work, target, policy).time_s * one.count for one in kernels)
+    return sum(work_bound(kernel.work, target, policy).time_s * kernel.count for kernel in kernels)
 
 
 def pieces_of_kernels(kernels: Sequence[Kernel], target: Target, policy: Policy) -> tuple[Piece, ...]:
     """Return the kernels with their bounds, as opportunities are looked for in them."""
-    return tuple(_piece(one, work_bound(one.work, target, policy)) for one in kernels)
+    return tuple(_piece(kernel, work_bound(kernel.work, target, policy)) for kernel in kernels)
 
 
 def _piece(kernel: Kernel, bound: Bound) -> Piece:
@@ -78,9 +78,9 @@ def kernels_of(workload: Workload) -> list[Workload]:
     written: dict[int, set[int]] = {}
     needed: dict[int, set[int]] = {}
     for position, call in enumerate(workload.calls):
-        for uses, found in ((call.writes, written), (call.reads, needed)):
+        for uses, groups_by_buffer in ((call.writes, written), (call.reads, needed)):
             for use in uses:
-                found.setdefault(use.buffer, set()).add(home[position])
+                groups_by_buffer.setdefault(use.buffer, set()).add(home[position])
     return [_kernel(workload, number, written, needed) for number in range(len(workload.groups))]
 
 

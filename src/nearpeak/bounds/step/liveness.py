@@ -1,4 +1,4 @@
-"""Device memory of a step: what must exist when, storage by storage."""
+"""Device memory of a step over time, from the lifetime of each storage."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _PERSISTENT = ("weight", "state", "kv_cache", "input")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Occupancy:
-    """What a step holds in memory, call by call."""
+    """Memory use of a step, call by call."""
 
     use: MemoryUse
     """Sums and peaks."""
@@ -29,7 +29,9 @@ def occupancy_of(workload: Workload) -> Occupancy:
     Weights, optimizer state, caches and inputs live throughout; gradients of parameters are those storages that
     the backward pass writes and the optimizer reads.
     """
-    gradients = _parameter_gradients(workload)
+    written = {use.buffer for call in workload.calls if call.phase == "backward" for use in call.writes}
+    read = {use.buffer for call in workload.calls if call.phase == "optimizer" for use in call.reads}
+    gradients = frozenset(n for n in written & read if workload.buffers[n].kind not in _PERSISTENT)
     by_kind = {kind: sum(buffer.bytes for buffer in workload.buffers if buffer.kind == kind) for kind in _PERSISTENT}
     everything, passing = _timeline(workload, frozenset()), _timeline(workload, gradients)
     held = by_kind["weight"] + by_kind["state"]
@@ -43,8 +45,8 @@ def occupancy_of(workload: Workload) -> Occupancy:
         activation_peak_bytes=max(passing, default=0),
         peak_bytes=held + carried + max(everything, default=0),
     )
-    fixed = tuple(held + both - own for both, own in zip(everything, passing, strict=True))
-    return Occupancy(use=use, fixed_bytes=fixed, growing_bytes=tuple(carried + own for own in passing))
+    fixed = tuple(held + both - growing for both, growing in zip(everything, passing, strict=True))
+    return Occupancy(use=use, fixed_bytes=fixed, growing_bytes=tuple(carried + growing for growing in passing))
 
 
 def fit_of(occupancy: Occupancy | None, target: Target, batch_count: int | None) -> Fit:
@@ -52,23 +54,13 @@ def fit_of(occupancy: Occupancy | None, target: Target, batch_count: int | None)
     capacity = target.dram.capacity_bytes
     if capacity is None or occupancy is None:
         return Fit(fits=None, capacity_bytes=capacity, largest_batch_count=None)
-    largest = None if batch_count is None else _largest_batch(occupancy, capacity, batch_count)
+    largest = None  # none when nothing grows with the batch
+    if batch_count is not None:
+        pairs = set(zip(occupancy.fixed_bytes, occupancy.growing_bytes, strict=True))
+        limits = [(capacity - fixed) * batch_count // growing for fixed, growing in pairs if growing > 0]
+        largest = max(0, min(limits)) if limits else None
     fits = occupancy.use.peak_bytes <= capacity
     return Fit(fits=fits, capacity_bytes=capacity, largest_batch_count=largest)
-
-
-def _largest_batch(occupancy: Occupancy, capacity: int, batch_count: int) -> int | None:
-    """Return the largest batch; none when nothing grows with it."""
-    pairs = set(zip(occupancy.fixed_bytes, occupancy.growing_bytes, strict=True))
-    limits = [(capacity - fixed) * batch_count // growing for fixed, growing in pairs if growing > 0]
-    return max(0, min(limits)) if limits else None
-
-
-def _parameter_gradients(workload: Workload) -> frozenset[int]:
-    """Return the storages that carry gradients of parameters from the backward pass to the optimizer."""
-    written = {use.buffer for call in workload.calls if call.phase == "backward" for use in call.writes}
-    read = {use.buffer for call in workload.calls if call.phase == "optimizer" for use in call.reads}
-    return frozenset(n for n in written & read if workload.buffers[n].kind not in _PERSISTENT)
 
 
 def _timeline(workload: Workload, left_out: frozenset[int]) -> list[int]:

@@ -1,20 +1,19 @@
-"""Workload × targets → Analysis: every number that a report shows."""
+"""Analysis of a workload on several targets: all numbers that a report shows."""
 
 import dataclasses
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from nearpeak.bounds.case_bound import STRICT, work_bound
 from nearpeak.bounds.ideal_gains import opportunities, pieces_of
 from nearpeak.bounds.proof_checker import proof_of
-from nearpeak.bounds.step.bound_sums import by_order, shares
 from nearpeak.bounds.step.fusion_groups import Kernel, groups_bound_s, kernels_work, pieces_of_kernels
 from nearpeak.bounds.step.liveness import Occupancy, fit_of, occupancy_of
 from nearpeak.bounds.step.step_bound import StepWork, bound_of_step, least_work
-from nearpeak.bounds.step.step_constants import remade
+from nearpeak.bounds.step.step_constants import constant_opportunities
 from nearpeak.bounds.step.step_rows import Part, moved_bytes, parts_of
 from nearpeak.bounds.terms.unit_rates import matrix_rate
-from nearpeak.core.answers.analysis import Analysis, CaseRow, CaseTime, TargetAnalysis
+from nearpeak.core.answers.analysis import Analysis, CaseRow, CaseTime, Share, TargetAnalysis
 from nearpeak.core.answers.bound import Policy
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
@@ -91,7 +90,10 @@ def _target_analysis(
         rows, times, [row.case.op + (" backward" if row.case.phase == "backward" else "") for row in rows]
     )
     pieces = pieces_of_kernels(kernels, target, policy) if kernels else pieces_of(rows, times)
-    unit, rate = _main_rate(target, _main_format(rows), policy)
+    try:
+        unit, rate = matrix_rate(target, _main_format(rows), policy.dtype)
+    except NotModelledError:  # a main format without products
+        unit, rate = matrix_rate(target, "fp32", policy.dtype)
     return TargetAnalysis(
         target=target.name,
         title=target.title,
@@ -109,7 +111,7 @@ def _target_analysis(
         by_phase=by_order(shares(rows, times, [row.phase for row in rows]), PHASES),
         by_operator=by_operator,
         by_module=shares(rows, times, [row.module for row in rows]),
-        opportunities=opportunities(pieces, target, policy, remade(workload, rows, times, target)),
+        opportunities=opportunities(pieces, target, policy, constant_opportunities(workload, rows, times, target)),
         fit=fit_of(occupancy, target, batch_count),
         assumptions=whole.assumptions,
         as_written_s=whole.as_written_s,
@@ -121,7 +123,7 @@ def _target_analysis(
 
 def _of_groups(kernels: Sequence[Kernel], targets: Sequence[Target], policy: Policy) -> tuple[str, ...]:
     """Return the bound of the kernels that a compiler makes of the calls, target by target, in sentences."""
-    count = sum(one.count for one in kernels)
+    count = sum(kernel.count for kernel in kernels)
     return tuple(
         f"{target.title}: the {count} kernels that the compiler fuses the calls into take at least "
         f"{show(groups_bound_s(kernels, target, policy), 's')}"
@@ -137,14 +139,6 @@ def _time(part: Part, worst: Mapping[Case, Work], target: Target, policy: Policy
     return CaseTime(bound_s=bound.time_s, limiter=bound.limiter, terms_s=bound.terms_s, high_s=high_s)
 
 
-def _main_rate(target: Target, dtype: str, policy: Policy) -> tuple[str, float]:
-    """Return unit and rate for the workload's main format; a format without products falls back to fp32."""
-    try:
-        return matrix_rate(target, dtype, policy.dtype)
-    except NotModelledError:
-        return matrix_rate(target, "fp32", policy.dtype)
-
-
 def _floor_s(workload: Workload, target: Target, parts: Sequence[Part]) -> float | None:
     """Return the time of so many empty kernels: one per call, or per kernel of a compiler that fuses calls."""
     if target.launch_floor_s is None:
@@ -152,3 +146,31 @@ def _floor_s(workload: Workload, target: Target, parts: Sequence[Part]) -> float
     if workload.groups:
         return target.launch_floor_s * len(workload.groups)
     return target.launch_floor_s * sum(part.work.launch_count * part.row.call_count for part in parts)
+
+
+def shares(rows: Sequence[CaseRow], times: Sequence[CaseTime], names: Iterable[str]) -> tuple[Share, ...]:
+    """Return the parts of the step by name, largest first.
+
+    Args:
+        names: the part that each row belongs to.
+    """
+    count: dict[str, int] = {}
+    limiters: dict[str, dict[str, float]] = {}
+    for row, time, name in zip(rows, times, names, strict=True):
+        part = limiters.setdefault(name, {})
+        part[time.limiter] = part.get(time.limiter, 0.0) + time.bound_s * row.call_count
+        count[name] = count.get(name, 0) + row.call_count
+    total_s = sum(sum(part.values()) for part in limiters.values())
+    parts = [
+        Share(
+            name=name, call_count=count[name], time_s=sum(part.values()), limiter_s=part,
+            share_ratio=sum(part.values()) / total_s if total_s else 0.0,
+        )
+        for name, part in limiters.items()
+    ]  # fmt: skip
+    return tuple(sorted(parts, key=lambda share: (-share.time_s, share.name)))
+
+
+def by_order(parts: tuple[Share, ...], order: Sequence[str]) -> tuple[Share, ...]:
+    """Return the parts in the given order of names."""
+    return tuple(sorted(parts, key=lambda share: order.index(share.name) if share.name in order else len(order)))

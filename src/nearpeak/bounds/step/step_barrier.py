@@ -1,4 +1,4 @@
-"""The barrier of a whole step: a given tensor that is needed whole for a figure, and again element by element."""
+"""Barrier of a whole step: an input tensor that a full reduction and a later element-wise call both read."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -13,7 +13,11 @@ maximum(x, max(x)) is max(x), so that no element is needed again."""
 
 
 def step_barrier(
-    workload: Workload, works: Sequence[Work | None], live: Sequence[bool], given: Sequence[str], kept: Sequence[str]
+    workload: Workload,
+    works: Sequence[Work | None],
+    live: Sequence[bool],
+    initial: Sequence[str],
+    final: Sequence[str],
 ) -> Barrier | None:
     """Return the barrier of the largest group among the live calls; none where no given tensor is needed twice.
 
@@ -28,28 +32,30 @@ def step_barrier(
     last = {use.buffer: call for call in workload.calls for use in call.writes}
     written: set[int] = set()
     needs: dict[int, set[Use]] = {}
-    found: list[Barrier] = []
+    barriers: list[Barrier] = []
     for call, work, alive in zip(workload.calls, works, live, strict=True):
-        fresh = [use for use in call.reads if workload.buffers[use.buffer].kind in given and use.buffer not in written]
-        if alive and call.case is not None and work is not None and _outlives(call, workload, last, kept):
+        fresh = [
+            use for use in call.reads if workload.buffers[use.buffer].kind in initial and use.buffer not in written
+        ]
+        if alive and call.case is not None and work is not None and _outlives(call, workload, last, final):
             if (
                 work.barrier is not None
                 and len(fresh) == len(call.reads)
                 and (bool(call.reads) and sum(use.bytes for use in call.reads) >= work.read_bytes)
             ):
-                found.append(work.barrier)
-            found += _second_reads(call, fresh, needs)
+                barriers.append(work.barrier)
+            barriers += _second_reads(call, fresh, needs)
         written.update(use.buffer for use in call.writes)
         _follow(call, fresh, needs)
-    return max(found, key=lambda barrier: (barrier.group_bytes, barrier.group_count), default=None)
+    return max(barriers, key=lambda barrier: (barrier.group_bytes, barrier.group_count), default=None)
 
 
-def _outlives(call: Call, workload: Workload, last: Mapping[int, Call], kept: Sequence[str]) -> bool:
+def _outlives(call: Call, workload: Workload, last: Mapping[int, Call], final: Sequence[str]) -> bool:
     """Say whether the first result of the call is kept whole, as the call left it."""
     if not call.writes or last[call.writes[0].buffer] is not call:
         return False
     use, buffer = call.writes[0], workload.buffers[call.writes[0].buffer]
-    return buffer.kind in kept and buffer.kept_bytes in (None, buffer.bytes) and use.bytes == buffer.bytes
+    return buffer.kind in final and buffer.kept_bytes in (None, buffer.bytes) and use.bytes == buffer.bytes
 
 
 def _second_reads(call: Call, fresh: Sequence[Use], needs: Mapping[int, set[Use]]) -> Iterator[Barrier]:

@@ -1,9 +1,10 @@
-"""The bound of a whole step: any number of kernels, fused or not, as written and simplified."""
+"""Bound of a whole step for any number of kernels and any fusion, as written and simplified."""
 
 import dataclasses
 from dataclasses import dataclass
 from functools import lru_cache
 
+from nearpeak.base.identity_key import Same
 from nearpeak.bounds.case_bound import merged, work_bound
 from nearpeak.bounds.simplify import simplified_work
 from nearpeak.bounds.step.compulsory_work import compulsory, live_calls
@@ -45,15 +46,15 @@ def bound_of_step(workload: Workload, works: dict[Case, Work], step: StepWork, t
     The simplified step holds fewer products or bytes; where that shortens no time, the step stands as written.
     """
     case_count = 1 if workload.buffers else max(1, sum(workload.case_counts().values()))
-    found = work_bound(step.as_written, target, policy, case_count)
+    bound = work_bound(step.as_written, target, policy, case_count)
     if step.rewrites:
-        found = _smaller(found, work_bound(step.simplified, target, policy), step.rewrites)
+        bound = _smaller(bound, work_bound(step.simplified, target, policy), step.rewrites)
     if not workload.buffers:
-        found = _one_after_the_other(workload, works, target, policy, found)
-    interval = interval_of_step(workload, works, step.worst, step.as_written, found, target, policy)
+        bound = _one_after_the_other(workload, works, target, policy, bound)
+    interval = interval_of_step(workload, works, step.worst, step.as_written, bound, target, policy)
     more = {name for case in works for name in OPS[case.op].assumptions}
-    rests_on = merged(found.assumptions, {*more, "A10"} if workload.guards else more)
-    return dataclasses.replace(found, uncovered=workload.uncovered_counts(), interval=interval, assumptions=rests_on)
+    rests_on = merged(bound.assumptions, {*more, "A10"} if workload.guards else more)
+    return dataclasses.replace(bound, uncovered=workload.uncovered_counts(), interval=interval, assumptions=rests_on)
 
 
 def _smaller(written: Bound, simple: Bound, rewrites: tuple[Rewritten, ...]) -> Bound:
@@ -67,30 +68,15 @@ def _smaller(written: Bound, simple: Bound, rewrites: tuple[Rewritten, ...]) -> 
     )  # fmt: skip
 
 
-class _Same:
-    """A workload as the key of a cache: the same object only, as a workload holds mappings."""
-
-    __slots__ = ("workload",)
-
-    def __init__(self, workload: Workload) -> None:
-        self.workload = workload
-
-    def __hash__(self) -> int:
-        return id(self.workload)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.workload is self.workload
-
-
 def least_work(workload: Workload, algorithm: str = "classical") -> tuple[dict[Case, Work], StepWork]:
     """Return the work of each case of the step, and the least work of all of it; of the last steps it is kept."""
-    return _least_work(_Same(workload), algorithm)
+    return _least_work(Same(workload), algorithm)
 
 
 @lru_cache(maxsize=2)  # one step is bounded on many targets in a row
-def _least_work(same: _Same, algorithm: str) -> tuple[dict[Case, Work], StepWork]:
-    works = {case: work_of(case, algorithm) for case in same.workload.case_counts()}
-    return works, _step_work(same.workload, works, algorithm)
+def _least_work(same: "Same[Workload]", algorithm: str) -> tuple[dict[Case, Work], StepWork]:
+    works = {case: work_of(case, algorithm) for case in same.held.case_counts()}
+    return works, _step_work(same.held, works, algorithm)
 
 
 def _step_work(workload: Workload, works: dict[Case, Work], algorithm: str) -> StepWork:
@@ -111,7 +97,7 @@ def _one_after_the_other(
     """Return `whole` with the sum of the single bounds as its time."""
     times: dict[str, float] = {}
     for case, count in workload.case_counts().items():
-        one = work_bound(works[case], target, policy)
-        times[one.limiter] = times.get(one.limiter, 0.0) + one.time_s * count
+        bound = work_bound(works[case], target, policy)
+        times[bound.limiter] = times.get(bound.limiter, 0.0) + bound.time_s * count
     limiter = max(times, key=lambda name: times[name], default=whole.limiter)
     return dataclasses.replace(whole, time_s=sum(times.values()), limiter=limiter, summed=True)

@@ -1,4 +1,4 @@
-"""Tensors that a step makes of nothing but its source: they are the same in every step, and could be made once."""
+"""Tensors that a step builds from constants alone: equal in every step, so they could be built once."""
 
 from collections.abc import Mapping, Sequence
 
@@ -33,13 +33,17 @@ def constant_calls(workload: Workload) -> tuple[Call, ...]:
         if call.phase == "forward" and call.case is not None and call.case.op not in _DRAWN and call.writes
     }  # fmt: skip
     while True:
-        kept = {place for place in fixed if all(makers.get(one, {-1}) <= fixed for one in touched[place])}
-        if kept == fixed:
+        remaining = {
+            place
+            for place in fixed
+            if all(makers.get(touched_buffer, {-1}) <= fixed for touched_buffer in touched[place])
+        }
+        if remaining == fixed:
             return tuple(calls[place] for place in sorted(fixed))
-        fixed = kept
+        fixed = remaining
 
 
-def remade(
+def constant_opportunities(
     workload: Workload, rows: Sequence[CaseRow], times: Sequence[CaseTime], target: Target
 ) -> list[Opportunity]:  # fmt: skip
     """Return what making such tensors once gains at most: their bounds, or the least time of a kernel for each."""
@@ -54,14 +58,11 @@ def remade(
     sources = list(dict.fromkeys(call.source for call in calls))
     more = f" and {len(sources) - _SHOWN} more lines" if len(sources) > _SHOWN else ""
     count = sum(call.call_count for call in calls)
+    names = sorted({call.operator.removeprefix("aten.").removesuffix(".default") for call in calls})[:6]
     return [
         Opportunity(
             kind="constants", title="Make tensors that are the same in every step once and keep them (register_buffer)",
             where=", ".join(sources[:_SHOWN]) + more, gain_s=gain_s,
-            evidence=f"{count} calls depend on no weight and no input, only on shapes: {', '.join(_names(calls))}",
+            evidence=f"{count} calls depend on no weight and no input, only on shapes: {', '.join(names)}",
         )
     ]  # fmt: skip
-
-
-def _names(calls: Sequence[Call]) -> list[str]:
-    return sorted({call.operator.removeprefix("aten.").removesuffix(".default") for call in calls})[:6]

@@ -1,4 +1,4 @@
-"""The distinct cases of a step by phase and module, each with its work as the step's calls do it."""
+"""Distinct cases of a step by phase and module, each with its work."""
 
 import dataclasses
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The terms of a bound: one conservation law per resource, for one case or for columns of cases alike."""
+"""All terms of a bound, one per resource, for single cases and columns of cases."""
 
 from collections.abc import Iterable, Sequence
 from functools import reduce
@@ -54,10 +54,10 @@ def assumptions_of(work: Work, target: Target, policy: Policy, terms: Iterable[T
     """Return the identifiers of what the proved ones of `terms`, which are those of `work`, rest on."""
     stored = any(term.name in _STORED and term.status == PROVED for term in terms)
     classical = policy.algorithm == "classical"
-    found = ["A1", *(["A2"] if classical else []), "A3", *(["A4"] if policy.cold_inputs else [])]
-    found += [*(["A5"] if policy.output_credit else []), "A6", "A7", "A9", "A11"]
-    found += [*(["A12"] if target.measured else []), "A13", *(["A14"] if stored else [])]
-    return (*found, *link_assumptions(work, target, policy), *([] if classical else ["A19"]))
+    names = ["A1", *(["A2"] if classical else []), "A3", *(["A4"] if policy.cold_inputs else [])]
+    names += [*(["A5"] if policy.output_credit else []), "A6", "A7", "A9", "A11"]
+    names += [*(["A12"] if target.measured else []), "A13", *(["A14"] if stored else [])]
+    return (*names, *link_assumptions(work, target, policy), *([] if classical else ["A19"]))
 
 
 def _matrix(work: Work, target: Target, policy: Policy, *, documented: bool = False) -> Sequence[TermColumn]:

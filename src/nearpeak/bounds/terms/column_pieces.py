@@ -1,4 +1,4 @@
-"""Pieces and rows of the columns of a group of cases, and which rows need exact integers."""
+"""Slices and rows of case columns, and detection of rows whose counts could overflow 64 bits."""
 
 from collections.abc import Mapping
 from typing import Any

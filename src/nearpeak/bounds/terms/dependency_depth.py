@@ -1,4 +1,4 @@
-"""Depth terms: instructions that wait for each other take a clock each at least, and a known latency in practice."""
+"""Depth terms: a chain of dependent instructions takes at least one clock each, and a known latency in practice."""
 
 from collections.abc import Sequence
 from math import log2
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.bounds.terms.term_column import TermColumn, is_nothing
+from nearpeak.bounds.terms.term_column import TermColumn, is_zero
 from nearpeak.core.answers.bound import MODEL, PROVED
 from nearpeak.core.work.target import Target
 from nearpeak.core.work.work import Work
@@ -23,9 +23,11 @@ def depth_terms(work: Work, target: Target) -> Sequence[TermColumn]:
     clock_hz = target.clock_hz
     quantities = {"steps_count": chain.step_count, "clock_hz": clock_hz}
     depth_s = chain.step_count / clock_hz
-    if is_nothing(depth_s):
+    if is_zero(depth_s):
         return ()
-    per_step = LATENCY_CLOCKS * (_log2(chain.width_count) + 1)
+    width: Any = chain.width_count
+    depth = log2(max(width, 1)) if isinstance(width, int) else np.log2(np.maximum(width, 1))
+    per_step = LATENCY_CLOCKS * (depth + 1)
     return (
         TermColumn(
             name="depth", time_s=depth_s, status=PROVED,
@@ -38,7 +40,3 @@ def depth_terms(work: Work, target: Target) -> Sequence[TermColumn]:
             quantities=quantities | {"width_count": chain.width_count, "latency_clocks": LATENCY_CLOCKS},
         ),
     )  # fmt: skip
-
-
-def _log2(width: Any) -> Any:
-    return log2(max(width, 1)) if isinstance(width, int) else np.log2(np.maximum(width, 1))

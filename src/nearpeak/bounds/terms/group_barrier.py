@@ -1,10 +1,10 @@
-"""Barrier term: what needs a figure over a whole group cannot start before the group was read once."""
+"""Barrier term: elements that need a reduction over their group are read again unless the group fits on chip."""
 
 from collections.abc import Sequence
 
 from nearpeak.bounds.terms.memory_traffic import bandwidth_of, dram_bytes, dram_term
 from nearpeak.bounds.terms.storage_capacity import storage_bytes
-from nearpeak.bounds.terms.term_column import TermColumn, beyond, is_nothing
+from nearpeak.bounds.terms.term_column import TermColumn, beyond, is_zero
 from nearpeak.core.answers.bound import MODEL, PROVED, STRICT_DTYPES, Policy
 from nearpeak.core.work.target import Target
 from nearpeak.core.work.work import Work
@@ -19,7 +19,7 @@ def barrier_terms(work: Work, target: Target, policy: Policy) -> Sequence[TermCo
     if barrier is None or size_bytes is None:
         return ()
     again_s = barrier.group_count * beyond(barrier.group_bytes, size_bytes) / bandwidth_of(target)
-    if is_nothing(again_s):
+    if is_zero(again_s):
         return ()
     expression, quantities = dram_bytes(work, target, policy)
     twice = "group_count * max(group_bytes - storage_bytes, 0)"

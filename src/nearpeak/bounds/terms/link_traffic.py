@@ -1,4 +1,4 @@
-"""The terms of links: bytes that must leave or enter a device, over the rate of its links in one direction."""
+"""Link terms: bytes that must enter or leave a device over the rate of its links in one direction."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.bounds.terms.term_column import TermColumn
+from nearpeak.bounds.terms.term_column import TermColumn, larger
 from nearpeak.core.answers.bound import PROVED, Policy
 from nearpeak.core.work.target import Link, Target
 from nearpeak.core.work.work import Work
@@ -25,7 +25,7 @@ def moved_bytes(work: Work, policy: Policy) -> Iterator[tuple[str, Any]]:
     for name, ports in (("link", peers), (HOST, (HOST,))):
         size_bytes: Any = 0
         for port, way in product(ports, ("in", "out")):
-            size_bytes = _larger(size_bytes, work.comm_bytes.get(f"{port}.{way}", 0))
+            size_bytes = larger(size_bytes, work.comm_bytes.get(f"{port}.{way}", 0))
         if np.any(np.asarray(size_bytes) > 0):
             yield name, size_bytes
 
@@ -81,7 +81,3 @@ def link_assumptions(work: Work, target: Target, policy: Policy) -> tuple[str, .
 
 
 _FORMULA = {"link": "rate of all links in one direction", HOST: "rate of the host link in one direction"}
-
-
-def _larger(left: Any, right: Any) -> Any:
-    return max(left, right) if isinstance(left, int) and isinstance(right, int) else np.maximum(left, right)

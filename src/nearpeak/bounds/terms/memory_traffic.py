@@ -1,4 +1,4 @@
-"""Terms of compulsory traffic: bytes that cross the memory's pins, and bytes that cross the last shared cache."""
+"""Terms of compulsory traffic: bytes through the DRAM pins and bytes through the last shared cache."""
 
 from collections.abc import Sequence
 
@@ -20,10 +20,11 @@ def dram_term(work: Work, target: Target, policy: Policy, case_count: int = 1) -
     cache_bytes = None if cache_bytes is None else cache_bytes * case_count
     writes = beyond(work.write_bytes, cache_bytes) if credit else work.write_bytes
     reads = work.read_bytes if policy.cold_inputs else beyond(work.read_bytes, cache_bytes)
+    moved = f"{'read' if policy.cold_inputs else '(read - L2)+'} + {'(write - L2)+' if credit else 'write'}"
     expression, quantities = dram_bytes(work, target, policy, case_count)
     return TermColumn(
         name="dram", time_s=(reads + writes) / bandwidth_of(target), status=PROVED,
-        formula=f"({_words(policy)}) / DRAM bandwidth", expression=f"({expression}) / dram_bytes_per_s",
+        formula=f"({moved}) / DRAM bandwidth", expression=f"({expression}) / dram_bytes_per_s",
         quantities=quantities | {"dram_bytes_per_s": bandwidth_of(target)},
     )  # fmt: skip
 
@@ -63,8 +64,3 @@ def bandwidth_of(target: Target) -> float:
     if target.dram.bandwidth_bytes_per_s is None:
         raise NotModelledError(f"{target.name}: no DRAM bandwidth is documented, so no bound on memory traffic")
     return target.dram.bandwidth_bytes_per_s
-
-
-def _words(policy: Policy) -> str:
-    reads = "read" if policy.cold_inputs else "(read - L2)+"
-    return f"{reads} + (write - L2)+" if policy.output_credit else f"{reads} + write"

@@ -1,9 +1,9 @@
-"""Special-function term: the least time over all ways to split exp, log and roots between units and polynomials."""
+"""Special-function term: the best split of exp, log and roots between special units and polynomials."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from nearpeak.bounds.terms.term_column import TermColumn, is_nothing, larger
+from nearpeak.bounds.terms.term_column import TermColumn, is_zero, larger
 from nearpeak.bounds.terms.unit_rates import vector_rate
 from nearpeak.core.answers.bound import MODEL
 from nearpeak.core.work.target import Target
@@ -29,7 +29,7 @@ def special_terms(work: Work, target: Target) -> Sequence[TermColumn]:
     k, flop, pipe = POLYNOMIAL_COUNT, work.flop.get("vector.fp32", 0), vector_rate(target, "fp32")[1]
     split_s = (k * count + flop / 2) / (pipe / 2 + k * rate)
     time_s = larger(flop / pipe, split_s) * (count > 0)
-    if is_nothing(time_s):
+    if is_zero(time_s):
         return ()
     quantities |= {"polynomial_count": k, "vector_fp32_flop": flop, "vector_fp32_flop_per_s": pipe}
     split = "(polynomial_count * special_count + vector_fp32_flop / 2)"

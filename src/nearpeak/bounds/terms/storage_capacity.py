@@ -1,4 +1,4 @@
-"""Capacity terms: products that reuse their operands, and storage too small to hold them all."""
+"""Capacity terms: the traffic of products with operand reuse when the storage cannot hold all operands."""
 
 from collections.abc import Sequence
 from math import sqrt
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.bounds.terms.memory_traffic import bandwidth_of
-from nearpeak.bounds.terms.term_column import TermColumn, is_nothing
+from nearpeak.bounds.terms.term_column import TermColumn, is_zero
 from nearpeak.core.answers.bound import MODEL, PROVED, STRICT_DTYPES, Policy
 from nearpeak.core.work.structure import Contraction
 from nearpeak.core.work.target import Target
@@ -33,15 +33,15 @@ def capacity_terms(work: Work, target: Target, policy: Policy) -> Sequence[TermC
     """Charge the traffic that limited storage forces: on memory, and on the last cache where its rate is known."""
     if work.contraction is None or policy.algorithm != "classical":
         return ()
-    found = []
+    terms = []
     whole, inner, l2_rate = storage_bytes(target), target.on_chip_bytes, target.l2.bandwidth_bytes_per_s
     if whole is not None:
         levels = ("storage_bytes", whole, "dram_bytes_per_s", bandwidth_of(target))
-        found.append(_term("capacity", work.contraction, policy, levels, "DRAM"))
+        terms.append(_term("capacity", work.contraction, policy, levels, "DRAM"))
     if inner is not None and l2_rate:
         levels = ("multiprocessors_bytes", inner, "l2_bytes_per_s", l2_rate)
-        found.append(_term("ingress", work.contraction, policy, levels, "L2"))
-    return [term for term in found if not is_nothing(term.time_s)]
+        terms.append(_term("ingress", work.contraction, policy, levels, "L2"))
+    return [term for term in terms if not is_zero(term.time_s)]
 
 
 def moved_words(contraction: Contraction, words: float) -> Any:
@@ -50,7 +50,9 @@ def moved_words(contraction: Contraction, words: float) -> Any:
     >>> moved_words(Contraction(product_count=64, word_bits_count=16), 4.0)
     52.0
     """
-    least = 2 * contraction.product_count / _root(words * contraction.reuse_count) - 3 * words
+    reused: Any = words * contraction.reuse_count
+    root = sqrt(reused) if isinstance(reused, (int, float)) else np.sqrt(reused)
+    least: Any = 2 * contraction.product_count / root - 3 * words
     return max(least, 0.0) if isinstance(least, float) else np.maximum(least, 0.0)
 
 
@@ -73,7 +75,3 @@ def _term(
             storage: size_bytes, speed: rate,
         },
     )  # fmt: skip
-
-
-def _root(value: Any) -> Any:
-    return sqrt(value) if isinstance(value, (int, float)) else np.sqrt(value)

@@ -1,4 +1,4 @@
-"""Products of a matrix with its own transpose: the result is symmetric, so that half of the products are enough."""
+"""Products of a matrix with its own transpose: half of the multiply-adds suffice, as the result is symmetric."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -11,14 +11,15 @@ from nearpeak.core.work.workload import Call
 
 def is_gram(call: Call) -> bool:
     """Say whether the call multiplies a matrix with its own transpose; where no arguments are stated, it may."""
-    if call.case is not None and (call.case.op, call.case.phase) == ("attention", "forward"):
-        return _shares_keys(call)
-    if call.case is None or (call.case.op, call.case.phase) != ("gemm", "forward"):
+    if call.case is None or call.case.phase != "forward" or call.case.op not in ("attention", "gemm"):
         return False
+    tensors = [value for _, value in call.form.arguments if isinstance(value, Layout)] if call.form else []
+    if call.case.op == "attention":  # queries and keys are the same tensor, and pairs are seen from both sides
+        same = len(tensors) > 1 and tensors[0] == tensors[1] and call.storages[0] == call.storages[1]
+        return same and not call.case.record()["causal"]
     axes = dict(call.case.axes)
     if axes["m"] != axes["n"] or len(call.reads) < 2 or call.reads[-1] != call.reads[-2]:
         return False
-    tensors = [value for _, value in call.form.arguments if isinstance(value, Layout)] if call.form else []
     return len(tensors) < 2 or tensors[-1] == _transposed(tensors[-2])
 
 
@@ -30,13 +31,6 @@ def gram_work(call: Call, work: Work) -> Work:
     m = dict(call.case.axes)["m"]
     flop = {k: n * (m + 1) // (2 * m) if k.startswith("matrix.") and m else n for k, n in work.flop.items()}
     return dataclasses.replace(work, flop=flop)
-
-
-def _shares_keys(call: Call) -> bool:
-    """Say whether queries and keys of an attention are the same tensor, and pairs are seen from both sides."""
-    tensors = [value for _, value in call.form.arguments if isinstance(value, Layout)] if call.form else []
-    same = len(tensors) > 1 and tensors[0] == tensors[1] and call.storages[0] == call.storages[1]
-    return same and call.case is not None and not call.case.record()["causal"]
 
 
 def _half_scored(axes: Mapping[str, Any], work: Work) -> Work:
@@ -60,5 +54,5 @@ def _transposed(layout: Layout) -> Layout | None:
     """Return the same tensor with its last two dimensions exchanged; none where it has fewer."""
     if len(layout.shape) < 2:
         return None
-    shape, strides = ((*own[:-2], own[-1], own[-2]) for own in (layout.shape, layout.strides))
+    shape, strides = ((*values[:-2], values[-1], values[-2]) for values in (layout.shape, layout.strides))
     return layout._replace(shape=shape, strides=strides)

@@ -1,4 +1,4 @@
-"""One term for one case or for a column of cases, with the figures and the formula that it follows from."""
+"""One term of a bound for a case or a column of cases, with its formula and quantities."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,12 +26,12 @@ class TermColumn:
 
 
 def larger(left: Any, right: Any) -> Any:
-    """Return the larger time, element by element.
+    """Return the larger time or count, element by element; plain integers stay exact.
 
     >>> larger(1.0, 2.0)
     2.0
     """
-    if isinstance(left, float) and isinstance(right, float):
+    if isinstance(left, (int, float)) and isinstance(right, (int, float)):
         return max(left, right)
     return np.maximum(left, right)
 
@@ -49,6 +49,6 @@ def beyond(size_bytes: Any, cache_bytes: int | None) -> Any:
     return np.maximum(size_bytes - cache_bytes, 0)
 
 
-def is_nothing(time_s: Any) -> bool:
+def is_zero(time_s: Any) -> bool:
     """Say whether a single case's term is 0 and need not be shown; columns are kept."""
     return isinstance(time_s, float) and time_s == 0.0

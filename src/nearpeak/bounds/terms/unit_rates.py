@@ -1,4 +1,4 @@
-"""Which execution units may do a piece of work, and how fast the fastest of them is."""
+"""Rates of the execution units that may do a piece of work, and the fastest of them."""
 
 from functools import lru_cache
 

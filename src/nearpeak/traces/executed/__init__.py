@@ -1,1 +1,1 @@
-"""What ran, beside theory: steps, queues and operators of a trace with their cases, bounds and expected times."""
+"""Executed steps of a trace: queues and operators with their cases, bounds and expected times."""

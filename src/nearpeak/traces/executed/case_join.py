@@ -1,4 +1,4 @@
-"""Executed operators beside their cases, bounds and expected times; what cannot be joined keeps its reason."""
+"""Join of executed operators with their cases, bounds and expected times, or the reason why a join fails."""
 
 import re
 from collections import Counter, defaultdict
@@ -25,7 +25,7 @@ _PRODUCTS = ("gemm", "grouped_gemm")
 
 
 class Key(NamedTuple):
-    """What calls of one operator have in common: its name, and lists as the trace has them."""
+    """Identity of an operator's calls: its name and its recorded argument lists."""
 
     name: str
     shapes: str
@@ -34,6 +34,13 @@ class Key(NamedTuple):
     concrete: str
     results: str
     """Formats and shapes of what it returns, which nodes of onnxruntime state; empty elsewhere."""
+
+    @classmethod
+    def of(cls, trace: Trace, row: int) -> "Key":
+        """Return the identity of the operator of an event."""
+        columns = ("shapes", "dtypes", "strides", "concrete", "output_type_shape")
+        name = trace.text_of("op_name", row) or trace.name_of(row)
+        return cls(name, *(trace.text_of(column, row) for column in columns))
 
 
 def can_be_joined(name: str) -> bool:
@@ -57,30 +64,25 @@ def operators_of(
         rows: for each item the row of its operator; NOTHING where none is known.
     """
     keys: dict[int, Key] = {}
-    place: dict[Key, int] = {}
+    numbers: dict[Key, int] = {}
     members: dict[int, list[int]] = defaultdict(list)
     places = []
     for index, (item, row) in enumerate(zip(items, rows, strict=True)):
         if NOTHING in (row, item.event):
             places.append(NOTHING)
             continue
-        key = keys[row] if row in keys else keys.setdefault(row, _key(trace, row))
-        number = place.setdefault(key, len(place))
+        key = keys[row] if row in keys else keys.setdefault(row, Key.of(trace, row))
+        number = numbers.setdefault(key, len(numbers))
         members[number].append(index)
         places.append(number)
-    recorded = list(place)
+    recorded = list(numbers)
     times = _all_times(recorded, target)
-    calls = Counter(place[key] for key in keys.values())
-    found = [
+    calls = Counter(numbers[key] for key in keys.values())
+    operators = [
         _operator(trace, key, times[key], [items[i] for i in members[number]], calls[number], kernel_names)
         for number, key in enumerate(recorded)
     ]
-    return tuple(found), tuple(places)
-
-
-def _key(trace: Trace, row: int) -> Key:
-    columns = ("shapes", "dtypes", "strides", "concrete", "output_type_shape")
-    return Key(trace.text_of("op_name", row) or trace.name_of(row), *(trace.text_of(name, row) for name in columns))
+    return tuple(operators), tuple(places)
 
 
 def _operator(
@@ -93,8 +95,8 @@ def _operator(
     shapes, dtypes = _tensors(key)
     return ExecutedOperator(
         name=key.name, shapes=shapes, dtypes=dtypes, call_count=call_count,
-        device_ns=sum(one.device_ns for one in items),
-        kernel_count=sum(one.kernel != NOTHING for one in items), kernels=tuple(names),
+        device_ns=sum(work_item.device_ns for work_item in items),
+        kernel_count=sum(work_item.kernel != NOTHING for work_item in items), kernels=tuple(names),
         family=families.most_common(1)[0][0] if families else "unknown", 
         **{field.name: getattr(times, field.name) for field in fields(times)},
     )  # fmt: skip
@@ -107,13 +109,13 @@ def _tensors(key: Key) -> tuple[tuple[tuple[int, ...], ...], tuple[str, ...]]:
     if not key.shapes:
         return (), ()
     named = node_format if key.results else format_of
-    found = [
+    tensors = [
         (tuple(shape), dtype_of(name).name)
         for shape, kind in zip(listed(key.shapes), listed(key.dtypes), strict=False)
         if isinstance(kind, str) and isinstance(shape, tuple) and all(isinstance(n, int) for n in shape)
         and (name := named(kind)) is not None
     ]  # fmt: skip
-    return tuple(shape for shape, _ in found), tuple(name for _, name in found)
+    return tuple(shape for shape, _ in tensors), tuple(name for _, name in tensors)
 
 
 def _all_times(keys: Sequence[Key], target: Target | None) -> Mapping[Key, Times]:
@@ -129,10 +131,10 @@ def _known_calls(keys: Sequence[Key]) -> dict[Key, tuple[Call, ...] | str]:
     try:
         from nearpeak.frontends.torch.profiled_calls import Recorded, recorded_calls
 
-        found = recorded_calls([Recorded(key.name, *map(listed_or, key[1:5])) for key in keys])
+        calls = recorded_calls([Recorded(key.name, *map(parsed_list, key[1:5])) for key in keys])
     except MissingExtraError as error:
         return dict.fromkeys(keys, str(error))
-    return dict(zip(keys, found, strict=True))
+    return dict(zip(keys, calls, strict=True))
 
 
 def _calls_of_nodes(keys: Sequence[Key]) -> list[tuple[Call, ...] | str]:
@@ -151,7 +153,7 @@ def _calls_of_nodes(keys: Sequence[Key]) -> list[tuple[Call, ...] | str]:
     )
 
 
-def listed_or(text: str) -> tuple[Any, ...]:
+def parsed_list(text: str) -> tuple[Any, ...]:
     """Return a recorded list; nothing where there is none."""
     return listed(text) if text else ()
 
@@ -162,30 +164,35 @@ def _times(calls: tuple[Call, ...] | str, target: Target | None) -> Times:
     cases = tuple(call.case for call in calls if call.case is not None)
     if len(cases) < len(calls) or not cases:
         unknown = sorted({call.operator for call in calls if call.case is None})
-        return Times(reason=f"no rule for {', '.join(unknown)}" if unknown else "it launches nothing as recorded")
+        return Times(reason=f"no rule for {', '.join(unknown)}" if unknown else "it launches no kernel as recorded")
     from nearpeak.ops import label_of
 
     label = label_of(cases[0]) + (f" and {len(cases) - 1} more" if len(cases) > 1 else "")
     if target is None:
-        return Times(label=label, cases=cases, reason="the device is not known; name it with --target")
+        return Times(label=label, cases=cases, reason="the target is unknown; pass --target")
     return _on(target, label, cases)
 
 
 def _on(target: Target, label: str, cases: tuple[Case, ...]) -> Times:
+    from nearpeak.ops import OPS
+
     device = Same(target)
     bounds, expected = [_bound_s(case, device) for case in cases], [_predicted_s(case, device) for case in cases]
     padded = [_padded(case) for case in cases]
-    same = all(one is case for one, case in zip(padded, cases, strict=True))
-    wider = None if same else _sum(_predicted_s(one, device) for one in padded)
+    same = all(padded_case is case for padded_case, case in zip(padded, cases, strict=True))
+    single = any(
+        dict(case.dtypes).get("dtype") == "fp32" and OPS[case.op].family in ("product", "convolution") for case in cases
+    )
+    wider = None if same else _sum(_predicted_s(padded_case, device) for padded_case in padded)
     return Times(
         label=label, cases=cases, bound_s=_sum(bounds), predicted_s=_sum(expected), padded_s=wider,
-        tensor_s=_sum(_in_tf32_s(case, device) for case in cases) if any(_is_single(case) for case in cases) else None,
+        tensor_s=_sum(_in_tf32_s(case, device) for case in cases) if single else None,
     )  # fmt: skip
 
 
 def _sum(values: Any) -> float | None:
-    found = list(values)
-    return None if any(one is None for one in found) else sum(found)
+    times = list(values)
+    return None if any(time_s is None for time_s in times) else sum(times)
 
 
 @lru_cache(maxsize=65536)
@@ -208,12 +215,6 @@ def _predicted_s(case: Case, target: "Same[Target]") -> float | None:
         return None
 
 
-def _is_single(case: Case) -> bool:
-    from nearpeak.ops import OPS
-
-    return dict(case.dtypes).get("dtype") == "fp32" and OPS[case.op].family in ("product", "convolution")
-
-
 def _in_tf32_s(case: Case, device: "Same[Target]") -> float | None:
     """Return the expected time of an fp32 product in TF32.
 
@@ -223,7 +224,7 @@ def _in_tf32_s(case: Case, device: "Same[Target]") -> float | None:
     from nearpeak.bounds.case_bound import case_bound
     from nearpeak.core.answers.bound import Policy
 
-    narrow = replace(case, dtypes=tuple((name, "bf16" if one == "fp32" else one) for name, one in case.dtypes))
+    narrow = replace(case, dtypes=tuple((name, "bf16" if dtype == "fp32" else dtype) for name, dtype in case.dtypes))
     expected, bound = _predicted_s(narrow, device), _bound_s(narrow, device)
     if "tensor.tf32" not in device.held.peaks or not expected or not bound:
         return None
@@ -234,7 +235,7 @@ def _in_tf32_s(case: Case, device: "Same[Target]") -> float | None:
 
 
 def _padded(case: Case) -> Case:
-    """Return a product of 16-bit or 8-bit numbers with its axes padded to whole tiles; anything else as it is."""
+    """Return a product of 16-bit or 8-bit numbers with its axes padded to whole tiles; other cases unchanged."""
     if case.op not in _PRODUCTS or dtype_of(dict(case.dtypes)["dtype"]).bits_count > 16:
         return case
     needed = 8 if dtype_of(dict(case.dtypes)["dtype"]).bits_count == 16 else 16

@@ -1,11 +1,10 @@
-"""Traces in which the CPU did the work itself: whether one is such a trace, and what it cannot say."""
+"""Traces whose operators ran on the CPU itself: detection, and the evidence that such traces lack."""
 
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from nearpeak.core.traces.executed_run import NOTHING, Executed
 from nearpeak.core.traces.trace import EventKind
@@ -19,7 +18,8 @@ _CPU_PROVIDERS = ("CPUExecutionProvider", "DnnlExecutionProvider", "XnnpackExecu
                   "ArmNNExecutionProvider")  # fmt: skip
 """Execution providers of onnxruntime that run on the CPU, as its documentation lists them."""
 _COMPILED = re.compile(r"Torch-Compiled Region|CompiledFxGraph|CompiledFunction")
-NOTE = "nothing ran on another device: the CPU is looked at as the device, busy while an operator computes"
+_RECORDED_KERNEL = re.compile(r"cpp_fused|kernel_cpp")
+NOTE = "no other device ran anything: the CPU is treated as the device, busy while an operator computes"
 MISSING = {
     "host": "the CPU runs its operators itself: there is no queue between host and device",
     "links": "operators on a CPU are not enqueued",
@@ -27,7 +27,7 @@ MISSING = {
 }  # fmt: skip
 """What such a trace cannot say, by kind of evidence."""
 UNRECORDED = (
-    "compiled code ran, and the profiler does not record its kernels on a CPU: idle time holds them"
+    "compiled code ran, and the profiler does not record its kernels on a CPU: their time counts as idle"
     " (torch._inductor.config.cpp.enable_kernel_profile = True records them)"
 )
 
@@ -41,16 +41,11 @@ def with_cpu_work(trace: Trace, *, certain: bool = False) -> Trace | None:
     Args:
         certain: somebody says that the CPU did the work; devices that merely stood by speak no more against it.
     """
-    if not _on_cpu(trace) or not (certain or _undisputed(trace)):
+    other_device = _names(trace, EventKind.HOST_API, _DEVICE_CALL) or _names(trace, EventKind.HOST_OP, _DEVICE_OPERATOR)
+    if not _on_cpu(trace) or (not certain and (trace.header.devices or other_device)):
         return None
-    found = with_host_work(trace, can_be_joined)
-    return found if len(found) > len(trace) else None
-
-
-def _undisputed(trace: Trace) -> bool:
-    """Say whether nothing in the trace is of another device."""
-    called = _names(trace, EventKind.HOST_API, _DEVICE_CALL) or _names(trace, EventKind.HOST_OP, _DEVICE_OPERATOR)
-    return not trace.header.devices and not called
+    extended = with_host_work(trace, can_be_joined)
+    return extended if len(extended) > len(trace) else None
 
 
 def told(executed: Executed, trace: Trace) -> Executed:
@@ -59,14 +54,20 @@ def told(executed: Executed, trace: Trace) -> Executed:
     Evidence names events of the file: each piece of work is named by the operator that it stands for.
     """
     kernels = trace.rows(EventKind.KERNEL)
+
+    def row_before(row: int) -> int:
+        """Return the row that an event had before kernels were added."""
+        return row - int(np.searchsorted(kernels, row))
+
     items = tuple(
-        item if item.event == NOTHING else item._replace(event=_recorded(int(trace.launch[item.event]), kernels))
+        item if item.event == NOTHING else item._replace(event=row_before(int(trace.launch[item.event])))
         for item in executed.items
     )
-    kept = {name: text for name, text in executed.missing.items() if name not in MISSING}
-    hidden = {"kernels": UNRECORDED} if _hides_kernels(trace) else {}
+    other_missing = {name: text for name, text in executed.missing.items() if name not in MISSING}
+    compiled = any(_names(trace, kind, _COMPILED) for kind in (EventKind.HOST_OP, EventKind.HOST_RANGE))
+    hidden = {"kernels": UNRECORDED} if compiled and not _names(trace, EventKind.HOST_OP, _RECORDED_KERNEL) else {}
     return replace(
-        executed, items=items, missing={**MISSING, **hidden, **kept}, cpu_alone=True, path_ns={},
+        executed, items=items, missing={**MISSING, **hidden, **other_missing}, cpu_alone=True, path_ns={},
         notes=(NOTE, *hidden.values(), *_limits(executed), *executed.notes),
     )  # fmt: skip
 
@@ -74,28 +75,17 @@ def told(executed: Executed, trace: Trace) -> Executed:
 def _limits(executed: Executed) -> Iterator[str]:
     """Yield what bounds need, and where they are passed."""
     if not executed.target:
-        yield "bounds need a device: --target cpu measures this machine, if it is the one that ran it"
-    fast = [one for one in executed.operators if one.bound_s is not None and one.measured_s < one.bound_s]
-    if fast:
+        yield "bounds need a target: --target cpu measures this machine, if the trace was recorded on it"
+    below_bound = [row for row in executed.operators if row.bound_s is not None and row.measured_s < row.bound_s]
+    if below_bound:
         yield (
-            f"{len(fast)} of {len(executed.operators)} operators were faster than their bound, which reads operands"
-            " from memory: they lay in a cache, or another CPU ran them"
+            f"{len(below_bound)} of {len(executed.operators)} operators were faster than their bound, which reads"
+            " operands from memory: the operands were cached, or another CPU ran them"
         )
 
 
-def _recorded(row: int, added: npt.NDArray[np.int64]) -> int:
-    """Return the row that an event had before kernels were added."""
-    return row - int(np.searchsorted(added, row))
-
-
-def _hides_kernels(trace: Trace) -> bool:
-    """Say whether compiled code ran whose kernels are not among the operators."""
-    compiled = any(_names(trace, kind, _COMPILED) for kind in (EventKind.HOST_OP, EventKind.HOST_RANGE))
-    return compiled and not _names(trace, EventKind.HOST_OP, re.compile(r"cpp_fused|kernel_cpp"))
-
-
 def _names(trace: Trace, kind: EventKind, pattern: re.Pattern[str]) -> bool:
-    return any(pattern.search(trace.texts[int(one)]) for one in np.unique(trace.name[trace.rows(kind)]))
+    return any(pattern.search(trace.texts[int(number)]) for number in np.unique(trace.name[trace.rows(kind)]))
 
 
 def _on_cpu(trace: Trace) -> bool:
@@ -103,4 +93,4 @@ def _on_cpu(trace: Trace) -> bool:
     column = trace.sparse.get("provider")
     if column is None or not column.text:
         return trace.header.format != "onnxruntime_profile"
-    return {trace.texts[int(one)] for one in np.unique(column.values)} <= {*_CPU_PROVIDERS}
+    return {trace.texts[int(number)] for number in np.unique(column.values)} <= {*_CPU_PROVIDERS}

@@ -1,4 +1,4 @@
-"""From a trace to what findings are looked for in: steps, queues, operators beside theory, and what is missing."""
+"""Steady steps of a trace: queues, operators with bounds and expected times, and missing evidence."""
 
 import re
 import tomllib
@@ -15,7 +15,7 @@ from nearpeak.core.traces.timeline import Steps
 from nearpeak.core.traces.trace import END, CopyKind, EventKind, Family
 from nearpeak.core.work.target import Target
 from nearpeak.errors import SpecError
-from nearpeak.traces import NO_ROW, Trace
+from nearpeak.traces import Trace
 from nearpeak.traces.executed import recording_advice
 from nearpeak.traces.executed.case_join import can_be_joined, operators_of
 from nearpeak.traces.executed.cpu_traces import told, with_cpu_work
@@ -40,70 +40,66 @@ from nearpeak.traces.timeline.trace_steps import steps_of
 _BRIEF = 60
 _TOLD_FIRST = ("no times", "statistics only", "kernels inside", "copies only")
 """How those begin of what a file lacks that change what the figures mean."""
+_FLAGS = ("allow_tf32", "float32_matmul_precision", "cudnn_allow_tf32", "cudnn.allow_tf32")
+"""Settings that decide on the units of products, where somebody stored them with the trace."""
 _MOST_CALLED = 5_000
 """Operators of a step that are kept for an alignment."""
 
 
 def executed_of(trace: Trace, target: Target | None = None, name: str = "") -> Executed:
-    """Return the steady steps of the busiest device of a trace beside theory; of the CPU where that did all work.
+    """Return the steady steps of the busiest device with bounds and expected times; of the CPU if it did all work.
 
     Raises:
         SpecError: nothing in the trace is work of a device, nor of the CPU in its place.
     """
     if (device := busiest_device(trace)) is not None:
         return _executed(trace, device, target, name)
-    if (computed := with_cpu_work(trace, certain=target is not None and target.kind == "cpu")) is None:
-        raise SpecError(f"{trace.header.source or 'trace'}: {_without_work(trace)}")
-    return told(_executed(computed, HOST_DEVICE, target, name), computed)
+    if (cpu_trace := with_cpu_work(trace, certain=target is not None and target.kind == "cpu")) is None:
+        reason = recording_advice.of_work(trace)
+        if (cut := _cut(trace)) is not None:
+            reason = f"the file is cut off ({cut}), with no device events before the cut; copy it again"
+        raise SpecError(f"{trace.header.source or 'trace'}: {reason}")
+    return told(_executed(cpu_trace, HOST_DEVICE, target, name), cpu_trace)
 
 
 def _executed(trace: Trace, device: int, target: Target | None, name: str) -> Executed:
-    """Return the steady steps of a device beside theory."""
-    found, spans, queues = _looked_at(trace, device, _marked(steps_of(trace)))
+    """Return the steady steps of a device with bounds and expected times."""
+    steps, spans, queues = _looked_at(trace, device, _marked(steps_of(trace)))
     operators, places = operators_of(trace, queues.items, queues.operator_rows, queues.kernel_names, target)
     joined = [item._replace(operator=place) for item, place in zip(queues.items, places, strict=True)]
     items = with_details(trace, joined)
-    timeline = next(
-        one for one in timelines(trace, communication=Communication.ANY, window_ns=(queues.start_ns, queues.end_ns))
-        if one.device == device or one.device is None
-    )  # fmt: skip
+    window_ns = (queues.start_ns, queues.end_ns)
+    all_devices = timelines(trace, communication=Communication.ANY, window_ns=window_ns)
+    timeline = next(line for line in all_devices if line.device in (device, None))
     rows, slices = picture_of(trace, device, queues.start_ns, queues.end_ns)
+    worked = np.array([item.event for item in queues.items if item.event != NOTHING], np.int64)
+    module_ns = time_by(trace, worked, modules_of(trace, worked))
     header = trace.header
-    known = next((one for one in header.devices if one.index == device), None)
-    path = (
-        {}
-        if trace.header.clock == "none"
-        else dict(critical_path(trace, window_ns=(queues.start_ns, queues.end_ns)).time_by_what_ns)
-    )
+    known = next((row for row in header.devices if row.index == device), None)
+    path = {} if header.clock == "none" else dict(critical_path(trace, window_ns=window_ns).time_by_what_ns)
     sms = int(known.sm_count) if known is not None and known.sm_count else (target.sm_count if target else None)
     unmatched = sum(
-        one.device_ns
-        for one in items
-        if one.kind in ("kernel", "graph") and (one.operator == NOTHING or not operators[one.operator].cases)
+        row.device_ns
+        for row in items
+        if row.kind in ("kernel", "graph") and (row.operator == NOTHING or not operators[row.operator].cases)
     )
     return Executed(
         name=name or Path(header.source).name, format=header.format, device=known.name if known else "",
-        target=target.name if target else "", step_count=len(spans), steps_found=found.how if found.steps else "",
-        left_out_count=sum(step.warm_up for step in found.steps),
+        target=target.name if target else "", step_count=len(spans), steps_found=steps.how if steps.steps else "",
+        left_out_count=sum(step.warm_up for step in steps.steps),
         step_ns=tuple(end - start for start, end in spans), items=items, latency_ns=queues.latency_ns,
         kernels=_kernels(trace, items, queues), operators=operators, timeline=timeline,
-        unmatched_ns=unmatched, missing=_missing(trace, found, items), losses=tuple(
+        unmatched_ns=unmatched, missing=_missing(trace, steps, items), losses=tuple(
             loss.line() for loss in header.losses), sm_count=sms,
             power_limit_w=target.power_w if target else None,
-        clocks=_clocks(trace, queues), rank_count=header.world_size, notes=_notes(trace, device, spans, found),
+        clocks=_clocks(trace, queues), rank_count=header.world_size, notes=_notes(trace, device, spans, steps),
         path_ns=path,
-        module_ns=_modules(trace, queues), 
+        module_ns=module_ns if set(module_ns) - {""} else {},
         host=host_costs(trace, items, operators, queues.latency_ns, (queues.start_ns, spans[-1][1])),
-        flags=_flags(trace), rows=rows, slices=slices,
+        flags={name: str(header.metadata[name]) for name in _FLAGS if name in header.metadata},
+        rows=rows, slices=slices,
         called=_called(trace, spans[0]), rules=rules_of(trace, items), counters=counters_of(trace, items),
     )  # fmt: skip
-
-
-def _without_work(trace: Trace) -> str:
-    """Return why there is nothing to look at: the file, where that is cut off, before the recording."""
-    if (cut := _cut(trace)) is not None:
-        return f"the file is cut off ({cut}), and no device events stand before that; copy it again"
-    return recording_advice.of_work(trace)
 
 
 def _cut(trace: Trace) -> str | None:
@@ -112,44 +108,33 @@ def _cut(trace: Trace) -> str | None:
     return losses[-1].example if losses else None
 
 
-def _modules(trace: Trace, queues: Queues) -> dict[str, int]:
-    """Return the device time of the items by module; nothing where no module is named."""
-    rows = np.array([item.event for item in queues.items if item.event != NOTHING], np.int64)
-    found = time_by(trace, rows, modules_of(trace, rows))
-    return found if set(found) - {""} else {}
-
-
-def _looked_at(trace: Trace, device: int, found: Steps) -> tuple[Steps, list[tuple[int, int]], Queues]:
+def _looked_at(trace: Trace, device: int, steps: Steps) -> tuple[Steps, list[tuple[int, int]], Queues]:
     """Return the steps that are looked at, where they lie, and the work in them; the whole trace if there is none."""
-    spans = _spans(trace, found)
+    spans = _spans(trace, steps)
     rows = operator_rows(trace, can_be_joined, spans[0][0], spans[-1][1])
-    queues = queues_of(trace, device, spans, rows, whole=not found.steps)
-    if any(item.event != NOTHING for item in queues.items) or not found.steps:
-        return found, spans, queues
-    note = f"the device does nothing between the marks of {len(found.steps)} steps: the whole trace is looked at"
+    queues = queues_of(trace, device, spans, rows, whole=not steps.steps)
+    if any(item.event != NOTHING for item in queues.items) or not steps.steps:
+        return steps, spans, queues
+    note = f"the device is idle between the marks of {len(steps.steps)} steps: the whole trace is analysed"
     return _looked_at(trace, device, Steps(how="none", steps=(), note=note))
 
 
-def _marked(found: Steps) -> Steps:
-    """Return steps that somebody marked; what merely repeats may be a layer, so it stands for no step."""
-    if not found.steps or found.how in ("marker", "range"):
-        return found
-    first = found.steps[0]
+def _marked(steps: Steps) -> Steps:
+    """Return marked steps only; a mere repetition may be a layer and counts as no step."""
+    if not steps.steps or steps.how in ("marker", "range"):
+        return steps
+    name = steps.steps[0].name
+    name = name if len(name) <= _BRIEF else name[: _BRIEF - 1] + "…"  # most of a kernel's template is left out
     return Steps(
         how="none",
         steps=(),
-        note=f"no marks; {_brief(first.name)} comes back {len(found.steps)} times, as layers do too",
+        note=f"no marks; {name} comes back {len(steps.steps)} times, as layers do too",
     )
 
 
-def _brief(name: str) -> str:
-    """Return a name of a kernel without most of its template."""
-    return name if len(name) <= _BRIEF else name[: _BRIEF - 1] + "…"
-
-
-def _spans(trace: Trace, found: Steps) -> list[tuple[int, int]]:
+def _spans(trace: Trace, steps: Steps) -> list[tuple[int, int]]:
     """Return begin and end of the steady steps, as many whole ones as can be looked at; else of the whole trace."""
-    steady = found.steady or found.steps
+    steady = steps.steady or steps.steps
     if not steady:
         rows = trace.rows(EventKind.HOST_API)
         both = np.concatenate([rows, trace.device_rows()])
@@ -157,10 +142,10 @@ def _spans(trace: Trace, found: Steps) -> list[tuple[int, int]]:
     rows = trace.rows(EventKind.HOST_API)
     calls = np.sort(trace.start_ns[rows if len(rows) else trace.device_rows()])
     spans: list[tuple[int, int]] = []
-    taken = 0
+    call_count = 0
     for step, following in zip_longest(steady, steady[1:]):
-        taken += int(np.searchsorted(calls, step.end_ns) - np.searchsorted(calls, step.start_ns))
-        if spans and taken > MOST_ITEMS:
+        call_count += int(np.searchsorted(calls, step.end_ns) - np.searchsorted(calls, step.start_ns))
+        if spans and call_count > MOST_ITEMS:
             break
         # From one marker to the next is a step, also where something stands between them.
         spans.append((step.start_ns, step.end_ns if following is None else max(step.end_ns, following.start_ns)))
@@ -190,10 +175,10 @@ def _kernels(trace: Trace, items: Sequence[QueueItem], queues: Queues) -> tuple[
     )  # fmt: skip
 
 
-def _missing(trace: Trace, found: Steps, items: Sequence[QueueItem]) -> dict[str, str]:
+def _missing(trace: Trace, steps: Steps, items: Sequence[QueueItem]) -> dict[str, str]:
     """Return what the trace does not say, and how to record it."""
     work, form = trace.device_rows(), trace.header.format
-    lone = unlinked_ratio(trace, work)
+    unlinked = unlinked_ratio(trace, work)
     rows = trace.rows(EventKind.KERNEL)
     is_anonymous = bool(len(rows)) and len(np.unique(trace.name[rows])) == 1 and len(rows) > 50
     checks = {
@@ -201,28 +186,31 @@ def _missing(trace: Trace, found: Steps, items: Sequence[QueueItem]) -> dict[str
             not trace.of_kind(EventKind.HOST_API).any(),
             f"no calls of the runtime: {recording_advice.of_host(form)}",
         ),
-        "links": (lone > MOST_UNLINKED, f"{lone:.0%} of the device events have no recorded call: record whole steps"),
-        "steps": (not found.steps, f"{found.note or 'no steps'}: mark steps (profiler.step(), NVTX ranges)"),
+        "links": (
+            unlinked > MOST_UNLINKED,
+            f"{unlinked:.0%} of the device events have no recorded call: record whole steps",
+        ),
+        "steps": (not steps.steps, f"{steps.note or 'no steps'}: mark steps (profiler.step(), NVTX ranges)"),
         "operators": (
             not trace.of_kind(EventKind.HOST_OP).any(),
             f"no operators of a framework: {recording_advice.of_operators(form)}",
         ),
         "shapes": ("shapes" not in trace.sparse, f"no shapes of operators: {recording_advice.of_shapes(form)}"),
-        "copies": (not _says_memory(trace), "which memory copies read is not stated: a newer profiler states it"),
-        "bytes": ("bytes" not in trace.sparse, "how many bytes are copied is not stated"),
-        "grid": ("grid" not in trace.sparse, "grids of kernels are not stated"),
+        "copies": (not _says_memory(trace), "the source memory of copies is missing: newer profilers record it"),
+        "bytes": ("bytes" not in trace.sparse, "the sizes of copies are missing"),
+        "grid": ("grid" not in trace.sparse, "the grids of kernels are missing"),
         "clocks": (
             not any(_clock_columns(trace)),
-            "no clocks or power: sample them beside the run (nearpeak telemetry)",
+            "no clocks or power: sample them during the run (nearpeak telemetry)",
         ),
         "phase": (
             not any(item.phase for item in items),
-            "no range names the optimizer's step (Optimizer.step#…): what belongs to it is not known",
+            "no range marks the optimizer step (Optimizer.step#…): its kernels are unknown",
         ),
         "names": (is_anonymous, "kernels have no names"),
         "ranges": (
             not _has_ranges(trace),
-            "no ranges or Python frames: where the host loads data is not known (with_stack=True, NVTX)",
+            "no ranges or Python frames: data loading on the host is not visible (with_stack=True, NVTX)",
         ),
     }
     return {name: text for name, (missing, text) in checks.items() if missing}
@@ -261,44 +249,37 @@ def _clocks(trace: Trace, queues: Queues) -> tuple[ClockSample, ...]:
     rows = trace.rows(EventKind.COUNTER)
     starts = [int(trace.start_ns[item.event]) if item.event != NOTHING else 0 for item in queues.items]
     begun = np.maximum.accumulate(np.array(starts, np.int64)) if starts else np.zeros(0, np.int64)
-    found = []
+    samples = []
     for row in map(int, rows if clock else []):
         at = int(trace.start_ns[row])
         values = [trace.at(names[0], row) if names else None for names in (clock, power)]
         if at <= queues.end_ns and values[0] is not None:
             item = int(np.searchsorted(begun, at))
-            found.append(ClockSample(time_ns=at, item=item, clock_hz=float(values[0]) * 1e6, power_w=values[1]))
-    return tuple(found)
+            samples.append(ClockSample(time_ns=at, item=item, clock_hz=float(values[0]) * 1e6, power_w=values[1]))
+    return tuple(samples)
 
 
 def _called(trace: Trace, span: tuple[int, int]) -> tuple[str, ...]:
     """Return the operators of a step that no other operator calls, with their shapes, in order."""
     rows = trace.rows(EventKind.HOST_OP)
     rows = rows[(trace.start_ns[rows] >= span[0]) & (trace.start_ns[rows] < span[1])]
-    parent = trace.parent[rows]
-    rows = rows[(parent == NO_ROW) | (trace.kind[parent] != EventKind.HOST_OP)][:_MOST_CALLED]
+    rows = rows[trace.outermost(rows)][:_MOST_CALLED]
     return tuple(f"{trace.name_of(row)} {trace.text_of('shapes', row)}".strip() for row in map(int, rows))
 
 
-def _flags(trace: Trace) -> dict[str, str]:
-    """Return settings that decide on units, where somebody stored them with the trace."""
-    names = ("allow_tf32", "float32_matmul_precision", "cudnn_allow_tf32", "cudnn.allow_tf32")
-    return {name: str(trace.header.metadata[name]) for name in names if name in trace.header.metadata}
-
-
-def _notes(trace: Trace, device: int, spans: Sequence[tuple[int, int]], found: Steps) -> tuple[str, ...]:
+def _notes(trace: Trace, device: int, spans: Sequence[tuple[int, int]], steps: Steps) -> tuple[str, ...]:
     def notes() -> Iterator[str]:
         if (cut := _cut(trace)) is not None:
-            yield f"the file is cut off ({cut}): what stood behind that is in no figure here"
+            yield f"the file is cut off ({cut}): events after the cut are missing from all figures"
         yield from (lack for lack in trace.header.lacks if lack.startswith(_TOLD_FIRST))
         others = sorted(set(np.unique(trace.device[trace.device_rows()]).tolist()) - {device})
         if others:
             yield f"device {device} is the busiest; also recorded: {', '.join(map(str, others))}"
-        steady = found.steady
+        steady = steps.steady
         if steady and len(spans) < len(steady):
             yield f"the first {len(spans)} of {len(steady)} steps are looked at"
-        if found.note:
-            yield found.note
+        if steps.note:
+            yield steps.note
 
     return tuple(notes())
 

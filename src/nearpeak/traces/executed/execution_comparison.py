@@ -1,4 +1,4 @@
-"""Two executions compared: builds, or devices of different vendors, aligned by operator; a gate that can abstain."""
+"""Comparison of two executions (builds or devices) aligned by operator, with a verdict that can be inconclusive."""
 
 from collections import Counter
 from difflib import SequenceMatcher
@@ -36,21 +36,21 @@ def compare(baseline: TraceReport, candidate: TraceReport, tolerance_ratio: floa
         high_ratio=high, tolerance_ratio=tolerance_ratio, baseline_step_s=baseline.step_s,
         candidate_step_s=candidate.step_s, parts=_parts(old, new), operators=pairs, aligned_ratio=aligned,
         by_kernel=by_kernel, classes=_classes(old, new),
-        unnamed=tuple(one.name for one in (old, new) if not one.target),
+        unnamed=tuple(side.name for side in (old, new) if not side.target),
         findings=tuple((name, gains[0].get(name, 0.0), gains[1].get(name, 0.0)) for name in names),
     )  # fmt: skip
 
 
-def _title(one: Executed) -> str:
-    window = "" if one.steps_found else " (its whole window as one step)"
-    return f"{one.name} on {one.device or one.target or 'an unnamed device'}{window}"
+def _title(executed: Executed) -> str:
+    window = "" if executed.steps_found else " (its whole window as one step)"
+    return f"{executed.name} on {executed.device or executed.target or 'an unnamed device'}{window}"
 
 
 def step_interval(old: Executed, new: Executed) -> tuple[float | None, float | None]:
     """Return the 95 % interval of the ratio of steps, of Welch's kind on logarithms."""
     if min(len(old.step_ns), len(new.step_ns)) < _LEAST_STEPS or not min(*old.step_ns, *new.step_ns) > 0:
         return None, None
-    logs = [[log(length) for length in one.step_ns] for one in (old, new)]
+    logs = [[log(length) for length in executed.step_ns] for executed in (old, new)]
     centre = fmean(logs[1]) - fmean(logs[0])
     spread = sqrt(sum(stdev(part) ** 2 / len(part) for part in logs))
     freedom = min(len(part) for part in logs) - 1
@@ -58,19 +58,17 @@ def step_interval(old: Executed, new: Executed) -> tuple[float | None, float | N
     return exp(centre - quantile * spread), exp(centre + quantile * spread)
 
 
-def _too_little(old: Executed, new: Executed) -> str:
-    """Return what two traces lack for a verdict."""
-    if not (old.steps_found and new.steps_found):
-        return f"steps are not marked in both: whole windows are compared; mark {_LEAST_STEPS} or more"
-    few = min(old.step_count, new.step_count)
-    return f"{few} step{'s are' if few > 1 else ' is'} too few to tell a change; record {_LEAST_STEPS} or more"
-
-
 def _verdict(old: Executed, new: Executed, low: float | None, high: float | None, tolerance: float) -> tuple[str, str]:
     if old.format != new.format:
         return "not comparable", f"{old.format} and {new.format} take their times differently"
     if low is None or high is None or not (old.steps_found and new.steps_found):
-        return "inconclusive", _too_little(old, new)
+        few = min(old.step_count, new.step_count)
+        if not (old.steps_found and new.steps_found):
+            reason = f"steps are not marked in both: whole windows are compared; mark {_LEAST_STEPS} or more"
+        else:
+            count = f"{few} step{'s are' if few > 1 else ' is'}"
+            reason = f"{count} too few to tell a change; record {_LEAST_STEPS} or more"
+        return "inconclusive", reason
     if low > 1 + tolerance:
         return "regression", "the whole interval is slower than the tolerance"
     if high < 1 / (1 + tolerance):
@@ -83,19 +81,19 @@ def _verdict(old: Executed, new: Executed, low: float | None, high: float | None
 def _parts(old: Executed, new: Executed) -> tuple[tuple[str, float], ...]:
     """Return what the difference of the mean steps goes to."""
 
-    def per_step(one: Executed) -> dict[str, float]:
-        line = one.timeline
-        found = {
+    def per_step(executed: Executed) -> dict[str, float]:
+        line = executed.timeline
+        times_ns = {
             "computing": line.compute_ns, "communication alone": line.exposed_comm_ns,
             "copies alone": line.exposed_memcpy_ns, "fills alone": line.exposed_memset_ns,
         }  # fmt: skip
-        found |= {f"idle: {cause}": time for cause, time in line.idle_by_cause_ns.items()}
-        return {name: time * 1e-9 / one.step_count for name, time in found.items()}
+        times_ns |= {f"idle: {cause}": time for cause, time in line.idle_by_cause_ns.items()}
+        return {name: time * 1e-9 / executed.step_count for name, time in times_ns.items()}
 
     before, after = per_step(old), per_step(new)
     names = dict.fromkeys([*before, *after])
-    found = [(name, after.get(name, 0.0) - before.get(name, 0.0)) for name in names]
-    return tuple(sorted((pair for pair in found if pair[1]), key=lambda pair: -abs(pair[1])))
+    times_ns = [(name, after.get(name, 0.0) - before.get(name, 0.0)) for name in names]
+    return tuple(sorted((pair for pair in times_ns if pair[1]), key=lambda pair: -abs(pair[1])))
 
 
 def _aligned(old: Executed, new: Executed) -> float | None:
@@ -107,10 +105,10 @@ def _aligned(old: Executed, new: Executed) -> float | None:
 
 
 def _foreign(old: Executed, new: Executed, aligned: float | None) -> str:
-    """Return why two traces are not of the same step; compiled code has other operators, and is not told from them."""
+    """Return why two traces are not of the same step; compiled code has other operators and is accepted."""
     if aligned is None or aligned >= _LEAST_ALIGNED:
         return ""
-    if any("triton" in use.name for one in (old, new) for use in one.kernels):
+    if any("triton" in use.name for executed in (old, new) for use in executed.kernels):
         return ""
     return f"{aligned:.0%} of the operator calls are the same: another model, batch or phase"
 
@@ -118,11 +116,11 @@ def _foreign(old: Executed, new: Executed, aligned: float | None) -> str:
 def _classes(old: Executed, new: Executed) -> tuple[tuple[str, float, float], ...]:
     """Return busy time, then the time of kernels by what they compute, longest first."""
 
-    def per_step(one: Executed) -> Counter[str]:
-        found: Counter[str] = Counter()
-        for use in one.kernels:
-            found[use.family] += use.device_ns
-        return found
+    def per_step(executed: Executed) -> Counter[str]:
+        family_ns: Counter[str] = Counter()
+        for use in executed.kernels:
+            family_ns[use.family] += use.device_ns
+        return family_ns
 
     sides = per_step(old), per_step(new)
     steps = (1e-9 / old.step_count, 1e-9 / new.step_count)
@@ -133,7 +131,7 @@ def _classes(old: Executed, new: Executed) -> tuple[tuple[str, float, float], ..
 
 def _kernel_pairs(old: Executed, new: Executed) -> tuple[OperatorPair, ...]:
     """Return the kernels of the same name, which two builds of one stack share; bounds are of operators only."""
-    before, after = ({use.name: use for use in one.kernels} for one in (old, new))
+    before, after = ({use.name: use for use in side.kernels} for side in (old, new))
     pairs = [
         OperatorPair(
             name, before[name].device_ns / old.step_count, after[name].device_ns / new.step_count,
@@ -145,14 +143,14 @@ def _kernel_pairs(old: Executed, new: Executed) -> tuple[OperatorPair, ...]:
 
 def _pairs(old: Executed, new: Executed) -> tuple[OperatorPair, ...]:
     """Return the operators that both ran."""
-    before, after = ({(one.name, one.shapes, one.dtypes): one for one in side.operators} for side in (old, new))
-    pairs = [_pair(one, after[key], old.step_count, new.step_count) for key, one in before.items() if key in after]
+    before, after = ({(row.name, row.shapes, row.dtypes): row for row in side.operators} for side in (old, new))
+    pairs = [_pair(row, after[key], old.step_count, new.step_count) for key, row in before.items() if key in after]
     return tuple(sorted(pairs, key=lambda pair: (-abs(pair.candidate_ns - pair.baseline_ns), pair.name)))
 
 
 def _pair(old: ExecutedOperator, new: ExecutedOperator, old_steps: int, new_steps: int) -> OperatorPair:
     shapes = " ".join("×".join(map(str, shape)) for shape in old.shapes[:2])
-    reached = [one.bound_s / one.measured_s if one.bound_s and one.measured_s else None for one in (old, new)]
+    reached = [side.bound_s / side.measured_s if side.bound_s and side.measured_s else None for side in (old, new)]
     return OperatorPair(
         old.label or f"{old.name} {shapes}".strip(), old.device_ns / old_steps, new.device_ns / new_steps,
         old.call_count / old_steps, new.call_count / new_steps, *reached,

@@ -1,4 +1,4 @@
-"""Stretches of host time whose cause a trace names: loading, tensors made anew, code between compiled graphs."""
+"""Spans of host time with a known cause: data loading, tensor creation, code between compiled graphs."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nearpeak.core.traces.trace import EventKind
-from nearpeak.traces import NO_ROW, Trace
+from nearpeak.traces import Trace
 
 Array = npt.NDArray[Any]
 LOADING = re.compile(r"DataLoader|dataloader|data_loader|_next_data|\bprefetch|read_batch|load_batch")
@@ -21,10 +21,10 @@ _COMPILED = re.compile(r"^Torch-Compiled Region|^CompiledFxGraph|^## Call Compil
 
 
 class Covers:
-    """How much of any stretch of host time each cause covers."""
+    """Coverage of host time spans by each known cause."""
 
     def __init__(self, trace: Trace, steps: Sequence[tuple[int, int]]) -> None:
-        """Gather the stretches of each cause, merged."""
+        """Merge the spans of each cause."""
         spans = {
             "loading": _named(trace, LOADING, EventKind.HOST_RANGE, EventKind.HOST_OP, EventKind.HOST_FRAME),
             "creation": _outermost(trace, CREATION, steps),
@@ -32,12 +32,9 @@ class Covers:
         }
         self._covers = {name: Cover(*span) for name, span in spans.items() if len(span[0])}
 
-    def parts(self, begin: int, end: int) -> tuple[tuple[str, int], ...]:
-        """Return the part of a stretch that each cause covers, those that cover something; never more than there is."""
-        return tuple(self._found(begin, end)) if end > begin else ()
-
-    def _found(self, begin: int, end: int) -> Iterator[tuple[str, int]]:
-        left = end - begin
+    def parts(self, begin: int, end: int) -> Iterator[tuple[str, int]]:
+        """Yield the causes that cover a part of a span, with the nanoseconds each covers; never more than the span."""
+        left = max(0, end - begin)
         for name, cover in self._covers.items():
             part = min(left, cover.inside(begin, end))
             if part > 0:
@@ -46,10 +43,10 @@ class Covers:
 
 
 class Cover:
-    """A union of stretches, asked for the length inside others."""
+    """A union of time spans."""
 
     def __init__(self, start: Array, end: Array) -> None:
-        """Merge the stretches."""
+        """Merge the spans."""
         order = np.argsort(start, kind="stable")
         start, end = start[order], np.maximum.accumulate(end[order])
         fresh = np.concatenate([[True], start[1:] > end[:-1]])
@@ -58,7 +55,7 @@ class Cover:
         self.whole = np.concatenate([[0], np.cumsum(self.end - self.start)])
 
     def inside(self, begin: int, end: int) -> int:
-        """Return how much of a stretch is covered."""
+        """Return how many nanoseconds of a span are covered."""
         return self._before(end) - self._before(begin)
 
     def _before(self, time: int) -> int:
@@ -69,9 +66,7 @@ class Cover:
 
 
 def _named(trace: Trace, pattern: re.Pattern[str], *kinds: EventKind) -> tuple[Array, Array]:
-    rows = trace.rows(*kinds)
-    table = trace.name_table(lambda text: bool(pattern.search(text)))
-    rows = rows[table[trace.name[rows]]] if len(rows) else rows
+    rows = trace.named_rows(pattern, *kinds)
     return trace.start_ns[rows], trace.end_ns[rows]
 
 
@@ -83,12 +78,9 @@ def _outermost(
     Alike are calls of one operator with the same shapes and values, as far as these were recorded. What a step makes
     in a way of its own is no constant.
     """
-    rows = trace.rows(EventKind.HOST_OP)
-    table = trace.name_table(lambda text: bool(pattern.search(text)))
-    rows = rows[table[trace.name[rows]]] if len(rows) else rows
-    parent = trace.parent[rows]
-    own = (parent == NO_ROW) | (trace.kind[parent] != EventKind.HOST_OP) | table[trace.name[parent]]
-    rows = rows[own]
+    rows = trace.named_rows(pattern, EventKind.HOST_OP)
+    matches = trace.matching_names(pattern)
+    rows = rows[trace.outermost(rows) | matches[trace.name[trace.parent[rows]]]]
     rows = rows[_in_every_step(trace, rows, steps)]
     return trace.start_ns[rows], trace.end_ns[rows]
 
@@ -100,16 +92,16 @@ def _in_every_step(trace: Trace, rows: Array, steps: Sequence[tuple[int, int]]) 
     _, alike = np.unique(known, axis=1, return_inverse=True)
     pairs = np.unique(np.stack([alike.reshape(-1), step]), axis=1)
     count = np.bincount(pairs[0][pairs[1] >= 0], minlength=len(rows) + 1)
-    found: Array = (step >= 0) & (count[alike.reshape(-1)] == len(steps))
-    return found
+    in_every_step: Array = (step >= 0) & (count[alike.reshape(-1)] == len(steps))
+    return in_every_step
 
 
 def _between(regions: tuple[Array, Array], steps: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
-    """Return the stretches between compiled regions of the same step."""
+    """Return the spans between compiled regions of the same step."""
     start, end = regions
     if not len(start):
         return start, end
     merged = Cover(start, end)
-    step = np.searchsorted(np.array([one for one, _ in steps]), merged.start, side="right")
+    step = np.searchsorted(np.array([begin for begin, _ in steps]), merged.start, side="right")
     same = (step[1:] == step[:-1]) & (step[1:] > 0)
     return merged.end[:-1][same], merged.start[1:][same]

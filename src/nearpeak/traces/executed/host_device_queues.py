@@ -1,4 +1,4 @@
-"""Calls of the host and their device work in order, from a trace: the two queues that findings are looked for in."""
+"""Host calls and their device work in order: the host and device queues of a trace."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -115,18 +115,18 @@ def _calls(trace: Trace, device: int, begin: int, end: int) -> list[_Call]:
     )
     api = trace.rows(EventKind.HOST_API)
     api = api[(trace.start_ns[api] >= begin) & (trace.start_ns[api] < end) & np.isin(trace.process[api], processes)]
-    kinds = {name: _named(trace, pattern) for name, pattern in _CALLS}
-    found = []
+    kinds = {name: trace.matching_names(pattern) for name, pattern in _CALLS}
+    calls_in_steps = []
     for row in map(int, api):
         name = int(trace.name[row])
-        kind = next((one for one, table in kinds.items() if table[name]), "")
+        kind = next((call_kind for call_kind, table in kinds.items() if table[name]), "")
         parent = int(trace.parent[row])
         nested = parent != NO_ROW and trace.kind[parent] == EventKind.HOST_API
         if row in by_call:
-            found.append(_Call(row, by_call[row], kind if kind == "graph" else ""))
+            calls_in_steps.append(_Call(row, by_call[row], kind if kind == "graph" else ""))
         elif kind in ("sync", "alloc", "wait") and not nested:
-            found.append(_Call(row, (), kind))
-    return found
+            calls_in_steps.append(_Call(row, (), kind))
+    return calls_in_steps
 
 
 def unlinked_ratio(trace: Trace, work: Array) -> float:
@@ -135,16 +135,12 @@ def unlinked_ratio(trace: Trace, work: Array) -> float:
     return float(((call == NO_ROW) | (trace.kind[call] != EventKind.HOST_API)).mean()) if len(work) else 0.0
 
 
-def _named(trace: Trace, pattern: re.Pattern[str]) -> Array:
-    return trace.name_table(lambda text: bool(pattern.search(text)))
-
-
 _ORDER = {"kernel": 0, "graph": 0, "comm": 1, "copy": 2, "set": 3}
 
 
 def _exclusive(trace: Trace, items: Sequence[QueueItem], window: tuple[int, int]) -> tuple[QueueItem, ...]:
     """Return the items with the part of their length that no item of a class before, or begun before, covers."""
-    found = list(items)
+    exclusive_items = list(items)
     covered: list[tuple[int, int]] = []
     for rank in range(4):
         places = [p for p, item in enumerate(items) if item.event != NOTHING and _ORDER.get(item.kind) == rank]
@@ -155,15 +151,15 @@ def _exclusive(trace: Trace, items: Sequence[QueueItem], window: tuple[int, int]
             row = items[place].event
             start, end = max(int(trace.start_ns[row]), reached), min(int(trace.end_ns[row]), window[1])
             if end > start:
-                own = end - start - (before.inside(start, end) if before else 0)
-                found[place] = found[place]._replace(exclusive_ns=own)
+                exclusive_ns = end - start - (before.inside(start, end) if before else 0)
+                exclusive_items[place] = exclusive_items[place]._replace(exclusive_ns=exclusive_ns)
                 covered.append((start, end))
                 reached = end
-    return tuple(found)
+    return tuple(exclusive_items)
 
 
 class _Reader:
-    """Turns calls into items, following both queues as they were."""
+    """Converts calls to queue items and tracks the recorded state of both queues."""
 
     def __init__(
         self, trace: Trace, steps: Sequence[tuple[int, int]], begin: int, operators: Mapping[int, int]
@@ -214,7 +210,7 @@ class _Reader:
             )
 
     def waiting(self, until: int) -> None:
-        """Begin with everything that the device did before its first recorded work."""
+        """Begin with the device work before the first recorded one."""
         if until - self.begin > self.backlog_ns:
             self.backlog_ns = until - self.begin
             lane = self.lanes.setdefault(_UNSEEN, len(self.lanes))
@@ -233,7 +229,7 @@ class _Reader:
             self._lone(begun)
             return
         before = max(0, start - self.host_ns)
-        parts = self.covers.parts(self.host_ns, start)
+        parts = tuple(self.covers.parts(self.host_ns, start))
         issued = max(start, self.host_ns)
         taken = max(0, end - issued)
         if not call.works:
@@ -248,7 +244,7 @@ class _Reader:
     def finish(self, end: int) -> None:
         """End with the host time after the last call."""
         if end > self.host_ns:
-            parts = self.covers.parts(self.host_ns, end)
+            parts = tuple(self.covers.parts(self.host_ns, end))
             self._append(NOTHING, NOTHING, "host", before_ns=end - self.host_ns, parts=parts, end=end)
 
     def _lone(self, row: int) -> None:
@@ -292,7 +288,7 @@ class _Reader:
         return DEVICE
 
     def _stream_wait(self, row: int) -> None:
-        """Remember that the next work of a stream runs after what another has been given so far."""
+        """Record that the next work of a stream runs after the latest work of another stream."""
         sync = self.sync_rows.get(row)
         if sync is None:
             return
@@ -322,13 +318,13 @@ class _Reader:
             operator=self.operators.get(call.row, NOTHING), **self._copied(row, kind),
         )  # fmt: skip
 
-    def _append(self, call: int, event: int, kind: str, *, end: int, operator: int = NOTHING, **given: Any) -> None:
-        """Add an item; what it does not say is nothing."""
+    def _append(self, call: int, event: int, kind: str, *, end: int, operator: int = NOTHING, **fields: Any) -> None:
+        """Add an item; absent fields are 0 or `NOTHING`."""
         blank = {
             "before_ns": 0, "call_ns": 0, "device_ns": 0, "lag_ns": 0, "lane": NOTHING, "waits": NOTHING, "after": (),
             "kernel": NOTHING,
         }  # fmt: skip
-        item = QueueItem(call=call, event=event, kind=kind, step=self.step, operator=NOTHING, **{**blank, **given})
+        item = QueueItem(call=call, event=event, kind=kind, step=self.step, operator=NOTHING, **{**blank, **fields})
         self.items.append(item)
         self.operator_rows.append(operator)
         self.ends.append(end)
@@ -371,7 +367,7 @@ def operator_rows(trace: Trace, known: Any, begin: int, end: int) -> dict[int, i
     """
     table = trace.name_table(lambda text: bool(known(text)))
     outer = trace.name_table(lambda text: text in ("aten::_to_copy", "aten::clone"))
-    found: dict[int, int] = {}
+    rows_by_call: dict[int, int] = {}
     rows = trace.rows(*DEVICE_KINDS)
     calls = np.unique(trace.launch[rows][trace.launch[rows] != NO_ROW])
     for call in calls[(trace.start_ns[calls] >= begin) & (trace.start_ns[calls] < end)]:
@@ -385,5 +381,5 @@ def operator_rows(trace: Trace, known: Any, begin: int, end: int) -> dict[int, i
                     chosen = row
                     break
             row = int(trace.parent[row])
-        found[int(call)] = chosen if chosen != NOTHING else innermost
-    return found
+        rows_by_call[int(call)] = chosen if chosen != NOTHING else innermost
+    return rows_by_call

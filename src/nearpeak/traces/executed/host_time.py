@@ -1,4 +1,4 @@
-"""What the host spends the steps on, by kind, operator and module, and what each costs the step at most."""
+"""Host time of the steps by kind, operator and module, with an upper limit of the gain from removing it."""
 
 import re
 from collections import defaultdict
@@ -36,7 +36,7 @@ def host_costs(
     latency_ns: int,
     window_ns: tuple[int, int],
 ) -> tuple[HostCost, ...]:
-    """Return the host's time by kind, then by operator and by module, most first; nothing where no calls are known.
+    """Return the host time by kind, operator and module, largest first; nothing where no calls are recorded.
 
     Times of kinds add up to the host's time without its waits. What each costs the step is a bound: the difference of
     two replays, the second without that time.
@@ -54,22 +54,27 @@ def host_costs(
         gain = max(0, base - replayed_ns(items, latency_ns, changes))
         return HostCost(by=by, name=name, time_ns=time_ns, call_count=count, gain_ns=gain)
 
-    found = []
+    costs = []
     for kind, name in enumerate(_KINDS):
         if parts[:, kind].any():
             changes, count = _without(items, parts[:, kind], kind), int((parts[:, kind] > 0).sum())
-            found.append(cost("kind", name, changes, int(parts[:, kind].sum()), count))
-    for by, owners in (("operator", _operators(items, operators)), ("module", _modules(trace, items))):
+            costs.append(cost("kind", name, changes, int(parts[:, kind].sum()), count))
+    by_operator = (
+        (place, operators[item.operator].name)
+        for place, item in enumerate(items)
+        if NOTHING not in (item.operator, item.event)
+    )
+    for by, owners in (("operator", by_operator), ("module", _modules(trace, items))):
         for name, places in _largest(spent, owners):
             changes = [Change(place, before_ns=0, call_ns=0) for place in places]
-            found.append(cost(by, name, changes, int(spent[places].sum()), len(places)))
+            costs.append(cost(by, name, changes, int(spent[places].sum()), len(places)))
     order = {"kind": 0, "operator": 1, "module": 2}
-    return tuple(sorted(found, key=lambda one: (order[one.by], -one.time_ns, one.name)))
+    return tuple(sorted(costs, key=lambda host_cost: (order[host_cost.by], -host_cost.time_ns, host_cost.name)))
 
 
 def _parts(trace: Trace, items: Sequence[QueueItem], begin_ns: int, end_ns: int) -> Array:
     """Return for each item the host time before and in its call by kind, in whole nanoseconds that add up to it."""
-    found = np.zeros((len(items), len(_KINDS)), np.int64)
+    times_ns = np.zeros((len(items), len(_KINDS)), np.int64)
     calls = np.array([item.call for item in items], np.int64)
     known = calls != NOTHING
     ends = np.where(known, trace.start_ns[calls], end_ns)
@@ -78,34 +83,34 @@ def _parts(trace: Trace, items: Sequence[QueueItem], begin_ns: int, end_ns: int)
     threads = np.stack([trace.process[calls[known]], trace.thread[calls[known]]]) if known.any() else np.zeros((2, 0))
     for process, thread in np.unique(threads, axis=1).T:
         mine = known & (trace.process[calls] == process) & (trace.thread[calls] == thread)
-        found[mine] = _covered(trace, (process, thread), ends[mine] - before[mine], ends[mine], kinds)
-    found[:, _OUTSIDE] += before - found.sum(axis=1)
+        times_ns[mine] = _covered(trace, (process, thread), ends[mine] - before[mine], ends[mine], kinds)
+    times_ns[:, _OUTSIDE] += before - times_ns.sum(axis=1)
     slow = [place for place, item in enumerate(items) if item.kind == "alloc"]
-    own = np.full(len(items), _RUNTIME)
-    own[slow] = _MEMORY
-    found[np.arange(len(items)), own] += np.array([item.call_ns for item in items], np.int64)
-    return found
+    kind_of_call = np.full(len(items), _RUNTIME)
+    kind_of_call[slow] = _MEMORY
+    times_ns[np.arange(len(items)), kind_of_call] += np.array([item.call_ns for item in items], np.int64)
+    return times_ns
 
 
 def _kinds(trace: Trace) -> Array:
     """Return the kind of time that each host event takes while no event inside it does."""
-    found = np.full(len(trace), _OUTSIDE, np.int8)
+    kinds = np.full(len(trace), _OUTSIDE, np.int8)
     operators = trace.of_kind(EventKind.HOST_OP)
-    found[operators] = _OPERATORS
+    kinds[operators] = _OPERATORS
 
     def named(pattern: re.Pattern[str]) -> Array:
         return trace.where(lambda name: bool(pattern.search(name)))
 
-    found[operators & named(_GRADIENT)] = _AUTOGRAD
-    found[operators & (nearest(trace, operators & named(CREATION)) != NO_ROW)] = _CREATION
-    found[trace.of_kind(EventKind.HOST_API)] = _RUNTIME
-    found[trace.of_kind(EventKind.HOST_OP, EventKind.HOST_API) & named(_EMPTY) & (found != _CREATION)] = _MEMORY
-    found[nearest(trace, trace.of_kind(*HOST_KINDS) & named(LOADING)) != NO_ROW] = _LOADING
-    return found
+    kinds[operators & named(_GRADIENT)] = _AUTOGRAD
+    kinds[operators & (nearest(trace, operators & named(CREATION)) != NO_ROW)] = _CREATION
+    kinds[trace.of_kind(EventKind.HOST_API)] = _RUNTIME
+    kinds[trace.of_kind(EventKind.HOST_OP, EventKind.HOST_API) & named(_EMPTY) & (kinds != _CREATION)] = _MEMORY
+    kinds[nearest(trace, trace.of_kind(*HOST_KINDS) & named(LOADING)) != NO_ROW] = _LOADING
+    return kinds
 
 
 def _covered(trace: Trace, lane: tuple[int, int], begin: Array, end: Array, kinds: Array) -> Array:
-    """Return the time of stretches of one thread by the kind of the innermost event."""
+    """Return the time of spans of one thread by the kind of the innermost event."""
     rows = trace.rows(*HOST_KINDS)
     rows = rows[(trace.process[rows] == lane[0]) & (trace.thread[rows] == lane[1])]
     rows = rows[(trace.end_ns[rows] > trace.start_ns[rows]) & (trace.end_ns[rows] > begin.min(initial=0))]
@@ -115,14 +120,16 @@ def _covered(trace: Trace, lane: tuple[int, int], begin: Array, end: Array, kind
     innermost = _innermost(order, len(rows))
     times = times[order]
     kind = np.where(innermost < 0, _OUTSIDE, kinds[rows[innermost]]) if len(rows) else innermost
-    found = np.zeros((len(begin), len(_KINDS)), np.int64)
-    for one in range(len(_KINDS)):
-        if one == _OUTSIDE or not len(times):
+    times_ns = np.zeros((len(begin), len(_KINDS)), np.int64)
+    for kind_number in range(len(_KINDS)):
+        if kind_number == _OUTSIDE or not len(times):
             continue
-        length = np.where(kind[:-1] == one, np.diff(times), 0)
+        length = np.where(kind[:-1] == kind_number, np.diff(times), 0)
         reached = np.concatenate([[0], np.cumsum(length)])
-        found[:, one] = _until(end, times, kind == one, reached) - _until(begin, times, kind == one, reached)
-    return found
+        times_ns[:, kind_number] = _until(end, times, kind == kind_number, reached) - _until(
+            begin, times, kind == kind_number, reached
+        )
+    return times_ns
 
 
 @compiled_exactly
@@ -131,7 +138,7 @@ def _innermost(order: Any, count: int) -> Any:
 
     Clocks of profilers let events of one thread cross a little, so that the enclosing event alone does not tell.
     """
-    stack, found = np.empty(count, np.int64), np.empty(len(order), np.int64)
+    stack, innermost = np.empty(count, np.int64), np.empty(len(order), np.int64)
     closed = np.zeros(count, np.bool_)
     depth = 0
     for i in range(len(order)):
@@ -142,32 +149,26 @@ def _innermost(order: Any, count: int) -> Any:
             closed[order[i]] = True
         while depth and closed[stack[depth - 1]]:
             depth -= 1
-        found[i] = stack[depth - 1] if depth else -1
-    return found
+        innermost[i] = stack[depth - 1] if depth else -1
+    return innermost
 
 
 def _until(moments: Array, times: Array, open_: Array, reached: Array) -> Array:
     """Return the time of a kind before each moment."""
     place = np.searchsorted(times, moments, side="right") - 1
     inside = np.where(open_[place], moments - times[place], 0)
-    found: Array = np.where(place < 0, 0, reached[place] + inside)
-    return found
+    before_ns: Array = np.where(place < 0, 0, reached[place] + inside)
+    return before_ns
 
 
 def _without(items: Sequence[QueueItem], part: Array, kind: int) -> list[Change]:
-    """Return what is different if the host spent no time on a kind."""
-    found = []
+    """Return the changes that remove the host time of a kind."""
+    changes = []
     for place in np.flatnonzero(part).tolist():
         item, gone = items[place], int(part[place])
         in_call = item.call_ns if kind == (_MEMORY if item.kind == "alloc" else _RUNTIME) else 0
-        found.append(Change(place, before_ns=item.before_ns - (gone - in_call), call_ns=item.call_ns - in_call))
-    return found
-
-
-def _operators(items: Sequence[QueueItem], operators: Sequence[ExecutedOperator]) -> Iterator[tuple[int, str]]:
-    for place, item in enumerate(items):
-        if NOTHING not in (item.operator, item.event):
-            yield place, operators[item.operator].name
+        changes.append(Change(place, before_ns=item.before_ns - (gone - in_call), call_ns=item.call_ns - in_call))
+    return changes
 
 
 def _modules(trace: Trace, items: Sequence[QueueItem]) -> Iterator[tuple[int, str]]:
@@ -179,8 +180,8 @@ def _modules(trace: Trace, items: Sequence[QueueItem]) -> Iterator[tuple[int, st
 
 
 def _largest(spent: Array, owners: Iterable[tuple[int, str]]) -> list[tuple[str, list[int]]]:
-    """Return the names on which the host spends most, with their items."""
-    found: Mapping[str, list[int]] = defaultdict(list)
+    """Return the names with most host time, with their items."""
+    places_by_name: Mapping[str, list[int]] = defaultdict(list)
     for place, name in owners:
-        found[name].append(place)
-    return sorted(found.items(), key=lambda pair: (-int(spent[pair[1]].sum()), pair[0]))[:MOST_ROWS]
+        places_by_name[name].append(place)
+    return sorted(places_by_name.items(), key=lambda pair: (-int(spent[pair[1]].sum()), pair[0]))[:MOST_ROWS]

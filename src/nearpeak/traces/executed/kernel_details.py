@@ -1,7 +1,8 @@
-"""What a trace says of the kernels of items beside their times: blocks, phase, counters, rules of the profiler."""
+"""Details of kernels beyond their times: blocks, step phase, hardware counters, profiler rules."""
 
 import re
 from collections.abc import Sequence
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -19,33 +20,28 @@ _COUNTER = re.compile(r"^[a-z0-9]+__|^derived__|^smsp|^Theoretical|^Achieved|^Bl
 def with_details(trace: Trace, items: Sequence[QueueItem]) -> tuple[QueueItem, ...]:
     """Return the items with the blocks of their grids and the phase of the step that they belong to."""
     blocks = _blocks(trace, items)
-    ranges = trace.rows(EventKind.HOST_RANGE)
-    table = trace.name_table(lambda text: bool(_OPTIMIZER.search(text)))
-    ranges = ranges[table[trace.name[ranges]]] if len(ranges) else ranges
+    ranges = trace.named_rows(_OPTIMIZER, EventKind.HOST_RANGE)
     cover = Cover(trace.start_ns[ranges], trace.end_ns[ranges]) if len(ranges) else None
+    phases = []
+    for item in items:
+        start = 0 if item.call == NOTHING else int(trace.start_ns[item.call])
+        within = cover is not None and item.call != NOTHING and cover.inside(start, start + 1) > 0
+        phases.append("optimizer" if within else "")
     return tuple(
-        item._replace(block_count=blocks[place], phase="optimizer" if cover and _within(trace, cover, item) else "")
-        for place, item in enumerate(items)
+        item._replace(block_count=count, phase=phase) for item, count, phase in zip(items, blocks, phases, strict=True)
     )
 
 
 def _blocks(trace: Trace, items: Sequence[QueueItem]) -> list[int]:
     column = trace.sparse.get("grid")
-    found = [NOTHING] * len(items)
+    counts = [NOTHING] * len(items)
     places = [place for place, item in enumerate(items) if item.kernel != NOTHING]
     if column is None or not places:
-        return found
+        return counts
     rows = np.array([items[place].event for place in places], np.int64)
     for place, grid in zip(places, trace.values("grid", rows), strict=True):
-        found[place] = int(np.prod(grid)) if (grid > 0).all() else NOTHING
-    return found
-
-
-def _within(trace: Trace, cover: Cover, item: QueueItem) -> bool:
-    if item.call == NOTHING:
-        return False
-    start = int(trace.start_ns[item.call])
-    return cover.inside(start, start + 1) > 0
+        counts[place] = int(np.prod(grid)) if (grid > 0).all() else NOTHING
+    return counts
 
 
 def rules_of(trace: Trace, items: Sequence[QueueItem]) -> tuple[KernelRule, ...]:
@@ -54,19 +50,19 @@ def rules_of(trace: Trace, items: Sequence[QueueItem]) -> tuple[KernelRule, ...]
     if not isinstance(rules, dict) or "kernel_id" not in trace.sparse:
         return ()
     return tuple(
-        KernelRule(place, one.name, one.kind, one.text, one.scope, one.speedup_ratio)
+        KernelRule(place, rule.name, rule.kind, rule.text, rule.scope, rule.speedup_ratio)
         for place, item in enumerate(items) if item.kernel != NOTHING
-        for one in rules.get(str(trace.at("kernel_id", item.event)), ())
+        for rule in rules.get(str(trace.at("kernel_id", item.event)), ())
     )  # fmt: skip
 
 
 def counters_of(trace: Trace, items: Sequence[QueueItem]) -> dict[int, dict[str, float]]:
     """Return the hardware counters of the kernels of items, by name; those that were not available are left out."""
     names = [name for name in trace.sparse if _COUNTER.search(name)]
-    found: dict[int, dict[str, float]] = {}
+    counters: dict[int, dict[str, float]] = {}
     for place, item in enumerate(items) if names else ():
         values: dict[str, Any] = {name: trace.at(name, item.event) for name in names if item.kernel != NOTHING}
-        known = {name: float(one) for name, one in values.items() if isinstance(one, (int, float)) and one == one}  # noqa: PLR0124  # NaN
+        known = {name: float(x) for name, x in values.items() if isinstance(x, (int, float)) and not isnan(x)}
         if known:
-            found[place] = known
-    return found
+            counters[place] = known
+    return counters

@@ -1,4 +1,4 @@
-"""Host and device as two queues: how long the steps take if some items were different."""
+"""Replay of host and device as two queues: step time after changes to some items."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -10,8 +10,8 @@ QUEUE_DEPTH = 1024
 """Launches that may wait before a call blocks; what drivers allow is not documented."""
 
 
-class Begun(NamedTuple):
-    """When one work could have begun, and did."""
+class WorkTimes(NamedTuple):
+    """Earliest possible and actual start of one piece of work."""
 
     called_ns: int
     """Its call and the latency of launches after it."""
@@ -30,8 +30,8 @@ def replayed_ns(items: Sequence[QueueItem], latency_ns: int, changes: Iterable[C
 
     Source: the recurrences H(i) = max(H(i-1), S(i-Q)) + h(i), S(i) = max(E(i-1), H(i) + latency, E(dependencies)).
 
-    >>> one = QueueItem(0, 1, "kernel", 5, 2, 10, 0, 0, NOTHING, (), 0, 0, NOTHING)
-    >>> replayed_ns([one, one], 3), replayed_ns([one, one], 3, [Change(0, device_ns=1)])
+    >>> item = QueueItem(0, 1, "kernel", 5, 2, 10, 0, 0, NOTHING, (), 0, 0, NOTHING)
+    >>> replayed_ns([item, item], 3), replayed_ns([item, item], 3, [Change(0, device_ns=1)])
     (28, 25)
     """
     by_item = {change.item: change for change in changes}
@@ -42,11 +42,11 @@ def replayed_ns(items: Sequence[QueueItem], latency_ns: int, changes: Iterable[C
     return max(queues.host, max(queues.ready.values(), default=0))
 
 
-def begun_ns(items: Sequence[QueueItem], latency_ns: int) -> Iterator[Begun | None]:
+def begun_ns(items: Sequence[QueueItem], latency_ns: int) -> Iterator[WorkTimes | None]:
     """Yield for each item when its work was called and when it ran; none for items without work.
 
-    >>> one = QueueItem(0, 1, "kernel", 5, 2, 10, 0, 0, NOTHING, (), 0, 0, NOTHING)
-    >>> [tuple(each) for each in begun_ns([one, one], 3)]
+    >>> item = QueueItem(0, 1, "kernel", 5, 2, 10, 0, 0, NOTHING, (), 0, 0, NOTHING)
+    >>> [tuple(each) for each in begun_ns([item, item], 3)]
     [(8, 8, 18), (15, 18, 28)]
     """
     queues = _Queues(len(items), latency_ns)
@@ -55,7 +55,7 @@ def begun_ns(items: Sequence[QueueItem], latency_ns: int) -> Iterator[Begun | No
 
 
 class _Queues:
-    """Host and streams while items are taken one after the other."""
+    """State of host and streams during a replay."""
 
     __slots__ = ("ends", "host", "latency", "ready", "starts")
 
@@ -64,7 +64,7 @@ class _Queues:
         self.ends, self.ready = [0] * item_count, dict[int, int]()
         self.starts: list[int] = []
 
-    def take(self, index: int, item: QueueItem) -> Begun | None:
+    def take(self, index: int, item: QueueItem) -> WorkTimes | None:
         self.host += item.before_ns
         end, begun = self.host, None
         if item.lane != NOTHING:
@@ -77,7 +77,7 @@ class _Queues:
             start += item.lag_ns
             self.starts.append(start)
             end = self.ready[item.lane] = start + item.device_ns
-            begun = Begun(called, start, end)
+            begun = WorkTimes(called, start, end)
         self.ends[index] = end
         self._wait(item, end)
         self.host += item.call_ns
@@ -93,30 +93,30 @@ class _Queues:
 
 
 def changed(item: QueueItem, change: Change) -> QueueItem:
-    """Return the item as `change` has it."""
+    """Return the item after `change`."""
     fields = {name: value for name, value in change._asdict().items() if value is not None and name != "item"}
     return item._replace(**fields)
 
 
 def merged(changes: Iterable[Change], items: Sequence[QueueItem]) -> tuple[Change, ...]:
     """Return one change per item: of several, the shortest times, and what no longer waits."""
-    found: dict[int, Change] = {}
+    by_item: dict[int, Change] = {}
     for change in changes:
-        before = found.get(change.item)
-        found[change.item] = change if before is None else _both(before, change, items[change.item])
-    return tuple(found.values())
+        before = by_item.get(change.item)
+        by_item[change.item] = change if before is None else _both(before, change, items[change.item])
+    return tuple(by_item.values())
 
 
-def _both(one: Change, other: Change, item: QueueItem) -> Change:
+def _both(first: Change, second: Change, item: QueueItem) -> Change:
     def least(name: str) -> int | None:
-        values: list[int] = [v for v in (getattr(one, name), getattr(other, name)) if v is not None]
+        values: list[int] = [v for v in (getattr(first, name), getattr(second, name)) if v is not None]
         if name in ("before_ns",) and len(values) == 2:  # two parts of the same gap are taken away one after the other
             return max(0, sum(values) - int(getattr(item, name)))
         return min(values) if values else None
 
     return Change(
-        item=one.item, before_ns=least("before_ns"), call_ns=least("call_ns"), device_ns=least("device_ns"),
-        lag_ns=least("lag_ns"), lane=one.lane if one.lane is not None else other.lane,
-        waits=one.waits if one.waits is not None else other.waits,
-        after=one.after if one.after is not None else other.after,
+        item=first.item, before_ns=least("before_ns"), call_ns=least("call_ns"), device_ns=least("device_ns"),
+        lag_ns=least("lag_ns"), lane=first.lane if first.lane is not None else second.lane,
+        waits=first.waits if first.waits is not None else second.waits,
+        after=first.after if first.after is not None else second.after,
     )  # fmt: skip

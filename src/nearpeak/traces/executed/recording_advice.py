@@ -1,31 +1,31 @@
-"""What to record, or to give instead, so that a trace says more: in the words of the tool that wrote it."""
+"""Advice on what to record so that a trace holds missing evidence, by trace format."""
 
 from nearpeak.traces import Trace
 
 _TORCH = "the PyTorch profiler states them"
 _WORK = {
-    "kineto": "record with CUDA or HIP activities on (ProfilerActivity.CUDA); where the CPU did the work, say so with"
+    "kineto": "record with CUDA or HIP activities on (ProfilerActivity.CUDA); if the CPU ran the operators, pass"
     " --target cpu",
     "chrome_json": "its kernels need the category kernel",
     "nsys_sqlite": "record with nsys profile --trace=cuda,nvtx",
-    "rocprofv3_csv": "this table holds calls, sums or counters; give kernel_trace.csv (--kernel-trace) or a rocpd file",
+    "rocprofv3_csv": "this table holds calls, sums or counters; pass kernel_trace.csv (--kernel-trace) or a rocpd file",
     "rocprofv3_json": "record with rocprofv3 --kernel-trace",
     "rocpd_sqlite": "record with rocprofv3 --kernel-trace",
     "onnxruntime_profile": "a profile of onnxruntime states the host's time of each node, not a device's; record"
-    " with nsys or rocprofv3 beside it",
-    "trtexec_json": "this file describes the engine; give the one of --exportProfile",
+    " with nsys or rocprofv3 too",
+    "trtexec_json": "this file describes the engine; pass the file of --exportProfile",
     "ncu_csv": "export the details page with Duration in it (ncu --section SpeedOfLight --csv)",
-    "power_log": "a power log stands beside a run; give a profiler's trace",
-    "mlperf_log": "a log of MLPerf states a whole run; give a profiler's trace",
+    "power_log": "a power log holds no events; pass a profiler's trace",
+    "mlperf_log": "an MLPerf log describes a whole run; pass a profiler's trace",
 }
-"""Where device work is to be had, by format."""
+"""Advice on recording device work, by format."""
 _SHAPES = {"kineto": "record_shapes=True records them"}
 _OPERATORS = {"kineto": "record CPU activities"}
 _HOST = {
     "kineto": "record CPU activities too",
     "nsys_sqlite": "record with --trace=cuda",
     "rocpd_sqlite": "add --hip-trace",
-    "rocprofv3_csv": "give a rocpd file, which has kernels and calls (--hip-trace)",
+    "rocprofv3_csv": "pass a rocpd file, which has kernels and calls (--hip-trace)",
     "rocprofv3_json": "add --hip-trace",
     "ncu_csv": "this profiler replays kernels one by one; nsys records calls",
     "trtexec_json": "per-layer profiles have none; nsys records them",
@@ -33,13 +33,13 @@ _HOST = {
 
 
 def of_work(trace: Trace) -> str:
-    """Return why there is no device work, and where it is to be had."""
+    """Return why there is no device work, and how to record it."""
     what = "has no device events" if len(trace) else "has no events"
     return f"{what}; {_WORK.get(trace.header.format, 'record the device too')}"
 
 
 def of_shapes(form: str) -> str:
-    """Return how shapes are had.
+    """Return how to record shapes.
 
     >>> of_shapes("kineto"), of_shapes("nsys_sqlite")
     ('record_shapes=True records them', 'the PyTorch profiler states them')
@@ -48,10 +48,10 @@ def of_shapes(form: str) -> str:
 
 
 def of_operators(form: str) -> str:
-    """Return how operators of a framework are had."""
+    """Return how to record operators of a framework."""
     return _OPERATORS.get(form, _TORCH)
 
 
 def of_host(form: str) -> str:
-    """Return how calls of the runtime are had."""
+    """Return how to record calls of the runtime."""
     return _HOST.get(form, "record the host too")

@@ -1,4 +1,4 @@
-"""The picture of a trace: what ran on each thread and stream during the first steps."""
+"""Timeline picture of a trace: slices per thread and stream during the first steps."""
 
 import numpy as np
 
@@ -15,11 +15,7 @@ _HOST = {EventKind.HOST_API: "call", EventKind.HOST_OP: "operator", EventKind.HO
 def picture_of(trace: Trace, device: int, start_ns: int, end_ns: int) -> tuple[tuple[str, ...], tuple[Slice, ...]]:
     """Return the lanes, host before device, and their slices; of operators only the outermost are drawn."""
     host = trace.rows(*_HOST)
-    outer = (
-        (trace.kind[host] != EventKind.HOST_OP)
-        | (trace.parent[host] < 0)
-        | (trace.kind[trace.parent[host]] != EventKind.HOST_OP)
-    )
+    outer = (trace.kind[host] != EventKind.HOST_OP) | trace.outermost(host)
     work = trace.device_rows()
     rows = np.sort(np.concatenate([host[outer], work[trace.device[work] == device]]))
     rows = rows[(trace.end_ns[rows] > start_ns) & (trace.start_ns[rows] < end_ns)][:MOST_SLICES]

@@ -1,4 +1,4 @@
-"""Chrome JSON of a trace, for viewers: exact decimal microseconds, one track per stream, crossing slices beside it."""
+"""Chrome JSON export of a trace: exact decimal microseconds, one track per stream, extra tracks for overlaps."""
 
 import json
 from collections.abc import Iterator
@@ -42,11 +42,11 @@ def _write(trace: Trace, file: TextIO) -> None:
 
 
 def tracks_of(trace: Trace, rows: Array) -> Array:
-    """Return for each event 0, or the number of the track beside that of its stream which has room for it.
+    """Return for each event 0, or the number of the extra track of its stream that has room for it.
 
     Events on one track are disjoint or inside each other.
     """
-    found = np.zeros(len(rows), np.int64)
+    numbers = np.zeros(len(rows), np.int64)
     streams = streams_of(trace, rows)
     lanes: dict[tuple[int, ...], list[list[int]]] = {}
     for place, row in enumerate(rows.tolist()):
@@ -63,8 +63,8 @@ def tracks_of(trace: Trace, rows: Array) -> Array:
                 break
         tracks.extend([[]] if number == len(tracks) else [])
         tracks[number].append(end)
-        found[place] = number
-    return found
+        numbers[place] = number
+    return numbers
 
 
 def streams_of(trace: Trace, rows: Array) -> Lanes:
@@ -111,7 +111,7 @@ def _us(time_ns: int) -> str:
 
 def _args(trace: Trace, row: int) -> dict[str, Any]:
     """Return all fields of an event; lists as lists, so that they read back."""
-    found: dict[str, Any] = {}
+    args: dict[str, Any] = {}
     for name, column in (
         ("device", trace.device),
         ("stream", trace.stream),
@@ -120,8 +120,8 @@ def _args(trace: Trace, row: int) -> dict[str, Any]:
         ("thread", trace.thread),
     ):
         if column[row] != MISSING:
-            found[name] = int(column[row])
+            args[name] = int(column[row])
     for name in trace.sparse:
         if (value := trace.at(name, row)) is not None:
-            found[name] = list(value) if isinstance(value, tuple) else value
-    return found
+            args[name] = list(value) if isinstance(value, tuple) else value
+    return args

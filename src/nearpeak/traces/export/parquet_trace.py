@@ -1,4 +1,4 @@
-"""Parquet of a trace, a row per event, for tables and notebooks; needs the extra `tables`."""
+"""Parquet export of a trace, one row per event; needs the extra `tables`."""
 
 from pathlib import Path
 from typing import Any
@@ -46,8 +46,8 @@ def _null(values: Any, name: str) -> str:
 def _columns(trace: Trace) -> dict[str, Any]:
     """Return one array per column; texts in full, the three figures of a grid as three columns."""
     texts = np.array([trace.texts[number] for number in range(len(trace.texts))] or [""], dtype=object)
-    kinds, families = (np.array([one.name.lower() for one in enum], dtype=object) for enum in (EventKind, Family))
-    found: dict[str, Any] = {
+    kinds, families = (np.array([member.name.lower() for member in enum], dtype=object) for enum in (EventKind, Family))
+    columns: dict[str, Any] = {
         "id": np.arange(len(trace)),
         "kind": kinds[trace.kind],
         "name": texts[trace.name],
@@ -67,9 +67,9 @@ def _columns(trace: Trace) -> dict[str, Any]:
         if column.text:
             words = np.full(len(trace), None, dtype=object)
             words[column.rows] = texts[column.values]
-            found[name] = words
+            columns[name] = words
         elif whole.ndim > 1:
-            found |= {f"{name}_{axis}": np.ascontiguousarray(whole[:, place]) for place, axis in enumerate("xyz")}
+            columns |= {f"{name}_{axis}": np.ascontiguousarray(whole[:, place]) for place, axis in enumerate("xyz")}
         else:
-            found[name] = whole
-    return found
+            columns[name] = whole
+    return columns

@@ -1,4 +1,4 @@
-"""Perfetto's protocol buffers of a trace, field by field; numbers as in Perfetto's public .proto files."""
+"""Perfetto protobuf export of a trace, with the field numbers of Perfetto's public .proto files."""
 
 import struct
 from collections.abc import Iterator
@@ -47,11 +47,12 @@ def _write(trace: Trace, file: BinaryIO) -> None:
             if end > start
             else [(start, 2, row, uuids[label])]
         )
-    launched = {int(one) for one in trace.launch if one != NO_ROW}
+    launched = {int(entry) for entry in trace.launch if entry != NO_ROW}
     # Ends come before begins of the same moment; of several ends the inner, which began last, comes first.
-    moments.sort(key=lambda one: (one[0], one[1], -one[2] if one[1] == 0 else one[2]))
+    moments.sort(key=lambda entry: (entry[0], entry[1], -entry[2] if entry[1] == 0 else entry[2]))
     for moment, what, row, uuid in moments:
-        file.write(_packet(moment, _event(trace, row, uuid, what, launched)))
+        event = _message(_EVENT, _event(trace, row, uuid, what, launched))
+        file.write(_message(_PACKET, _number(_STAMP, moment) + _number(_SEQUENCE, 1) + event))
 
 
 def _label(trace: Trace, streams: Lanes, row: int, track: int) -> tuple[object, ...]:
@@ -81,26 +82,22 @@ def _descriptors(uuids: dict[tuple[object, ...], int], label: tuple[object, ...]
     yield _message(_PACKET, _message(_DESCRIPTOR, described) + _number(_SEQUENCE, 1))
 
 
-def _packet(moment: int, event: bytes) -> bytes:
-    return _message(_PACKET, _number(_STAMP, moment) + _number(_SEQUENCE, 1) + _message(_EVENT, event))
-
-
 def _event(trace: Trace, row: int, uuid: int, what: int, launched: set[int]) -> bytes:
     """Return the begin, end or moment of an event."""
     kind = (_END, _BEGIN, _INSTANT)[what]
-    found = _number(_TYPE, kind) + _number(_TRACK, uuid)
+    data = _number(_TYPE, kind) + _number(_TRACK, uuid)
     if kind == _END:
-        return found
-    found += _text(_NAME, trace.name_of(row)) + _text(_CATEGORY, EventKind(trace.kind[row]).name.lower())
+        return data
+    data += _text(_NAME, trace.name_of(row)) + _text(_CATEGORY, EventKind(trace.kind[row]).name.lower())
     flow = row if row in launched else int(trace.launch[row])
     if flow != NO_ROW:
-        found += _key(_FLOW, 1) + struct.pack("<Q", flow + 1)
+        data += _key(_FLOW, 1) + struct.pack("<Q", flow + 1)
     for name in _SHOWN:
         if (value := trace.at(name, row)) is not None:
-            found += _message(
+            data += _message(
                 _NOTE, _text(10, name) + (_number(4, value) if isinstance(value, int) else _text(6, str(value)))
             )
-    return found
+    return data
 
 
 def _varint(value: int) -> bytes:
@@ -110,12 +107,12 @@ def _varint(value: int) -> bytes:
     ('ac02', 10)
     """
     value &= (1 << 64) - 1
-    found = bytearray()
+    encoded = bytearray()
     while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    found.append(value)
-    return bytes(found)
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def _key(field: int, wire: int) -> bytes:

@@ -1,4 +1,4 @@
-"""What a trace shows: one rule per file, each with evidence and counter-evidence, a gain, or an abstention."""
+"""Registry of finding rules and the report built from them: evidence, gain, counter-evidence, abstentions."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -35,8 +35,8 @@ PLANTED = Path(__file__).with_name("planted.json")
 def planted_shares() -> Mapping[str, Planted]:
     """Return how often each kind of finding was right on traces with planted causes; kinds without such traces lack.
 
-    >>> one = planted_shares()["idle.launch_bound"]
-    >>> 0 <= one.right_count <= one.trace_count and 0 <= one.wrong_count <= one.other_count
+    >>> share = planted_shares()["idle.launch_bound"]
+    >>> 0 <= share.right_count <= share.trace_count and 0 <= share.wrong_count <= share.other_count
     True
     """
     record = json.loads(PLANTED.read_text("utf-8"))
@@ -44,7 +44,7 @@ def planted_shares() -> Mapping[str, Planted]:
 
 
 def report_of(executed: Executed, version: str = "", unseen_ns: int = 0, model: str = "") -> TraceReport:
-    """Return the findings of the steps, largest gain first, and what could not be told.
+    """Return the findings of the steps, largest gain first, and the abstentions.
 
     Gains are not added: `together_s` replays the steps with all causes gone at once.
 
@@ -52,58 +52,58 @@ def report_of(executed: Executed, version: str = "", unseen_ns: int = 0, model: 
         unseen_ns: expected time of operators of `model` that never ran.
     """
     scene = Scene(executed)
-    said = [one for name in RULES for one in RULES[name](scene)]
-    abstained = tuple(one for one in said if isinstance(one, Abstained))
+    results = [item for name in RULES for item in RULES[name](scene)]
+    abstained = tuple(item for item in results if isinstance(item, Abstained))
     refused = scene.refused()
-    shortfall = shortfall_of(executed, unseen_ns) if any(one.predicted_s for one in executed.operators) else None
+    shortfall = shortfall_of(executed, unseen_ns) if any(item.predicted_s for item in executed.operators) else None
     if refused:
         return TraceReport(
             executed=executed, verdict=f"no conclusion: {refused}", findings=(), abstentions=abstained, together_s=0.0,
             exclusive=(), shortfall=shortfall, model=model, created=version,
         )  # fmt: skip
     shares = planted_shares()
-    found = _ranked(replace(one, planted=shares.get(one.id)) for one in said if isinstance(one, TraceFinding))
-    at_once_s = scene.gain_s(tuple(change for one in found for change in one.changes))
-    own = [one.gain_s for one in found if not one.remedy_of]
-    together_s = max(min(at_once_s, sum(own)), max(own, default=0.0))
+    findings = _ranked(replace(item, planted=shares.get(item.id)) for item in results if isinstance(item, TraceFinding))
+    at_once_s = scene.gain_s(tuple(change for item in findings for change in item.changes))
+    own_gains_s = [item.gain_s for item in findings if not item.remedy_of]
+    together_s = max(min(at_once_s, sum(own_gains_s)), max(own_gains_s, default=0.0))
     return TraceReport(
-        executed=executed, verdict=_verdict(scene, found), findings=tuple(found), abstentions=abstained,
-        together_s=together_s, exclusive=_exclusive(scene, found),
+        executed=executed, verdict=_verdict(scene, findings), findings=tuple(findings), abstentions=abstained,
+        together_s=together_s, exclusive=_exclusive(scene, findings),
         shortfall=shortfall,
         model=model, created=version,
     )  # fmt: skip
 
 
-def _ranked(said: Iterable[TraceFinding]) -> list[TraceFinding]:
-    """Return the findings, largest gain first, and behind each cause what removes it, which gains nothing besides."""
-    found = sorted(said, key=lambda one: (-one.gain_s, one.id, one.key))
-    causes = {one.id for one in found}
-    remedies = [one for one in found if one.remedy_of in causes]
+def _ranked(findings: Iterable[TraceFinding]) -> list[TraceFinding]:
+    """Return the findings, largest gain first, each cause followed by its remedies, which add no gain."""
+    by_gain = sorted(findings, key=lambda finding: (-finding.gain_s, finding.id, finding.key))
+    causes = {finding.id for finding in by_gain}
+    remedies = [finding for finding in by_gain if finding.remedy_of in causes]
     ranked = []
-    for one in found:
-        if one.remedy_of not in causes:
-            ranked += [one, *(each for each in remedies if each.remedy_of == one.id)]
-            remedies = [each for each in remedies if each.remedy_of != one.id]
+    for finding in by_gain:
+        if finding.remedy_of not in causes:
+            ranked += [finding, *(remedy for remedy in remedies if remedy.remedy_of == finding.id)]
+            remedies = [remedy for remedy in remedies if remedy.remedy_of != finding.id]
     return ranked
 
 
-def _exclusive(scene: Scene, found: list[TraceFinding]) -> tuple[tuple[str, str], ...]:
+def _exclusive(scene: Scene, findings: list[TraceFinding]) -> tuple[tuple[str, str], ...]:
     """Return the pairs whose gains overlap by more than a tenth of the smaller one."""
     pairs = []
-    for one, other in combinations([one for one in found if one.changes and not one.remedy_of][:6], 2):
-        both_s = scene.gain_s((*one.changes, *other.changes))
-        if one.gain_s + other.gain_s - both_s > 0.1 * min(one.gain_s, other.gain_s):
-            pairs.append((_name(one), _name(other)))
+    for first, second in combinations([first for first in findings if first.changes and not first.remedy_of][:6], 2):
+        both_s = scene.gain_s((*first.changes, *second.changes))
+        if first.gain_s + second.gain_s - both_s > 0.1 * min(first.gain_s, second.gain_s):
+            pairs.append((_name(first), _name(second)))
     return tuple(pairs)
 
 
-def _name(one: TraceFinding) -> str:
-    return f"{one.id} {one.key}".strip()
+def _name(finding: TraceFinding) -> str:
+    return f"{finding.id} {finding.key}".strip()
 
 
-def _verdict(scene: Scene, found: list[TraceFinding]) -> str:
+def _verdict(scene: Scene, findings: list[TraceFinding]) -> str:
     step, what = show(scene.step_s, "s"), "a step" if scene.executed.steps_found else "the window"
-    gaining = [one for one in found if one.gain_s > 0]
+    gaining = [entry for entry in findings if entry.gain_s > 0]
     if gaining:
         first = gaining[0]
         least = show(max(0.0, scene.step_s - first.gain_s), "s")
@@ -113,16 +113,16 @@ def _verdict(scene: Scene, found: list[TraceFinding]) -> str:
         return f"no conclusion: only copies and fills were recorded in {what} of {step}, no kernels"
     busy = scene.executed.timeline.busy_ns / max(1, scene.executed.window_ns)
     unmatched = scene.executed.unmatched_ns / max(1, scene.executed.timeline.busy_ns)
-    if scene.executed.cpu_alone and not any(one.predicted_s for one in scene.executed.operators):
+    if scene.executed.cpu_alone and not any(entry.predicted_s for entry in scene.executed.operators):
         unmatched = 1.0  # a CPU is busy however badly it is used
     if busy >= HEALTHY_RATIO and unmatched > UNMATCHED_RATIO:
         return (
             f"no conclusion: the device is busy {busy:.0%} of {what} of {step}, and for {unmatched:.0%} of that time "
-            "it is not known what should have run, or how fast; give --target, record shapes"
+            "no expected time is known; pass --target, record shapes"
         )
     if busy >= HEALTHY_RATIO:
-        return f"healthy: the device is busy {busy:.0%} of {what} of {step}, and nothing that is looked for was found"
-    return f"no cause found for {1 - busy:.0%} idle time of {what} of {step}; see what could not be told"
+        return f"healthy: the device is busy {busy:.0%} of {what} of {step}, and no rule found a problem"
+    return f"no cause found for {1 - busy:.0%} idle time of {what} of {step}; see the abstentions"
 
 
 __all__ = ["LEAST_RATIO", "PLANTED", "RULES", "Rule", "Scene", "merged", "planted_shares", "replayed_ns", "report_of"]

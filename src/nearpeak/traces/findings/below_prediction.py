@@ -1,11 +1,11 @@
-"""Operators that take much longer than good software is expected to, on the right units and with good extents."""
+"""Operators far slower than predicted although they run on the right units with aligned extents."""
 
 from collections.abc import Iterator
 
 from nearpeak.core.traces.executed_run import ExecutedOperator
 from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "kernel.below_roofline"
 _SLOWER, _LEAST_S = 2.0, 8e-6
@@ -17,9 +17,9 @@ _SCATTER = 3.0
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Let each operator that is far from its expected time take it."""
-    known = [one for one in scene.executed.operators if one.predicted_s]
+    known = [candidate for candidate in scene.executed.operators if candidate.predicted_s]
     if not known:
-        yield Abstained(id=ID, reason="no operator has an expected time: name the device with --target")
+        yield Abstained(id=ID, reason="no operator has an expected time: pass --target")
         return
     for number, operator in enumerate(scene.executed.operators):
         if _is_slow(scene, operator):
@@ -35,16 +35,12 @@ def _is_slow(scene: Scene, operator: ExecutedOperator) -> bool:
     return not explained and not moved and operator.measured_s > _SLOWER * operator.predicted_s * scene.usual_ratio
 
 
-def _scatters(scene: Scene, places: list[int]) -> bool:
-    """Say whether the longer half of the calls took over three times as long as the shorter half."""
-    times = sorted(scene.items[place].device_ns for place in places)
-    half = len(times) // 2
-    return half > 0 and sum(times[-half:]) > _SCATTER * sum(times[:half])
-
-
 def _one(scene: Scene, number: int, operator: ExecutedOperator) -> list[TraceFinding]:
     expected = (operator.predicted_s or 0.0) * scene.usual_ratio
     places = scene.where(lambda item: item.operator == number and item.device_ns > 0)
+    times = sorted(scene.items[place].device_ns for place in places)
+    half = len(times) // 2
+    scatters = half > 0 and sum(times[-half:]) > _SCATTER * sum(times[:half])
     ratio = operator.measured_s / expected
     bound = operator.bound_s or expected
     return scene.finding(
@@ -60,10 +56,13 @@ def _one(scene: Scene, number: int, operator: ExecutedOperator) -> list[TraceFin
             scene.evidence("bound of one call", bound, "s"),
         ],
         counter=[
-            ("it is faster than its bound, which would be a fault of the bound", found_if(operator.measured_s < bound)),
             (
-                "its calls differ threefold among themselves: something else was in the way",
-                found_if(_scatters(scene, places)),
+                "it is faster than its bound, which would be an error of the bound",
+                state_if(operator.measured_s < bound),
+            ),
+            (
+                "its calls differ threefold among themselves: something else interfered",
+                state_if(scatters),
             ),
         ],
         falsifier=f"time this case alone: nearpeak measure on the device; the kernel is"

@@ -1,20 +1,24 @@
-"""Casts between formats that take a large part of the step."""
+"""Format casts that take a large part of the step."""
 
 from collections.abc import Iterator
 
 from nearpeak.core.traces.executed_run import NOTHING, QueueItem
 from nearpeak.core.traces.finding_report import Abstained, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "amp.casts"
 _COPIES = ("aten::clone", "aten::contiguous", "aten::copy_", "aten::cat", "aten::index_select", "aten::repeat")
 
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
-    """Leave the casts out."""
-    voted = _votes(scene)
-    places = scene.where(lambda item: item.kernel != NOTHING and _casts(scene, item, voted))
+    """Remove the casts."""
+    votes: dict[int, list[bool]] = {}
+    for item in scene.items:
+        if scene.family(item) == "cast" and scene.operator(item) is not None:
+            votes.setdefault(item.kernel, []).append(_does(scene, item))
+    casts_mostly = {kernel: 2 * sum(launches) > len(launches) for kernel, launches in votes.items()}
+    places = scene.where(lambda item: item.kernel != NOTHING and _casts(scene, item, casts_mostly))
     if not places:
         return
     compiled = any("triton" in use.name for use in scene.executed.kernels)
@@ -27,21 +31,23 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("their time per step", scene.device_s(places), "s"),
         ],
         counter=[
-            ("a compiler fuses casts already", found_if(compiled)),
-            ("copies in one format under the same kernel names, which were left out", found_if(0 in voted.values())),
+            ("a compiler fuses casts already", state_if(compiled)),
+            (
+                "copies in one format under the same kernel names, which were left out",
+                state_if(False in casts_mostly.values()),
+            ),
         ],
         falsifier="convert the model as a whole (.bfloat16()), or cache the casts of frozen weights: the"
-        " kernels should be gone",
+        " kernels should disappear",
         scope="local",
     )
 
 
-def _casts(scene: Scene, item: QueueItem, voted: dict[int, int]) -> bool:
+def _casts(scene: Scene, item: QueueItem, casts_mostly: dict[int, bool]) -> bool:
     """Say whether a kernel casts: by its operator, else by what other launches of the kernel do, else by its name."""
-    operator = scene.operator(item)
-    if operator is not None:
+    if scene.operator(item) is not None:
         return _does(scene, item)
-    return scene.family(item) == "cast" and voted.get(item.kernel, 1) == 1
+    return scene.family(item) == "cast" and casts_mostly.get(item.kernel, True)
 
 
 def _does(scene: Scene, item: QueueItem) -> bool:
@@ -53,15 +59,6 @@ def _does(scene: Scene, item: QueueItem) -> bool:
     if name in _COPIES:
         return name == "aten::copy_" and len(set(formats)) > 1
     return scene.family(item) == "cast"
-
-
-def _votes(scene: Scene) -> dict[int, int]:
-    """Return for kernels of casts whether most launches under a known operator are casts: 1, or 0."""
-    counts: dict[int, list[bool]] = {}
-    for item in scene.items:
-        if scene.family(item) == "cast" and scene.operator(item) is not None:
-            counts.setdefault(item.kernel, []).append(_does(scene, item))
-    return {kernel: int(2 * sum(votes) > len(votes)) for kernel, votes in counts.items()}
 
 
 RULE = Rule(id=ID, look=look, needs=("names", "operators"))

@@ -1,11 +1,11 @@
-"""Communication that nothing covers: on the stream that computes, or waited for at once."""
+"""Exposed communication: on the compute stream, or waited for immediately."""
 
 from collections.abc import Iterator
 
 from nearpeak.core.traces.executed_run import NOTHING
 from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "comm.exposed"
 
@@ -19,7 +19,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     shared = {scene.items[place].lane for place in places} & {
         item.lane for item in scene.items if item.kind == "kernel"
     }
-    how = "on the stream that computes" if shared else "and is waited for at once"
+    how = "on the compute stream" if shared else "and is waited for immediately"
     single = (scene.executed.rank_count or 1) > 1 and scene.executed.skew is None
     yield from scene.finding(
         ID,
@@ -31,7 +31,10 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("communication per step", scene.device_s(places), "s"),
         ],
         counter=[
-            ("ranks arrive at different times: waiting, not transfer", "not observable" if single else found_if(False))
+            (
+                "ranks arrive at different times: waiting, not transfer",
+                "not observable" if single else state_if(False),
+            )
         ],
         falsifier=scene.advice(
             "start each all-reduce on its own stream when its gradients are ready: it should hide behind other work",
@@ -43,7 +46,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
 def _apart(scene: Scene, places: list[int]) -> tuple[Change, ...]:
     """Return communication on its own stream, each after what came before it, and waits only where it is needed."""
     lane = 1 + max(item.lane for item in scene.items)
-    talks, found, last = set(places), [], dict[int, int]()
+    talks, changes, last = set(places), [], dict[int, int]()
     pending: dict[int, int] = {}
     waited: set[int] = set()
     for place, item in enumerate(scene.items):
@@ -52,17 +55,25 @@ def _apart(scene: Scene, places: list[int]) -> tuple[Change, ...]:
         if place in talks:
             before = last.get(item.lane)
             after = item.after if before is None else (*item.after, before)
-            found.append(Change(place, lane=lane, after=tuple(dict.fromkeys(after))))
+            changes.append(Change(place, lane=lane, after=tuple(dict.fromkeys(after))))
             pending[item.step] = place
             continue
         last[item.lane] = place
         ends = _needs(scene, place) and item.step in pending and item.step not in waited
         if ends:
             waited.add(item.step)
-            found.append(Change(place, after=(*(one for one in item.after if one not in talks), pending[item.step])))
-        elif any(one in talks for one in item.after):
-            found.append(Change(place, after=tuple(one for one in item.after if one not in talks)))
-    return tuple(found)
+            changes.append(
+                Change(
+                    place,
+                    after=(
+                        *(other for other in item.after if other not in talks),
+                        pending[item.step],
+                    ),
+                )
+            )
+        elif any(other in talks for other in item.after):
+            changes.append(Change(place, after=tuple(other for other in item.after if other not in talks)))
+    return tuple(changes)
 
 
 def _needs(scene: Scene, place: int) -> bool:

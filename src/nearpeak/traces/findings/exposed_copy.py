@@ -1,10 +1,10 @@
-"""Copies that nothing covers, from pinned memory or within the device's reach: work that could run beside them."""
+"""Exposed copies from pinned memory that could overlap with computation."""
 
 from collections.abc import Iterator
 
 from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import LEAST_RATIO, Scene, found_if
+from nearpeak.traces.finding_scene import LEAST_RATIO, Scene, state_if
 
 ID = "copy.exposed"
 _LARGE = 1 << 16
@@ -33,7 +33,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("exposed copies", exposed * 1e-9 / scene.executed.step_count, "s", places),
             scene.evidence("bytes copied per step", size, "B"),
         ],
-        counter=[("the copy engine is busy all the time, so that overlap helps little", found_if(others < 0.2))],
+        counter=[("the copy engine is busy all the time, so that overlap helps little", state_if(others < 0.2))],
         falsifier="copy the next batch on a second stream while this one computes",
     )
 

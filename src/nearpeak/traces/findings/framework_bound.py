@@ -1,4 +1,4 @@
-"""A CPU that runs its operators itself spends much of a step between them: in the framework and in Python."""
+"""CPU steps with much time between operators, in the framework and in Python."""
 
 from collections.abc import Iterator
 

@@ -1,16 +1,16 @@
-"""A compiled model falls apart into several graphs, and the host runs Python between them."""
+"""Graph breaks: a compiled model runs as several graphs with Python code between them."""
 
 from collections.abc import Iterator
 
 from nearpeak.core.traces.finding_report import Abstained, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "graph.breaks"
 
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
-    """Take the host time between compiled regions of one step away."""
+    """Remove the host time between compiled regions of a step."""
     spent_s = scene.part_s("between graphs")
     if not spent_s:
         return
@@ -25,8 +25,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("breaks per step", count, "", places),
             scene.evidence("host time between compiled regions per step", spent_s, "s"),
         ],
-        counter=[("the regions are different models that belong apart", "not observable"), ("the device is busy"
-        " meanwhile", found_if(scene.idle_ratio() < 0.05))],
+        counter=[("the regions are different models", "not observable"), ("the device is busy"
+        " meanwhile", state_if(scene.idle_ratio() < 0.05))],
         falsifier="torch._dynamo.explain names each break; with fullgraph=True there should be one region per step",
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The call that launches a captured graph takes far longer than its nodes explain."""
+"""Graph launches that take far longer than the number of their nodes explains."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from statistics import median
 from nearpeak.core.traces.executed_run import NOTHING
 from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "graph.slow_launch"
 LAUNCH_NS, NODE_NS = 10_000, 200
@@ -22,19 +22,23 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Let each launch but the first of its graph take what its nodes explain."""
     slow, alone = [], 0
     for launches in _graphs(scene).values():
-        late = [one for one in launches if scene.items[one[0]].call_ns > _SLOWER * expected_ns(one[1])]
+        late = [launch for launch in launches if scene.items[launch[0]].call_ns > _SLOWER * expected_ns(launch[1])]
         if len(launches) == 1:
             alone += len(late)
             continue
         usual = median(scene.items[place].call_ns for place, _ in launches[1:])
         uploads = scene.items[launches[0][0]].call_ns > _UPLOAD * usual
-        slow += [one for one in late if not uploads or one != launches[0]]
+        slow += [launch for launch in late if not uploads or launch != launches[0]]
     if not slow:
         if alone:
             reason = "graphs that launch slowly are launched once only, which uploads them: record more steps"
             yield Abstained(id=ID, reason=reason)
         return
-    changes = [_change(scene, place, nodes) for place, nodes in slow]
+    changes = []
+    for place, count in slow:  # the first node begins earlier by as much where it waited for the call to end
+        item, call_ns = scene.items[place], expected_ns(count)
+        lag_ns = item.lag_ns - max(0, min(item.lag_ns, item.call_ns - call_ns))
+        changes.append(Change(place, call_ns=call_ns, lag_ns=lag_ns))
     places = [place for place, _ in slow]
     spent = median(scene.items[place].call_ns for place in places)
     nodes = round(median(count for _, count in slow))
@@ -50,8 +54,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("idle part of the window", scene.idle_ratio(), ""),
         ],
         counter=[
-            ("only the first launch, which uploads the graph", found_if(False)),
-            ("the device is busy meanwhile", found_if(scene.idle_ratio() < 0.05)),
+            ("only the first launch, which uploads the graph", state_if(False)),
+            ("the device is busy meanwhile", state_if(scene.idle_ratio() < 0.05)),
             ("a profiler that follows each node of a graph", "not observable"),
         ],
         falsifier=scene.advice(
@@ -67,16 +71,9 @@ def expected_ns(node_count: int) -> int:
     return LAUNCH_NS + NODE_NS * node_count
 
 
-def _change(scene: Scene, place: int, nodes: int) -> Change:
-    """Shorten the call, and let the first node begin earlier by as much where it waited for the call to end."""
-    item = scene.items[place]
-    excess = item.call_ns - expected_ns(nodes)
-    return Change(place, call_ns=expected_ns(nodes), lag_ns=item.lag_ns - max(0, min(item.lag_ns, excess)))
-
-
 def _graphs(scene: Scene) -> dict[tuple[int, ...], list[tuple[int, int]]]:
     """Return by the kernels of a graph its launches in order: place of the first node, count of nodes."""
-    found: dict[tuple[int, ...], list[tuple[int, int]]] = defaultdict(list)
+    launches: dict[tuple[int, ...], list[tuple[int, int]]] = defaultdict(list)
     items = scene.items
     place = 0
     while place < len(items):
@@ -84,13 +81,13 @@ def _graphs(scene: Scene) -> dict[tuple[int, ...], list[tuple[int, int]]]:
         while end < len(items) and items[end].kind == "graph" and items[end].call == items[place].call:
             end += 1
         if end > place + 1 and items[place].call != NOTHING:
-            found[tuple(item.kernel for item in items[place:end])].append((place, end - place))
+            launches[tuple(item.kernel for item in items[place:end])].append((place, end - place))
         place = end
-    return found
+    return launches
 
 
 def _launches(scene: Scene) -> bool:
-    """Say whether graphs are launched, or cannot be told."""
+    """Say whether graphs are launched, or calls were not recorded."""
     return "host" in scene.executed.missing or any(item.kind == "graph" for item in scene.items)
 
 

@@ -1,11 +1,11 @@
-"""A step that waits for its host runs the same kernels each time: a graph could hold it."""
+"""Launch-bound steps that repeat the same kernels and could be captured in a graph."""
 
 from collections.abc import Iterator
 
 from nearpeak.core.traces.executed_run import NOTHING
 from nearpeak.core.traces.finding_report import Abstained, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 from nearpeak.traces.findings import launch_bound
 
 ID = "graph.not_used"
@@ -13,13 +13,13 @@ ID = "graph.not_used"
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Say whether what `idle.launch_bound` gains by a graph can be had by one: the same kernels in each step."""
-    if not any(isinstance(one, TraceFinding) for one in launch_bound.RULE(scene)):
+    if not any(isinstance(result, TraceFinding) for result in launch_bound.RULE(scene)):
         return
     if any(item.kind == "graph" for item in scene.items):
         return
     same = launch_bound.varies(scene)
     if same == "not observable":
-        reason = "fewer than three steps: whether each runs the same kernels is not known; record more"
+        reason = "fewer than three steps do not show whether each runs the same kernels; record more"
         yield Abstained(id=ID, reason=reason)
         return
     if same == "found":
@@ -29,18 +29,19 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     count = len(scene.where(lambda item: item.event != NOTHING)) / scene.executed.step_count
     yield from scene.finding(
         ID,
-        f"each of {scene.executed.step_count} steps runs the same {count:.0f} works in the same order, one call each",
+        f"each of {scene.executed.step_count} steps runs the same {count:.0f} kernels and copies in the same order,"
+        " one call each",
         changes,
         gain_s=scene.gain_s(changes, scene.unblocked),
         high_s=scene.step_s - scene.device_s(range(len(scene.items))),
         evidence=[
             scene.evidence("steps with the same kernels", scene.executed.step_count, ""),
-            scene.evidence("works per step", count, ""),
+            scene.evidence("kernels and copies per step", count, ""),
             scene.evidence("calls that wait within a step", len(blocking) / scene.executed.step_count, "", blocking),
         ],
         counter=[
-            ("the sequence of kernels varies", found_if(False)),
-            ("calls within the step that wait, which a graph cannot hold", found_if(bool(blocking))),
+            ("the sequence of kernels varies", state_if(False)),
+            ("calls within the step that wait, which a graph cannot hold", state_if(bool(blocking))),
             ("shapes or addresses that change from step to step", "not observable"),
         ],
         falsifier=scene.advice(

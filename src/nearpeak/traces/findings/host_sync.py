@@ -1,11 +1,11 @@
-"""Calls in the middle of a step make the host wait for the device, and then the device for the host."""
+"""Synchronisation within a step: the host waits for the device, then the device waits for the host."""
 
 from collections.abc import Iterator
 
 from nearpeak.core.traces.executed_run import NOTHING, QueueItem
 from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "idle.sync_bound"
 _SCALAR_BYTES = 64
@@ -23,18 +23,18 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     count = len(places) / scene.executed.step_count
     yield from scene.finding(
         ID,
-        f"the host waits for the device {count:.0f} times in a step and lets its queue run dry",
+        f"the host waits for the device {count:.0f} times in a step and its queue runs empty",
         changes,
         evidence=[
             scene.evidence("waits in a step, the last one left out", count, "", places),
             scene.evidence("idle part of the window", scene.idle_ratio(), ""),
         ],
         counter=[
-            ("the wait ends the step anyway", found_if(False)),
-            ("what the host does next needs the result that it waits for", "not observable"),
+            ("the wait ends the step anyway", state_if(False)),
+            ("the host needs the awaited result to go on", "not observable"),
         ],
         falsifier=scene.advice(
-            "keep results on the device and read them once, where the step ends: the device should have no gaps there",
+            "keep results on the device and read them once, where the step ends: its gaps should disappear",
             "torch.cuda.set_sync_debug_mode('warn') names the lines (.item(), .cpu(), nonzero)",
         ),
     )
@@ -46,7 +46,7 @@ def _reads_scalar(item: QueueItem) -> bool:
 
 
 def _waits(item: QueueItem) -> bool:
-    """Say whether the host waits: in a synchronisation, or for what it copies to itself."""
+    """Say whether the host waits in a synchronisation or for a device-to-host copy."""
     reads = item.kind == "copy" and item.copy.startswith("d2h")
     return item.waits != NOTHING and (item.kind == "sync" or reads)
 

@@ -1,4 +1,4 @@
-"""The device waits for calls of its host: what graphs, fusion, larger batches and cached tensors would give."""
+"""Launch-bound steps, and the gains from graphs, fusion, larger batches and cached tensors."""
 
 from collections.abc import Iterator
 
@@ -6,7 +6,7 @@ from nearpeak.core.traces.executed_run import NOTHING
 from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
 from nearpeak.traces.executed.queue_replay import merged, replayed_ns
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 from nearpeak.units import show
 
 ID = "idle.launch_bound"
@@ -17,13 +17,13 @@ _IDLE, _HOST, _FEW = 0.15, 0.6, 0.6
 
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
-    """Replace the calls of each step by the launch of one graph, after what blocks the host is gone."""
+    """Replace the calls of each step by one graph launch, without blocking calls."""
     if scene.idle_ratio() < _IDLE or scene.host_wait_ratio() < _HOST:
         return
-    if _few_stretches(scene):
-        yield Abstained(
-            id=ID, reason="a few long stretches of host code that no range names hold the device up: record ranges"
-        )
+    # Most host time without a known cause lies before a few calls, which is no cost of launches.
+    spent = sorted((item.before_ns - sum(part for _, part in item.parts) for item in scene.items), reverse=True)
+    if sum(spent[: max(scene.executed.step_count, len(spent) // 20)]) > _FEW * max(1, sum(spent)):
+        yield Abstained(id=ID, reason="a few long spans of unnamed host code delay the device: record ranges")
         return
     changes = graph_changes(scene)
     gain_s = scene.gain_s(changes, scene.unblocked)
@@ -47,8 +47,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("device work per step", device * 1e-9 / scene.executed.step_count, "s"),
         ],
         counter=[
-            ("calls that wait for the device", found_if(bool(scene.unblocked))),
-            ("a graph is used already", found_if(any(item.kind == "graph" for item in scene.items))),
+            ("calls that wait for the device", state_if(bool(scene.unblocked))),
+            ("a graph is used already", state_if(any(item.kind == "graph" for item in scene.items))),
             ("the sequence of kernels varies between steps", varies(scene)),
             ("stacks were recorded, which slows the host", "not observable"),
         ],
@@ -62,23 +62,16 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     )
 
 
-def _few_stretches(scene: Scene) -> bool:
-    """Say whether most host time without a named cause lies before a few calls, which no launch costs."""
-    spent = sorted((item.before_ns - sum(part for _, part in item.parts) for item in scene.items), reverse=True)
-    few = max(scene.executed.step_count, len(spent) // 20)
-    return sum(spent[:few]) > _FEW * max(1, sum(spent))
-
-
 def graph_changes(scene: Scene) -> tuple[Change, ...]:
-    """Return what is different if each step were the launch of one graph; host time with a named cause stays."""
-    found, begun = [], set()
+    """Return the changes that make each step one graph launch; host time with a known cause stays."""
+    changes, begun = [], set()
     for place, item in enumerate(scene.items):
         if item.event == NOTHING or item.kind in ("backlog", "graph"):
             continue
         known = sum(part for _, part in item.parts)
         first = item.step not in begun
         begun.add(item.step)
-        found.append(
+        changes.append(
             Change(
                 place,
                 before_ns=known + (GRAPH_NS if first else 0),
@@ -86,7 +79,7 @@ def graph_changes(scene: Scene) -> tuple[Change, ...]:
                 lag_ns=min(max(item.lag_ns, GAP_NS), 5_000),
             )
         )
-    return tuple(found)
+    return tuple(changes)
 
 
 def varies(scene: Scene) -> str:
@@ -98,7 +91,7 @@ def varies(scene: Scene) -> str:
     if len(sequences) < 3:
         return "not observable"
     inner = list(sequences.values())[:-1]
-    return found_if(any(one != inner[0] for one in inner))
+    return state_if(any(sequence != inner[0] for sequence in inner))
 
 
 def batched_s(scene: Scene) -> float:
@@ -121,14 +114,14 @@ def _remedies(scene: Scene, gain_s: float) -> tuple[tuple[str, float], ...]:
     )
     halved = scene.dropped(tiny[1::2])
     creation = scene.without_part("creation")
-    found = [
+    remedies = [
         ("one CUDA graph per step", gain_s),
         ("fuse every second pointwise kernel", scene.gain_s(merged(halved, scene.items))),
         ("twice the batch, per sample", batched_s(scene)),
     ]
     if creation:
-        found.append(("cache tensors made anew in each step", scene.gain_s(creation)))
-    return tuple(found)
+        remedies.append(("cache tensors that each step creates again", scene.gain_s(creation)))
+    return tuple(remedies)
 
 
 RULE = Rule(id=ID, look=look, needs=("host", "links"))

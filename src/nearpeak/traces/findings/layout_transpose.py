@@ -1,4 +1,4 @@
-"""Kernels that only change the layout of tensors, around operators that want another one."""
+"""Kernels that only change the layout of tensors for neighbouring operators."""
 
 import re
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from nearpeak.core.traces.executed_run import NOTHING
 from nearpeak.core.traces.finding_report import Abstained, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "layout.transpose"
 _LAYOUT = re.compile(
@@ -16,7 +16,7 @@ _COPIES = ("aten::clone", "aten::contiguous")
 
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
-    """Leave the kernels out."""
+    """Remove the kernels."""
     places = [place for place, item in enumerate(scene.items) if item.kernel != NOTHING and _moves(scene, place)]
     if not places:
         return
@@ -33,8 +33,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("of them named as conversions", scene.device_s(formats), "s", formats),
         ],
         counter=[
-            ("needed once, not in each step", found_if(len(places) < scene.executed.step_count)),
-            ("a copy that keeps a tensor from being written over", "not observable"),
+            ("needed once, not in each step", state_if(len(places) < scene.executed.step_count)),
+            ("a copy that protects a tensor from being overwritten", "not observable"),
         ],
         falsifier=_advice(scene, converted=2 * len(formats) > len(places)),
         scope="local",
@@ -44,10 +44,11 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
 def _advice(scene: Scene, *, converted: bool) -> str:
     if not converted:
         return (
-            "hand the next operator the strides as they are, or make the copy part of the one before: it should be gone"
+            "pass the strides unchanged to the next operator, or fuse the copy into the previous one:"
+            " it should disappear"
         )
     return scene.advice(
-        "keep tensors in the layout that these operators take: the conversions should be gone",
+        "keep tensors in the layout of these operators: the conversions should disappear",
         "model.to(memory_format=torch.channels_last) and its inputs",
     )
 

@@ -1,21 +1,21 @@
-"""Threads of a warp meet in one bank of shared memory and are served one after the other."""
+"""Shared-memory bank conflicts that serialise the threads of a warp."""
 
 from collections.abc import Iterator, Mapping
 
 from nearpeak.core.traces.finding_report import Abstained, TraceFinding
 from nearpeak.traces import kernel_counters as counted
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
-ID, SAID = "ncu.SharedMemoryConflicts", "SharedMemoryConflicts"
+ID, PROFILER_RULE = "ncu.SharedMemoryConflicts", "SharedMemoryConflicts"
 _CONFLICTS = ("l1tex__data_bank_conflicts_pipe_lsu_mem_shared.sum",)
 _ALL = ("l1tex__data_pipe_lsu_wavefronts_mem_shared.sum",)
 
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Leave out the wavefronts that repeat others, where shared memory limits the kernel."""
-    changes, told = counted.without_waste(scene, SAID, conflict_ratio, counted.FIRST_LEVEL)
-    if not told:
+    changes, has_data = counted.waste_changes(scene, PROFILER_RULE, conflict_ratio, counted.FIRST_LEVEL)
+    if not has_data:
         yield Abstained(id=ID, reason="no counters of bank conflicts and of the first cache: ncu --set full")
         return
     places = [change.item for change in changes]
@@ -29,7 +29,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("largest part of wavefronts that are conflicts", worst, ""),
         ],
         counter=[
-            ("another unit is as busy", found_if(False)),
+            ("another unit is as busy", state_if(False)),
             ("wide accesses that need several wavefronts anyway", "not observable"),
         ],
         falsifier="pad the rows of the shared array by one element, or swizzle them: the counter should fall to 0",

@@ -1,11 +1,11 @@
-"""Kernels that neither computing nor memory limits: they wait, and what keeps more warps from running is named."""
+"""Latency-bound kernels, limited by neither compute nor memory, with the limiter of their occupancy."""
 
 from collections.abc import Iterator, Mapping
 
 from nearpeak.core.traces.finding_report import Abstained, Counter, TraceFinding
 from nearpeak.traces import kernel_counters as counted
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "ncu.SOLBottleneck"
 _LIMITS = {
@@ -18,7 +18,11 @@ _LEAST_NS = 8_000
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Say how far kernels that no unit limits are from their nearest roof: a bound, as what they wait for is open."""
-    known = {place: top for place in scene.executed.counters if (top := _nearest(counted.of(scene, place))) is not None}
+    known: dict[int, float] = {}
+    for place, counters in scene.executed.counters.items():
+        memory, compute = counted.first(counters, *counted.MEMORY), counted.first(counters, *counted.COMPUTE)
+        if memory is not None and compute is not None:
+            known[place] = max(memory, compute)
     if not known:
         yield Abstained(id=ID, reason="no counters of computing and memory throughput: ncu --set full")
         return
@@ -31,24 +35,19 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     yield TraceFinding(
         id=ID, key="",
         claim=f"{len(far)} kernels reach less than {counted.LIMITED:.0f}% of any roof, the longest {far[worst]:.0f}%;"
-        f" what limits its warps: {limiter(counted.of(scene, worst)) or 'not stated'}",
+        f" its occupancy limiter: {limiter(counted.of(scene, worst)) or 'not stated'}",
         evidence=(
             scene.evidence("time of these kernels", scene.device_s(far), "s", list(far)),
             scene.evidence("per cent of the nearest roof of the longest", far[worst], "", [worst]),
         ),
         counter=(
-            Counter(what="the grid is too small to fill the device", state=found_if(full > 0)),
+            Counter(what="the grid is too small to fill the device", state=state_if(full > 0)),
             Counter(what="a chain of dependent instructions that no occupancy shortens", state="not observable"),
         ),
         gain_s=0.0, gain_low_s=0.0, gain_high_s=min(high_s, scene.step_s), scope="local", method="bound",
         falsifier="raise the occupancy (fewer registers or bytes of shared memory a block): if the time stays, latency"
         " within a warp decides",
     )  # fmt: skip
-
-
-def _nearest(counters: Mapping[str, float]) -> float | None:
-    memory, compute = counted.first(counters, *counted.MEMORY), counted.first(counters, *counted.COMPUTE)
-    return None if memory is None or compute is None else max(memory, compute)
 
 
 def limiter(counters: Mapping[str, float]) -> str:

@@ -1,4 +1,4 @@
-"""What Nsight Compute's own rules say of kernels, passed through with their typed estimates."""
+"""Nsight Compute's own rules, passed through with their typed estimates."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -16,11 +16,11 @@ _SHOWN = 160
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Yield a finding per rule: `global` estimates shorten the kernel, `local` ones concern a part and bound only."""
     by_name: dict[str, list[KernelRule]] = defaultdict(list)
-    for one in scene.executed.rules:
-        if one.kind in _ADVISES and one.saved_ratio and 0 < one.saved_ratio <= 1:
-            by_name[one.name].append(one)
+    for rule in scene.executed.rules:
+        if rule.kind in _ADVISES and rule.saved_ratio and 0 < rule.saved_ratio <= 1:
+            by_name[rule.name].append(rule)
     for name, rules in by_name.items():
-        whole = [one for one in rules if one.scope == "global"]
+        whole = [rule for rule in rules if rule.scope == "global"]
         if whole:
             yield from _whole(scene, name, whole)
         elif rules:
@@ -30,14 +30,14 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
 def _whole(scene: Scene, name: str, rules: list[KernelRule]) -> list[TraceFinding]:
     best = _largest(rules)
     changes = [
-        Change(place, device_ns=round(scene.items[place].device_ns * (1 - (one.saved_ratio or 0.0))))
-        for place, one in best.items()
+        Change(place, device_ns=round(scene.items[place].device_ns * (1 - (rule.saved_ratio or 0.0))))
+        for place, rule in best.items()
     ]
     return scene.finding(
         f"{ID}.{name}", _claim(scene, best), changes, high_s=scene.device_s(best),
         evidence=[
             scene.evidence("time of the kernels that it speaks of", scene.device_s(best), "s", list(best)),
-            scene.evidence("largest estimate", max(one.saved_ratio or 0.0 for one in best.values()), "of a kernel"),
+            scene.evidence("largest estimate", max(rule.saved_ratio or 0.0 for rule in best.values()), "of a kernel"),
         ],
         counter=[("other rules that take the same time of a kernel away", _others(scene, name, best))],
         falsifier="change what the rule names and profile again: the kernel should take that much less",
@@ -48,11 +48,11 @@ def _whole(scene: Scene, name: str, rules: list[KernelRule]) -> list[TraceFindin
 def _part(scene: Scene, name: str, rules: list[KernelRule]) -> Iterator[TraceFinding]:
     """Yield what bounds a gain only: the estimate is of a part of the kernel, whose share is not stated."""
     best = _largest(rules)
-    high_s = sum(scene.device_s([place]) * (one.saved_ratio or 0.0) for place, one in best.items())
+    high_s = sum(scene.device_s([place]) * (rule.saved_ratio or 0.0) for place, rule in best.items())
     if not scene.worth(high_s):
         return
     yield TraceFinding(
-        id=f"{ID}.{name}", key="", claim=scene.worded(_claim(scene, best)),
+        id=f"{ID}.{name}", key="", claim=scene.phrased(_claim(scene, best)),
         evidence=(scene.evidence("time of the kernels that it speaks of", scene.device_s(best), "s", list(best)),),
         counter=(
             Counter(what="the part of the kernel that the estimate concerns is small", state="not observable"),
@@ -64,22 +64,22 @@ def _part(scene: Scene, name: str, rules: list[KernelRule]) -> Iterator[TraceFin
 
 
 def _largest(rules: list[KernelRule]) -> dict[int, KernelRule]:
-    found: dict[int, KernelRule] = {}
-    for one in rules:
-        if one.item not in found or (one.saved_ratio or 0.0) > (found[one.item].saved_ratio or 0.0):
-            found[one.item] = one
-    return found
+    largest: dict[int, KernelRule] = {}
+    for rule in rules:
+        if rule.item not in largest or (rule.saved_ratio or 0.0) > (largest[rule.item].saved_ratio or 0.0):
+            largest[rule.item] = rule
+    return largest
 
 
 def _claim(scene: Scene, best: dict[int, KernelRule]) -> str:
-    worst = max(best.values(), key=lambda one: scene.items[one.item].device_ns * (one.saved_ratio or 0.0))
+    worst = max(best.values(), key=lambda rule: scene.items[rule.item].device_ns * (rule.saved_ratio or 0.0))
     kernel = scene.executed.kernels[scene.items[worst.item].kernel].name
     text = worst.text if len(worst.text) <= _SHOWN else worst.text[:_SHOWN].rsplit(" ", 1)[0] + " …"
     return f"{len(best)} kernels, most of all {kernel[:60]}: {text}"
 
 
 def _others(scene: Scene, name: str, best: dict[int, KernelRule]) -> str:
-    both = any(one.name != name and one.saved_ratio and one.item in best for one in scene.executed.rules)
+    both = any(rule.name != name and rule.saved_ratio and rule.item in best for rule in scene.executed.rules)
     return "found" if both else "not found"
 
 

@@ -1,4 +1,4 @@
-"""Kernels with fewer blocks than the device has multiprocessors: the others have nothing to do."""
+"""Kernels with fewer blocks than the device has multiprocessors."""
 
 from collections.abc import Iterator
 
@@ -7,25 +7,25 @@ from nearpeak.traces import kernel_counters as counted
 from nearpeak.traces.finding_rule import Rule
 from nearpeak.traces.finding_scene import Scene
 
-ID, SAID = "ncu.LaunchConfiguration", "LaunchConfiguration"
+ID, PROFILER_RULE = "ncu.LaunchConfiguration", "LaunchConfiguration"
 _START_NS = 2_000
 """What a kernel takes that does nothing, which more blocks do not shorten."""
 
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Spread the work over all multiprocessors, but for what starting a kernel takes."""
-    said, changes, silent = counted.said_by_profiler(scene, SAID), [], True
+    reported, changes, silent = counted.profiler_rule_items(scene, PROFILER_RULE), [], True
     for place, counters in scene.executed.counters.items():
         item, sms = scene.items[place], counted.first(counters, *counted.SMS) or scene.executed.sm_count
         if not sms or item.block_count < 0:
             continue
         silent = False
-        if place in said or item.block_count >= sms:
+        if place in reported or item.block_count >= sms:
             continue
         work_ns = max(0, item.device_ns - _START_NS)
         changes.append(Change(place, device_ns=item.device_ns - round(work_ns * (1 - item.block_count / sms))))
     if silent:
-        yield Abstained(id=ID, reason="grids of kernels, or how many multiprocessors there are, are not stated")
+        yield Abstained(id=ID, reason="the grids of kernels or the number of multiprocessors are missing")
         return
     places = [change.item for change in changes]
     if not places:

@@ -1,13 +1,13 @@
-"""Threads of a warp read or write addresses that lie apart: sectors are moved of which little is used."""
+"""Uncoalesced global memory accesses, which move sectors that are mostly unused."""
 
 from collections.abc import Iterator, Mapping
 
 from nearpeak.core.traces.finding_report import Abstained, TraceFinding
 from nearpeak.traces import kernel_counters as counted
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
-ID, SAID = "ncu.UncoalescedGlobalAccess", "UncoalescedGlobalAccess"
+ID, PROFILER_RULE = "ncu.UncoalescedGlobalAccess", "UncoalescedGlobalAccess"
 _EXCESS, _ALL = "derived__memory_l2_theoretical_sectors_global_excessive", "memory_l2_theoretical_sectors_global"
 _USED = (
     "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.pct",
@@ -17,8 +17,8 @@ _USED = (
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Move only the sectors that are used, where memory limits the kernel; the other units stay as busy as they are."""
-    changes, told = counted.without_waste(scene, SAID, excess_ratio, counted.MEMORY)
-    if not told:
+    changes, has_data = counted.waste_changes(scene, PROFILER_RULE, excess_ratio, counted.MEMORY)
+    if not has_data:
         yield Abstained(id=ID, reason="no counters of sectors and of memory throughput: ncu --set full")
         return
     places = [change.item for change in changes]
@@ -31,8 +31,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("time of these kernels", scene.device_s(places), "s", places),
             scene.evidence("largest unused part of the sectors", worst, ""),
         ],
-        counter=[("a cache serves them, so that memory has room", found_if(False)),
-                 ("the order of the data is given from outside", "not observable")],
+        counter=[("a cache serves them, so that memory has room", state_if(False)),
+                 ("the caller fixes the data layout", "not observable")],
         falsifier="let neighbouring threads read neighbouring addresses: sectors per request should fall to what the"
         " bytes need, and the time with them",
         scope="local",

@@ -1,4 +1,4 @@
-"""The optimizer runs several small kernels for each parameter, one call each, where a few could update all of them."""
+"""Optimizers that launch several small kernels per parameter instead of a few fused ones."""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from math import ceil
 from nearpeak.core.traces.executed_run import NOTHING
 from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "optimizer.unfused"
 _JOINED = re.compile(r"multi_tensor|fused|foreach", re.IGNORECASE)
@@ -31,11 +31,15 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         return
     updates = list(_updates(scene, loose))
     count = len(updates) / steps
-    changes = [change for update, first in _marked(updates) for change in _joined(scene, update, first)]
+    changes = [
+        change
+        for number, update in enumerate(updates)
+        for change in _joined(scene, update, launched=number % _TENSORS == 0)
+    ]
     yield from scene.finding(
         ID,
         f"the optimizer updates about {count:.0f} parameters by {len(loose) / steps:.0f} kernels of a step;"
-        f" {ceil(count / _TENSORS)} that take lists of tensors would do",
+        f" {ceil(count / _TENSORS)} over lists of tensors would suffice",
         changes,
         high_s=max(_host_s(scene, loose), scene.device_s(loose)),
         evidence=[
@@ -45,8 +49,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("parameters", count, ""),
         ],
         counter=[
-            ("names of kernels that take lists of tensors", found_if(len(loose) < len(places))),
-            ("a graph holds the update already", found_if(any(scene.items[p].kind == "graph" for p in loose))),
+            ("names of kernels that take lists of tensors", state_if(len(loose) < len(places))),
+            ("a graph holds the update already", state_if(any(scene.items[p].kind == "graph" for p in loose))),
         ],
         falsifier=scene.advice(
             "update all parameters by one call that takes lists of tensors: its kernels should be as few as that",
@@ -62,30 +66,24 @@ def _names(scene: Scene, place: int) -> str:
 
 def _updates(scene: Scene, places: list[int]) -> Iterator[list[int]]:
     """Yield the kernels of one parameter after the other: each begins with the operator that begins the phase."""
-    found: list[int] = []
+    update: list[int] = []
     first, step = "", NOTHING
     for place in places:
         name = _names(scene, place)
         if scene.items[place].step != step or (
-            name == first and not (bool(found) and _names(scene, found[-1]) == _names(scene, place))
+            name == first and not (bool(update) and _names(scene, update[-1]) == _names(scene, place))
         ):
-            if found:
-                yield found
+            if update:
+                yield update
             if scene.items[place].step != step:
                 first, step = name, scene.items[place].step
-            found = []
-        found.append(place)
-    if found:
-        yield found
+            update = []
+        update.append(place)
+    if update:
+        yield update
 
 
-def _marked(updates: list[list[int]]) -> Iterator[tuple[list[int], bool]]:
-    """Yield the updates with whether they begin a new launch."""
-    for number, update in enumerate(updates):
-        yield update, number % _TENSORS == 0
-
-
-def _joined(scene: Scene, update: list[int], launched: bool) -> Iterator[Change]:
+def _joined(scene: Scene, update: list[int], *, launched: bool) -> Iterator[Change]:
     """Yield what is different if an update were part of a longer kernel; what starting each costs is paid once."""
     start_ns = min(scene.items[place].device_ns for place in update)
     longest = max(update, key=lambda place: scene.items[place].device_ns)
@@ -108,7 +106,9 @@ def _host_s(scene: Scene, places: list[int]) -> float:
 
 
 def _updates_weights(scene: Scene) -> bool:
-    return any(item.phase for item in scene.items) or any(_UPDATES.search(one.name) for one in scene.executed.operators)
+    return any(item.phase for item in scene.items) or any(
+        _UPDATES.search(operator.name) for operator in scene.executed.operators
+    )
 
 
 RULE = Rule(id=ID, look=look, needs=("host", "links", "names", "phase"), concerns=_updates_weights)

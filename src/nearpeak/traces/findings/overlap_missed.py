@@ -1,4 +1,4 @@
-"""Two streams with work of their own never run at the same time, and why."""
+"""Two streams with independent work that never overlap, and the reason."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from statistics import median
 from nearpeak.core.traces.executed_run import NOTHING
 from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "overlap.missed"
 _LOAD = 0.1
@@ -23,11 +23,14 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     if overlap > 0.5:
         return
     if not scene.executed.sm_count:
-        reason = "how many multiprocessors the device has is not stated: name it with --target"
+        reason = "the number of multiprocessors is unknown: pass --target"
         yield Abstained(id=ID, reason=f"{len(loads)} streams compute one after the other, and {reason}")
         return
-    if _fills(scene, [place for places in lanes.values() for place in places]):
-        reason = "most of their time is in kernels that fill the device alone, so that nothing is to be gained"
+    places = [place for members in lanes.values() for place in members]
+    blocks = {number: use.block_count or 0 for number, use in enumerate(scene.executed.kernels)}
+    full = [place for place in places if blocks.get(scene.items[place].kernel, 0) >= scene.executed.sm_count]
+    if scene.device_s(full) > 0.5 * scene.device_s(places):
+        reason = "most of their time is in kernels that fill the device alone, so overlap gains nothing"
         yield Abstained(id=ID, reason=f"{len(loads)} streams compute one after the other: {reason}")
         return
     changes, reason = _freed(scene, lanes)
@@ -42,10 +45,10 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence(
                 "load of the second stream", loads[-2][0] * 1e-9 / scene.executed.step_count, "s", lanes[loads[-2][1]]
             ),
-            scene.evidence("part of the possible overlap that was had", overlap, ""),
+            scene.evidence("attained part of the possible overlap", overlap, ""),
         ],
         counter=[
-            ("each kernel fills the device", found_if(False)),
+            ("each kernel fills the device", state_if(False)),
             ("one depends on the other's results", "not observable"),
         ],
         falsifier="take the events or the use of the default stream out and compare results: if they are equal"
@@ -54,19 +57,11 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     )
 
 
-def _fills(scene: Scene, places: list[int]) -> bool:
-    """Say whether most of the time is in kernels with enough blocks for the whole device."""
-    sms = scene.executed.sm_count or 0
-    blocks = {k: use.block_count for k, use in enumerate(scene.executed.kernels)}
-    full = [p for p in places if (blocks.get(scene.items[p].kernel) or 0) >= sms]
-    return scene.device_s(full) > 0.5 * scene.device_s(places)
-
-
 def _freed(scene: Scene, lanes: dict[int, list[int]]) -> tuple[tuple[Change, ...], str]:
     """Return the changes that let streams run side by side, and the reason why they did not."""
-    places = [place for one in lanes.values() for place in one]
+    places = [place for members in lanes.values() for place in members]
     waits = [place for place in places if scene.items[place].after]
-    if len(waits) > 0.2 * min(len(one) for one in lanes.values()):
+    if len(waits) > 0.2 * min(len(members) for members in lanes.values()):
         return tuple(Change(place, after=()) for place in waits), "events make each wait for the other"
     late = [place for place in places if scene.items[place].lag_ns > 2_000]
     if late:

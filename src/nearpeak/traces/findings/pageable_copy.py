@@ -1,4 +1,4 @@
-"""Copies from pageable memory: slow, and the host stands still meanwhile."""
+"""Copies from pageable memory, which are slow and block the host."""
 
 from collections.abc import Iterator
 from statistics import median
@@ -6,7 +6,7 @@ from statistics import median
 from nearpeak.core.traces.executed_run import NOTHING
 from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "copy.pageable_h2d"
 PINNED_BYTES_PER_S = 22e9
@@ -24,7 +24,11 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     time_s, exposed_ns = device_ns * 1e-9, scene.executed.timeline.exposed_memcpy_ns
     rate = size / time_s if time_s else 0.0
     lane = 1 + max(item.lane for item in scene.items)
-    pinned = _pinned_rate(scene)
+    rates = [
+        item.size / item.device_ns * 1e9 for item in scene.items
+        if item.copy == "h2d pinned" and item.size > _LARGE and item.device_ns
+    ]  # fmt: skip
+    pinned = median(rates) if rates else PINNED_BYTES_PER_S
     changes = [
         Change(
             place, device_ns=min(scene.items[place].device_ns, int(scene.items[place].size / pinned * 1e9)), lane=lane,
@@ -35,7 +39,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     yield from scene.finding(
         ID,
         f"{len(places) / scene.executed.step_count:.0f} copies of a step read pageable memory at {rate / 1e9:.1f} GB/s"
-        " and stop the host",
+        " and block the host",
         changes,
         high_s=time_s / scene.executed.step_count,
         evidence=[
@@ -43,21 +47,13 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("rate of these copies", rate, "B/s"),
             scene.evidence("rate from pinned memory", pinned, "B/s"),
         ],
-        counter=[("the copies overlap with work already", found_if(exposed_ns < 0.5 * device_ns)),
-                 ("their rate is near that of the link", found_if(rate > 0.8 * pinned))],
+        counter=[("the copies overlap with work already", state_if(exposed_ns < 0.5 * device_ns)),
+                 ("their rate is near that of the link", state_if(rate > 0.8 * pinned))],
         falsifier=scene.advice(
             "copy from page-locked memory without waiting: the copies should leave the critical path",
             "pin_memory=True in the loader and non_blocking=True in .to()",
         ),
     )  # fmt: skip
-
-
-def _pinned_rate(scene: Scene) -> float:
-    rates = [
-        item.size / item.device_ns * 1e9 for item in scene.items
-        if item.copy == "h2d pinned" and item.size > _LARGE and item.device_ns
-    ]  # fmt: skip
-    return median(rates) if rates else PINNED_BYTES_PER_S
 
 
 RULE = Rule(id=ID, look=look, needs=("copies", "bytes"))

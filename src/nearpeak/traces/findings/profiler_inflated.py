@@ -1,10 +1,10 @@
-"""Recording slows the host: against the time of a step without a profiler, its calls take longer than they should."""
+"""Profiler overhead: recorded steps longer than the step time without a profiler."""
 
 from collections.abc import Iterator
 
 from nearpeak.core.traces.finding_report import Abstained, Counter, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "profiler.inflated"
 _LONGER = 1.1
@@ -17,7 +17,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Compare the recorded step with the one that somebody timed without a profiler."""
     plain_s = scene.executed.unprofiled_step_s
     if plain_s is None:
-        reason = "how long a step takes without the profiler is not known: time one and give it with --unprofiled"
+        reason = "the step time without the profiler is unknown: measure it and pass --unprofiled"
         yield Abstained(id=ID, reason=reason)
         return
     recorded_s = scene.recorded_step_s
@@ -27,14 +27,14 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     explains = "found" if scene.host_ratio > 0 else "not found"
     yield TraceFinding(
         id=ID, key="",
-        claim=f"a step takes {recorded_s / plain_s:.2f} times as long with the profiler as without: host times stand"
-        f" here at {scene.host_ratio:.0%} of what was recorded",
+        claim=f"a step takes {recorded_s / plain_s:.2f} times as long with the profiler as without: host times are"
+        f" scaled to {scene.host_ratio:.0%} of the recorded ones",
         evidence=(
             scene.evidence("recorded step", recorded_s, "s"), scene.evidence("step without the profiler", plain_s, "s"),
             scene.evidence("recorded host time per step", host_s, "s", range(len(scene.items))),
         ),
         counter=(
-            Counter(what="the device alone takes longer than that", state=found_if(scene.host_ratio <= 0)),
+            Counter(what="the device alone takes longer than that", state=state_if(scene.host_ratio <= 0)),
             Counter(what="shorter host times explain the unrecorded step", state=explains),
         ),
         gain_s=0.0, gain_low_s=0.0, gain_high_s=0.0, scope="global", method="none",

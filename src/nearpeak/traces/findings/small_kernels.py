@@ -1,22 +1,27 @@
-"""Chains of pointwise kernels that pass the same elements through memory again and again."""
+"""Chains of pointwise kernels that move the same elements through memory repeatedly."""
 
 from collections.abc import Iterator
 
 from nearpeak.core.traces.finding_report import Abstained, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "elementwise.unfused"
 
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Keep the longest kernel of each chain, as a fused one reads and writes no less than it."""
-    found = list(chains(scene))
-    spare = [place for chain in found for place in chain if place != max(chain, key=lambda p: scene.items[p].device_ns)]
+    kernel_chains = list(chains(scene))
+    spare = [
+        place
+        for chain in kernel_chains
+        for place in chain
+        if place != max(chain, key=lambda p: scene.items[p].device_ns)
+    ]
     if not spare:
         return
-    long = max(len(chain) for chain in found)
-    per_step = len(found) / scene.executed.step_count
+    long = max(len(chain) for chain in kernel_chains)
+    per_step = len(kernel_chains) / scene.executed.step_count
     yield from scene.finding(
         ID,
         f"{per_step:.0f} chains of pointwise kernels in a step, up to {long} long, could be one kernel each",
@@ -26,7 +31,10 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("their time per step", scene.device_s(spare), "s"),
         ],
         counter=[
-            ("a compiler has fused already", found_if(any("triton" in one.name for one in scene.executed.kernels)))
+            (
+                "a compiler has fused already",
+                state_if(any("triton" in kernel.name for kernel in scene.executed.kernels)),
+            )
         ],
         falsifier="torch.compile of the module: the kernels of a chain should become one, as long as the"
         " longest of them",
@@ -61,10 +69,10 @@ def _elements(scene: Scene, place: int) -> int | None:
         return None
     if operator.name in ("aten::clone", "aten::copy_", "aten::embedding", "aten::index_select", "aten::fill_"):
         return None
-    found = 1
+    count = 1
     for extent in max(operator.shapes, key=len):
-        found *= extent
-    return found
+        count *= extent
+    return count
 
 
 RULE = Rule(id=ID, look=look, needs=("names", "operators", "shapes"))

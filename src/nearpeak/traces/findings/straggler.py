@@ -1,4 +1,4 @@
-"""One rank arrives late at collectives, and the others wait for it inside them."""
+"""A straggling rank that arrives late at collectives while the others wait for it."""
 
 from collections.abc import Iterator
 
@@ -14,20 +14,20 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     skew = scene.executed.skew
     if skew is None:
         if (scene.executed.rank_count or 1) > 1:
-            yield Abstained(id=ID, reason="one rank of several: give the traces of the others too (--rank FILE)")
+            yield Abstained(id=ID, reason="one rank of several: pass the traces of the others too (--rank FILE)")
         return
     if skew.straggler is None or skew.collective_count < 3:
         return
     per_step = len(scene.where(lambda item: item.kind == "comm")) / scene.executed.step_count
-    waits = sorted(one.wait_ns for one in skew.ranks if one.rank != skew.straggler)
+    waits = sorted(rank.wait_ns for rank in skew.ranks if rank.rank != skew.straggler)
     gain_s, high_s = (wait * 1e-9 / skew.collective_count * per_step for wait in (waits[0], waits[-1]))
-    late = next(one.last_count for one in skew.ranks if one.rank == skew.straggler)
+    late = next(rank.last_count for rank in skew.ranks if rank.rank == skew.straggler)
     if gain_s < LEAST_RATIO * scene.step_s:
         return
     yield TraceFinding(
         id=ID,
         key=f"rank {skew.straggler}",
-        claim=scene.worded(
+        claim=scene.phrased(
             f"rank {skew.straggler} arrives last: the others wait {gain_s * 1e3:.2f} ms of each step and more for it"
         ),
         evidence=(

@@ -1,4 +1,4 @@
-"""Products whose blocks fill the device a whole number of times and a little more: the last wave runs nearly empty."""
+"""Tail effect: matrix products whose last wave of blocks is nearly empty (wave quantisation)."""
 
 import re
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from math import ceil
 from nearpeak.core.traces.executed_run import QueueItem
 from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "gemm.tail"
 _SPREADS = re.compile(r"split_?-?k|stream_?-?k|_sk_|persistent", re.IGNORECASE)
@@ -25,13 +25,17 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """
     sms = scene.executed.sm_count
     if not sms:
-        yield Abstained(id=ID, reason="how many multiprocessors the device has is not stated: name it with --target")
+        yield Abstained(id=ID, reason="the number of multiprocessors is unknown: pass --target")
         return
     places = scene.where(lambda item: _product(scene, item) and wasted_ratio(item.block_count, sms) >= _WASTE)
-    spread = [place for place in places if _SPREADS.search(_name(scene, place))]
+    spread = [place for place in places if _SPREADS.search(scene.executed.kernels[scene.items[place].kernel].name)]
     places = [place for place in places if place not in set(spread)]
     if not places:
-        yield from _hidden(scene, sms)
+        # Blocks that stay on their multiprocessors work off several tiles each: waves cannot be seen.
+        staying = scene.where(lambda item: _product(scene, item) and 0 < item.block_count <= sms < _tiles(scene, item))
+        if scene.device_s(staying) > _MUCH * scene.step_s:
+            reason = "most products run in persistent blocks, which stay on their multiprocessors: grids show no waves"
+            yield Abstained(id=ID, reason=reason)
         return
     changes = [
         Change(place, device_ns=round(item.device_ns * (1 - wasted_ratio(item.block_count, sms))))
@@ -51,8 +55,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("waves of the longest", blocks / sms, ""),
         ],
         counter=[
-            ("their names say that work is split evenly (split-K, stream-K)", found_if(False)),
-            ("others that do so were left out", found_if(bool(spread))),
+            ("their names say that work is split evenly (split-K, stream-K)", state_if(False)),
+            ("others that do so were left out", state_if(bool(spread))),
             ("several blocks share a multiprocessor, so that the last wave is shorter", "not observable"),
         ],
         falsifier="time the product with the batch cut so that its blocks fill whole waves: time per row should fall by"
@@ -73,14 +77,6 @@ def wasted_ratio(block_count: int, sm_count: int) -> float:
     return 1 - waves / ceil(waves)
 
 
-def _hidden(scene: Scene, sms: int) -> Iterator[Abstained]:
-    """Say that waves cannot be seen where blocks stay on their multiprocessors and work off several tiles each."""
-    staying = scene.where(lambda item: _product(scene, item) and 0 < item.block_count <= sms < _tiles(scene, item))
-    if scene.device_s(staying) > _MUCH * scene.step_s:
-        reason = "most products run in blocks that stay on their multiprocessors (persistent): grids do not show waves"
-        yield Abstained(id=ID, reason=reason)
-
-
 def _tiles(scene: Scene, item: QueueItem) -> int:
     """Return how many tiles a product has at least; 0 where its extents are not known."""
     operator = scene.operator(item)
@@ -90,10 +86,6 @@ def _tiles(scene: Scene, item: QueueItem) -> int:
 
 def _product(scene: Scene, item: QueueItem) -> bool:
     return scene.family(item) in ("gemm", "conv")
-
-
-def _name(scene: Scene, place: int) -> str:
-    return scene.executed.kernels[scene.items[place].kernel].name
 
 
 RULE = Rule(

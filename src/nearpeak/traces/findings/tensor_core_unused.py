@@ -1,11 +1,11 @@
-"""Products that matrix units could form run on vector units."""
+"""Matrix products that ran on vector units although matrix units could form them."""
 
 from collections.abc import Iterator
 
 from nearpeak.core.traces.executed_run import ExecutedOperator
 from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 
 ID = "gemm.no_tensor_core"
 _NARROW = ("bf16", "fp16", "fp8_e4m3", "fp8_e5m2", "int8")
@@ -13,23 +13,29 @@ _NARROW = ("bf16", "fp16", "fp8_e4m3", "fp8_e5m2", "int8")
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Let products of 16-bit numbers, and those of fp32 in TF32, take their expected time on matrix units."""
-    places = scene.where(lambda item: scene.unit(item) == "vector" and _product(scene.operator(item)))
+    places = scene.where(lambda item: scene.unit(item) == "vector" and _is_product(scene.operator(item)))
     if not places:
         return
     changes, unknown = [], 0
     for place in places:
         item, operator = scene.items[place], scene.operator(scene.items[place])
-        expected = None if operator is None else _expected_s(operator, scene.usual_ratio)
-        if operator is None or expected is None:
+        plain = (
+            None if operator is None else operator.tensor_s if operator.dtypes[0] == "fp32" else operator.predicted_s
+        )
+        if operator is None or plain is None:
             unknown += 1
-        elif expected < operator.measured_s:
+        elif (expected := plain * scene.usual_ratio) < operator.measured_s:
             changes.append(Change(place, device_ns=int(item.device_ns * expected / operator.measured_s)))
     if unknown and not changes:
-        yield Abstained(
-            id=ID, reason="products run on vector units, but the device is not known: name it with --target"
-        )
+        yield Abstained(id=ID, reason="products run on vector units, but the target is unknown: pass --target")
         return
-    formats = sorted({one.dtypes[0] for place in places if (one := scene.operator(scene.items[place])) and one.dtypes})
+    formats = sorted(
+        {
+            candidate.dtypes[0]
+            for place in places
+            if (candidate := scene.operator(scene.items[place])) and candidate.dtypes
+        }
+    )
     forbidden = scene.executed.flags.get("allow_tf32") == "False"
     yield from scene.finding(
         ID,
@@ -41,8 +47,11 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("launches per step", len(places) / scene.executed.step_count, ""),
         ],
         counter=[
-            ("fp64, which these units are made for", found_if("fp64" in formats)),
-            ("fp32 on purpose (allow_tf32=False)", found_if(forbidden) if scene.executed.flags else "not observable"),
+            ("fp64, which these units are made for", state_if("fp64" in formats)),
+            (
+                "fp32 on purpose (allow_tf32=False)",
+                state_if(forbidden) if scene.executed.flags else "not observable",
+            ),
         ],
         falsifier="torch.backends.cuda.matmul.allow_tf32 = True, or autocast: kernels named tf32, 1688 or 16816"
         " should appear",
@@ -50,14 +59,10 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     )
 
 
-def _product(operator: ExecutedOperator | None) -> bool:
-    known = operator is not None and operator.family in ("gemm", "conv") and bool(operator.dtypes)
-    return known and operator is not None and operator.dtypes[0] in ("fp32", *_NARROW)
-
-
-def _expected_s(operator: ExecutedOperator, usual_ratio: float) -> float | None:
-    expected = operator.tensor_s if operator.dtypes[0] == "fp32" else operator.predicted_s
-    return None if expected is None else expected * usual_ratio
+def _is_product(operator: ExecutedOperator | None) -> bool:
+    if operator is None or operator.family not in ("gemm", "conv"):
+        return False
+    return operator.dtypes[:1] in [(dtype,) for dtype in ("fp32", *_NARROW)]
 
 
 RULE = Rule(id=ID, look=look, needs=("names", "operators", "shapes"))

@@ -1,4 +1,4 @@
-"""A step that is called fp32 runs its products in TF32: a claim of speed-up against it is not one against fp32."""
+"""Steps called fp32 whose products ran in TF32, so that they are no fp32 baseline."""
 
 from collections.abc import Iterator
 

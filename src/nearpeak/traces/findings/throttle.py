@@ -1,4 +1,4 @@
-"""Clocks fall while the power is at its limit, or the device too hot: everything that computes takes longer."""
+"""Clock throttling at the power or temperature limit, which slows all computation."""
 
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -15,15 +15,15 @@ _FALLEN = 0.95
 
 def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Let kernels take the time that they would at the highest clock seen."""
-    samples = [one for one in scene.executed.clocks if one.clock_hz]
+    samples = [sample for sample in scene.executed.clocks if sample.clock_hz]
     if len(samples) < 3:
         yield Abstained(id=ID, reason="fewer than three clock samples within the steps")
         return
-    highest = max(one.clock_hz or 0.0 for one in samples)
-    low = [one for one in samples if (one.clock_hz or 0.0) < _FALLEN * highest]
+    highest = max(sample.clock_hz or 0.0 for sample in samples)
+    low = [sample for sample in samples if (sample.clock_hz or 0.0) < _FALLEN * highest]
     if not low:
         return
-    firsts = [one.item for one in samples]
+    firsts = [sample.item for sample in samples]
     changes, places = [], []
     for place, item in enumerate(scene.items):
         if item.kernel == NOTHING or item.kind == "comm":
@@ -32,8 +32,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         if clock < _FALLEN * highest:
             places.append(place)
             changes.append(Change(place, device_ns=int(item.device_ns * clock / highest)))
-    mean = sum(one.clock_hz or 0.0 for one in low) / len(low)
-    watts = [one.power_w for one in low if one.power_w is not None]
+    mean = sum(sample.clock_hz or 0.0 for sample in low) / len(low)
+    watts = [sample.power_w for sample in low if sample.power_w is not None]
     limit = scene.executed.power_limit_w
     capped = "not observable" if not watts or not limit else "found" if max(watts) >= 0.95 * limit else "not found"
     yield from scene.finding(
@@ -47,7 +47,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             *([scene.evidence("power then", max(watts), "W")] if watts else []),
         ],
         counter=[
-            ("clocks were locked by somebody", "not observable"),
+            ("the clocks were locked", "not observable"),
             ("the power is at its limit, which supports it", capped),
         ],
         falsifier="lock the clock at the low value: the slow steps should stay as they are and the fast ones"

@@ -1,11 +1,11 @@
-"""Most kernels are so short that what each costs to start is most of it: fewer and longer ones do the same work."""
+"""Kernels dominated by their launch cost, which fewer and longer kernels would avoid."""
 
 from collections.abc import Iterator
 
 from nearpeak.core.traces.executed_run import NOTHING
 from nearpeak.core.traces.finding_report import Abstained, TraceFinding
 from nearpeak.traces.finding_rule import Rule
-from nearpeak.traces.finding_scene import Scene, found_if
+from nearpeak.traces.finding_scene import Scene, state_if
 from nearpeak.traces.findings import small_kernels
 
 ID = "kernel.tiny"
@@ -30,12 +30,12 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     chained = {place for chain in small_kernels.chains(scene) for place in chain}
     if not spare or len(chained.intersection(spare)) > _ALREADY * len(spare):
         return
-    steps, compiled = scene.executed.step_count, any("triton" in one.name for one in scene.executed.kernels)
+    steps, compiled = scene.executed.step_count, any("triton" in kernel.name for kernel in scene.executed.kernels)
     per_step = len(tiny) / steps
     yield from scene.finding(
         ID,
         f"{per_step:.0f} of {len(kernels) / steps:.0f} kernels of a step take less than {SHORT_NS / 1000:.0f} µs;"
-        f" {len(spare) / steps:.0f} of them follow one that they could be part of",
+        f" {len(spare) / steps:.0f} of them could be fused into their predecessor",
         scene.dropped(spare),
         high_s=taken_s,
         evidence=[
@@ -45,8 +45,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
             scene.evidence("longest run", max(map(len, runs)), ""),
         ],
         counter=[
-            ("a graph has closed the gaps already", found_if(any(item.kind == "graph" for item in scene.items))),
-            ("a compiler has joined what it can", found_if(compiled)),
+            ("a graph has closed the gaps already", state_if(any(item.kind == "graph" for item in scene.items))),
+            ("a compiler has joined what it can", state_if(compiled)),
             ("kernels of a run need each other's whole result, as reductions do", "not observable"),
         ],
         falsifier=scene.advice(

@@ -1,4 +1,4 @@
-"""Trace files of profilers: one file per format, found by its stem and recognised by the first bytes of a file."""
+"""Registry of trace file formats, one file each, recognised by the first bytes of a file."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ FORMATS: Registry[TraceFormat] = Registry.of_modules(
 
 
 def read_trace(path: Path, form: str | None = None) -> Trace:
-    """Return the trace that a profiler's file holds; what was lost and what it lacks stands in its header.
+    """Return the trace that a profiler's file holds; losses and missing evidence are in its header.
 
     Args:
         form: name of the format; recognised by the first bytes where it is none.
@@ -50,8 +50,8 @@ def format_of(path: Path) -> TraceFormat:
     head = begins(path)
     if not head:
         raise SpecError(f"{path}: is empty, or nothing of it can be unpacked")
-    found = [FORMATS[one] for one in FORMATS if FORMATS[one].recognises(head)]
-    if len(found) == 1:
-        return found[0]
-    names = ", ".join(one.name for one in found) or ", ".join(FORMATS)
-    raise SpecError(f"{path}: is {'of several formats' if found else 'of no known trace format'}; name it: {names}")
+    matches = [FORMATS[entry] for entry in FORMATS if FORMATS[entry].recognises(head)]
+    if len(matches) == 1:
+        return matches[0]
+    names = ", ".join(entry.name for entry in matches) or ", ".join(FORMATS)
+    raise SpecError(f"{path}: matches {'several formats' if matches else 'no known trace format'}; name one: {names}")

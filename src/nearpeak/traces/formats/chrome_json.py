@@ -1,4 +1,4 @@
-"""Chrome JSON of any tool, and our own export: complete events, counters, moments; begins and ends are only counted."""
+"""Chrome trace events of any tool and nearpeak's own export; begin and end events are counted, not read."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,6 @@ from pathlib import Path
 from nearpeak.core.traces.trace import EventKind, TraceHeader
 from nearpeak.traces.formats.kineto import _CATEGORIES as KINETO
 from nearpeak.traces.reading.chrome_events import EventTable, Rules
-from nearpeak.traces.reading.json_events import EventFile
 from nearpeak.traces.timeline.trace_columns import Trace
 from nearpeak.traces.trace_format import TraceFormat
 
@@ -14,7 +13,7 @@ _OWN = {kind.name.lower(): kind for kind in EventKind}
 
 
 def _kind(phase: str, category: str) -> EventKind | str:
-    """Return the kind of an event; a category that is not known is a range that somebody marked."""
+    """Return the kind of an event; an unknown category counts as a marked range."""
     if phase == "X":
         category = category.lower()
         return _OWN.get(category, KINETO.get(category, EventKind.HOST_RANGE))
@@ -29,10 +28,7 @@ def _kind(phase: str, category: str) -> EventKind | str:
 
 def _read(path: Path) -> Trace:
     """Return the trace of a file of Chrome's trace events."""
-    file = EventFile(path)
-    table = EventTable(file, Rules(kind_of=_kind, record="traceEvents", lifted=("process", "thread")))
-    for batch in file.batches():
-        table.add(batch)
+    table, file = EventTable.of_file(path, Rules(kind_of=_kind, record="traceEvents", lifted=("process", "thread")))
     base = file.metadata.get("baseTimeNanoseconds", 0)
     header = TraceHeader(
         format="chrome_json", source=path.name, record_count=file.record_count, metadata=dict(file.metadata),

@@ -1,4 +1,4 @@
-"""Kineto: the Chrome JSON of the PyTorch profiler, of CUDA and of ROCm, plain or packed, old and new."""
+"""Kineto: Chrome JSON of the PyTorch profiler for CUDA and ROCm, compressed or not, all schema versions."""
 
 import re
 from dataclasses import replace
@@ -59,10 +59,7 @@ _RULES = Rules(
 
 def _read(path: Path) -> Trace:
     """Return the trace of a file of the PyTorch profiler."""
-    file = EventFile(path)
-    table = EventTable(file, _RULES)
-    for batch in file.batches():
-        table.add(batch)
+    table, file = EventTable.of_file(path, _RULES)
     return _with_marks(table.trace(_header(path, file)))
 
 
@@ -83,10 +80,11 @@ def _header(path: Path, file: EventFile) -> TraceHeader:
     base = data.pop("baseTimeNanoseconds", 0)
     schema = data.pop("schemaVersion", "")
     devices = data.pop("deviceProperties", [])
+    devices = devices if isinstance(devices, list) else []
     return TraceHeader(
         format="kineto", version=str(schema), source=path.name, base_ns=base if _is_int(base) else 0,
         clock="wall" if _is_int(base) and base else "unknown", method="profiler (Kineto)",
-        devices=tuple(_device(one) for one in devices if isinstance(one, dict)) if isinstance(devices, list) else (),
+        devices=tuple(_device(entry) for entry in devices if isinstance(entry, dict)),
         flags={name: bool(data.pop(name)) for name in _FLAGS if name in data},
         versions={name: str(data.pop(name)) for name in _VERSIONS if name in data},
         rank=_int(spread.get("rank")), world_size=_int(spread.get("world_size")), record_count=file.record_count,
@@ -94,11 +92,11 @@ def _header(path: Path, file: EventFile) -> TraceHeader:
     )  # fmt: skip
 
 
-def _device(one: dict[str, Any]) -> TraceDevice:
-    major, minor = one.get("computeMajor"), one.get("computeMinor")
+def _device(entry: dict[str, Any]) -> TraceDevice:
+    major, minor = entry.get("computeMajor"), entry.get("computeMinor")
     return TraceDevice(
-        index=_int(one.get("id")) or 0, name=str(one.get("name", "")), sm_count=_int(one.get("numSms")),
-        memory_bytes=_int(one.get("totalGlobalMem")),
+        index=_int(entry.get("id")) or 0, name=str(entry.get("name", "")), sm_count=_int(entry.get("numSms")),
+        memory_bytes=_int(entry.get("totalGlobalMem")),
         compute_capability=f"{major}.{minor}" if major is not None and minor is not None else "",
     )  # fmt: skip
 
@@ -118,7 +116,7 @@ def _recognises(head: bytes) -> bool:
     marks = (b'"schemaVersion"', b'"deviceProperties"', b'"baseTimeNanoseconds"', b'"cat": "cpu_op"', b'"cat":"cpu_op"',
              b'"torch_profiler_kwargs"', b'"External id"', b'"user_annotation"')  # fmt: skip
     return any(mark in head for mark in marks) and not any(
-        one in head for one in (b"rocprofiler-sdk-tool", b'"nearpeak": 1')
+        foreign_mark in head for foreign_mark in (b"rocprofiler-sdk-tool", b'"nearpeak": 1')
     )
 
 

@@ -1,4 +1,4 @@
-"""MLPerf: logs of training as ranges and moments, and the summary of LoadGen as figures."""
+"""MLPerf: training logs as ranges and instants, and LoadGen summaries as metadata."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -55,7 +55,7 @@ def _time(row: Mapping[str, Any]) -> int:
 def _ranges(events: list[dict[str, Any]], rows: EventRows) -> None:
     """Take each start with the next stop of its key."""
     open_now: dict[str, int] = {}
-    found: list[tuple[str, int, int]] = []
+    intervals: list[tuple[str, int, int]] = []
     for row in events:
         key, kind = str(row.get("key", "")), row.get("event_type")
         stem = next((key.removesuffix(end) for end in _ENDS if key.endswith(end)), key)
@@ -63,13 +63,13 @@ def _ranges(events: list[dict[str, Any]], rows: EventRows) -> None:
             open_now[stem] = _time(row)
         elif kind == "INTERVAL_END":
             if stem in open_now:
-                found.append((stem, open_now.pop(stem), _time(row)))
+                intervals.append((stem, open_now.pop(stem), _time(row)))
             else:
                 rows.lose("dropped", "interval that ends but never began", example=key)
     if open_now:
         rows.lose("dropped", "interval that never ends", len(open_now), ", ".join(sorted(open_now))[:80])
-    times = np.array([[begin, end] for _, begin, end in found], np.int64).reshape(-1, 2)
-    rows.add(EventKind.HOST_RANGE, [stem for stem, _, _ in found], times[:, 0], times[:, 1])
+    times = np.array([[begin, end] for _, begin, end in intervals], np.int64).reshape(-1, 2)
+    rows.add(EventKind.HOST_RANGE, [stem for stem, _, _ in intervals], times[:, 0], times[:, 1])
 
 
 def _moments(events: list[dict[str, Any]], rows: EventRows) -> None:
@@ -80,26 +80,22 @@ def _moments(events: list[dict[str, Any]], rows: EventRows) -> None:
         [row.get("key", "") for row in points],
         times,
         times,
-        texts={"value": [_text(row.get("value")) for row in points]},
+        texts={"value": [None if row.get("value") is None else str(row["value"]) for row in points]},
     )
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)
 
 
 def _figures(events: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what the log says last under each key, and the figures by which a run is judged, in seconds."""
     last = {str(row.get("key", "")): row for row in events}
-    found = {key: row["value"] for key, row in last.items() if row.get("value") is not None}
+    figures = {key: row["value"] for key, row in last.items() if row.get("value") is not None}
     for name in ("run", "init"):
         ends = [last.get(f"{name}{end}") for end in _ENDS]
         if ends[0] is not None and ends[1] is not None:
-            found[f"{name}_s"] = (_time(ends[1]) - _time(ends[0])) / 1e9
+            figures[f"{name}_s"] = (_time(ends[1]) - _time(ends[0])) / 1e9
     stop = last.get("run_stop", {}).get("metadata")
     if isinstance(stop, dict) and "status" in stop:
-        found["status"] = stop["status"]
-    return found
+        figures["status"] = stop["status"]
+    return figures
 
 
 def _summary(path: Path, text: str, losses: list[Loss], rows: EventRows) -> Trace:

@@ -1,4 +1,4 @@
-"""Nsight Compute: CSV of the details page and of the raw page; kernels without a place in time, metrics and rules."""
+"""Nsight Compute: CSV of the details and raw pages, as kernels without start times, metrics and rules."""
 
 import csv
 import re
@@ -12,14 +12,14 @@ from nearpeak.core.traces.trace import EventKind, Loss, TraceDevice, TraceHeader
 from nearpeak.errors import SpecError
 from nearpeak.traces.reading.csv_columns import lines_of, rows_of
 from nearpeak.traces.reading.ncu_rows import NcuMetric, NcuRule, has_decimal_comma, metric_of, raw_metrics, rule_of
-from nearpeak.traces.reading.table_rows import EventRows, wholes
+from nearpeak.traces.reading.table_rows import EventRows, integers
 from nearpeak.traces.timeline.trace_columns import MISSING, Trace
 from nearpeak.traces.trace_format import TraceFormat
 
 _DETAILS = ("ID", "Kernel Name", "Metric Name", "Metric Value")
 _DURATIONS = ("gpu__time_duration.sum", "Duration", "gpu__time_duration_measured_user.sum")
 _TRIPLE = re.compile(r"^\(?\s*(\d+)[,x ]+(\d+)[,x ]+(\d+)\s*\)?$")
-_LACK = "no times: kernels were replayed one by one and stand here one after another by their durations"
+_LACK = "no times: kernels were replayed one by one and are placed end to end by duration"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +38,10 @@ class NcuKernel:
     @property
     def duration_s(self) -> float | None:
         """Return its duration; none where the file does not say it, or not in which unit."""
-        there = (one for name in _DURATIONS for one in self.metrics if one.name == name and one.base_unit == "s")
-        return next((one.value for one in there if one.value is not None), None)
+        durations = (
+            metric for name in _DURATIONS for metric in self.metrics if metric.name == name and metric.base_unit == "s"
+        )
+        return next((metric.value for metric in durations if metric.value is not None), None)
 
 
 @dataclass(kw_only=True)
@@ -83,8 +85,8 @@ def ncu_kernels(path: Path, losses: list[Loss]) -> tuple[NcuKernel, ...]:
     except csv.Error as error:
         losses.append(Loss(what="dropped", kind="rest of the file", record_count=1, example=str(error)))
     return tuple(
-        NcuKernel(id=key, cells=one.cells, metrics=tuple(one.metrics), rules=tuple(one.rules))
-        for key, one in kernels.items()
+        NcuKernel(id=key, cells=kernel.cells, metrics=tuple(kernel.metrics), rules=tuple(kernel.rules))
+        for key, kernel in kernels.items()
     )
 
 
@@ -162,32 +164,34 @@ def _read(path: Path) -> Trace:
     """Return the trace of a page; each metric is a field under its name, rules stand in the header."""
     losses: list[Loss] = []
     kernels = ncu_kernels(path, losses)
-    timed = [one for one in kernels if one.duration_s is not None and 0 <= one.duration_s < 1e9]
+    timed = [kernel for kernel in kernels if kernel.duration_s is not None and 0 <= kernel.duration_s < 1e9]
     rows = EventRows()
     if len(timed) < len(kernels):
         rows.lose("dropped", "kernel without a duration", len(kernels) - len(timed))
-    lengths = np.array([round((one.duration_s or 0.0) * 1e9) for one in timed], np.int64)
+    lengths = np.array([round((kernel.duration_s or 0.0) * 1e9) for kernel in timed], np.int64)
     ends = np.cumsum(lengths)
-    first = {name: [one.cells.get(name) for one in timed] for name in ("Device", "Stream", "Context", "Process ID")}
-    names = dict.fromkeys(metric.name for one in timed for metric in one.metrics)
+    first = {
+        name: [kernel.cells.get(name) for kernel in timed] for name in ("Device", "Stream", "Context", "Process ID")
+    }
+    names = dict.fromkeys(metric.name for kernel in timed for metric in kernel.metrics)
     rows.add(
         EventKind.KERNEL,
-        [one.cells.get("Kernel Name", "") for one in timed],
+        [kernel.cells.get("Kernel Name", "") for kernel in timed],
         ends - lengths,
         ends,
-        device=wholes(first["Device"]),
-        stream=wholes(first["Stream"]),
-        process=wholes(first["Process ID"]),
+        device=integers(first["Device"]),
+        stream=integers(first["Stream"]),
+        process=integers(first["Process ID"]),
         rare={
-            "context": wholes(first["Context"]),
-            "kernel_id": wholes([one.id for one in timed]),
+            "context": integers(first["Context"]),
+            "kernel_id": integers([kernel.id for kernel in timed]),
             "grid": _triples(timed, "Grid Size"),
             "block": _triples(timed, "Block Size"),
-            **{name: np.array([_value(one, name) for one in timed], np.float64) for name in names},
+            **{name: np.array([_value(kernel, name) for kernel in timed], np.float64) for name in names},
         },
     )
-    rules = {one.id: one.rules for one in kernels if one.rules}
-    devices = {one.cells.get("Device", "0"): one.cells.get("CC", "") for one in kernels}
+    rules = {kernel.id: kernel.rules for kernel in kernels if kernel.rules}
+    devices = {kernel.cells.get("Device", "0"): kernel.cells.get("CC", "") for kernel in kernels}
     return rows.trace(
         TraceHeader(
             format="ncu_csv",
@@ -208,13 +212,16 @@ def _read(path: Path) -> Trace:
 
 def _value(kernel: NcuKernel, name: str) -> float:
     """Return the first value of a metric, NaN where it is not available: DRAM bytes of integrated devices, for one."""
-    return next((one.value for one in kernel.metrics if one.name == name and one.value is not None), float("nan"))
+    return next(
+        (metric.value for metric in kernel.metrics if metric.name == name and metric.value is not None), float("nan")
+    )
 
 
 def _triples(kernels: Sequence[NcuKernel], name: str) -> "np.ndarray[tuple[int, ...], np.dtype[np.int64]]":
-    found = [_TRIPLE.match(one.cells.get(name, "").replace(",", ", ")) for one in kernels]
+    matches = [_TRIPLE.match(match.cells.get(name, "").replace(",", ", ")) for match in kernels]
     sizes = [
-        [int(part) if len(part) < 12 else MISSING for part in one.groups()] if one else [MISSING] * 3 for one in found
+        [int(part) if len(part) < 12 else MISSING for part in match.groups()] if match else [MISSING] * 3
+        for match in matches
     ]
     return np.array(sizes, np.int64).reshape(-1, 3)
 

@@ -1,4 +1,4 @@
-"""Nsight Systems: the SQLite export; tables and columns that a capture lacks are named, not guessed."""
+"""Nsight Systems: SQLite export; tables and columns that a capture lacks are reported as missing."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ import numpy.typing as npt
 from nearpeak.core.traces.trace import CopyKind, EventKind, Memory, SyncKind, TraceDevice, TraceHeader
 from nearpeak.errors import SpecError
 from nearpeak.traces.reading.sqlite_tables import MAGIC, Database, opened
-from nearpeak.traces.reading.table_rows import EventRows, whole, wholes
+from nearpeak.traces.reading.table_rows import EventRows, integers, whole
 from nearpeak.traces.timeline.trace_columns import MISSING, Trace
 from nearpeak.traces.trace_format import TraceFormat
 
@@ -22,48 +22,18 @@ _KERNEL = (
     "demangledName", "shortName", "mangledName", "registersPerThread", "staticSharedMemory", "dynamicSharedMemory",
     "gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ", "clusterX", "clusterY", "clusterZ",
 )  # fmt: skip
-_COPY_KINDS = (
-    CopyKind.UNKNOWN,
-    CopyKind.H2D,
-    CopyKind.D2H,
-    CopyKind.H2D,
-    CopyKind.D2H,
-    CopyKind.D2D,
-    CopyKind.D2D,
-    CopyKind.D2D,
-    CopyKind.D2D,
-    CopyKind.H2H,
-    CopyKind.P2P,
-    CopyKind.UVM,
-    CopyKind.UVM,
-    CopyKind.UVM,
-)
-_COPY_NAMES = (
-    "Unknown",
-    "HtoD",
-    "DtoH",
-    "HtoA",
-    "AtoH",
-    "AtoA",
-    "AtoD",
-    "DtoA",
-    "DtoD",
-    "HtoH",
-    "PtoP",
-    "UVM HtoD",
-    "UVM DtoH",
-    "UVM DtoD",
-)
+_COPIES = (
+    ("Unknown", CopyKind.UNKNOWN), ("HtoD", CopyKind.H2D), ("DtoH", CopyKind.D2H), ("HtoA", CopyKind.H2D),
+    ("AtoH", CopyKind.D2H), ("AtoA", CopyKind.D2D), ("AtoD", CopyKind.D2D), ("DtoA", CopyKind.D2D),
+    ("DtoD", CopyKind.D2D), ("HtoH", CopyKind.H2H), ("PtoP", CopyKind.P2P), ("UVM HtoD", CopyKind.UVM),
+    ("UVM DtoH", CopyKind.UVM), ("UVM DtoD", CopyKind.UVM),
+)  # fmt: skip
+"""Names and directions of copies by CUPTI's number."""
 _MEMORIES = (
-    Memory.PAGEABLE,
-    Memory.PINNED,
-    Memory.DEVICE,
-    Memory.DEVICE,
-    Memory.MANAGED,
-    Memory.DEVICE,
-    Memory.MANAGED,
+    Memory.PAGEABLE, Memory.PINNED, Memory.DEVICE, Memory.DEVICE, Memory.MANAGED, Memory.DEVICE, Memory.MANAGED,
     Memory.UNKNOWN,
-)
+)  # fmt: skip
+"""Memories by CUPTI's number; the last one is every other number."""
 _SYNCS = (SyncKind.UNKNOWN, SyncKind.EVENT, SyncKind.STREAM_WAIT, SyncKind.STREAM, SyncKind.CONTEXT)
 _WAITS = (
     (re.compile("StreamWaitEvent"), SyncKind.STREAM_WAIT),
@@ -87,7 +57,7 @@ def _read(path: Path) -> Trace:
         _kernels(base, rows, strings)
         _copies(base, rows)
         for cells in base.read(f"{_PREFIX}MEMSET", (*_SHARED, "bytes", "memKind"), needed=_SHARED[:2]):
-            rare = {**_rare(cells), "bytes": wholes(cells[-2]), "target_memory": _memory(cells[-1])}
+            rare = {**_rare(cells), "bytes": integers(cells[-2]), "target_memory": _memory(cells[-1])}
             rows.add(EventKind.MEMSET, ["Memset"] * len(cells[0]), rare=rare, **_device(cells))
         graphs = _graphs(base, rows)
         _waits(base, rows, calls)
@@ -101,56 +71,58 @@ def _named(cells: Sequence[object], strings: Mapping[object, object]) -> list[ob
 
 def _process(cells: Sequence[object]) -> Array:
     """Return process ids of global ids."""
-    found = wholes(cells)
-    return np.where(found == MISSING, MISSING, found // _THREADS % _THREADS)
+    ids = integers(cells)
+    return np.where(ids == MISSING, MISSING, ids // _THREADS % _THREADS)
 
 
 def _thread(cells: Sequence[object]) -> Array:
-    found = wholes(cells)
-    return np.where(found == MISSING, MISSING, found % _THREADS)
+    ids = integers(cells)
+    return np.where(ids == MISSING, MISSING, ids % _THREADS)
 
 
 def _calls(base: Database, rows: EventRows, strings: Mapping[object, object]) -> dict[tuple[int, int], str]:
     """Take calls of runtime and driver; return their names by process and correlation."""
-    found: dict[tuple[int, int], str] = {}
+    names_by_call: dict[tuple[int, int], str] = {}
     wanted = ("start", "end", "globalTid", "correlationId", "nameId")
     for table in (f"{_PREFIX}RUNTIME", f"{_PREFIX}DRIVER"):
         for start, end, owner, correlation, name in base.read(table, wanted, needed=wanted[:2]):
-            names, process, own = _named(name, strings), _process(owner), wholes(correlation)
+            names, process, correlations = _named(name, strings), _process(owner), integers(correlation)
             rows.add(
                 EventKind.HOST_API,
                 names,
-                wholes(start),
-                wholes(end),
+                integers(start),
+                integers(end),
                 process=process,
                 thread=_thread(owner),
-                correlation=own,
+                correlation=correlations,
             )
-            found.update(zip(zip(process.tolist(), own.tolist(), strict=True), map(str, names), strict=True))
-    return found
+            names_by_call.update(
+                zip(zip(process.tolist(), correlations.tolist(), strict=True), map(str, names), strict=True)
+            )
+    return names_by_call
 
 
 def _device(cells: Sequence[Sequence[object]]) -> dict[str, Any]:
     """Return the columns that all device tables share."""
     start, end, device, _, stream, correlation, owner = cells[:7]
     return {
-        "start": wholes(start),
-        "end": wholes(end),
-        "device": wholes(device),
-        "stream": wholes(stream),
-        "correlation": wholes(correlation),
+        "start": integers(start),
+        "end": integers(end),
+        "device": integers(device),
+        "stream": integers(stream),
+        "correlation": integers(correlation),
         "process": _process(owner),
     }
 
 
 def _rare(cells: Sequence[Sequence[object]]) -> dict[str, Array]:
-    return {"context": wholes(cells[3]), "graph_node": wholes(cells[7]), "graph": wholes(cells[8])}
+    return {"context": integers(cells[3]), "graph_node": integers(cells[7]), "graph": integers(cells[8])}
 
 
 def _triple(cells: Sequence[Sequence[object]]) -> Array:
-    found: Array = np.stack([wholes(one) for one in cells], axis=1)
+    sizes: Array = np.stack([integers(column) for column in cells], axis=1)
     return np.where(
-        (found == MISSING).any(axis=1, keepdims=True) | (found <= 0).any(axis=1, keepdims=True), MISSING, found
+        (sizes == MISSING).any(axis=1, keepdims=True) | (sizes <= 0).any(axis=1, keepdims=True), MISSING, sizes
     )
 
 
@@ -158,12 +130,15 @@ def _kernels(base: Database, rows: EventRows, strings: Mapping[object, object]) 
     for cells in base.read(f"{_PREFIX}KERNEL", (*_SHARED, *_KERNEL), needed=_SHARED[:2]):
         rest = cells[len(_SHARED) :]
         long, short, mangled = (_named(rest[place], strings) for place in range(3))
-        names = [one or two or three for one, two, three in zip(long, short, mangled, strict=True)]
-        static, dynamic = wholes(rest[4]), wholes(rest[5])
+        names = [
+            long_name or short_name or mangled_name
+            for long_name, short_name, mangled_name in zip(long, short, mangled, strict=True)
+        ]
+        static, dynamic = integers(rest[4]), integers(rest[5])
         both = np.where((static == MISSING) | (dynamic == MISSING), MISSING, static + dynamic)
         rare = {
             **_rare(cells),
-            "registers": wholes(rest[3]),
+            "registers": integers(rest[3]),
             "shared_bytes": both,
             "grid": _triple(rest[6:9]),
             "block": _triple(rest[9:12]),
@@ -177,39 +152,39 @@ def _graphs(base: Database, rows: EventRows) -> int:
     count = 0
     for cells in base.read(f"{_PREFIX}GRAPH_TRACE", _SHARED, needed=_SHARED[:2]):
         columns = _device(cells)
-        told = _has_nodes(base, columns["process"], columns["correlation"])
-        if told.any():
-            rows.lose("skipped", "graph whose kernels are recorded one by one", int(told.sum()))
-        kept = np.flatnonzero(~told)
-        graph = wholes(cells[8])[kept]
-        names = [f"CUDA graph {one}" if one != MISSING else "CUDA graph" for one in graph.tolist()]
-        rare = {"context": wholes(cells[3])[kept], "graph": graph}
-        rows.add(EventKind.KERNEL, names, rare=rare, **{name: one[kept] for name, one in columns.items()})
-        count += len(kept)
+        has_nodes = _has_nodes(base, columns["process"], columns["correlation"])
+        if has_nodes.any():
+            rows.lose("skipped", "graph whose kernels are recorded one by one", int(has_nodes.sum()))
+        whole_graphs = np.flatnonzero(~has_nodes)
+        graph = integers(cells[8])[whole_graphs]
+        names = [f"CUDA graph {value}" if value != MISSING else "CUDA graph" for value in graph.tolist()]
+        rare = {"context": integers(cells[3])[whole_graphs], "graph": graph}
+        rows.add(EventKind.KERNEL, names, rare=rare, **{name: value[whole_graphs] for name, value in columns.items()})
+        count += len(whole_graphs)
     return count
 
 
 def _has_nodes(base: Database, process: Array, correlation: Array) -> Array:
-    """Return which launches of graphs have kernels of their own."""
+    """Return which graph launches have individually recorded kernels."""
     wanted = {pair: place for place, pair in enumerate(zip(process.tolist(), correlation.tolist(), strict=True))}
-    found = np.zeros(len(process), np.bool_)
-    for own, owner in base.read(f"{_PREFIX}KERNEL", ("correlationId", "globalPid"), needed=("correlationId",)):
-        pairs = zip(_process(owner).tolist(), wholes(own).tolist(), strict=True)
-        found[[wanted[pair] for pair in pairs if pair in wanted]] = True
-    return found
+    has_nodes = np.zeros(len(process), np.bool_)
+    for correlations, owner in base.read(f"{_PREFIX}KERNEL", ("correlationId", "globalPid"), needed=("correlationId",)):
+        pairs = zip(_process(owner).tolist(), integers(correlations).tolist(), strict=True)
+        has_nodes[[wanted[pair] for pair in pairs if pair in wanted]] = True
+    return has_nodes
 
 
 def _copies(base: Database, rows: EventRows) -> None:
     wanted = (*_SHARED, "bytes", "copyKind", "srcKind", "dstKind")
     for cells in base.read(f"{_PREFIX}MEMCPY", wanted, needed=_SHARED[:2]):
         size, kind, source, target = cells[len(_SHARED) :]
-        kinds = wholes(kind)
-        known = np.where((kinds >= 0) & (kinds < len(_COPY_KINDS)), kinds, 0)
-        names = [f"Memcpy {_COPY_NAMES[one]}" for one in known]
+        kinds = integers(kind)
+        known = np.where((kinds >= 0) & (kinds < len(_COPIES)), kinds, 0)
+        names = [f"Memcpy {_COPIES[number][0]}" for number in known]
         rare = {
             **_rare(cells),
-            "bytes": wholes(size),
-            "copy_kind": np.array(_COPY_KINDS, np.int64)[known],
+            "bytes": integers(size),
+            "copy_kind": np.array([kind for _, kind in _COPIES], np.int64)[known],
             "source_memory": _memory(source),
             "target_memory": _memory(target),
         }
@@ -217,27 +192,27 @@ def _copies(base: Database, rows: EventRows) -> None:
 
 
 def _memory(cells: Sequence[object]) -> Array:
-    found = wholes(cells)
-    return np.array(_MEMORIES, np.int64)[np.where((found >= 0) & (found < len(_MEMORIES)), found, len(_MEMORIES) - 1)]
+    kinds = integers(cells)
+    return np.array(_MEMORIES, np.int64)[np.where((kinds >= 0) & (kinds < len(_MEMORIES)), kinds, len(_MEMORIES) - 1)]
 
 
 def _waits(base: Database, rows: EventRows, calls: Mapping[tuple[int, int], str]) -> None:
     """Take synchronisations; the call that made one says what is waited for, its own type only where none is known."""
     for cells in base.read(f"{_PREFIX}SYNCHRONIZATION", (*_SHARED, "syncType", "eventId"), needed=_SHARED[:2]):
         columns = _device(cells)
-        types = wholes(cells[-2])
+        types = integers(cells[-2])
         kinds = []
-        for process, own, kind in zip(
+        for process, correlation, kind in zip(
             columns["process"].tolist(), columns["correlation"].tolist(), types.tolist(), strict=True
         ):
-            call = calls.get((process, own), "")
+            call = calls.get((process, correlation), "")
             by_type = _SYNCS[kind] if 0 <= kind < len(_SYNCS) else SyncKind.UNKNOWN
-            kinds.append(next((one for pattern, one in _WAITS if call and pattern.search(call)), by_type))
+            kinds.append(next((sync for pattern, sync in _WAITS if call and pattern.search(call)), by_type))
         columns["stream"] = np.where(columns["stream"] == 2**32 - 1, MISSING, columns["stream"])
-        names = [f"{one.name.replace('_', ' ').capitalize()} synchronisation" for one in kinds]
-        event = wholes(cells[-1])
+        names = [f"{sync.name.replace('_', ' ').capitalize()} synchronisation" for sync in kinds]
+        event = integers(cells[-1])
         rare = {
-            "context": wholes(cells[3]),
+            "context": integers(cells[3]),
             "sync": np.array(kinds, np.int64),
             "event": np.where(event == 2**32 - 1, MISSING, event),
         }
@@ -248,19 +223,22 @@ def _ranges(base: Database, rows: EventRows, strings: Mapping[object, object]) -
     """Take marked ranges and moments."""
     wanted = ("start", "end", "eventType", "globalTid", "text", "textId", "domainId")
     for start, end, kind, owner, text, number, domain in base.read("NVTX_EVENTS", wanted, needed=wanted[:1]):
-        types, begin, stop = wholes(kind), wholes(start), wholes(end)
-        names = [one if one is not None else strings.get(two, "") for one, two in zip(text, number, strict=True)]
+        types, begin, stop = integers(kind), integers(start), integers(end)
+        names = [
+            value if value is not None else strings.get(text_number, "")
+            for value, text_number in zip(text, number, strict=True)
+        ]
         for ours, mask in ((EventKind.HOST_RANGE, np.isin(types, _RANGES)), (EventKind.INSTANT, types == _MARK)):
             picked = np.flatnonzero(mask)
             ends = begin if ours is EventKind.INSTANT else stop
             rows.add(
                 ours,
-                [names[one] for one in picked],
+                [names[value] for value in picked],
                 begin[picked],
                 ends[picked],
                 process=_process(owner)[picked],
                 thread=_thread(owner)[picked],
-                rare={"nvtx_domain": wholes(domain)[picked]},
+                rare={"nvtx_domain": integers(domain)[picked]},
             )
         for other in np.unique(types[~np.isin(types, (*_RANGES, _MARK))]):
             what = "skipped" if other in _SILENT else "unknown"
@@ -303,29 +281,22 @@ _TAKEN = frozenset(("KERNEL", "MEMCPY", "MEMSET", "RUNTIME", "DRIVER", "SYNCHRON
 _TIMES = frozenset(("start", "timestamp", "rawTimestamp", "startNs", "eventTime"))
 """Columns of tables that hold events."""
 _DEVICE = (
-    "id",
-    "name",
-    "smCount",
-    "totalMemory",
-    "memoryBandwidth",
-    "clockRate",
-    "l2CacheSize",
-    "computeMajor",
+    "id", "name", "smCount", "totalMemory", "memoryBandwidth", "clockRate", "l2CacheSize", "computeMajor",
     "computeMinor",
-)
+)  # fmt: skip
 
 
 def _devices(base: Database) -> list[TraceDevice]:
     """Return the devices that the file describes."""
     if "TARGET_INFO_GPU" not in base.tables:
         return []
-    found = []
+    devices = []
     for columns in base.read("TARGET_INFO_GPU", _DEVICE):
         for index, name, sms, memory, bandwidth, clock, cache, major, minor in zip(*columns, strict=True):
             sizes = [
-                None if (one := whole(cell)) == MISSING else one for cell in (sms, memory, bandwidth, clock, cache)
+                None if (size := whole(cell)) == MISSING else size for cell in (sms, memory, bandwidth, clock, cache)
             ]
-            found.append(
+            devices.append(
                 TraceDevice(
                     index=max(whole(index), 0),
                     name=str(name or ""),
@@ -337,7 +308,7 @@ def _devices(base: Database) -> list[TraceDevice]:
                     compute_capability=f"{major}.{minor}" if major is not None and minor is not None else "",
                 )
             )
-    return found
+    return devices
 
 
 def _recognises(head: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""onnxruntime: the profile of `enable_profiling`; whole microseconds, so that short nodes read 0."""
+"""onnxruntime: profile of `enable_profiling`, in whole microseconds, so that short nodes read 0."""
 
 import json
 import re
@@ -10,7 +10,6 @@ import numpy as np
 
 from nearpeak.core.traces.trace import EventKind, TraceHeader
 from nearpeak.traces.reading.chrome_events import EventTable, Rules
-from nearpeak.traces.reading.json_events import EventFile
 from nearpeak.traces.timeline.kernel_names import family_of
 from nearpeak.traces.timeline.trace_columns import Column, Trace
 from nearpeak.traces.trace_format import TraceFormat
@@ -32,10 +31,7 @@ def _kind(phase: str, category: str) -> EventKind | str:
 
 def _read(path: Path) -> Trace:
     """Return the trace of a profile: runs and session as ranges, nodes as operators."""
-    file = EventFile(path)
-    table = EventTable(file, Rules(kind_of=_kind, record="event", device_is_process=False))
-    for batch in file.batches():
-        table.add(batch)
+    table, file = EventTable.of_file(path, Rules(kind_of=_kind, record="event", device_is_process=False))
     header = TraceHeader(
         format="onnxruntime_profile",
         source=path.name,
@@ -61,7 +57,7 @@ def _without_fences(trace: Trace) -> Trace:
 
 
 def _with_nodes(trace: Trace) -> Trace:
-    """Return the trace with what nodes compute told from their operator, and inputs as other formats have them.
+    """Return the trace with families taken from the operator of each node, and inputs as in other formats.
 
     Names are those of nodes, which fusion gives to what it made of several: a convolution may be called after the
     activation that it swallowed.
@@ -77,7 +73,7 @@ def _with_nodes(trace: Trace) -> Trace:
     pairs = [tensors_of(trace.texts[int(number)]) for number in numbers]
     sparse, texts = dict(trace.sparse), trace.texts
     for name, lists in zip(("dtypes", "shapes"), zip(*pairs, strict=True), strict=True):
-        added = texts.with_more([json.dumps(one, separators=(",", ":")) for one in lists])
+        added = texts.with_more([json.dumps(values, separators=(",", ":")) for values in lists])
         first = len(texts)
         sparse[name] = Column(rows=inputs.rows, values=(first + places).astype(np.int64), text=True)
         texts = added
@@ -91,14 +87,14 @@ def tensors_of(text: str) -> tuple[list[str], list[list[int]]]:
     (['float', 'int64'], [[2, 3], [1]])
     """
     try:
-        found = [pair for one in json.loads(text) for pair in one.items()]
-        return [name for name, _ in found], [[_extent(n) for n in shape] for _, shape in found]
+        pairs = [pair for tensor in json.loads(text) for pair in tensor.items()]
+        return [name for name, _ in pairs], [[_extent(n) for n in shape] for _, shape in pairs]
     except (ValueError, TypeError, AttributeError, RecursionError):
         return [], []
 
 
 def _extent(value: Any) -> int:
-    """Return an extent as it stands in the file.
+    """Return an extent of the file.
 
     Raises:
         TypeError: it is no whole number.

@@ -1,4 +1,4 @@
-"""Power logs, of whatever tool: a counter for each reading of each channel, and the phases that a log names."""
+"""Power logs of several tools: one counter per channel, and the phases that a log names."""
 
 from pathlib import Path
 
@@ -17,13 +17,13 @@ def _read(path: Path) -> Trace:
     """Return the trace of a log; readings that failed are left out."""
     losses: list[Loss] = []
     text = "".join(lines_of(path, losses))
-    name = next((one for one in LOGS if LOGS[one].recognises(text[:4096])), None)
+    name = next((log for log in LOGS if LOGS[log].recognises(text[:4096])), None)
     if name is None:
         raise SpecError(f"{path.name}: no power log that is known; there are {', '.join(LOGS)}")
     telemetry = LOGS[name].read(text, path.name, None)
     rows = EventRows()
     for stream in telemetry.streams:
-        before, after = (np.array(one, np.int64) for one in (stream.before_ns, stream.after_ns))
+        before, after = (np.array(log, np.int64) for log in (stream.before_ns, stream.after_ns))
         middle = before + (after - before) // 2
         for channel, values in zip(stream.channels, stream.values, strict=True):
             read = np.array(values, np.float64)

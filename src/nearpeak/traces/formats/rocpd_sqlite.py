@@ -1,4 +1,4 @@
-"""rocpd: the SQLite files of ROCm's profiler, base tables with a suffix of their own; grids are in work-items."""
+"""rocpd: SQLite files of ROCm's profiler, whose tables carry a UUID suffix and whose grids are in work-items."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from nearpeak.core.traces.trace import EventKind, TraceDevice, TraceHeader
 from nearpeak.errors import SpecError
 from nearpeak.traces.reading.rocm_units import blocks_of, copy_fields
 from nearpeak.traces.reading.sqlite_tables import MAGIC, Database, opened
-from nearpeak.traces.reading.table_rows import EventRows, whole, wholes
+from nearpeak.traces.reading.table_rows import EventRows, integers, whole
 from nearpeak.traces.timeline.trace_columns import MISSING, Trace
 from nearpeak.traces.trace_format import TraceFormat
 
@@ -22,33 +22,14 @@ _INTERFACES = ("hip", "hsa_", "__hip", "nccl", "rccl", "roc")
 _WORK = ("rocpd_kernel_dispatch", "rocpd_region", "rocpd_memory_copy")
 _LEFT_OUT = ("rocpd_memory_allocate", "rocpd_pmc_event", "rocpd_sample")
 _DISPATCH = (
-    "start",
-    "end",
-    "pid",
-    "tid",
-    "agent_id",
-    "kernel_id",
-    "queue_id",
-    "stream_id",
-    "event_id",
-    "dispatch_id",
-    "private_segment_size",
-    "group_segment_size",
-)
+    "start", "end", "pid", "tid", "agent_id", "kernel_id", "queue_id", "stream_id", "event_id", "dispatch_id",
+    "private_segment_size", "group_segment_size",
+)  # fmt: skip
 _SIZES = tuple(f"{what}{infix}_{axis}" for what in ("workgroup", "grid") for infix in ("_size", "") for axis in "xyz")
 _COPY = (
-    "start",
-    "end",
-    "pid",
-    "tid",
-    "src_agent_id",
-    "dst_agent_id",
-    "queue_id",
-    "stream_id",
-    "event_id",
-    "name_id",
+    "start", "end", "pid", "tid", "src_agent_id", "dst_agent_id", "queue_id", "stream_id", "event_id", "name_id",
     "size",
-)
+)  # fmt: skip
 
 
 def _read(path: Path) -> Trace:
@@ -70,7 +51,7 @@ def _read(path: Path) -> Trace:
 
 
 class _Names:
-    """What the ids of the other tables with one suffix stand for; files of several processes have several suffixes."""
+    """Lookup tables for ids, by table suffix; files of several processes have several suffixes."""
 
     def __init__(self, base: Database, suffix: str) -> None:
         self._tables, self._suffix = base.tables, suffix
@@ -113,76 +94,72 @@ class _Names:
     def message(self, event: object) -> str:
         """Return what a marker says; nothing where its event keeps no message."""
         try:
-            found = json.loads(str(self.details.get(event) or "{}"))
+            data = json.loads(str(self.details.get(event) or "{}"))
         except ValueError:
             return ""
-        return str(found.get("message") or "") if isinstance(found, dict) else ""
+        return str(data.get("message") or "") if isinstance(data, dict) else ""
 
     def device(self, agents: Sequence[object]) -> Array:
         """Return the number of each agent among those of its type, its id where the file does not say."""
-        return wholes([self.indices.get(agent, agent) for agent in agents])
+        return integers([self.indices.get(agent, agent) for agent in agents])
 
 
 def _through(cells: Sequence[object], table: Mapping[object, object]) -> Array:
-    return wholes([table.get(cell, None if table else cell) for cell in cells])
+    return integers([table.get(cell, None if table else cell) for cell in cells])
 
 
 def _kernels(base: Database, rows: EventRows, names: _Names) -> None:
     table = names.table("rocpd_kernel_dispatch")
     for cells in base.read(table, (*_DISPATCH, *_SIZES), needed=_DISPATCH[:2]) if table else ():
         start, end, process, _, agent, kernel, queue, stream, event, dispatch, scratch, lds = cells[: len(_DISPATCH)]
-        sizes = [wholes(one) for one in cells[len(_DISPATCH) :]]
-        block, items = (_either(sizes[place : place + 3], sizes[place + 3 : place + 6]) for place in (0, 6))
+        sizes = [integers(cell) for cell in cells[len(_DISPATCH) :]]
+        triples = [np.stack(sizes[place : place + 3], axis=1) for place in (0, 3, 6, 9)]
+        block, items = (np.where(triples[i] == MISSING, triples[i + 1], triples[i]) for i in (0, 2))
         rare = {
             "grid": blocks_of(items, block),
             "block": block,
-            "queue": wholes(queue),
-            "dispatch": wholes(dispatch),
-            "scratch_bytes": wholes(scratch),
-            "shared_bytes": wholes(lds),
+            "queue": integers(queue),
+            "dispatch": integers(dispatch),
+            "scratch_bytes": integers(scratch),
+            "shared_bytes": integers(lds),
         }
         rows.add(
             EventKind.KERNEL,
-            [names.kernels.get(one, f"kernel {one}") for one in kernel],
-            wholes(start),
-            wholes(end),
+            [names.kernels.get(cell, f"kernel {cell}") for cell in kernel],
+            integers(start),
+            integers(end),
             process=_through(process, names.processes),
             device=names.device(agent),
-            stream=wholes(stream),
+            stream=integers(stream),
             correlation=_correlation(event, names),
             rare=rare,
         )
 
 
-def _either(first: list[Array], second: list[Array]) -> Array:
-    one, two = np.stack(first, axis=1), np.stack(second, axis=1)
-    return np.where(one == MISSING, two, one)
-
-
 def _correlation(events: Sequence[object], names: _Names) -> Array:
     """Return correlations; 0 is what the profiler writes for none."""
-    found = _through(events, names.correlations)
-    return np.where(found == 0, MISSING, found)
+    correlations = _through(events, names.correlations)
+    return np.where(correlations == 0, MISSING, correlations)
 
 
 def _copies(base: Database, rows: EventRows, names: _Names) -> None:
     table = names.table("rocpd_memory_copy")
     for cells in base.read(table, _COPY, needed=_COPY[:2]) if table else ():
         start, end, process, _, source, target, queue, stream, event, name, size = cells
-        words = [str(names.strings.get(one, "MEMORY_COPY")) for one in name]
+        words = [str(names.strings.get(cell, "MEMORY_COPY")) for cell in name]
         on_device = [
             target[place] if names.kinds.get(target[place]) == "GPU" else source[place] for place in range(len(start))
         ]
         rows.add(
             EventKind.MEMCPY,
             words,
-            wholes(start),
-            wholes(end),
+            integers(start),
+            integers(end),
             process=_through(process, names.processes),
             device=names.device(on_device),
-            stream=wholes(stream),
+            stream=integers(stream),
             correlation=_correlation(event, names),
-            rare={"bytes": wholes(size), "queue": wholes(queue), **copy_fields(words)},
+            rare={"bytes": integers(size), "queue": integers(queue), **copy_fields(words)},
         )
 
 
@@ -191,13 +168,13 @@ def _regions(base: Database, rows: EventRows, names: _Names) -> None:
     table = names.table("rocpd_region")
     wanted = ("start", "end", "pid", "tid", "name_id", "event_id")
     for start, end, process, thread, name, event in base.read(table, wanted, needed=wanted[:2]) if table else ():
-        words = [str(names.strings.get(one, "")) for one in name]
-        api = np.array([names.is_call(word, one) for word, one in zip(words, event, strict=True)], np.bool_)
+        words = [str(names.strings.get(cell, "")) for cell in name]
+        api = np.array([names.is_call(word, cell) for word, cell in zip(words, event, strict=True)], np.bool_)
         rows.add(
             np.where(api, EventKind.HOST_API, EventKind.HOST_RANGE),
-            [word if call else names.message(one) or word for word, one, call in zip(words, event, api, strict=True)],
-            wholes(start),
-            wholes(end),
+            [word if call else names.message(cell) or word for word, cell, call in zip(words, event, api, strict=True)],
+            integers(start),
+            integers(end),
             process=_through(process, names.processes),
             thread=_through(thread, names.threads),
             correlation=_correlation(event, names),
@@ -213,7 +190,10 @@ def _header(base: Database, sets: Sequence[_Names]) -> TraceHeader:
         for key, name in names.agents.items():
             index = max(whole(names.indices.get(key, key)), 0)
             if names.kinds.get(key) == "GPU" and index not in devices:
-                devices[index] = _device(index, str(name or ""), str(names.products.get(key) or ""))
+                # The name is the architecture where the file states a product.
+                text, product = str(name or ""), str(names.products.get(key) or "")
+                architecture = text if product and text.startswith("gfx") else ""
+                devices[index] = TraceDevice(index=index, name=product or text, compute_capability=architecture)
     return TraceHeader(
         format="rocpd_sqlite",
         version=str(metadata.get("schema_version", "")),
@@ -221,15 +201,8 @@ def _header(base: Database, sets: Sequence[_Names]) -> TraceHeader:
         clock="monotonic",
         method="profiler (rocprofv3)",
         devices=tuple(devices.values()),
-        host=str(next((one for names in sets for one in names.hosts.values()), "")),
+        host=str(next((host for names in sets for host in names.hosts.values()), "")),
         metadata=metadata,
-    )
-
-
-def _device(index: int, name: str, product: str) -> TraceDevice:
-    """Return a device; its name is the architecture where the file states a product beside it."""
-    return TraceDevice(
-        index=index, name=product or name, compute_capability=name if product and name.startswith("gfx") else ""
     )
 
 

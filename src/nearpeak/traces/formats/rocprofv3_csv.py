@@ -1,4 +1,4 @@
-"""rocprofv3: the CSV tables of kernels, copies, calls, statistics and counters, old and new columns."""
+"""rocprofv3: CSV tables of kernels, copies, calls, statistics and counters, in old and new columns."""
 
 import csv
 from collections.abc import Iterator, Sequence
@@ -12,40 +12,19 @@ from nearpeak.core.traces.trace import EventKind, Loss, TraceHeader
 from nearpeak.errors import SpecError
 from nearpeak.traces.reading.csv_columns import lines_of, rows_of
 from nearpeak.traces.reading.rocm_units import agents_of, blocks_of, copy_fields, triple
-from nearpeak.traces.reading.table_rows import EventRows, reals, wholes
+from nearpeak.traces.reading.table_rows import EventRows, integers, real_numbers
 from nearpeak.traces.timeline.trace_columns import MISSING, Trace
 from nearpeak.traces.trace_format import TraceFormat
 
 Array = npt.NDArray[Any]
 _BATCH = 20_000
 _SPAN = ("Start_Timestamp", "End_Timestamp")
-_LIFTED = frozenset(
-    (
-        *_SPAN,
-        "Kind",
-        "Agent_Id",
-        "Queue_Id",
-        "Stream_Id",
-        "Thread_Id",
-        "Process_Id",
-        "Kernel_Name",
-        "Correlation_Id",
-        "Domain",
-        "Function",
-        "Direction",
-        "Grid_Size_X",
-        "Grid_Size_Y",
-        "Grid_Size_Z",
-        "Workgroup_Size_X",
-        "Workgroup_Size_Y",
-        "Workgroup_Size_Z",
-        "LDS_Block_Size",
-        "Group_Segment_Size",
-        "VGPR_Count",
-        "Source_Agent_Id",
-        "Destination_Agent_Id",
-    )
-)
+_LIFTED = frozenset((
+    *_SPAN, "Kind", "Agent_Id", "Queue_Id", "Stream_Id", "Thread_Id", "Process_Id", "Kernel_Name", "Correlation_Id",
+    "Domain", "Function", "Direction", "Grid_Size_X", "Grid_Size_Y", "Grid_Size_Z", "Workgroup_Size_X",
+    "Workgroup_Size_Y", "Workgroup_Size_Z", "LDS_Block_Size", "Group_Segment_Size", "VGPR_Count", "Source_Agent_Id",
+    "Destination_Agent_Id",
+))  # fmt: skip
 
 
 class _Table:
@@ -121,7 +100,7 @@ def _add(table: _Table, rows: EventRows, lacks: list[str]) -> None:
         _kernels(table, rows)
     elif "Direction" in table:
         _copies(table, rows)
-        lacks.append("copies only: kernels of the same run stand in another table")
+        lacks.append("copies only: kernels of the same run are in another table")
     else:
         _calls(table, rows)
 
@@ -129,7 +108,7 @@ def _add(table: _Table, rows: EventRows, lacks: list[str]) -> None:
 def _rest(table: _Table) -> dict[str, Any]:
     """Return columns that no rule lifts, under their own names."""
     rest = [name for name in table.header if name and name not in _LIFTED]
-    numbers = {name: wholes(table[name]) for name in rest}
+    numbers = {name: integers(table[name]) for name in rest}
     return {
         "rare": {name: values for name, values in numbers.items() if (values != MISSING).all()},
         "texts": {name: table[name] for name, values in numbers.items() if not (values != MISSING).all()},
@@ -137,7 +116,7 @@ def _rest(table: _Table) -> dict[str, Any]:
 
 
 def _times(table: _Table) -> dict[str, Array]:
-    return {"start": wholes(table[_SPAN[0]]), "end": wholes(table[_SPAN[1]])}
+    return {"start": integers(table[_SPAN[0]]), "end": integers(table[_SPAN[1]])}
 
 
 def _kernels(table: _Table, rows: EventRows) -> None:
@@ -149,25 +128,25 @@ def _kernels(table: _Table, rows: EventRows) -> None:
         **rest["rare"],
         "grid": blocks_of(items, block),
         "block": np.where(block > 0, block, MISSING),
-        "shared_bytes": wholes(lds),
-        "registers": wholes(table["VGPR_Count"]),
-        "queue": wholes(table["Queue_Id"]),
+        "shared_bytes": integers(lds),
+        "registers": integers(table["VGPR_Count"]),
+        "queue": integers(table["Queue_Id"]),
     }
     rows.add(
         EventKind.KERNEL,
         table["Kernel_Name"],
         **_times(table),
         device=agents_of(table["Agent_Id"]),
-        stream=wholes(table["Stream_Id"]),
-        correlation=wholes(table["Correlation_Id"]),
-        process=wholes(table["Process_Id"]),
+        stream=integers(table["Stream_Id"]),
+        correlation=integers(table["Correlation_Id"]),
+        process=integers(table["Process_Id"]),
         rare=rare,
         texts=rest["texts"],
     )
 
 
 def _copies(table: _Table, rows: EventRows) -> None:
-    names = [str(one) for one in table["Direction"]]
+    names = [str(cell) for cell in table["Direction"]]
     rest, fields = _rest(table), copy_fields(names)
     to_device = fields["copy_kind"] != 2
     source, target = agents_of(table["Source_Agent_Id"]), agents_of(table["Destination_Agent_Id"])
@@ -176,9 +155,9 @@ def _copies(table: _Table, rows: EventRows) -> None:
         names,
         **_times(table),
         device=np.where(to_device, target, source),
-        stream=wholes(table["Stream_Id"]),
-        correlation=wholes(table["Correlation_Id"]),
-        process=wholes(table["Process_Id"]),
+        stream=integers(table["Stream_Id"]),
+        correlation=integers(table["Correlation_Id"]),
+        process=integers(table["Process_Id"]),
         rare={**rest["rare"], **fields},
         texts=rest["texts"],
     )
@@ -196,9 +175,9 @@ def _calls(table: _Table, rows: EventRows) -> None:
         call_kinds,
         [cell or "" for cell in table[named]],
         **_times(table),
-        process=wholes(table["Process_Id"]),
-        thread=wholes(table["Thread_Id"]),
-        correlation=wholes(table["Correlation_Id"]),
+        process=integers(table["Process_Id"]),
+        thread=integers(table["Thread_Id"]),
+        correlation=integers(table["Correlation_Id"]),
         rare=rest["rare"],
         texts={**rest["texts"], "domain": table["Domain" if "Domain" in table else "Kind"]},
     )
@@ -209,7 +188,7 @@ def _statistics(table: _Table, rows: EventRows, lacks: list[str]) -> None:
     lacks.append("statistics only: sums by name, no single events and no times")
     start = np.zeros(table.count, np.int64)
     rare = {
-        ours: wholes(table[name])
+        ours: integers(table[name])
         for name, ours in (
             ("Calls", "calls"),
             ("TotalDurationNs", "total_ns"),
@@ -217,7 +196,7 @@ def _statistics(table: _Table, rows: EventRows, lacks: list[str]) -> None:
             ("MaxNs", "max_ns"),
         )
     }
-    floats = {name: reals(table[name]) for name in ("AverageNs", "Percentage", "StdDev")}
+    floats = {name: real_numbers(table[name]) for name in ("AverageNs", "Percentage", "StdDev")}
     rows.add(EventKind.COUNTER, table["Name"], start, start, rare={**rare, **floats})
 
 
@@ -226,9 +205,9 @@ def _counters(table: _Table, rows: EventRows, lacks: list[str]) -> None:
     timed = all(name in table for name in _SPAN)
     if not timed:
         lacks.append("no times of the dispatches whose counters were read")
-    start = wholes(table[_SPAN[0]]) if timed else np.zeros(table.count, np.int64)
+    start = integers(table[_SPAN[0]]) if timed else np.zeros(table.count, np.int64)
     rest = _rest(table)
-    floats = {"value": reals(table["Counter_Value"])}
+    floats = {"value": real_numbers(table["Counter_Value"])}
     skip = ("Counter_Name", "Counter_Value")
     rare = {name: values for name, values in rest["rare"].items() if name not in skip}
     texts = {name: cells for name, cells in rest["texts"].items() if name not in skip}
@@ -238,8 +217,8 @@ def _counters(table: _Table, rows: EventRows, lacks: list[str]) -> None:
         start,
         start,
         device=agents_of(table["Agent_Id"]),
-        correlation=wholes(table["Correlation_Id"]),
-        process=wholes(table["Process_Id"]),
+        correlation=integers(table["Correlation_Id"]),
+        process=integers(table["Process_Id"]),
         rare={**rare, **floats},
         texts={**texts, "kernel": table["Kernel_Name"]},
     )

@@ -1,4 +1,4 @@
-"""rocprofv3: the JSON of dispatches, copies and calls, with agents and kernel symbols."""
+"""rocprofv3: JSON of dispatches, copies and calls, with agents and kernel symbols."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from nearpeak.core.traces.trace import EventKind, TraceDevice, TraceHeader
 from nearpeak.errors import SpecError
 from nearpeak.traces.reading.json_document import document_of
 from nearpeak.traces.reading.rocm_units import blocks_of, copy_fields, handle
-from nearpeak.traces.reading.table_rows import EventRows, whole, wholes
+from nearpeak.traces.reading.table_rows import EventRows, integers, whole
 from nearpeak.traces.timeline.trace_columns import MISSING, Trace
 from nearpeak.traces.trace_format import TraceFormat
 
@@ -26,13 +26,13 @@ def _read(path: Path) -> Trace:
     data, losses = document_of(path)
     tools = data.get(_ROOT) if isinstance(data, dict) else None
     tools = [tools] if isinstance(tools, dict) else tools
-    if not isinstance(tools, list) or not any(isinstance(one, dict) for one in tools):
+    if not isinstance(tools, list) or not any(isinstance(entry, dict) for entry in tools):
         raise SpecError(f"{path.name}: has no list {_ROOT!r} of objects, as the JSON of rocprofv3 has")
     rows, devices, lacks = EventRows(), dict[int, TraceDevice](), list[str]()
     for tool in tools:
         if isinstance(tool, dict):
             _tool(tool, rows, devices, lacks)
-    first = next(one for one in tools if isinstance(one, dict))
+    first = next(entry for entry in tools if isinstance(entry, dict))
     metadata = _mapping(first.get("metadata"))
     header = TraceHeader(
         format="rocprofv3_json",
@@ -53,7 +53,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _objects(value: object) -> list[dict[str, Any]]:
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def _tool(tool: Mapping[str, Any], rows: EventRows, devices: dict[int, TraceDevice], lacks: list[str]) -> None:
@@ -66,18 +66,23 @@ def _tool(tool: Mapping[str, Any], rows: EventRows, devices: dict[int, TraceDevi
         if agent.get("type") == 2:
             devices[index] = _device(agent, index)
     symbols = {
-        one.get("kernel_id"): one.get("formatted_kernel_name") or one.get("kernel_name")
-        for one in _objects(tool.get("kernel_symbols"))
-        if _hashable(one.get("kernel_id"))
+        symbol.get("kernel_id"): symbol.get("formatted_kernel_name") or symbol.get("kernel_name")
+        for symbol in _objects(tool.get("kernel_symbols"))
+        if _hashable(symbol.get("kernel_id"))
     }
     pid = whole(_mapping(tool.get("metadata")).get("pid"))
     records = _mapping(tool.get("buffer_records"))
     _kernels(_objects(records.get("kernel_dispatch")), rows, numbers, symbols, pid)
     _copies(_objects(records.get("memory_copy")), rows, numbers, pid)
-    operations = _operations(tool)
+    strings = _mapping(tool.get("strings"))
+    kinds = enumerate(_objects(strings.get("buffer_records")))
+    operations = {place: kind.get("operations") or () for place, kind in kinds}
+    # What markers say, by the correlation of their record; a record itself names only the call.
+    markers = [marker for marker in _objects(strings.get(_MARKERS)) if marker.get("value")]
+    messages = {whole(marker.get("key")): str(marker["value"]) for marker in markers}
     for name in _CALLS:
         if calls := _objects(records.get(name)):
-            _calls(name, calls, rows, operations, pid, _messages(tool) if name == _MARKERS else {})
+            _calls(name, calls, rows, operations, pid, messages if name == _MARKERS else {})
     lacks += [f"no records of {name}" for name in ("hip_api", "memory_copy") if not records.get(name)]
     for name, values in records.items():
         if name not in ("kernel_dispatch", "memory_copy", *_CALLS) and (left := _objects(values)):
@@ -100,11 +105,13 @@ def _device(agent: Mapping[str, Any], index: int) -> TraceDevice:
 
 
 def _shared(records: Sequence[Mapping[str, Any]], pid: int) -> dict[str, Any]:
-    own = wholes([_mapping(one.get("correlation_id")).get("internal", one.get("correlation_id")) for one in records])
+    correlations = integers(
+        [_mapping(record.get("correlation_id")).get("internal", record.get("correlation_id")) for record in records]
+    )
     return {
-        "start": wholes([one.get("start_timestamp") for one in records]),
-        "end": wholes([one.get("end_timestamp") for one in records]),
-        "correlation": np.where(own == 0, MISSING, own),
+        "start": integers([record.get("start_timestamp") for record in records]),
+        "end": integers([record.get("end_timestamp") for record in records]),
+        "correlation": np.where(correlations == 0, MISSING, correlations),
         "process": np.full(len(records), pid, np.int64),
     }
 
@@ -114,31 +121,31 @@ def _numbers(values: Sequence[int]) -> Array:
 
 
 def _sizes(infos: Sequence[Mapping[str, Any]], name: str) -> Array:
-    cells = [[whole(_mapping(one.get(name)).get(axis)) for axis in "xyz"] for one in infos]
+    cells = [[whole(_mapping(info.get(name)).get(axis)) for axis in "xyz"] for info in infos]
     return np.array(cells, np.int64).reshape(-1, 3)
 
 
 def _kernels(
     records: list[dict[str, Any]], rows: EventRows, agents: Mapping[int, int], symbols: Mapping[Any, Any], pid: int
 ) -> None:
-    infos = [_mapping(one.get("dispatch_info")) for one in records]
+    infos = [_mapping(value.get("dispatch_info")) for value in records]
     ids = [info.get("kernel_id") for info in infos]
     block, items = _sizes(infos, "workgroup_size"), _sizes(infos, "grid_size")
     agent = [handle(info.get("agent_id")) for info in infos]
     rare = {
         "grid": blocks_of(items, block),
         "block": np.where(block > 0, block, MISSING),
-        "kernel_id": wholes(ids),
+        "kernel_id": integers(ids),
         "queue": _numbers([handle(info.get("queue_id")) for info in infos]),
-        "dispatch": wholes([info.get("dispatch_id") for info in infos]),
-        "shared_bytes": wholes([info.get("group_segment_size") for info in infos]),
+        "dispatch": integers([info.get("dispatch_id") for info in infos]),
+        "shared_bytes": integers([info.get("group_segment_size") for info in infos]),
     }
-    names = [symbols.get(one) if _hashable(one) else None for one in ids]
+    names = [symbols.get(value) if _hashable(value) else None for value in ids]
     rows.add(
         EventKind.KERNEL,
-        [name or f"kernel {one}" for name, one in zip(names, ids, strict=True)],
-        device=_numbers([agents.get(one, one) for one in agent]),
-        stream=_numbers([handle(one.get("stream_id")) for one in records]),
+        [name or f"kernel {value}" for name, value in zip(names, ids, strict=True)],
+        device=_numbers([agents.get(value, value) for value in agent]),
+        stream=_numbers([handle(value.get("stream_id")) for value in records]),
         rare=rare,
         **_shared(records, pid),
     )
@@ -154,30 +161,18 @@ _DIRECTIONS = (
 
 
 def _copies(records: list[dict[str, Any]], rows: EventRows, agents: Mapping[int, int], pid: int) -> None:
-    kinds = [whole(one.get("operation")) for one in records]
+    kinds = [whole(value.get("operation")) for value in records]
     names = [_DIRECTIONS[kind] if 0 <= kind < len(_DIRECTIONS) else "MEMORY_COPY" for kind in kinds]
     ends = ["src_agent_id" if kind == 3 else "dst_agent_id" for kind in kinds]
-    agent = [handle(one.get(end)) for one, end in zip(records, ends, strict=True)]
+    agent = [handle(value.get(end)) for value, end in zip(records, ends, strict=True)]
     rows.add(
         EventKind.MEMCPY,
         names,
-        device=_numbers([agents.get(one, one) for one in agent]),
-        stream=_numbers([handle(one.get("stream_id")) for one in records]),
-        rare={"bytes": wholes([one.get("bytes") for one in records]), **copy_fields(names)},
+        device=_numbers([agents.get(value, value) for value in agent]),
+        stream=_numbers([handle(value.get("stream_id")) for value in records]),
+        rare={"bytes": integers([value.get("bytes") for value in records]), **copy_fields(names)},
         **_shared(records, pid),
     )
-
-
-def _operations(tool: Mapping[str, Any]) -> dict[int, Sequence[Any]]:
-    """Return the names of the operations of each kind of record, by number of the kind."""
-    table = _mapping(tool.get("strings")).get("buffer_records")
-    return {place: one.get("operations") or () for place, one in enumerate(_objects(table))}
-
-
-def _messages(tool: Mapping[str, Any]) -> dict[int, str]:
-    """Return what markers say, by the correlation of their record; a record itself names only the call."""
-    table = _objects(_mapping(tool.get("strings")).get(_MARKERS))
-    return {whole(one.get("key")): str(one["value"]) for one in table if one.get("value")}
 
 
 def _calls(
@@ -185,15 +180,15 @@ def _calls(
     messages: Mapping[int, str],
 ) -> None:  # fmt: skip
     names, shared = [], _shared(records, pid)
-    for one, correlation in zip(records, shared["correlation"].tolist(), strict=True):
+    for record, correlation in zip(records, shared["correlation"].tolist(), strict=True):
         if message := messages.get(correlation):
             names.append(message)
             continue
-        kind, number = whole(one.get("kind")), whole(one.get("operation"))
+        kind, number = whole(record.get("kind")), whole(record.get("operation"))
         known = operations.get(kind, ())
         names.append(str(known[number]) if isinstance(known, list) and 0 <= number < len(known) else f"{name} {number}")
     ours = EventKind.HOST_RANGE if name == _MARKERS else EventKind.HOST_API
-    rows.add(ours, names, thread=wholes([one.get("thread_id") for one in records]), **shared)
+    rows.add(ours, names, thread=integers([record.get("thread_id") for record in records]), **shared)
 
 
 def _recognises(head: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""trtexec: times of queries, profile of layers, description of layers; each is its own way of measuring."""
+"""trtexec: JSON exports of query times, layer profiles and layer descriptions."""
 
 import math
 import re
@@ -11,7 +11,7 @@ import numpy as np
 from nearpeak.core.traces.trace import EventKind, Loss, TraceHeader
 from nearpeak.errors import SpecError
 from nearpeak.traces.reading.json_document import document_of
-from nearpeak.traces.reading.table_rows import EventRows, reals, whole, wholes
+from nearpeak.traces.reading.table_rows import EventRows, integers, real_numbers, whole
 from nearpeak.traces.timeline.trace_columns import MISSING, Trace
 from nearpeak.traces.trace_format import TraceFormat
 
@@ -42,40 +42,40 @@ def _read(path: Path) -> Trace:
         return _described(path, data, losses, rows)
     if not isinstance(data, list):
         raise SpecError(f"{path.name}: holds neither a list nor an object with Layers, as exports of trtexec do")
-    objects = [one for one in data if isinstance(one, dict)]
+    objects = [entry for entry in data if isinstance(entry, dict)]
     if len(objects) < len(data):
         rows.lose("dropped", "entry that is no object", len(data) - len(objects))
-    if any("name" in one and ("averageMs" in one or "timeMs" in one) for one in objects):
+    if any("name" in entry and ("averageMs" in entry or "timeMs" in entry) for entry in objects):
         return _profile(path, objects, losses, rows)
-    if any("startComputeMs" in one or "computeMs" in one for one in objects):
+    if any("startComputeMs" in entry or "computeMs" in entry for entry in objects):
         return _queries(path, objects, losses, rows)
-    if any("count" in one for one in objects):
+    if any("count" in entry for entry in objects):
         return _profile(path, objects, losses, rows)
     raise SpecError(f"{path.name}: its objects have neither name and averageMs nor startComputeMs")
 
 
 def _profile(path: Path, objects: Sequence[Mapping[str, Any]], losses: list[Loss], rows: EventRows) -> Trace:
     """Return layers one after another by their mean; profiling each layer makes the whole longer than a query."""
-    count = next((whole(one["count"]) for one in objects if "count" in one), MISSING)
-    layers = [one for one in objects if "name" in one]
-    means = [_mean(one, count) for one in layers]
-    kept = [(one, mean) for one, mean in zip(layers, means, strict=True) if mean is not None]
-    if len(kept) < len(layers):
-        rows.lose("dropped", "layer without a readable time", len(layers) - len(kept))
-    lengths = np.array([round(mean * _MS) for _, mean in kept], np.int64)
+    count = next((whole(layer["count"]) for layer in objects if "count" in layer), MISSING)
+    layers = [layer for layer in objects if "name" in layer]
+    means = [_mean(layer, count) for layer in layers]
+    timed = [(layer, mean) for layer, mean in zip(layers, means, strict=True) if mean is not None]
+    if len(timed) < len(layers):
+        rows.lose("dropped", "layer without a readable time", len(layers) - len(timed))
+    lengths = np.array([round(mean * _MS) for _, mean in timed], np.int64)
     ends = np.cumsum(lengths)
     rows.add(
         EventKind.KERNEL,
-        [one["name"] for one, _ in kept],
+        [layer["name"] for layer, _ in timed],
         ends - lengths,
         ends,
-        device=np.zeros(len(kept), np.int64),
+        device=np.zeros(len(timed), np.int64),
         rare={
-            name: reals([one.get(name) for one, _ in kept])
+            name: real_numbers([layer.get(name) for layer, _ in timed])
             for name in ("timeMs", "averageMs", "medianMs", "percentage")
         },
     )
-    lack = "no times: layers stand one after another by their means, whose sum is longer than a query without profiling"
+    lack = "no times: layers are placed end to end by their means, whose sum is longer than a query without profiling"
     return rows.trace(
         TraceHeader(
             format="trtexec_json",
@@ -91,26 +91,26 @@ def _profile(path: Path, objects: Sequence[Mapping[str, Any]], losses: list[Loss
 
 def _mean(layer: Mapping[str, Any], count: int) -> float | None:
     """Return the mean time of a layer in milliseconds; from the sum where the file states no mean."""
-    mean, total = (float(one) for one in reals([layer.get("averageMs"), layer.get("timeMs")]))
-    found = mean if not math.isnan(mean) else total / count if count != MISSING and count > 0 else math.nan
-    return found if 0 <= found < 1e9 else None
+    mean, total = (float(value) for value in real_numbers([layer.get("averageMs"), layer.get("timeMs")]))
+    mean_ms = mean if not math.isnan(mean) else total / count if count != MISSING and count > 0 else math.nan
+    return mean_ms if 0 <= mean_ms < 1e9 else None
 
 
 def _queries(path: Path, objects: Sequence[Mapping[str, Any]], losses: list[Loss], rows: EventRows) -> Trace:
     """Return enqueueing, transfers and computing of each query."""
     for name, kind in _PARTS:
         keys = (f"start{name}Ms", f"end{name}Ms")
-        those = [one for one in objects if all(key in one for key in keys)]
-        start, end = (wholes([one[key] for one in those], _MS) for key in keys)
+        timed = [query for query in objects if all(key in query for key in keys)]
+        start, end = (integers([query[key] for query in timed], _MS) for key in keys)
         names = {"Enq": "enqueue", "H2D": "Memcpy HtoD", "Compute": "query", "D2H": "Memcpy DtoH"}
-        place = "thread" if kind is EventKind.HOST_API else "device"
+        lane: dict[str, Any] = {"thread" if kind is EventKind.HOST_API else "device": np.zeros(len(timed), np.int64)}
         rows.add(
             kind,
-            [names[name]] * len(those),
+            [names[name]] * len(timed),
             start,
             end,
-            correlation=np.arange(len(those), dtype=np.int64),
-            **_placed(place, len(those)),
+            correlation=np.arange(len(timed), dtype=np.int64),
+            **lane,
         )
     lacks = ("no kernels: a query is one event",)
     return rows.trace(
@@ -125,14 +125,10 @@ def _queries(path: Path, objects: Sequence[Mapping[str, Any]], losses: list[Loss
     )
 
 
-def _placed(name: str, count: int) -> dict[str, Any]:
-    return {name: np.zeros(count, np.int64)}
-
-
 def _described(path: Path, data: Mapping[str, Any], losses: list[Loss], rows: EventRows) -> Trace:
     """Return the layers of an engine without any time; they stand in the header."""
-    layers = [one if isinstance(one, dict) else {"Name": str(one)} for one in data["Layers"]]
-    nodes = {str(one.get("Name", "")): layer_nodes(one) for one in layers}
+    layers = [layer if isinstance(layer, dict) else {"Name": str(layer)} for layer in data["Layers"]]
+    nodes = {str(layer.get("Name", "")): layer_nodes(layer) for layer in layers}
     return rows.trace(
         TraceHeader(
             format="trtexec_json",

@@ -1,1 +1,1 @@
-"""Readers: bytes of profiler files become columns of events."""
+"""Readers from the bytes of profiler files to columns of events."""

@@ -1,4 +1,4 @@
-"""The bytes of a file in blocks, unpacked where they are packed; what damage costs is counted, not raised."""
+"""Byte blocks of a file, decompressed where needed; damage is recorded as a loss, not raised."""
 
 import zlib
 from collections.abc import Iterator

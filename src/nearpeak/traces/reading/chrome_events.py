@@ -1,8 +1,9 @@
-"""Events of Chrome's JSON, as Kineto, onnxruntime and others write them, collected batch by batch into columns."""
+"""Columns of Chrome trace events as Kineto, onnxruntime and others write them, batch by batch."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ _SYNC = {"event sync": SyncKind.EVENT, "stream wait event": SyncKind.STREAM_WAIT
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What a format says of Chrome events."""
+    """Interpretation rules of a format of Chrome events."""
 
     kind_of: Callable[[str, str], EventKind | str]
     """From phase and category to the kind, or to what is left out; with ? before it where no rule knows it."""
@@ -68,7 +69,7 @@ class _Part:
 
 @dataclass(kw_only=True)
 class _State:
-    """What is collected over the batches."""
+    """State collected over the batches."""
 
     parts: list[_Part] = field(default_factory=list)
     """Columns of each batch."""
@@ -94,21 +95,32 @@ class EventTable:
         if not batch.event_count:
             return
         fields, count = fields_of(batch), batch.event_count
-        top = {self._file.text(key): one for (key, nested), one in fields.items() if not nested}
+        top = {self._file.text(key): column for (key, nested), column in fields.items() if not nested}
         kind = self._kinds(top, count)
-        kept = np.flatnonzero(kind >= 0)
+        kept_events = np.flatnonzero(kind >= 0)
         for number, left in zip(*np.unique(kind[kind < 0], return_counts=True), strict=True):
             reason = self._state.reasons[-int(number) - 1]
             self._state.left_out[reason] += int(left)
             if reason in self._rules.flows:
                 self._state.flows.append(self._flows(top, np.flatnonzero(kind == number), self._rules.flows[reason]))
-        if not len(kept):
+        if not len(kept_events):
             return
         columns = self._columns(top, count, kind)
         place = np.full(count, -1, np.int32)
-        place[kept] = np.arange(len(kept), dtype=np.int32)
+        place[kept_events] = np.arange(len(kept_events), dtype=np.int32)
         sparse = self._sparse(fields, place, kind, columns)
-        self._state.parts.append(_Part(dense={name: one[kept] for name, one in columns.items()}, sparse=sparse))
+        self._state.parts.append(
+            _Part(dense={name: column[kept_events] for name, column in columns.items()}, sparse=sparse)
+        )
+
+    @classmethod
+    def of_file(cls, path: Path, rules: Rules) -> tuple["EventTable", EventFile]:
+        """Return all events of a file, and the file with its top-level metadata."""
+        file = EventFile(path)
+        table = cls(file, rules)
+        for batch in file.batches():
+            table.add(batch)
+        return table, file
 
     def trace(self, header: TraceHeader) -> Trace:
         """Return the trace of all batches."""
@@ -130,12 +142,12 @@ class EventTable:
     def _flows(self, top: Mapping[str, Field], rows: Array, what: FlowKind) -> Flows:
         """Return the ends of arrows among the events of a batch."""
         count, text = int(rows.max()) + 1, self._file.text
-        upto = {name: _first(one, count) for name, one in top.items()}
+        upto = {name: _where(tokens, tokens.rows < count) for name, tokens in top.items()}
         phase = text_numbers(upto.get("ph"), count)[rows]
-        begin = {int(one): text(int(one)) in ("s", "t") for one in np.unique(phase) if one >= 0}
+        begin = {int(value): text(int(value)) in ("s", "t") for value in np.unique(phase) if value >= 0}
         number, process, thread = (_numbers(upto.get(name), count, text)[rows] for name in ("id", "pid", "tid"))
         return Flows(
-            what=np.full(len(rows), what, np.int8), begins=np.array([begin.get(int(one), False) for one in phase]),
+            what=np.full(len(rows), what, np.int8), begins=np.array([begin.get(int(value), False) for value in phase]),
             number=number, process=process, thread=thread,
             time_ns=_numbers(upto.get("ts"), count, text, thousand=True)[rows],
         )  # fmt: skip
@@ -150,13 +162,13 @@ class EventTable:
     def _kind(self, phase: int, category: int) -> int:
         known = self._state.kinds
         if (phase, category) not in known:
-            name, group = (self._file.text(one) if one >= 0 else "" for one in (phase, category))
-            found = self._rules.kind_of(name, group)
-            if isinstance(found, str):
-                self._state.reasons.append(found)
+            name, group = (self._file.text(number) if number >= 0 else "" for number in (phase, category))
+            kind = self._rules.kind_of(name, group)
+            if isinstance(kind, str):
+                self._state.reasons.append(kind)
                 known[phase, category] = -len(self._state.reasons)
             else:
-                known[phase, category] = int(found)
+                known[phase, category] = int(kind)
         return known[phase, category]
 
     def _columns(self, top: Mapping[str, Field], count: int, kind: Array) -> dict[str, Array]:
@@ -171,54 +183,54 @@ class EventTable:
             end = np.where(bad, MISSING, start + length)
         return {
             "kind": kind.astype(np.int8), "name": text_numbers(top.get("name"), count).astype(np.int32),
-            "start": np.where(bad, MISSING, start), "end": end,
+            "start_ns": np.where(bad, MISSING, start), "end_ns": end,
             "process": _numbers(top.get("pid"), count, text), "thread": _numbers(top.get("tid"), count, text),
             **{name: np.full(count, MISSING, np.int64) for name in _DENSE},
         }  # fmt: skip
 
     def _sparse(self, fields: Fields, place: Array, kind: Array, columns: dict[str, Array]) -> dict[str, Column]:
         """Return the fields of `args`; device, stream and correlation go to the columns that every event has."""
-        found: dict[str, Column] = {}
-        own: dict[str, Field] = {}
-        for (key, nested), one in fields.items():
+        sparse: dict[str, Column] = {}
+        lifted: dict[str, Field] = {}
+        for (key, nested), tokens in fields.items():
             if not nested:
                 continue
             name = self._file.text(key)
             if name in _DENSE:
-                columns[name][one.rows] = numbers(one, self._file.text)
+                columns[name][tokens.rows] = numbers(tokens, self._file.text)
             elif name in self._rules.lifted:
-                own[name] = one
-            elif len(part := _kept(one, place).rows):
-                for ours, column in self._column(name, _kept(one, place), part).items():
-                    found[ours] = _both(found[ours], column) if ours in found else column
+                lifted[name] = tokens
+            elif len((kept := _kept(tokens, place)).rows):
+                for ours, column in self._column(name, kept, kept.rows).items():
+                    sparse[ours] = _both(sparse[ours], column) if ours in sparse else column
         stream = columns["stream"]
-        stream[np.isin(stream, [one for one in _NO_STREAM if one < 2**63])] = MISSING
+        stream[np.isin(stream, [tokens for tokens in _NO_STREAM if tokens < 2**63])] = MISSING
         on_device = np.isin(kind, np.array([*DEVICE_KINDS, EventKind.SYNC, EventKind.DEVICE_RANGE]))
         silent = on_device & (columns["device"] == MISSING) & self._rules.device_is_process
         columns["device"][silent] = columns["process"][silent]  # Kineto prints the device as process of its events
         columns["process"][on_device], columns["thread"][on_device] = MISSING, MISSING
-        for name, one in own.items():
-            columns[name][one.rows] = numbers(one, self._file.text)
-        return found
+        for name, tokens in lifted.items():
+            columns[name][tokens.rows] = numbers(tokens, self._file.text)
+        return sparse
 
-    def _column(self, name: str, one: Field, rows: Array) -> dict[str, Column]:
+    def _column(self, name: str, tokens: Field, rows: Array) -> dict[str, Column]:
         """Return one field of `args` under our name for it, or under its own."""
         if name in _NUMBERS:
-            values = numbers(one, self._file.text)
+            values = numbers(tokens, self._file.text)
             good = values != MISSING
             if name == "wait_on_stream":
                 good &= ~np.isin(values, [-1, 2**32 - 1])
             return {_NUMBERS[name]: Column(rows=rows[good], values=values[good])} if good.any() else {}
         if name in _TRIPLES:
-            return _triples(name, one, rows, self._file.text)
-        worded = np.isin(one.kinds, (json_scan.TEXT, json_scan.SPAN, json_scan.ODD))
-        if worded.any() or name in _TEXTS:
+            return _triples(name, tokens, rows, self._file.text)
+        phrased = np.isin(tokens.kinds, (json_scan.TEXT, json_scan.SPAN, json_scan.ODD))
+        if phrased.any() or name in _TEXTS:
             ours = _TEXTS.get(name, name)
-            return {ours: Column(rows=rows[worded], values=one.values[worded], text=True)} if worded.any() else {}
-        real = one.kinds == json_scan.REAL
+            return {ours: Column(rows=rows[phrased], values=tokens.values[phrased], text=True)} if phrased.any() else {}
+        real = tokens.kinds == json_scan.REAL
         if not real.any():
-            return {name: Column(rows=rows, values=one.values)}
-        return {name: Column(rows=rows, values=np.where(real, one.values.view(np.float64), one.values))}
+            return {name: Column(rows=rows, values=tokens.values)}
+        return {name: Column(rows=rows, values=np.where(real, tokens.values.view(np.float64), tokens.values))}
 
 
 def _both(first: Column, second: Column) -> Column:
@@ -226,52 +238,49 @@ def _both(first: Column, second: Column) -> Column:
     fresh = ~np.isin(second.rows, first.rows)
     if first.text != second.text or not fresh.any():
         return first
-    rows = np.concatenate([first.rows, second.rows[fresh]])
-    return Column(rows=rows, values=np.concatenate([first.values, second.values[fresh]]), text=first.text)
+    return Column.joined([first, replace(second, rows=second.rows[fresh], values=second.values[fresh])])
 
 
-def _numbers(one: Field | None, count: int, text: Callable[[int], str], *, thousand: bool = False) -> Array:
-    return dense(one, count, None if one is None else numbers(one, text, thousand=thousand))
+def _numbers(tokens: Field | None, count: int, text: Callable[[int], str], *, thousand: bool = False) -> Array:
+    return dense(tokens, count, None if tokens is None else numbers(tokens, text, thousand=thousand))
 
 
-def _first(one: Field, count: int) -> Field:
-    """Return a field of the first `count` events."""
-    keep = one.rows < count
-    return Field(rows=one.rows[keep], kinds=one.kinds[keep], values=one.values[keep])
-
-
-def _kept(one: Field, place: Array) -> Field:
+def _kept(tokens: Field, place: Array) -> Field:
     """Return a field of the events that are kept, with the rows they have then."""
-    rows = place[one.rows]
-    keep = rows >= 0
-    return Field(rows=rows[keep], kinds=one.kinds[keep], values=one.values[keep])
+    kept = _where(tokens, place[tokens.rows] >= 0)
+    return replace(kept, rows=place[kept.rows])
 
 
-def _triples(name: str, one: Field, rows: Array, text: Callable[[int], str]) -> dict[str, Column]:
+def _where(tokens: Field, keep: Array) -> Field:
+    return Field(rows=tokens.rows[keep], kinds=tokens.kinds[keep], values=tokens.values[keep])
+
+
+def _triples(name: str, tokens: Field, rows: Array, text: Callable[[int], str]) -> dict[str, Column]:
     """Return grids or blocks; what is no list of three whole numbers is left out."""
-    texts, places = np.unique(one.values, return_inverse=True)
-    spans = one.kinds == json_scan.SPAN
+    texts, places = np.unique(tokens.values, return_inverse=True)
+    spans = tokens.kinds == json_scan.SPAN
     parts = [
         [part.strip() for part in text(int(number)).strip("[]").split(",")] if spans.any() else [] for number in texts
     ]
-    sizes = [[int(part) for part in each] if _is_triple(each) else [MISSING] * 3 for each in parts]
+    sizes = [
+        [int(part) for part in each]
+        if len(each) == 3 and all(part.isascii() and part.isdigit() and len(part) < 12 for part in each)
+        else [MISSING] * 3
+        for each in parts
+    ]
     values = np.array(sizes, np.int64).reshape(-1, 3)[places]
     good = spans & (values[:, 0] != MISSING)
     return {name: Column(rows=rows[good], values=values[good])} if good.any() else {}
-
-
-def _is_triple(parts: list[str]) -> bool:
-    return len(parts) == 3 and all(part.isascii() and part.isdigit() and len(part) < 12 for part in parts)
 
 
 def _joined(parts: list[_Part]) -> Raw:
     """Return all batches as one; each batch is let go once its columns are copied."""
     lengths = [len(part.dense["kind"]) for part in parts]
     offsets = np.concatenate([[0], np.cumsum(lengths)])[: len(parts)].astype(np.int64)
-    found: dict[str, Array] = {}
-    for name in ("kind", "name", "start", "end", "process", "thread", *_DENSE):
+    columns: dict[str, Array] = {}
+    for name in ("kind", "name", "start_ns", "end_ns", "process", "thread", *_DENSE):
         pieces = [part.dense.pop(name) for part in parts]
-        found[name] = np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
+        columns[name] = np.concatenate(pieces) if pieces else np.zeros(0, np.int64)
     names = dict.fromkeys(name for part in parts for name in part.sparse)
     sparse = {}
     for name in names:
@@ -280,37 +289,28 @@ def _joined(parts: list[_Part]) -> Raw:
             for part, offset in zip(parts, offsets, strict=True)
             if name in part.sparse
         ]
-        sparse[name] = _column_of(mine)
-    return Raw(
-        kind=found["kind"], name=found["name"], start_ns=found["start"], end_ns=found["end"], process=found["process"],
-        thread=found["thread"], device=found["device"], stream=found["stream"], correlation=found["correlation"],
-        sparse=sparse,
-    )  # fmt: skip
-
-
-def _column_of(pieces: list[tuple[Column, int]]) -> Column:
-    """Return the pieces of one field as one column; where some are texts, the others cannot be told and are left."""
-    text = any(one.text for one, _ in pieces)
-    alike = [(one, offset) for one, offset in pieces if one.text == text]
-    rows = np.concatenate([(one.rows + offset).astype(np.int32) for one, offset in alike])
-    return Column(rows=rows, values=np.concatenate([one.values for one, _ in alike]), text=text)
+        text = any(column.text for column, _ in mine)  # where some pieces are texts, the others are dropped
+        alike = [(column, offset) for column, offset in mine if column.text == text]
+        moved = [replace(column, rows=(column.rows + offset).astype(np.int32)) for column, offset in alike]
+        sparse[name] = Column.joined(moved)
+    return Raw(**columns, sparse=sparse)
 
 
 def _lift_names(raw: Raw, texts: Any) -> None:
     """Read direction and ends of copies, and what a synchronisation waits for, from their names."""
     rows = np.flatnonzero(raw.kind == EventKind.MEMCPY)
     if len(rows):
-        table = {int(one): copy_of(texts[int(one)]) if one >= 0 else (CopyKind.UNKNOWN, Memory.UNKNOWN, Memory.UNKNOWN)
-                 for one in np.unique(raw.name[rows])}  # fmt: skip
-        known = np.array([table[int(one)] for one in raw.name[rows]], np.int64)
+        table = {int(i): copy_of(texts[int(i)]) if i >= 0 else (CopyKind.UNKNOWN, Memory.UNKNOWN, Memory.UNKNOWN)
+                 for i in np.unique(raw.name[rows])}  # fmt: skip
+        known = np.array([table[int(i)] for i in raw.name[rows]], np.int64)
         for index, name in enumerate(("copy_kind", "source_memory", "target_memory")):
             raw.sparse[name] = Column(rows=rows.astype(np.int32), values=known[:, index])
     rows = np.flatnonzero(raw.kind == EventKind.SYNC)
     if len(rows):
         names = _sync_names(raw, rows)
-        kinds = {int(one): _SYNC.get(texts[int(one)].lower() if one >= 0 else "", SyncKind.UNKNOWN)
-                 for one in np.unique(names)}  # fmt: skip
-        raw.sparse["sync"] = Column(rows=rows.astype(np.int32), values=np.array([kinds[int(one)] for one in names]))
+        kinds = {int(i): _SYNC.get(texts[int(i)].lower() if i >= 0 else "", SyncKind.UNKNOWN)
+                 for i in np.unique(names)}  # fmt: skip
+        raw.sparse["sync"] = Column(rows=rows.astype(np.int32), values=np.array([kinds[int(i)] for i in names]))
 
 
 def _sync_names(raw: Raw, rows: Array) -> Array:

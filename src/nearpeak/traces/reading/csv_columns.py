@@ -1,4 +1,4 @@
-"""CSV files of profilers as columns: quoted names, ragged rows, damage of the encoding, lines before the header."""
+"""Lines and rows of profiler CSV files: quoted names, ragged rows, bad encoding, lines before the header."""
 
 import csv
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Tokens of a batch of events by field, and their values as numbers: exact, or absent and counted."""
+"""Tokens of an event batch by field, and their values as exact numbers or as missing."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -70,20 +70,20 @@ def numbers(field: Field, text: Callable[[int], str], *, thousand: bool = False)
     Args:
         thousand: values are decimals that are wanted in thousandths.
     """
-    found = field.values.copy()
-    found[field.kinds == json_scan.SPAN] = MISSING
+    values = field.values.copy()
+    values[field.kinds == json_scan.SPAN] = MISSING
     if thousand:
         whole = field.kinds == json_scan.WHOLE
-        found[whole] = np.where(np.abs(found[whole]) < _LARGEST // 1000, found[whole] * 1000, MISSING)
+        values[whole] = np.where(np.abs(values[whole]) < _LARGEST // 1000, values[whole] * 1000, MISSING)
     if (real := field.kinds == json_scan.REAL).any():
         exact = field.values.view(np.float64)[real]
         safe = np.where(np.abs(exact) < 1e15, exact, 0.0)
-        found[real] = np.where((safe == np.floor(safe)) & (safe == exact), safe.astype(np.int64), MISSING)
-    if (worded := np.isin(field.kinds, _NUMBERS)).any():
-        numbers_of, places = np.unique(field.values[worded], return_inverse=True)
-        table = np.array([number_of(text(int(one)), 1000 if thousand else 1) for one in numbers_of], np.int64)
-        found[worded] = table[places]
-    return found
+        values[real] = np.where((safe == np.floor(safe)) & (safe == exact), safe.astype(np.int64), MISSING)
+    if (phrased := np.isin(field.kinds, _NUMBERS)).any():
+        numbers_of, places = np.unique(field.values[phrased], return_inverse=True)
+        table = np.array([number_of(text(int(number)), 1000 if thousand else 1) for number in numbers_of], np.int64)
+        values[phrased] = table[places]
+    return values
 
 
 def number_of(text: str, scale: int = 1) -> int:
@@ -103,16 +103,16 @@ def number_of(text: str, scale: int = 1) -> int:
 
 
 def dense(field: Field | None, count: int, values: Array | None = None, *, absent: int = MISSING) -> Array:
-    """Return one value for each of `count` events; the last where a field stands twice."""
-    found = np.full(count, absent, np.int64)
+    """Return one value for each of `count` events; the last one where a field occurs twice."""
+    column = np.full(count, absent, np.int64)
     if field is not None:
-        found[field.rows] = field.values if values is None else values
-    return found
+        column[field.rows] = field.values if values is None else values
+    return column
 
 
 def text_numbers(field: Field | None, count: int) -> Array:
     """Return for each event the number of the text of a field, -1 where it is no text."""
     if field is None:
         return np.full(count, -1, np.int64)
-    worded = (field.kinds == json_scan.TEXT) | (field.kinds == json_scan.SPAN) | (field.kinds == json_scan.ODD)
-    return dense(field, count, np.where(worded, field.values, -1), absent=-1)
+    phrased = (field.kinds == json_scan.TEXT) | (field.kinds == json_scan.SPAN) | (field.kinds == json_scan.ODD)
+    return dense(field, count, np.where(phrased, field.values, -1), absent=-1)

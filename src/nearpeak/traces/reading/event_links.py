@@ -1,4 +1,4 @@
-"""Which call enqueued which device work, and which host event encloses which."""
+"""Links between events: the call that enqueued device work, and the host event that encloses another."""
 
 from typing import Any
 
@@ -19,36 +19,36 @@ def launches(kind: Array, process: Array, correlation: Array) -> tuple[Array, li
     file names no process of device events, the correlation decides, unless calls of several processes have it: whose
     work it is cannot be told then, and it stays without a call.
     """
-    found = np.full(len(kind), NO_ROW, np.int32)
+    call_rows = np.full(len(kind), NO_ROW, np.int32)
     on_device = np.flatnonzero(np.isin(kind, np.array([*DEVICE_KINDS, EventKind.SYNC], np.int8)))
     calls = np.flatnonzero((kind == EventKind.HOST_API) & (correlation != MISSING))
-    asked = on_device[correlation[on_device] != MISSING]
-    if len(calls) and len(asked):
-        theirs, ours = process[asked], process[calls]
+    correlated = on_device[correlation[on_device] != MISSING]
+    if len(calls) and len(correlated):
+        theirs, ours = process[correlated], process[calls]
         if (theirs == MISSING).all():
-            calls = calls[~of_several(ours, correlation[calls])]
+            calls = calls[~in_several_processes(ours, correlation[calls])]
             ours = np.full(len(calls), MISSING, np.int64)
-        found[asked] = _first_call(calls, ours, correlation[calls], theirs, correlation[asked])
+        call_rows[correlated] = _first_call(calls, ours, correlation[calls], theirs, correlation[correlated])
     work = np.isin(kind, np.array(DEVICE_KINDS, np.int8))
-    lone = int((found[work] == NO_ROW).sum())
+    lone = int((call_rows[work] == NO_ROW).sum())
     losses = [Loss(what="unlinked", kind="device event without a recorded call, kept", record_count=lone)]
-    return found, losses if lone else []
+    return call_rows, losses if lone else []
 
 
-def of_several(process: Array, correlation: Array) -> Array:
+def in_several_processes(process: Array, correlation: Array) -> Array:
     """Return which of some entries have a number that entries of another process have too."""
     if not len(process) or (process == process[0]).all():
         return np.zeros(len(process), np.bool_)
     pairs = np.unique(np.stack([process, correlation]), axis=1)
-    own, count = np.unique(pairs[1], return_counts=True)
-    found: Array = np.isin(correlation, own[count > 1])
-    return found
+    distinct, count = np.unique(pairs[1], return_counts=True)
+    is_shared: Array = np.isin(correlation, distinct[count > 1])
+    return is_shared
 
 
-def _first_call(calls: Array, ours: Array, own: Array, theirs: Array, wanted: Array) -> Array:
+def _first_call(calls: Array, ours: Array, correlations: Array, theirs: Array, wanted: Array) -> Array:
     """Return for each wanted (process, correlation) the first call that has it; rows are in order of start."""
-    order = np.lexsort((calls, own, ours))
-    pairs = np.stack([ours[order], own[order]])
+    order = np.lexsort((calls, correlations, ours))
+    pairs = np.stack([ours[order], correlations[order]])
     fresh = np.concatenate([[True], (np.diff(pairs) != 0).any(0)])
     pairs, rows = pairs[:, fresh], calls[order][fresh]
     keys = np.concatenate([pairs, np.stack([theirs, wanted])], axis=1)
@@ -59,20 +59,20 @@ def _first_call(calls: Array, ours: Array, own: Array, theirs: Array, wanted: Ar
     number[rank] = same
     table = np.full(int(same[-1]) + 1, NO_ROW, np.int32)
     table[number[: len(rows)]] = rows
-    found: Array = table[number[len(rows) :]]
-    return found
+    first_calls: Array = table[number[len(rows) :]]
+    return first_calls
 
 
 def enclosing(kind: Array, process: Array, thread: Array, start: Array, end: Array) -> Array:
     """Return for each host event the row of the innermost one of its thread that encloses it."""
-    found = np.full(len(kind), NO_ROW, np.int32)
+    parents = np.full(len(kind), NO_ROW, np.int32)
     rows = np.flatnonzero(np.isin(kind, np.array(HOST_KINDS, np.int8)))
     if not len(rows):
-        return found
+        return parents
     lane = _lanes(process[rows], thread[rows])
     order = np.argsort(lane, kind="stable")
-    _nest(rows[order], lane[order], start, end, found)
-    return found
+    _nest(rows[order], lane[order], start, end, parents)
+    return parents
 
 
 def _lanes(process: Array, thread: Array) -> Array:
@@ -80,13 +80,13 @@ def _lanes(process: Array, thread: Array) -> Array:
     _, first = np.unique(process, return_inverse=True)
     second_values, second = np.unique(thread, return_inverse=True)
     _, lane = np.unique(first * len(second_values) + second, return_inverse=True)
-    found: Array = lane.astype(np.int32)
-    return found
+    numbers: Array = lane.astype(np.int32)
+    return numbers
 
 
 @compiled_exactly
-def _nest(rows: Any, lane: Any, start: Any, end: Any, found: Any) -> Any:
-    """Fill `found` with a stack of open events per lane; rows of one lane follow each other in order of start."""
+def _nest(rows: Any, lane: Any, start: Any, end: Any, parents: Any) -> Any:
+    """Fill `parents` with a stack of open events per lane; rows of one lane follow each other in order of start."""
     stack = np.empty(len(rows), np.int64)
     depth = 0
     for i in range(len(rows)):
@@ -99,6 +99,6 @@ def _nest(rows: Any, lane: Any, start: Any, end: Any, found: Any) -> Any:
         while at >= 0 and end[stack[at]] < end[row] and depth - at < 64:
             at -= 1
         if at >= 0 and end[stack[at]] >= end[row]:
-            found[row] = stack[at]
+            parents[row] = stack[at]
         stack[depth] = row
         depth += 1

@@ -1,4 +1,4 @@
-"""Arrows between events, as Kineto draws them: forward to backward operators, and calls to device work."""
+"""Kineto's flow events: links from forward to backward operators and from calls to device work."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,14 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 from nearpeak.core.traces.trace import DEVICE_KINDS, EventKind, Loss
-from nearpeak.traces.reading.event_links import of_several
+from nearpeak.traces.reading.event_links import in_several_processes
 from nearpeak.traces.timeline.trace_columns import MISSING, NO_ROW, Column, Trace
 
 Array = npt.NDArray[Any]
 
 
 class FlowKind(IntEnum):
-    """What an arrow leads from and to."""
+    """Kind of link that a flow event draws."""
 
     BACKWARD = 0
     """From a forward operator to its backward one."""
@@ -26,7 +26,7 @@ class FlowKind(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flows:
-    """Ends of arrows of one batch, an entry each."""
+    """Ends of the flow events of one batch."""
 
     what: Array
     """A `FlowKind`."""
@@ -46,10 +46,14 @@ def with_flows(trace: Trace, parts: Sequence[Flows]) -> Trace:
     """Return the trace with what only arrows tell: calls of work without a correlation, and the column `forward`."""
     if not parts:
         return trace
-    whole = {name: np.concatenate([getattr(one, name) for one in parts]) for name in Flows.__slots__}
+    whole = {name: np.concatenate([getattr(column, name) for column in parts]) for name in Flows.__slots__}
     usable = (whole["number"] != MISSING) & (whole["time_ns"] != MISSING)
-    found = _linked(trace, {name: one[usable & (whole["what"] == FlowKind.LAUNCH)] for name, one in whole.items()})
-    return _turned(found, {name: one[usable & (whole["what"] == FlowKind.BACKWARD)] for name, one in whole.items()})
+    linked = _linked(
+        trace, {name: column[usable & (whole["what"] == FlowKind.LAUNCH)] for name, column in whole.items()}
+    )
+    return _turned(
+        linked, {name: column[usable & (whole["what"] == FlowKind.BACKWARD)] for name, column in whole.items()}
+    )
 
 
 def _linked(trace: Trace, flows: dict[str, Array]) -> Trace:
@@ -65,14 +69,14 @@ def _linked(trace: Trace, flows: dict[str, Array]) -> Trace:
     good = targets[ends] != NO_ROW
     launch = trace.launch.copy()
     launch[targets[ends[good]]] = calls[begins[good]]
-    told = int((launch != trace.launch).sum())
-    if not told:
+    linked_count = int((launch != trace.launch).sum())
+    if not linked_count:
         return trace
-    losses = [one for one in trace.header.losses if one.what != "unlinked"]
+    losses = [loss for loss in trace.header.losses if loss.what != "unlinked"]
     device = trace.rows(*DEVICE_KINDS)
     if lone := int((launch[device] == NO_ROW).sum()):
         losses.append(Loss(what="unlinked", kind="device event without a recorded call, kept", record_count=lone))
-    losses.append(Loss(what="repaired", kind="call of device work told by a flow alone", record_count=told))
+    losses.append(Loss(what="repaired", kind="call of device work told by a flow alone", record_count=linked_count))
     return replace(trace, launch=launch, header=replace(trace.header, losses=tuple(losses)))
 
 
@@ -81,7 +85,7 @@ def _turned(trace: Trace, flows: dict[str, Array]) -> Trace:
     if not len(begins):
         return trace
     operators = trace.rows(EventKind.HOST_OP)
-    ahead, back = (_around(trace, flows, one, operators) for one in (begins, ends))
+    ahead, back = (_around(trace, flows, places, operators) for places in (begins, ends))
     good = (ahead != NO_ROW) & (back != NO_ROW) & (ahead < back)
     rows, first = np.unique(back[good], return_index=True)
     if not len(rows):
@@ -96,7 +100,7 @@ def _pairs(flows: dict[str, Array]) -> tuple[Array, Array]:
     Where several processes begin an arrow of one number, none of them is told.
     """
     begins, ends = np.flatnonzero(flows["begins"]), np.flatnonzero(~flows["begins"])
-    begins = begins[~of_several(flows["process"][begins], flows["number"][begins])]
+    begins = begins[~in_several_processes(flows["process"][begins], flows["number"][begins])]
     if not len(begins) or not len(ends):
         return begins[:0], ends[:0]
     numbers, first = np.unique(flows["number"][begins], return_index=True)
@@ -108,19 +112,19 @@ def _pairs(flows: dict[str, Array]) -> tuple[Array, Array]:
 
 def _around(trace: Trace, flows: dict[str, Array], places: Array, rows: Array) -> Array:
     """Return the innermost of `rows` around each end of an arrow on its thread."""
-    found = np.full(len(places), NO_ROW, np.int64)
+    innermost = np.full(len(places), NO_ROW, np.int64)
     process, thread, time = (flows[name][places] for name in ("process", "thread", "time_ns"))
     for lane in np.unique(np.stack([process, thread]), axis=1).T if len(places) else ():
         mine = rows[(trace.process[rows] == lane[0]) & (trace.thread[rows] == lane[1])]
-        asked = np.flatnonzero((process == lane[0]) & (thread == lane[1]))
-        at = np.searchsorted(trace.start_ns[mine], time[asked], side="right") - 1
+        entries = np.flatnonzero((process == lane[0]) & (thread == lane[1]))
+        at = np.searchsorted(trace.start_ns[mine], time[entries], side="right") - 1
         some = at >= 0
-        found[asked[some]] = mine[at[some]]
+        innermost[entries[some]] = mine[at[some]]
     is_row = np.zeros(len(trace) + 1, np.bool_)
     is_row[rows] = True
-    while len(late := np.flatnonzero((found != NO_ROW) & ((trace.end_ns[found] < time) | ~is_row[found]))):
-        found[late] = trace.parent[found[late]]
-    return found
+    while len(late := np.flatnonzero((innermost != NO_ROW) & ((trace.end_ns[innermost] < time) | ~is_row[innermost]))):
+        innermost[late] = trace.parent[innermost[late]]
+    return innermost
 
 
 def _starting(trace: Trace, flows: dict[str, Array], places: Array, work: Array) -> Array:
@@ -131,5 +135,5 @@ def _starting(trace: Trace, flows: dict[str, Array], places: Array, work: Array)
     table = np.full(both.shape[1], NO_ROW, np.int64)
     code = code.reshape(-1)
     table[code[: len(work)]] = work
-    found: Array = table[code[len(work) :]]
-    return found
+    rows: Array = table[code[len(work) :]]
+    return rows

@@ -1,4 +1,4 @@
-"""A JSON file that is read whole: unpacked, cut-off ends closed, and never larger than memory allows."""
+"""Whole JSON documents up to a size limit, decompressed, with truncated ends closed."""
 
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,9 @@ def document_of(path: Path) -> tuple[Any, list[Loss]]:
                 f"{path.name}: is larger than {MOST_BYTES >> 20} MiB, which are read at once; export SQLite"
             )
     try:
-        found, damage = partial_json(data.decode("utf-8", "replace").removeprefix("\ufeff"))
+        document, damage = partial_json(data.decode("utf-8", "replace").removeprefix("\ufeff"))
     except ValueError as error:
         raise SpecError(f"{path.name}: {error}") from None
     if damage:
         losses.append(Loss(what="dropped", kind="end of the file", record_count=1, example=f"the JSON {damage}"))
-    return found, losses
+    return document, losses

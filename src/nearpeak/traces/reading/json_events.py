@@ -1,4 +1,4 @@
-"""A JSON file of events, streamed: batches of tokens, the texts they name, and what stands beside the list."""
+"""Streamed reading of a JSON event file: token batches, interned texts and top-level metadata."""
 
 import json
 from collections.abc import Iterator
@@ -71,7 +71,7 @@ class EventFile:
         return Texts(raw, self._tables[2][:used].copy(), self._tables[2][1 : used + 1].copy())
 
     def empty(self) -> int:
-        """Return the number of the empty text, which stands for what has none."""
+        """Return the number of the empty text, the name of events without a name."""
         while (number := json_scan.intern(self._data[:0], 0, 0, *self._tables, self._counts)) < 0:
             self._grow()
         return int(number)
@@ -112,7 +112,7 @@ class EventFile:
             if mark == ",":
                 self._at += 1
                 continue
-            start, stop, place, after = (int(one) for one in self._top())
+            start, stop, place, after = (int(value) for value in self._top())
             if start < 0:
                 self._lost("value beside the events", "is damaged; events after it were looked for")
                 yield from self._list()
@@ -126,10 +126,10 @@ class EventFile:
                 self.metadata[key] = _plain(self._data[place:after].tobytes())
 
     def _top(self) -> Any:
-        while (found := json_tokens.top_level(self._data, self._at, len(self._data), self._ended))[0] == -2:
+        while (positions := json_tokens.top_level(self._data, self._at, len(self._data), self._ended))[0] == -2:
             if len(self._data) - self._at > _MOST_BYTES or not self._more():
                 return -1, -1, 0, 0
-        return found
+        return positions
 
     def _list(self) -> Iterator[Batch]:
         """Read events until their list closes or the file ends."""
@@ -162,7 +162,7 @@ class EventFile:
         used, events = int(counts[json_scan.TOKENS]), int(counts[json_scan.EVENTS])
         counts[json_scan.TOKENS], counts[json_scan.EVENTS] = 0, 0
         self.record_count += events
-        event, key, kind, value = (one[:used].copy() for one in self._tokens[:4])
+        event, key, kind, value = (tokens[:used].copy() for tokens in self._tokens[:4])
         return Batch(event_count=events, event=event, key=key, kind=kind, value=value)
 
     def _grow(self) -> None:
@@ -229,7 +229,7 @@ def _tables(texts: int, arena: int) -> tuple[Array, Array, Array, Array]:
 
 
 def _plain(raw: bytes) -> Any:
-    """Return a value beside the list of events; one that is not JSON, as text."""
+    """Return a top-level value of the file; one that is not JSON, as text."""
     text = raw.decode("utf-8", "replace").strip()
     try:
         return json.loads(text, strict=False)

@@ -1,4 +1,4 @@
-"""JSON events as tokens: one pass over bytes, exact decimal times, tolerant of quotes that were not escaped."""
+"""Compiled byte scanning of JSON: interning, exact decimal times, tolerance of unescaped quotes."""
 
 from functools import partial
 from typing import Any
@@ -48,7 +48,7 @@ def _key_follows(buf: Any, i: Any, end: Any) -> Any:
 
 @partial(compiled_exactly, owned=False)
 def guessed(buf: Any, i: Any, end: Any, guess: Any, starts: Any, arena: Any) -> Any:
-    """Return where the key ends whose quote stands at `i` if it is text `guess` and a colon follows, or 0."""
+    """Return the end of the key whose quote is at `i` if the key is text `guess` and a colon follows, or 0."""
     if guess < 0:
         return 0
     at = starts[guess]
@@ -63,7 +63,7 @@ def guessed(buf: Any, i: Any, end: Any, guess: Any, starts: Any, arena: Any) -> 
 
 @partial(compiled_exactly, owned=False)
 def is_text(buf: Any, i: Any, end: Any, number: Any, starts: Any, arena: Any) -> Any:
-    """Return the place after text `number` if it stands at `i` and bytes follow it, or 0."""
+    """Return the position after text `number` if it begins at `i` and bytes follow it, or 0."""
     if number < 0:
         return 0
     at, length = starts[number], starts[number + 1] - starts[number]
@@ -77,7 +77,7 @@ def is_text(buf: Any, i: Any, end: Any, number: Any, starts: Any, arena: Any) ->
 
 @partial(compiled_exactly, owned=False)
 def _closes(buf: Any, i: Any, end: Any, guess: Any, starts: Any, arena: Any) -> Any:
-    """Return 1 where a quote just before `i` ends a value of an object, 0 where it stands inside, -1 if unknown."""
+    """Return 1 where a quote just before `i` ends a value of an object, 0 where it is inside one, -1 if unknown."""
     i = _blank(buf, i, end)
     if i >= end:
         return -1
@@ -102,7 +102,7 @@ def _marked(buf: Any, i: Any, end: Any) -> Any:
 
 @partial(compiled_exactly, owned=False)
 def text_end(buf: Any, i: Any, end: Any, final: Any, counts: Any, guess: Any, starts: Any, arena: Any) -> Any:
-    """Return where the quote stands that ends the text from `i`; quotes that were not escaped are stepped over."""
+    """Return the position of the quote that ends the text from `i`; unescaped inner quotes are skipped."""
     inner = 0
     i = _marked(buf, i, end)
     while i < end:
@@ -148,7 +148,7 @@ def span_end(buf: Any, i: Any, end: Any, final: Any) -> Any:
 
 @partial(compiled_exactly, owned=False)
 def hash_of(buf: Any, start: Any, stop: Any) -> Any:
-    """Return a hash of buf[start:stop], four lanes beside each other so that none waits for a product of another."""
+    """Return a hash of buf[start:stop] in four independent lanes, so that none waits for a product of another."""
     a, b, c, d = _BASIS, _BASIS, _BASIS, _BASIS
     i = start
     while i + 4 <= stop:
@@ -172,13 +172,13 @@ def intern(buf: Any, start: Any, stop: Any, table: Any, hashes: Any, starts: Any
     mask = len(table) - 1
     place = np.int64((h ^ (h >> np.uint64(29))) & np.uint64(mask))
     while table[place] >= 0:
-        found = table[place]
-        if hashes[found] == h and starts[found + 1] - starts[found] == stop - start:
-            at, differ = starts[found], 0
+        known = table[place]
+        if hashes[known] == h and starts[known + 1] - starts[known] == stop - start:
+            at, differ = starts[known], 0
             for i in range(stop - start):
                 differ |= arena[at + i] ^ buf[start + i]
             if differ == 0:
-                return found
+                return known
         place = (place + 1) & mask
     number, used = counts[TEXTS], counts[ARENA]
     if number + 1 >= len(hashes) or used + stop - start > len(arena):

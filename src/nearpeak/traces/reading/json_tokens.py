@@ -1,4 +1,4 @@
-"""Events of a JSON list as tokens, event after event until the bytes or the tables end."""
+"""Compiled tokeniser of JSON event lists, event by event until the bytes or the tables end."""
 
 from functools import partial
 from typing import Any
@@ -155,7 +155,7 @@ def _value(
 
 @partial(compiled_exactly, owned=False)
 def _key(buf: Any, i: Any, end: Any, final: Any) -> Any:
-    """Return (end of the key whose quote stands at `i`, place of its value); negative where there is none."""
+    """Return (end of the key whose quote is at `i`, position of its value); negative where there is none."""
     if i >= end:
         return (_BAD if final else _SHORT), i
     if buf[i] != _QUOTE:

@@ -1,4 +1,4 @@
-"""Rows of Nsight Compute's CSV pages: metrics in SI units beside the text of the file, rules with typed estimates."""
+"""Rows of Nsight Compute's CSV pages: metrics in SI units with their original text, rules with typed estimates."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -95,13 +95,13 @@ def si(text: str, unit: str, *, comma: bool = False) -> tuple[float | None, str,
     (None, '%', ())
     """
     factor, base = unit_of(unit)
-    found = _PARTS.fullmatch(text.strip())
-    value = _number(found[1], comma=comma) if found else None
-    if found is None or value is None:
+    match = _PARTS.fullmatch(text.strip())
+    value = _number(match[1], comma=comma) if match else None
+    if match is None or value is None:
         return None, base, ()
-    instances = (_number(part, comma=comma) for part in (found[2] or "").split(";"))
+    instances = (_number(part, comma=comma) for part in (match[2] or "").split(";"))
     scaled = value / round(1 / factor) if factor < 1 else value * factor
-    return scaled, base, tuple(one * factor for one in instances if one is not None)
+    return scaled, base, tuple(instance * factor for instance in instances if instance is not None)
 
 
 def _number(text: str, *, comma: bool) -> float | None:

@@ -1,4 +1,4 @@
-"""What the formats of ROCm share: grids in work-items become blocks, directions of copies, numbers of agents."""
+"""Units shared by the ROCm formats: grids in work-items, copy directions, agent numbers."""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nearpeak.traces.reading.table_rows import whole, wholes
+from nearpeak.traces.reading.table_rows import integers, whole
 from nearpeak.traces.timeline.kernel_names import copy_of
 from nearpeak.traces.timeline.trace_columns import MISSING
 
@@ -32,12 +32,12 @@ def copy_fields(names: Sequence[str]) -> dict[str, Array]:
 
 def agents_of(cells: Sequence[object]) -> Array:
     """Return numbers of agents, which newer files print as `Agent 4`."""
-    return wholes([re.sub(r"^Agent\s+", "", cell) if isinstance(cell, str) else cell for cell in cells])
+    return integers([re.sub(r"^Agent\s+", "", cell) if isinstance(cell, str) else cell for cell in cells])
 
 
 def triple(cells: Sequence[Sequence[object]]) -> Array:
     """Return three columns as one of three figures."""
-    return np.stack([wholes(one) for one in cells], axis=1) if len(cells) == 3 else np.zeros((0, 3), np.int64)
+    return np.stack([integers(column) for column in cells], axis=1) if len(cells) == 3 else np.zeros((0, 3), np.int64)
 
 
 def handle(value: object) -> int:

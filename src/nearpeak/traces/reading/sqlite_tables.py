@@ -1,4 +1,4 @@
-"""SQLite files of profilers, read-only: tables and columns are probed, damage ends a table and is noted."""
+"""Read-only access to profiler SQLite files; damage ends a table and is recorded as a loss."""
 
 import os
 import re
@@ -39,10 +39,12 @@ class Database:
         self._connection, self.path, self._rows = connection, path, rows
         self._most = path.stat().st_size // _LEAST_ROW_BYTES + 1
         try:
-            found = connection.execute("select name, sql from sqlite_master where type in ('table', 'view')").fetchall()
+            tables = connection.execute(
+                "select name, sql from sqlite_master where type in ('table', 'view')"
+            ).fetchall()
         except _DAMAGE as error:
             raise _unreadable(path, error) from None
-        self.tables = {str(name): str(sql) for name, sql in found}
+        self.tables = {str(name): str(sql) for name, sql in tables}
 
     def suffixes(self, *stems: str) -> tuple[str, ...]:
         """Return the suffixes of the form _<uuid> of tables with these stems, or the empty one where there are none.
@@ -50,8 +52,8 @@ class Database:
         Ids count within one suffix only, so that a view over several of them is no table of its own.
         """
         suffixed = re.compile("(?:" + "|".join(map(re.escape, stems)) + f")({_UUID})")
-        found = {match[1] for name in self.tables if (match := suffixed.fullmatch(name))}
-        return tuple(sorted(found)) or ("",)
+        suffixes = {match[1] for name in self.tables if (match := suffixed.fullmatch(name))}
+        return tuple(sorted(suffixes)) or ("",)
 
     def columns(self, table: str) -> tuple[str, ...]:
         """Return the columns of a table."""
@@ -101,10 +103,10 @@ class Database:
         """Return a small table as a mapping; empty where it is absent."""
         if table not in self.tables:
             return {}
-        found: dict[object, object] = {}
+        mapping: dict[object, object] = {}
         for keys, values in self.read(table, (key, value), needed=(key, value)):
-            found.update(zip(keys, values, strict=True))
-        return found
+            mapping.update(zip(keys, values, strict=True))
+        return mapping
 
 
 def _batches(cursor: sqlite3.Cursor) -> Iterator[tuple[list[Any], Exception | None]]:
@@ -205,7 +207,7 @@ def schema_of(path: Path) -> bytes:
         connection = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1", uri=True)
         try:
             connection.text_factory = bytes
-            return b"\n".join(one for (one,) in connection.execute("select sql from sqlite_master") if one)
+            return b"\n".join(sql for (sql,) in connection.execute("select sql from sqlite_master") if sql)
         finally:
             connection.close()
     except _DAMAGE:

@@ -1,4 +1,4 @@
-"""Rows of tables as columns of a trace: cells of any type become whole numbers, or are absent and counted."""
+"""Rows of tables as trace columns: cells of any type as whole numbers or as missing."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,22 +32,22 @@ def whole(cell: object, scale: int = 1) -> int:
     return MISSING
 
 
-def wholes(cells: Iterable[object], scale: int = 1) -> Array:
+def integers(cells: Iterable[object], scale: int = 1) -> Array:
     """Return cells times `scale` as whole numbers, `MISSING` where one is none."""
     return np.array([whole(cell, scale) for cell in cells], np.int64)
 
 
-def reals(cells: Iterable[object]) -> Array:
+def real_numbers(cells: Iterable[object]) -> Array:
     """Return cells as floats, NaN where one is no finite number."""
     return np.array([_real(cell) for cell in cells], np.float64)
 
 
 def _real(cell: object) -> float:
     try:
-        found = float(str(cell).replace(",", "")) if isinstance(cell, (int, float, str)) else np.nan
+        value = float(str(cell).replace(",", "")) if isinstance(cell, (int, float, str)) else np.nan
     except ValueError:
         return float("nan")
-    return found if np.isfinite(found) else float("nan")
+    return value if np.isfinite(value) else float("nan")
 
 
 class EventRows:
@@ -86,8 +86,8 @@ class EventRows:
         size = len(start)
         part = {name: dense.get(name, np.full(size, MISSING, np.int64)) for name in _DENSE}
         part["kind"] = np.full(size, int(kind), np.int64) if isinstance(kind, EventKind) else kind
-        part["name"] = np.array([self.text(one) for one in names], np.int64)
-        part["start"], part["end"] = start, end
+        part["name"] = np.array([self.text(event_name) for event_name in names], np.int64)
+        part["start_ns"], part["end_ns"] = start, end
         self._parts.append(part)
         for name, values in (rare or {}).items():
             self._keep(name, values, absent=np.isnan(values) if values.dtype.kind == "f" else values == MISSING)
@@ -106,12 +106,8 @@ class EventRows:
     def trace(self, header: TraceHeader) -> Trace:
         """Return the trace of all tables."""
         columns = {name: np.concatenate([part[name] for part in self._parts]) if self._parts else np.zeros(0, np.int64)
-                   for name in (*_DENSE, "kind", "name", "start", "end")}  # fmt: skip
-        raw = Raw(
-            kind=columns["kind"], name=columns["name"], start_ns=columns["start"], end_ns=columns["end"],
-            process=columns["process"], thread=columns["thread"], device=columns["device"], stream=columns["stream"],
-            correlation=columns["correlation"], sparse={name: _joined(parts) for name, parts in self._sparse.items()},
-        )  # fmt: skip
+                   for name in (*_DENSE, "kind", "name", "start_ns", "end_ns")}  # fmt: skip
+        raw = Raw(**columns, sparse={name: Column.joined(parts) for name, parts in self._sparse.items()})
         losses = [
             Loss(what=what, kind=kind, record_count=count, example=self._examples[what, kind])
             for (what, kind), count in sorted(self._counts.items())
@@ -119,10 +115,3 @@ class EventRows:
         whole_header = replace(header, losses=(*header.losses, *losses), record_count=self.record_count or self.count)
         trace = trace_of(raw, Texts.of(list(self._numbers)), whole_header)
         return replace(trace, header=replace(trace.header, lacks=lacks_of(trace)))
-
-
-def _joined(parts: list[Column]) -> Column:
-    return Column(
-        rows=np.concatenate([part.rows for part in parts]), values=np.concatenate([part.values for part in parts]),
-        text=parts[0].text,
-    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Columns in the order of a file become a trace: damage is dropped and counted, events are sorted and linked."""
+"""Construction of a trace from file-order columns: unusable events dropped, events sorted and linked."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -19,7 +19,7 @@ _NAMED = np.array([*DEVICE_KINDS, EventKind.HOST_OP, EventKind.HOST_API], np.int
 
 
 @dataclass(kw_only=True)
-class _Raw:
+class Raw:
     """Events in the order of the file, a column each; columns that a format has not stay empty."""
 
     kind: Array
@@ -44,10 +44,7 @@ class _Raw:
     """Rare fields."""
 
 
-Raw = _Raw
-
-
-def trace_of(raw: _Raw, texts: Texts, header: TraceHeader) -> Trace:
+def trace_of(raw: Raw, texts: Texts, header: TraceHeader) -> Trace:
     """Return the trace of the events of a file."""
     keep, losses = _usable(raw)
     order = _order(raw, np.flatnonzero(keep))
@@ -62,13 +59,14 @@ def trace_of(raw: _Raw, texts: Texts, header: TraceHeader) -> Trace:
     stream, correlation = column(raw.stream), column(raw.correlation)
     sparse = _moved(raw.sparse, order, len(keep))
     launch, unlinked = launches(kind, process, correlation)
+    all_losses = (*header.losses, *losses, *unlinked)
     table = np.zeros(max(len(texts), 1), np.int8)
     named = np.isin(kind, _NAMED)
     for index in np.flatnonzero(np.bincount(name[named], minlength=1)):
         table[index] = family_of(texts[int(index)])
     families = np.where(named, table[name], 0).astype(np.int8) if len(name) else np.zeros(0, np.int8)
     return Trace(
-        header=_told(header, *losses, *unlinked),
+        header=replace(header, losses=all_losses, trimmed=any(loss.kind.startswith(END) for loss in all_losses)),
         texts=texts,
         kind=kind,
         name=name,
@@ -86,13 +84,7 @@ def trace_of(raw: _Raw, texts: Texts, header: TraceHeader) -> Trace:
     )
 
 
-def _told(header: TraceHeader, *losses: Loss) -> TraceHeader:
-    """Return the header with all losses; a file whose end is lost ends early."""
-    whole = (*header.losses, *losses)
-    return replace(header, losses=whole, trimmed=any(loss.kind.startswith(END) for loss in whole))
-
-
-def _usable(raw: _Raw) -> tuple[Array, list[Loss]]:
+def _usable(raw: Raw) -> tuple[Array, list[Loss]]:
     """Return which events have times that can be, and what is wrong with the others."""
     known = (raw.start_ns != MISSING) & (raw.end_ns != MISSING)
     ordered = raw.end_ns >= raw.start_ns
@@ -115,7 +107,7 @@ def _usable(raw: _Raw) -> tuple[Array, list[Loss]]:
     return known & ordered & near, losses
 
 
-def _order(raw: _Raw, rows: Array) -> Array:
+def _order(raw: Raw, rows: Array) -> Array:
     """Return the rows in order of (start, longer first, place in the file)."""
     start = raw.start_ns[rows]
     if not len(rows) or (start[1:] > start[:-1]).all():
@@ -131,12 +123,12 @@ def _moved(sparse: Mapping[str, Column], order: Array, count: int) -> dict[str, 
     """Return rare fields with the rows that their events have now."""
     place = np.full(count, -1, np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
-    found = {}
+    columns = {}
     for name in list(sparse):
         column = sparse.pop(name) if isinstance(sparse, dict) else sparse[name]
         rows = place[column.rows]
         sort = np.argsort(rows, kind="stable")
         sort = sort[rows[sort] >= 0]
         if len(sort):
-            found[name] = Column(rows=rows[sort], values=column.values[sort], text=column.text)
-    return found
+            columns[name] = Column(rows=rows[sort], values=column.values[sort], text=column.text)
+    return columns

@@ -1,4 +1,4 @@
-"""The critical path of a trace: from the end of the last work back through streams, calls and waits, without a hole."""
+"""Critical path of a trace: from the end of the last work back through streams, calls and waits, without gaps."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -23,7 +23,7 @@ _WAITS = ("Synchronize",)
 def critical_path(
     trace: Trace, communication: Communication = Communication.ANY, window_ns: tuple[int, int] | None = None
 ) -> CriticalPath:
-    """Return what decided when the last device work ended, of all devices.
+    """Return the chain of dependencies that determined the end of the last device work.
 
     Work starts when the last of these has happened: the work before it on its stream has ended, its call has returned,
     what its stream waits for has ended. The host goes on after a wait when the work that it waited for has ended. Time
@@ -45,7 +45,7 @@ def critical_path(
 
 
 class _Causes:
-    """What can be looked up for each event: the work before it, the waits of its stream, the waits of its thread."""
+    """Possible causes of each event: earlier work, waits of its stream, waits of its thread."""
 
     def __init__(self, trace: Trace, rows: Array, communication: Communication) -> None:
         self.trace = trace
@@ -56,7 +56,9 @@ class _Causes:
         sorted_rows, lane = rows[order], lane[order]
         same = lane[1:] == lane[:-1]
         self.before = dict(zip(sorted_rows[1:][same].tolist(), sorted_rows[:-1][same].tolist(), strict=True))
-        self.what = {int(row): _WORDS[one] for row, one in zip(rows, class_of(trace, rows, communication), strict=True)}
+        self.what = {
+            int(row): _WORDS[code] for row, code in zip(rows, class_of(trace, rows, communication), strict=True)
+        }
         self.by_end = rows[np.argsort(trace.end_ns[rows], kind="stable")]
         self.ends = trace.end_ns[self.by_end]
         self.waits = _thread_waits(trace)
@@ -84,15 +86,15 @@ def _thread_waits(trace: Trace) -> dict[tuple[int, int], tuple[Array, Array]]:
     named = calls & trace.where(lambda name: any(word in name for word in _WAITS))
     named[trace.launch[blocking]] = True
     rows = np.flatnonzero(named)
-    found: dict[tuple[int, int], list[int]] = {}
+    waits: dict[tuple[int, int], list[int]] = {}
     for row in rows[np.argsort(trace.end_ns[rows], kind="stable")].tolist():
-        found.setdefault((int(trace.process[row]), int(trace.thread[row])), []).append(row)
-    return {lane: (np.array(mine), trace.end_ns[np.array(mine)]) for lane, mine in found.items()}
+        waits.setdefault((int(trace.process[row]), int(trace.thread[row])), []).append(row)
+    return {lane: (np.array(mine), trace.end_ns[np.array(mine)]) for lane, mine in waits.items()}
 
 
 def _gates(trace: Trace, by_end: Array, ends: Array, lanes: Lanes) -> dict[int, tuple[Array, Array]]:
     """Return by lane when a stream that waited for an event could go on, and after which work."""
-    found: dict[int, list[tuple[int, int]]] = {}
+    gates: dict[int, list[tuple[int, int]]] = {}
     if not trace.has("sync"):
         return {}
     column, lane_of = trace.sparse["sync"], lanes.numbers[np.searchsorted(lanes.rows, by_end)]
@@ -104,10 +106,10 @@ def _gates(trace: Trace, by_end: Array, ends: Array, lanes: Lanes) -> dict[int, 
         while place >= 0 and awaited is not None and int(lane_of[place]) != awaited:
             place -= 1
         if place >= 0 and trace.stream[row] != MISSING:
-            found.setdefault(lanes.of(row), []).append((stop, int(by_end[place])))
+            gates.setdefault(lanes.of(row), []).append((stop, int(by_end[place])))
     return {
-        key: (np.array([one for one, _ in sorted(pairs)]), np.array([two for _, two in sorted(pairs)]))
-        for key, pairs in found.items()
+        key: (np.array([stop_ns for stop_ns, _ in sorted(pairs)]), np.array([work for _, work in sorted(pairs)]))
+        for key, pairs in gates.items()
     }
 
 
@@ -143,20 +145,20 @@ def _back(trace: Trace, rows: Array, communication: Communication) -> Iterator[P
 
 
 def _cause(causes: _Causes, row: int, cursor: int) -> tuple[int | None, int]:
-    """Return what happened last of all that work had to wait for, and when."""
+    """Return the last dependency of a piece of work to complete, and its end."""
     trace = causes.trace
-    found: list[tuple[int, int]] = []
+    candidates: list[tuple[int, int]] = []
     if (before := causes.before.get(row)) is not None and trace.end_ns[before] <= cursor:
-        found.append((int(trace.end_ns[before]), before))
+        candidates.append((int(trace.end_ns[before]), before))
     if (call := int(trace.launch[row])) != NO_ROW:
-        found.append((min(int(trace.end_ns[call]), cursor), call))
+        candidates.append((min(int(trace.end_ns[call]), cursor), call))
     gates, works = causes.gates.get(causes.lanes.of(row), (np.zeros(0), np.zeros(0)))
     place = int(np.searchsorted(gates, cursor, side="right")) - 1
     if place >= 0 and int(works[place]) != row:
-        found.append((min(int(trace.end_ns[int(works[place])]), cursor), int(works[place])))
-    if not found:
+        candidates.append((min(int(trace.end_ns[int(works[place])]), cursor), int(works[place])))
+    if not candidates:
         return None, cursor
-    moment, cause = max(found)
+    moment, cause = max(candidates)
     return cause, moment
 
 

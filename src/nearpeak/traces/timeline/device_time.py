@@ -1,4 +1,4 @@
-"""Where the time of a device went: compute, exposed communication, copies and fills, and idle time by cause."""
+"""Device time by use: compute, exposed communication, copies and fills, and idle time by cause."""
 
 import re
 from collections.abc import Sequence
@@ -56,7 +56,7 @@ def timelines(
     if window_ns is not None:
         rows = rows[(trace.end_ns[rows] > window_ns[0]) & (trace.start_ns[rows] < window_ns[1])]
     devices = np.unique(trace.device[rows])
-    return tuple(_timeline(trace, rows[trace.device[rows] == one], communication, window_ns) for one in devices)
+    return tuple(_timeline(trace, rows[trace.device[rows] == device], communication, window_ns) for device in devices)
 
 
 def _timeline(trace: Trace, rows: Array, communication: Communication, window: tuple[int, int] | None) -> Timeline:
@@ -66,9 +66,13 @@ def _timeline(trace: Trace, rows: Array, communication: Communication, window: t
     rank = class_of(trace, rows, communication)
     first, whole = exposed(start, end, rank, 4)
     count = np.bincount(rank, minlength=4)
-    length = [int((end - start)[rank == one].sum()) for one in range(4)]
+    length = [int((end - start)[rank == number].sum()) for number in range(4)]
     gaps, causes = _idle(trace, rows, start, end, window)
-    graph = _graph_calls(trace)[trace.launch[rows]] & (trace.launch[rows] != NO_ROW)
+    api = trace.of_kind(EventKind.HOST_API)
+    launches_graph = api & _named(trace, api, re.compile("GraphLaunch"))
+    linked = rows[trace.launch[rows] != NO_ROW]
+    delays = trace.start_ns[linked] - trace.start_ns[trace.launch[linked]]
+    graph = launches_graph[trace.launch[rows]] & (trace.launch[rows] != NO_ROW)
     size = trace.values("bytes", rows[rank == _MEMCPY])
     device = trace.device[rows[0]]
     lanes = lanes_of(trace, rows)
@@ -97,7 +101,7 @@ def _timeline(trace: Trace, rows: Array, communication: Communication, window: t
         unlinked_count=int((trace.launch[rows] == NO_ROW).sum()),
         gap_count=gaps,
         idle_by_cause_ns=causes,
-        queue_delay_ns=_queue_delay(trace, rows),
+        queue_delay_ns=int(np.median(delays)) if len(linked) else None,
         stream_busy_ns=streams,
         graph_launch_count=len(np.unique(trace.launch[rows[graph]])),
         graph_kernel_count=int(graph.sum()),
@@ -114,18 +118,10 @@ def class_of(trace: Trace, rows: Array, communication: Communication = Communica
         for index in np.unique(trace.name[rows]):
             table[index] = is_library_communication(trace.texts[int(index)])
         talks = table[trace.name[rows]] if len(rows) else np.zeros(0, np.bool_)
-    found = np.where(talks, _COMM, _COMPUTE)
-    found[kind == EventKind.MEMCPY] = _MEMCPY
-    found[kind == EventKind.MEMSET] = _MEMSET
-    return found
-
-
-def _queue_delay(trace: Trace, rows: Array) -> int | None:
-    """Return the median time from the start of the call to the start of the work."""
-    linked = rows[trace.launch[rows] != NO_ROW]
-    if not len(linked):
-        return None
-    return int(np.median(trace.start_ns[linked] - trace.start_ns[trace.launch[linked]]))
+    classes = np.where(talks, _COMM, _COMPUTE)
+    classes[kind == EventKind.MEMCPY] = _MEMCPY
+    classes[kind == EventKind.MEMSET] = _MEMSET
+    return classes
 
 
 def _idle(
@@ -169,8 +165,8 @@ def _earliest_calls(trace: Trace, rows: Array, start: Array, places: Array) -> A
     group = np.searchsorted(start, start, side="left")
     order = np.lexsort((call, began, returned, group))
     first = order[np.searchsorted(group[order], group[places], side="left")]
-    found: Array = call[first]
-    return found
+    calls: Array = call[first]
+    return calls
 
 
 _CAUSE_NAMES: tuple[tuple[Idle, re.Pattern[str]], ...] = (
@@ -189,19 +185,19 @@ _CAUSE_NAMES: tuple[tuple[Idle, re.Pattern[str]], ...] = (
 def host_causes(trace: Trace) -> Array:
     """Return which cause of waiting for the host each event is, as a place in `HOST_CAUSES`; the last is none."""
     none = len(HOST_CAUSES) - 1
-    found = np.full(len(trace), none, np.int8)
+    places = np.full(len(trace), none, np.int8)
     api, work = trace.of_kind(EventKind.HOST_API), trace.of_kind(EventKind.HOST_OP, EventKind.HOST_RANGE)
     frames = trace.of_kind(EventKind.HOST_FRAME)
     for place in reversed(range(len(_CAUSE_NAMES))):
         cause, pattern = _CAUSE_NAMES[place]
         if cause is Idle.FRAMEWORK:
-            found[trace.of_kind(EventKind.HOST_OP)] = place
+            places[trace.of_kind(EventKind.HOST_OP)] = place
         elif cause is Idle.LAUNCH:
-            found[api] = place
+            places[api] = place
         else:
             where = api | work | frames if cause is Idle.INPUT else api | trace.of_kind(EventKind.HOST_OP)
-            found[where & _named(trace, where, pattern)] = place
-    return found
+            places[where & _named(trace, where, pattern)] = place
+    return places
 
 
 def _named(trace: Trace, where: Array, pattern: re.Pattern[str]) -> Array:
@@ -227,10 +223,3 @@ def _host_causes(trace: Trace, call: Array, begin: Array, stop: Array) -> dict[I
         here = busy[(trace.process[busy] == process) & (trace.thread[busy] == thread)]
         total += inside(begin[mine], stop[mine], trace.start_ns[here], trace.end_ns[here], cause[here], none)
     return {HOST_CAUSES[place]: int(time) for place, time in enumerate(total) if time}
-
-
-def _graph_calls(trace: Trace) -> Array:
-    """Return which events launch a captured graph."""
-    api = trace.of_kind(EventKind.HOST_API)
-    found: Array = api & _named(trace, api, re.compile("GraphLaunch"))
-    return found

@@ -1,4 +1,4 @@
-"""What belongs to what: the module behind device work, forward operators behind backward ones."""
+"""Owners of events: the module of device work, the forward operator of a backward operator."""
 
 import re
 from typing import Any
@@ -22,13 +22,13 @@ def nearest(trace: Trace, mask: Array) -> Array:
 @compiled_exactly
 def _nearest(parent: Any, mask: Any) -> Any:
     """Go down the rows: a parent always stands before its children."""
-    found = np.full(len(parent), -1, np.int32)
+    rows = np.full(len(parent), -1, np.int32)
     for row in range(len(parent)):
         if mask[row]:
-            found[row] = row
+            rows[row] = row
         elif parent[row] >= 0:
-            found[row] = found[parent[row]]
-    return found
+            rows[row] = rows[parent[row]]
+    return rows
 
 
 def forward_of(trace: Trace) -> Array:
@@ -37,22 +37,22 @@ def forward_of(trace: Trace) -> Array:
     Both have the same sequence number; the backward one names the thread that the forward one ran on, and comes later.
     Where numbers are missing, the arrows that the profiler draws between the two tell.
     """
-    found = np.full(len(trace), NO_ROW, np.int32)
+    forward = np.full(len(trace), NO_ROW, np.int32)
     if trace.has("forward"):
-        found[trace.sparse["forward"].rows] = trace.sparse["forward"].values
+        forward[trace.sparse["forward"].rows] = trace.sparse["forward"].values
     if not trace.has("sequence") or not trace.has("forward_thread"):
-        return found
+        return forward
     rows = trace.sparse["sequence"].rows
     number = trace.values("sequence", rows)
     behind = trace.values("forward_thread", rows)
     back = (behind != MISSING) & (behind > 0)
     first: dict[int, int] = {}
-    for row, one in zip(rows[~back].tolist(), number[~back].tolist(), strict=True):
-        first[one] = row  # the innermost operator that carries the number is what autograd recorded
-    for row, one in zip(rows[back].tolist(), number[back].tolist(), strict=True):
-        if one in first and first[one] < row:
-            found[row] = first[one]
-    return found
+    for row, value in zip(rows[~back].tolist(), number[~back].tolist(), strict=True):
+        first[value] = row  # the innermost operator that carries the number is what autograd recorded
+    for row, value in zip(rows[back].tolist(), number[back].tolist(), strict=True):
+        if value in first and first[value] < row:
+            forward[row] = first[value]
+    return forward
 
 
 def modules_of(trace: Trace, rows: Array) -> Array:
@@ -62,10 +62,10 @@ def modules_of(trace: Trace, rows: Array) -> Array:
         return np.full(len(rows), NO_ROW, np.int32)
     around = nearest(trace, modules)
     call = trace.launch[rows]
-    found = np.where(call != NO_ROW, around[call], NO_ROW).astype(np.int32)
+    owners = np.where(call != NO_ROW, around[call], NO_ROW).astype(np.int32)
     forward = nearest_forward(trace)
     origin = np.where(call != NO_ROW, forward[call], NO_ROW)
-    return np.where((found == NO_ROW) & (origin != NO_ROW), around[origin], found).astype(np.int32)
+    return np.where((owners == NO_ROW) & (origin != NO_ROW), around[origin], owners).astype(np.int32)
 
 
 def nearest_forward(trace: Trace) -> Array:
@@ -85,5 +85,5 @@ def time_by(trace: Trace, rows: Array, owner: Array) -> dict[str, int]:
     keys, places = np.unique(names, return_inverse=True)
     sums = np.zeros(len(keys), np.int64)
     np.add.at(sums, places, length)
-    found = {"" if key < 0 else trace.texts[int(key)]: int(one) for key, one in zip(keys, sums, strict=True)}
-    return dict(sorted(found.items(), key=lambda pair: (-pair[1], pair[0])))
+    times_ns = {"" if key < 0 else trace.texts[int(key)]: int(time_ns) for key, time_ns in zip(keys, sums, strict=True)}
+    return dict(sorted(times_ns.items(), key=lambda pair: (-pair[1], pair[0])))

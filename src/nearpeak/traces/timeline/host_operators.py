@@ -1,6 +1,6 @@
-"""Operators that the host computes itself, as work of a device: what a trace of a CPU alone is looked at by."""
+"""CPU operators as device work, for traces in which the CPU is the only device."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from nearpeak.core.traces.trace import EventKind, Family, TraceDevice
 from nearpeak.traces.timeline.kernel_names import is_bookkeeping
-from nearpeak.traces.timeline.trace_columns import MISSING, NO_ROW, Column, Trace
+from nearpeak.traces.timeline.trace_columns import MISSING, NO_ROW, Trace
 
 Array = npt.NDArray[Any]
 HOST_DEVICE = 0
@@ -17,7 +17,7 @@ HOST_DEVICE = 0
 
 
 def with_host_work(trace: Trace, joinable: Callable[[str], bool]) -> Trace:
-    """Return the trace with a kernel beside each operator that computes, on device 0, a stream for each thread.
+    """Return the trace with a kernel added for each operator that computes, on device 0, one stream per thread.
 
     An operator that `joinable` accepts is one piece of work with all that it calls; of everything else the innermost
     operators are work. Views, allocations and the steps of autograd compute nothing: their time, and what operators
@@ -32,12 +32,12 @@ def with_host_work(trace: Trace, joinable: Callable[[str], bool]) -> Trace:
         return trace
     names = _names(trace, rows)
     lanes = np.stack([trace.process[rows], trace.thread[rows]])
-    found: Array = np.unique(lanes, axis=1, return_inverse=True)[1].reshape(-1)
-    streams = found.astype(np.int64)
+    lane_numbers: Array = np.unique(lanes, axis=1, return_inverse=True)[1].reshape(-1)
+    streams = lane_numbers.astype(np.int64)
     table = np.zeros(len(trace.texts), np.int8)
     table[trace.name] = trace.family
-    own = trace.family[rows]
-    families = np.where(own != Family.UNKNOWN, own, table[names]).astype(np.int8)
+    own_families = trace.family[rows]
+    families = np.where(own_families != Family.UNKNOWN, own_families, table[names]).astype(np.int8)
     more = Trace(
         header=trace.header, texts=trace.texts, kind=np.full(len(rows), EventKind.KERNEL, np.int8), name=names,
         family=families, start_ns=trace.start_ns[rows], end_ns=trace.end_ns[rows],
@@ -53,12 +53,12 @@ def with_host_work(trace: Trace, joinable: Callable[[str], bool]) -> Trace:
 def enclosing(trace: Trace) -> Array:
     """Return for each event the row of the innermost operator that it lies in; NO_ROW where there is none."""
     operator = trace.of_kind(EventKind.HOST_OP)
-    found = trace.parent.copy()
+    operators = trace.parent.copy()
     while True:
-        other = (found != NO_ROW) & ~operator[found]
+        other = (operators != NO_ROW) & ~operator[operators]
         if not other.any():
-            return found
-        found[other] = trace.parent[found[other]]
+            return operators
+        operators[other] = trace.parent[operators[other]]
 
 
 def _units(trace: Trace, joinable: Callable[[str], bool]) -> Array:
@@ -76,8 +76,8 @@ def _units(trace: Trace, joinable: Callable[[str], bool]) -> Array:
     while len(above := above[above != NO_ROW]):
         holds[above] = True
         above = np.unique(outer[above])
-    found: Array = rows[~covered[rows] & (known[rows] | (solid[rows] & ~holds[rows]))]
-    return found[trace.end_ns[found] > trace.start_ns[found]]
+    units: Array = rows[~covered[rows] & (known[rows] | (solid[rows] & ~holds[rows]))]
+    return units[trace.end_ns[units] > trace.start_ns[units]]
 
 
 def _names(trace: Trace, units: Array) -> Array:
@@ -92,19 +92,19 @@ def _names(trace: Trace, units: Array) -> Array:
 def _longest(trace: Trace, units: Array) -> Array:
     """Return for each unit the operator within, or itself, that took longest by itself."""
     rows, outer = trace.rows(EventKind.HOST_OP), enclosing(trace)
-    own = trace.duration_ns.copy()
+    exclusive_ns = trace.duration_ns.copy()
     inner = rows[outer[rows] != NO_ROW]
-    np.subtract.at(own, outer[inner], trace.duration_ns[inner])
+    np.subtract.at(exclusive_ns, outer[inner], trace.duration_ns[inner])
     unit = np.full(len(trace), NO_ROW, np.int64)
     unit[units] = units
     place = rows.copy()
     while (lost := (unit[place] == NO_ROW) & (outer[place] != NO_ROW)).any():
         place = np.where(lost, outer[place], place)
     rows, place = rows[unit[place] != NO_ROW], place[unit[place] != NO_ROW]
-    order = np.lexsort((rows, -own[rows], place))
+    order = np.lexsort((rows, -exclusive_ns[rows], place))
     first = np.unique(place[order], return_index=True)[1]
-    found: Array = rows[order][first]
-    return found
+    longest: Array = rows[order][first]
+    return longest
 
 
 def _joined(trace: Trace, more: Trace) -> Trace:
@@ -121,12 +121,7 @@ def _joined(trace: Trace, more: Trace) -> Trace:
     for name in ("launch", "parent"):
         known = dense[name] != NO_ROW
         dense[name] = np.where(known, place[dense[name]], NO_ROW).astype(np.int32)
-    return replace(trace, **dense, sparse=_moved(trace.sparse, place))
-
-
-def _moved(sparse: Mapping[str, Column], place: Array) -> dict[str, Column]:
-    """Return rare fields at the new rows of their events, which keep their order."""
-    found = {name: replace(column, rows=place[column.rows].astype(np.int32)) for name, column in sparse.items()}
-    if "forward" in found:  # its values are rows too
-        found["forward"] = replace(found["forward"], values=place[sparse["forward"].values])
-    return found
+    sparse = {name: replace(column, rows=place[column.rows].astype(np.int32)) for name, column in trace.sparse.items()}
+    if "forward" in sparse:  # its values are rows too
+        sparse["forward"] = replace(sparse["forward"], values=place[trace.sparse["forward"].values])
+    return replace(trace, **dense, sparse=sparse)

@@ -1,4 +1,4 @@
-"""Interval arithmetic on integers: how long each class of intervals is the first that is open, and where none is."""
+"""Integer interval arithmetic: exposed time of each class of intervals, gaps, unions and windows."""
 
 from typing import Any
 
@@ -89,7 +89,7 @@ def inside(win_start: Array, win_end: Array, start: Array, end: Array, rank: Arr
 @compiled_exactly
 def _sweep_inside(points: Any, order: Any, rank: Any, count: int, classes: int) -> Any:
     """Go over all ends in order of time and count where the class after the last, the windows, is open."""
-    open_now, found = np.zeros(classes + 1, np.int64), np.zeros(classes + 1, np.int64)
+    open_now, times_ns = np.zeros(classes + 1, np.int64), np.zeros(classes + 1, np.int64)
     before = np.int64(0)
     for i in range(len(order)):
         at = order[i]
@@ -98,7 +98,7 @@ def _sweep_inside(points: Any, order: Any, rank: Any, count: int, classes: int) 
             c = 0
             while c < classes and open_now[c] <= 0:
                 c += 1
-            found[c] += length
+            times_ns[c] += length
         before = points[at]
         open_now[rank[at % count]] += 1 if at < count else -1
-    return found
+    return times_ns

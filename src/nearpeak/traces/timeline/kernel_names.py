@@ -1,9 +1,10 @@
-"""What a kernel or operator computes, told from its name by a table of patterns; what no row knows stays unknown."""
+"""Operation family of a kernel or operator by a table of name patterns; unmatched names are unknown."""
 
 import re
 import tomllib
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from nearpeak.core.traces.trace import CopyKind, Family, Memory
 
@@ -11,31 +12,26 @@ _COPY = re.compile(r"(Host|Device|Array|Peer|H|D|A|P)\s*To\s*(Host|Device|Array|
 _ENDS = re.compile(r"\(\s*([A-Za-z]+)\s*->\s*([A-Za-z]+)\s*\)")
 _MEMORY = {"pageable": Memory.PAGEABLE, "pinned": Memory.PINNED, "device": Memory.DEVICE, "managed": Memory.MANAGED}
 _DIRECTIONS = {
-    "hd": CopyKind.H2D,
-    "ha": CopyKind.H2D,
-    "dh": CopyKind.D2H,
-    "ah": CopyKind.D2H,
-    "dd": CopyKind.D2D,
-    "da": CopyKind.D2D,
-    "ad": CopyKind.D2D,
-    "aa": CopyKind.D2D,
-    "hh": CopyKind.H2H,
-    "pp": CopyKind.P2P,
-}
+    "hd": CopyKind.H2D, "ha": CopyKind.H2D, "dh": CopyKind.D2H, "ah": CopyKind.D2H, "dd": CopyKind.D2D,
+    "da": CopyKind.D2D, "ad": CopyKind.D2D, "aa": CopyKind.D2D, "hh": CopyKind.H2H, "pp": CopyKind.P2P,
+}  # fmt: skip
+
+
+@cache
+def _table() -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).with_name("names.toml").read_text("utf-8"))
 
 
 @cache
 def _rules() -> tuple[tuple[re.Pattern[str], Family, bool], ...]:
     """Return (pattern, family, whether it is of a communication library) in the order of the table."""
-    with Path(__file__).with_name("names.toml").open("rb") as file:
-        table = tomllib.load(file)
     return tuple(
         (
             re.compile("|".join(rule["patterns"]), re.IGNORECASE),
             Family[rule["family"].upper()],
             rule.get("library", False),
         )
-        for rule in table["rule"]
+        for rule in _table()["rule"]
     )
 
 
@@ -48,19 +44,13 @@ def family_of(name: str) -> Family:
     return next((family for pattern, family, _ in _rules() if pattern.search(name)), Family.UNKNOWN)
 
 
-@cache
-def _bookkeeping() -> re.Pattern[str]:
-    with Path(__file__).with_name("names.toml").open("rb") as file:
-        return re.compile("|".join(tomllib.load(file)["bookkeeping"]["patterns"]))
-
-
 def is_bookkeeping(name: str) -> bool:
     """Say whether an operator of a framework computes nothing: views, allocations, questions, steps of autograd.
 
     >>> is_bookkeeping("aten::view"), is_bookkeeping("AddmmBackward0"), is_bookkeeping("aten::mm")
     (True, True, False)
     """
-    return bool(_bookkeeping().search(name))
+    return re.search("|".join(_table()["bookkeeping"]["patterns"]), name) is not None
 
 
 def is_library_communication(name: str) -> bool:
@@ -73,7 +63,7 @@ def is_library_communication(name: str) -> bool:
 
 
 def copy_of(name: str) -> tuple[CopyKind, Memory, Memory]:
-    """Return direction and both ends of a copy, as far as its name says them.
+    """Return direction and both ends of a copy, where its name states them.
 
     >>> copy_of("Memcpy HtoD (Pageable -> Device)")
     (<CopyKind.H2D: 1>, <Memory.PAGEABLE: 1>, <Memory.DEVICE: 3>)
@@ -81,8 +71,8 @@ def copy_of(name: str) -> tuple[CopyKind, Memory, Memory]:
     ((<CopyKind.H2D: 1>, <Memory.UNKNOWN: 0>, <Memory.DEVICE: 3>), <CopyKind.UNKNOWN: 0>)
     """
     direction, source, target = CopyKind.UNKNOWN, Memory.UNKNOWN, Memory.UNKNOWN
-    if found := _COPY.search(name.replace("_", "")):
-        letters = (found[1][0] + found[2][0]).lower()
+    if match := _COPY.search(name.replace("_", "")):
+        letters = (match[1][0] + match[2][0]).lower()
         direction = _DIRECTIONS.get(letters, CopyKind.P2P)
         source = Memory.DEVICE if letters[0] == "d" else source
         target = Memory.DEVICE if letters[1] == "d" else target

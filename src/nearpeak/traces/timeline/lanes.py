@@ -1,4 +1,4 @@
-"""Streams told apart: the number of a stream is unique only inside its process, device and context."""
+"""Stream identity: a stream number is unique only within its process, device and context."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -53,22 +53,22 @@ def lanes_of(trace: Trace, rows: Array) -> Lanes:
     order = sorted(range(len(keys)), key=lambda place: keys[place])
     rank = np.empty(len(keys), np.int64)
     rank[order] = np.arange(len(keys))
-    found = tuple(keys[place] for place in order)
-    return Lanes(rows, rank[numbers] if len(rows) else numbers, found, tuple(_labels(found)))  # type: ignore[arg-type]
+    sorted_keys = tuple(keys[place] for place in order)
+    return Lanes(rows, rank[numbers] if len(rows) else numbers, sorted_keys, tuple(_labels(sorted_keys)))  # type: ignore[arg-type]
 
 
 def _processes(trace: Trace, rows: Array) -> Array:
-    own, launch = trace.process[rows], trace.launch[rows]
-    told = (own == MISSING) & (launch != NO_ROW)
-    if not told.any():
-        return own
-    found = own.copy()
-    found[told] = trace.process[launch[told]]
-    return found
+    own_processes, launch = trace.process[rows], trace.launch[rows]
+    from_call = (own_processes == MISSING) & (launch != NO_ROW)
+    if not from_call.any():
+        return own_processes
+    processes = own_processes.copy()
+    processes[from_call] = trace.process[launch[from_call]]
+    return processes
 
 
 def _filled(columns: list[Array], which: int) -> Array:
-    """Return a column with what it does not say, where the events of the same stream leave no choice."""
+    """Return a column with missing values filled in where all events of the same stream agree."""
     values = columns[which]
     silent = values == MISSING
     if not silent.any() or silent.all():
@@ -76,24 +76,24 @@ def _filled(columns: list[Array], which: int) -> Array:
     known = values[~silent]
     if known.min() == known.max():
         return np.where(silent, known[0], values)
-    others = [columns[one] for one in (_DEVICE, _STREAM) if one != which]
+    others = [columns[index] for index in (_DEVICE, _STREAM) if index != which]
     numbers, _ = _numbered(others, len(values))
-    found = values.copy()
+    filled_values = values.copy()
     for number in np.unique(numbers[silent]):
         choice = np.unique(values[~silent & (numbers == number)])
         if len(choice) == 1:
-            found[silent & (numbers == number)] = choice[0]
-    return found
+            filled_values[silent & (numbers == number)] = choice[0]
+    return filled_values
 
 
 def _numbered(columns: list[Array], count: int) -> tuple[Array, Array]:
-    """Return a number for each combination of values, and a place where each number stands."""
+    """Return a number for each combination of values, and the first position of each number."""
     numbers, first = np.zeros(count, np.int64), np.zeros(min(count, 1), np.int64)
     for column in columns:
         if not count or column.min() == column.max():  # most files have one device, one process, one context
             continue
-        values, own = np.unique(column, return_inverse=True)
-        _, first, numbers = np.unique(numbers * len(values) + own.reshape(-1), return_index=True, return_inverse=True)
+        values, codes = np.unique(column, return_inverse=True)
+        _, first, numbers = np.unique(numbers * len(values) + codes.reshape(-1), return_index=True, return_inverse=True)
     return numbers, first
 
 
@@ -102,10 +102,10 @@ def _labels(keys: tuple[Any, ...]) -> Iterator[str]:
     for key in keys:
         label = f"stream {_shown(key[_STREAM])}"
         if shared[key[_DEVICE], key[_STREAM]] > 1:
-            alike = [one for one in keys if one[:_PROCESS] == key[:_PROCESS]]
+            alike = [other for other in keys if other[:_PROCESS] == key[:_PROCESS]]
             words = {_PROCESS: "process", _CONTEXT: "context"}
-            differ = [one for one in words if len({other[one] for other in alike}) > 1]
-            label += " of " + ", ".join(f"{words[one]} {_shown(key[one])}" for one in differ)
+            differ = [part for part in words if len({other[part] for other in alike}) > 1]
+            label += " of " + ", ".join(f"{words[part]} {_shown(key[part])}" for part in differ)
         yield label
 
 

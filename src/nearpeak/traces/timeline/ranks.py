@@ -1,4 +1,4 @@
-"""Several ranks laid side by side: clocks aligned by collectives that all have, who arrives last, who waits."""
+"""Skew between ranks: clocks aligned at common collectives, late ranks and waiting ranks."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -31,22 +31,22 @@ def skew_of(traces: Sequence[Trace]) -> Skew:
     """
     if len(traces) < 2:
         raise SpecError("ranks: one trace has no skew; give the traces of two or more ranks")
-    ranks = [place if one.header.rank is None else one.header.rank for place, one in enumerate(traces)]
+    ranks = [place if trace.header.rank is None else trace.header.rank for place, trace in enumerate(traces)]
     if len(set(ranks)) < len(ranks):
-        raise SpecError(f"ranks: two traces are of rank {next(one for one in ranks if ranks.count(one) > 1)}")
+        raise SpecError(f"ranks: two traces are of rank {next(trace for trace in ranks if ranks.count(trace) > 1)}")
     base = traces[0].header.base_ns
     start, end = _common(traces)
-    shift = np.array([one.header.base_ns - base for one in traces], np.int64)
+    shift = np.array([trace.header.base_ns - base for trace in traces], np.int64)
     raw = end + shift[:, None]
-    offset = np.array([int(np.median(raw[0] - one)) for one in raw], np.int64)
-    residual = [int(np.median(np.abs(raw[0] - one - move))) for one, move in zip(raw, offset, strict=True)]
+    offset = np.array([int(np.median(raw[0] - trace)) for trace in raw], np.int64)
+    residual = [int(np.median(np.abs(raw[0] - trace - move))) for trace, move in zip(raw, offset, strict=True)]
     move = (shift + offset)[:, None]
     return _skew(traces, ranks, start + move, end + move, offset, residual)
 
 
 def _common(traces: Sequence[Trace]) -> tuple[Array, Array]:
     """Return starts and ends of the collectives that all traces have, a row per rank, in order of the first rank."""
-    tables = [_collectives(one) for one in traces]
+    tables = [_collectives(trace) for trace in traces]
     keys = [key for key in tables[0] if all(key in table for table in tables)]
     if not keys:
         raise SpecError("ranks: no collective is in all traces; record the same steps on all ranks")
@@ -59,14 +59,14 @@ def _collectives(trace: Trace) -> dict[tuple[str, int], tuple[int, int]]:
     rows = trace.rows(EventKind.KERNEL)
     rows = rows[class_of(trace, rows, Communication.ANY) == 1]
     seen: dict[str, int] = {}
-    found = {}
+    times_ns = {}
     for row in rows.tolist():
         name = trace.text_of("collective", row) or trace.name_of(row)
         group = trace.text_of("group", row)
         key = f"{name} {group}"
-        found[key, seen.setdefault(key, 0)] = (int(trace.start_ns[row]), int(trace.end_ns[row]))
+        times_ns[key, seen.setdefault(key, 0)] = (int(trace.start_ns[row]), int(trace.end_ns[row]))
         seen[key] += 1
-    return found
+    return times_ns
 
 
 def _skew(
@@ -78,7 +78,7 @@ def _skew(
     late = start.argmax(axis=0)
     counts = np.bincount(late, minlength=len(ranks))
     spread = last - start.min(axis=0)
-    found = [
+    skews = [
         RankSkew(
             rank=rank,
             offset_ns=int(offset[place]),
@@ -86,7 +86,7 @@ def _skew(
             wait_ns=int(wait[place].sum()),
             transfer_ns=int(transfer[place].sum()),
             last_count=int(counts[place]),
-            busy_ns=sum(one.busy_ns for one in timelines(traces[place])),
+            busy_ns=sum(timeline.busy_ns for timeline in timelines(traces[place])),
         )
         for place, rank in enumerate(ranks)
     ]
@@ -95,7 +95,7 @@ def _skew(
     stands_out = counts[worst] > _LATE_SHARE * len(late) and wait.sum() > _WAIT_SHARE * max(whole, 1)
     beyond = int(np.median(spread)) > 2 * max(residual)
     return Skew(
-        ranks=tuple(found),
+        ranks=tuple(skews),
         collective_count=len(late),
         straggler=ranks[worst] if stands_out and beyond else None,
         spread_ns=int(np.median(spread)),

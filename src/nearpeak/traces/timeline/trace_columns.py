@@ -1,6 +1,7 @@
-"""A trace as columns: one row per event in order of start, texts in one table, rare fields only where they stand."""
+"""Trace schema: one row per event in order of start, interned texts, sparse columns for rare fields."""
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,7 +32,7 @@ NO_ROW = -1
 
 
 class Texts:
-    """Distinct texts by number, decoded when they are asked for."""
+    """Distinct texts by number, decoded lazily."""
 
     __slots__ = ("_decoded", "_ends", "_raw", "_starts")
 
@@ -42,7 +43,7 @@ class Texts:
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> "Texts":
-        """Return the table of `texts`, numbered as they come.
+        """Return the table of `texts`, numbered in order.
 
         >>> Texts.of(["relu", "gemm"])[1]
         'gemm'
@@ -51,7 +52,7 @@ class Texts:
         return cls(b"", nothing, nothing, dict(enumerate(texts)))
 
     def with_more(self, texts: Sequence[str]) -> "Texts":
-        """Return the table with `texts` behind its own.
+        """Return the table with `texts` appended.
 
         >>> Texts.of(["relu"]).with_more(["gemm"])[1]
         'gemm'
@@ -92,6 +93,12 @@ class Column:
     """Values: integers, floats, or numbers of texts where `text` says so; grids and blocks have three each."""
     text: bool = False
     """Whether values are numbers of texts."""
+
+    @classmethod
+    def joined(cls, parts: Sequence["Column"]) -> "Column":
+        """Return the entries of several columns of one kind, in order."""
+        rows, values = (np.concatenate([getattr(part, name) for part in parts]) for name in ("rows", "values"))
+        return cls(rows=rows, values=values, text=parts[0].text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +159,15 @@ class Trace:
         """Return which events are of these kinds."""
         return np.isin(self.kind, np.array(kinds, np.int8))
 
+    def named_rows(self, pattern: re.Pattern[str], *kinds: EventKind) -> Rows:
+        """Return the rows of the events of these kinds whose name `pattern` finds, in order of start."""
+        return np.flatnonzero(self.of_kind(*kinds) & self.matching_names(pattern)[self.name])
+
+    def outermost(self, rows: Rows) -> Mask:
+        """Return which of `rows` have no operator of a framework as their parent."""
+        parent = self.parent[rows]
+        return np.asarray((parent == NO_ROW) | (self.kind[parent] != EventKind.HOST_OP))
+
     def device_rows(self) -> Rows:
         """Return the rows of kernels, copies and fills."""
         return self.rows(*DEVICE_KINDS)
@@ -167,13 +183,13 @@ class Trace:
             return np.full(len(self) if rows is None else len(rows), MISSING, np.int64)
         absent = -1 if column.text else np.nan if column.values.dtype.kind == "f" else MISSING
         if rows is None:
-            found = np.full((len(self), *column.values.shape[1:]), absent, column.values.dtype)
-            found[column.rows] = column.values
-            return found
+            values = np.full((len(self), *column.values.shape[1:]), absent, column.values.dtype)
+            values[column.rows] = column.values
+            return values
         return _picked(column, rows, absent)
 
     def where(self, test: Callable[[str], bool]) -> Mask:
-        """Return which events have a name that passes `test`; each distinct name is asked about once."""
+        """Return which events have a name that passes `test`; each distinct name is tested once."""
         return self.name_table(test)[self.name]
 
     def name_table(self, test: Callable[[str], bool]) -> Mask:
@@ -182,6 +198,10 @@ class Trace:
         for index in np.flatnonzero(np.bincount(self.name, minlength=len(self.texts))):
             table[index] = test(self.texts[int(index)])
         return table
+
+    def matching_names(self, pattern: re.Pattern[str]) -> Mask:
+        """Return for each text whether it is the name of an event and `pattern` finds it."""
+        return self.name_table(lambda text: bool(pattern.search(text)))
 
     def name_of(self, row: int) -> str:
         """Return the name of an event."""
@@ -257,24 +277,24 @@ def listed(text: str) -> tuple[Any, ...]:
     (((2, 3), ()), ('half a list [',))
     """
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return (text,)
-    return _tuples(found) if isinstance(found, list) else (found,)
+    return _tuples(value) if isinstance(value, list) else (value,)
 
 
 def _tuples(values: list[Any]) -> tuple[Any, ...]:
-    return tuple(_tuples(one) if isinstance(one, list) else one for one in values)
+    return tuple(_tuples(value) if isinstance(value, list) else value for value in values)
 
 
 def _picked(column: Column, rows: Rows, absent: float) -> npt.NDArray[Any]:
     """Return the values of `rows`, which may come in any order."""
-    found = np.full((len(rows), *column.values.shape[1:]), absent, column.values.dtype)
+    picked = np.full((len(rows), *column.values.shape[1:]), absent, column.values.dtype)
     if len(column.rows):
         places = np.minimum(np.searchsorted(column.rows, rows), len(column.rows) - 1)
         here = column.rows[places] == rows
-        found[here] = column.values[places[here]]
-    return found
+        picked[here] = column.values[places[here]]
+    return picked
 
 
 def _known(value: np.int64) -> int | None:

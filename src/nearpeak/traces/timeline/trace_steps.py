@@ -1,4 +1,4 @@
-"""The iterations of a trace: markers where there are any, else what repeats; long first ones are warm-up."""
+"""Iterations of a trace: from markers, else from repetition; long leading steps are warm-up."""
 
 import re
 from typing import Any
@@ -29,37 +29,28 @@ def steps_of(trace: Trace) -> Steps:
     the operator, or else the kernel, that comes back at equal distances, the rarest of them.
     """
     for how, pattern in (("marker", _MARKER), ("range", _RANGE)):
-        if found := _marked(trace, pattern):
-            return Steps(how=how, steps=_warmed(found))
-    if found := _runs(trace):
-        return Steps(how="range", steps=_warmed(found))
+        if candidates := _marked(trace, pattern):
+            return Steps(how=how, steps=_warmed(candidates))
+    if candidates := _runs(trace):
+        return Steps(how="range", steps=_warmed(candidates))
     for how, kinds in (("operator", (EventKind.HOST_OP,)), ("kernel", DEVICE_KINDS)):
         rows = trace.rows(*kinds)
         if how == "operator":
-            rows = rows[_outermost(trace, rows)]
-        found = _periodic(trace, rows)
-        steps = _warmed(found)
-        if found and _covers(trace, found) and _even(steps):
-            return Steps(how=how, steps=steps, note="found by what repeats; nothing marks the steps")
+            rows = rows[trace.outermost(rows)]
+        candidates = _periodic(trace, rows)
+        steps = _warmed(candidates)
+        if candidates and _covers(trace, candidates) and _even(steps):
+            return Steps(how=how, steps=steps, note="found by repetition; nothing marks the steps")
     return Steps(how="none", steps=(), note="no marks, and nothing repeats at equal distances at least three times")
-
-
-def _outermost(trace: Trace, rows: Array) -> Array:
-    """Return which operators stand in no other."""
-    parent = trace.parent[rows]
-    found: Array = (parent == NO_ROW) | (trace.kind[parent] != EventKind.HOST_OP)
-    return found
 
 
 def _marked(trace: Trace, pattern: re.Pattern[str]) -> list[Step]:
     """Return steps of marked ranges, on one thread and not inside each other."""
-    ranges = trace.of_kind(EventKind.HOST_RANGE)
-    rows = np.flatnonzero(ranges & trace.where(lambda name: bool(pattern.search(name))))
-    found: list[Step] = []
-    for row in rows.tolist():
+    steps: list[Step] = []
+    for row in trace.named_rows(pattern, EventKind.HOST_RANGE).tolist():
         match = pattern.search(trace.name_of(row))
-        if match and (not found or trace.start_ns[row] >= found[-1].end_ns) and len(match[1]) < 18:
-            found.append(
+        if match and (not steps or trace.start_ns[row] >= steps[-1].end_ns) and len(match[1]) < 18:
+            steps.append(
                 Step(
                     index=int(match[1]),
                     name=trace.name_of(row),
@@ -68,7 +59,7 @@ def _marked(trace: Trace, pattern: re.Pattern[str]) -> list[Step]:
                     warm_up=False,
                 )
             )
-    return found
+    return steps
 
 
 def _runs(trace: Trace) -> list[Step]:
@@ -144,6 +135,12 @@ def _warmed(steps: list[Step]) -> tuple[Step, ...]:
     while count + 1 < len(steps) and lengths[count] > LONGER * float(np.median(lengths[count + 1 :])):
         count += 1
     return tuple(
-        Step(index=one.index, name=one.name, start_ns=one.start_ns, end_ns=one.end_ns, warm_up=place < count)
-        for place, one in enumerate(steps)
+        Step(
+            index=iteration.index,
+            name=iteration.name,
+            start_ns=iteration.start_ns,
+            end_ns=iteration.end_ns,
+            warm_up=place < count,
+        )
+        for place, iteration in enumerate(steps)
     )

@@ -85,7 +85,7 @@ def test_a_step_in_which_only_earlier_work_ends_is_not_looked_at_alone(tmp_path)
     trace = profile_of(tmp_path, node(0, 500, *CONV), session(400, 300), node(900, 100, *GEMM))
     found = executed_of(trace)
     assert (found.steps_found, found.timeline.busy_ns) == ("", 600_000)
-    assert any("does nothing between the marks" in note for note in found.notes)
+    assert any("is idle between the marks" in note for note in found.notes)
 
 
 @pytest.mark.parametrize(

@@ -191,7 +191,7 @@ def test_a_baseline_whose_fp32_is_not_known_withholds_the_realised_part(records,
     told = expected_and_executed(steps(), H100, run, base).gap.realised
     assert told is not None
     assert told.realised_ratio is None
-    assert "not known" in told.reason
+    assert "unknown" in told.reason
 
 
 def test_every_format_shows_what_ran(records, tmp_path):

@@ -161,5 +161,5 @@ def test_tensors_are_made_anew_only_if_every_step_asks_for_the_same(sizes, found
     said_of = [one for one in report_of(executed).findings if one.id == "host.constant_rebuild"]
     assert bool(said_of) is found
     if found:
-        assert "asked for alike in every step" in said_of[0].claim
+        assert "the same in every step" in said_of[0].claim
         assert {one.state for one in said_of[0].counter if "shapes" in one.what} == {"not found"}

@@ -34,7 +34,7 @@ def test_one_rank_of_several_says_that_the_others_are_needed(tmp_path):
 PAIRS = {
     "one CUDA graph per step": launch_pairs.graph_pair,
     "twice the batch, per sample": launch_pairs.batch_pair,
-    "cache tensors made anew in each step": launch_pairs.caching_pair,
+    "cache tensors that each step creates again": launch_pairs.caching_pair,
 }
 
 

@@ -1,4 +1,4 @@
-"""The rewrites, one file each: what it matches, when it is sound, and the sentence that explains it."""
+"""Registry of algebraic rewrites, one file each: node kinds, rule, soundness condition and explanation."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -37,9 +37,9 @@ def rules() -> dict[tuple[str, str], tuple[tuple[str, Rule], ...]]:
     named = [(REWRITES[name], name) for name in REWRITES]
     return {
         (kind, source): tuple(
-            (name, one.rule)
-            for one, name in named
-            if one.rule is not None and kind in one.kinds and (not one.of or source in one.of)
+            (name, rewrite.rule)
+            for rewrite, name in named
+            if rewrite.rule is not None and kind in rewrite.kinds and (not rewrite.of or source in rewrite.of)
         )
         for kind in KINDS
         for source in ("", *KINDS)

@@ -1,4 +1,4 @@
-"""The same operator on the same operands is computed once; nodes are stored once, so this needs no rule."""
+"""Common subexpressions: the same operator on the same operands is computed once (by hash-consing, no rule)."""
 
 from nearpeak.bounds.simplify.rewrites import Rewrite
 

@@ -1,6 +1,5 @@
 """Neighbouring slices of one tensor, concatenated again, are that part of the tensor; so is a join of one."""
 
-from collections.abc import Hashable
 from itertools import accumulate
 
 from nearpeak.bounds.simplify.affine_views import Factor, View, view
@@ -17,29 +16,25 @@ def _rule(graph: Graph, node: Node) -> int | None:
     if any(part.kind != "view" or part.inputs != first.inputs for part in parts):
         return None
     views: list[View] = [part.options for part in parts]
-    if any(len(one.groups[axis]) != 1 for one in views):
+    if any(len(options.groups[axis]) != 1 for options in views):
         return None
-    runs = [one.groups[axis][0] for one in views]
-    own, step, _ = runs[0]
-    if own < 0 or any(run[:2] != (own, step) for run in runs) or not _neighbours(views, runs, axis):
+    runs = [options.groups[axis][0] for options in views]
+    source_axis, step, _ = runs[0]
+    if source_axis < 0 or any(run[:2] != (source_axis, step) for run in runs) or not _neighbours(views, runs, axis):
         return None
     whole: list[tuple[Factor, ...]] = list(views[0].groups)
-    whole[axis] = ((own, step, node.shape[axis]),)
+    whole[axis] = ((source_axis, step, node.shape[axis]),)
     return view(graph, first.inputs[0], whole, views[0].starts)
 
 
 def _neighbours(views: list[View], runs: list[Factor], axis: int) -> bool:
     """Say whether each slice begins where the one before it ends, and all else agrees."""
-    own, step, _ = runs[0]
-    ends = accumulate((step * extent for _, _, extent in runs), initial=views[0].starts[own])
-    begins = all(one.starts[own] == begin for one, begin in zip(views, ends, strict=False))
-    return begins and len({_others(one, axis, own) for one in views}) == 1
-
-
-def _others(options: View, axis: int, own: int) -> Hashable:
-    """Return what must agree between neighbouring slices."""
-    groups = (*options.groups[:axis], *options.groups[axis + 1 :])
-    return groups, (*options.starts[:own], *options.starts[own + 1 :])
+    source_axis, step, _ = runs[0]
+    ends = accumulate((step * extent for _, _, extent in runs), initial=views[0].starts[source_axis])
+    begins = all(options.starts[source_axis] == begin for options, begin in zip(views, ends, strict=False))
+    groups = {(*options.groups[:axis], *options.groups[axis + 1 :]) for options in views}
+    starts = {(*options.starts[:source_axis], *options.starts[source_axis + 1 :]) for options in views}
+    return begins and len(groups) == len(starts) == 1
 
 
 REWRITE = Rewrite(

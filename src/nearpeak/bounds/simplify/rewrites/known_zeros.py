@@ -1,4 +1,4 @@
-"""What tril and triu set to zero is neither formed nor multiplied; counting knows it, so no rule."""
+"""Known zeros: what tril and triu set to zero is neither computed nor multiplied (by counting, without a rule)."""
 
 from nearpeak.bounds.simplify.rewrites import Rewrite
 

@@ -10,9 +10,9 @@ def _rule(graph: Graph, node: Node) -> int | None:
     counts: dict[int, float] = {}
     fixed = 0.0
     for number in node.inputs:
-        own = graph[number]
-        if own.kind == "constant":
-            fixed += own.options
+        summand = graph[number]
+        if summand.kind == "constant":
+            fixed += summand.options
             continue
         core, factor = _split(graph, number)
         counts[core] = counts.get(core, 0.0) + factor

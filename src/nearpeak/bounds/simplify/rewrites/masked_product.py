@@ -1,4 +1,4 @@
-"""A product is formed where its operands may differ from 0 and its result matters; counting knows it, so no rule."""
+"""Masked products: only nonzero operands and needed results are multiplied (by counting, without a rule)."""
 
 from nearpeak.bounds.simplify.rewrites import Rewrite
 

@@ -1,4 +1,4 @@
-"""Rows that only repeat others are multiplied once; counting knows it, so no rule."""
+"""Repeated rows: rows that repeat others are multiplied once (by counting, without a rule)."""
 
 from nearpeak.bounds.simplify.rewrites import Rewrite
 

@@ -3,14 +3,14 @@
 from nearpeak.bounds.simplify.affine_views import reshape
 from nearpeak.bounds.simplify.operator_arguments import dimensions, packet
 from nearpeak.bounds.simplify.rewrites import Rewrite
-from nearpeak.bounds.simplify.value_graph import Graph, Node, Stated
+from nearpeak.bounds.simplify.value_graph import Graph, Node, OperatorCall
 
 _SAME = frozenset(("amax", "amin", "max", "min", "prod", "logsumexp", "cumsum", "cumprod", "logcumsumexp"))
 _FIXED = {"_softmax": 1.0, "_safe_softmax": 1.0, "_log_softmax": 0.0, "argmax": 0.0, "argmin": 0.0}
 
 
 def _rule(graph: Graph, node: Node) -> int | None:
-    assert isinstance(node.options, Stated)
+    assert isinstance(node.options, OperatorCall)
     name = packet(node.options.name)
     if len(node.inputs) != 1 or name not in _SAME | set(_FIXED):
         return None

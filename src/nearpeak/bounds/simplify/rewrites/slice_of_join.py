@@ -12,7 +12,9 @@ def _rule(graph: Graph, node: Node) -> int | None:
     assert isinstance(node.options, View)
     axis = source.options
     first = node.options.starts[axis]
-    last = first + sum(s * (n - 1) for group in node.options.groups for own, s, n in group if own == axis)
+    last = first + sum(
+        s * (n - 1) for group in node.options.groups for source_axis, s, n in group if source_axis == axis
+    )
     begin = 0
     for number in source.inputs:
         extent = graph[number].shape[axis]

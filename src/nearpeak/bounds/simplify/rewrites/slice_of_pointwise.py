@@ -1,7 +1,7 @@
 """A part of an element-wise result needs only that part of the operands."""
 
 from nearpeak.bounds.simplify.affine_views import View, is_part, view
-from nearpeak.bounds.simplify.product_sums import added, contracts, merged, opened, placed, viewed
+from nearpeak.bounds.simplify.product_sums import added, contracts, merged, opened, placed, view_term
 from nearpeak.bounds.simplify.rewrites import Rewrite
 from nearpeak.bounds.simplify.value_graph import Graph, Node
 
@@ -15,7 +15,7 @@ def _rule(graph: Graph, node: Node) -> int | None:
         assert isinstance(node.options, View)
         if contracts(source):
             return None
-        term = merged(graph, viewed(graph, node.inputs[0], node.options), 0, opened(graph, source))
+        term = merged(graph, view_term(graph, node.inputs[0], node.options), 0, opened(graph, source))
         return None if term is None else placed(graph, term, node.dtype)
     parts = [view(graph, number, node.options.groups, node.options.starts) for number in source.inputs]
     if source.kind == "add":

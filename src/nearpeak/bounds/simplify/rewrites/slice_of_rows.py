@@ -5,7 +5,7 @@ from math import prod
 from nearpeak.bounds.simplify.affine_views import View, is_part, selected, separate, view
 from nearpeak.bounds.simplify.operator_arguments import free_dimensions
 from nearpeak.bounds.simplify.rewrites import Rewrite
-from nearpeak.bounds.simplify.value_graph import Graph, Node, Stated
+from nearpeak.bounds.simplify.value_graph import Graph, Node, OperatorCall
 
 
 def _rule(graph: Graph, node: Node) -> int | None:
@@ -13,7 +13,7 @@ def _rule(graph: Graph, node: Node) -> int | None:
     source = graph[number]
     if source.kind != "call" or not is_part(node, source.shape):
         return None
-    assert isinstance(source.options, Stated)
+    assert isinstance(source.options, OperatorCall)
     assert isinstance(node.options, View)
     free = free_dimensions(graph, source)
     taken = separate(node.options, len(source.shape))
@@ -23,22 +23,16 @@ def _rule(graph: Graph, node: Node) -> int | None:
     part = {a: (starts[a], *taken[a]) for a in free if taken[a][1] < source.shape[a]}
     if not part:
         return None
-    inputs = tuple(
-        _rows(graph, own, {free[axis][place]: rows for axis, rows in part.items() if place in free[axis]})
-        for place, own in enumerate(source.inputs)
-    )
+    inputs = list(source.inputs)
+    for place in range(len(inputs)):
+        for axis, (start, step, extent) in part.items():
+            if place in free[axis]:
+                inputs[place] = selected(graph, inputs[place], free[axis][place], start, extent, step)
     shape = tuple(part[axis][2] if axis in part else n for axis, n in enumerate(source.shape))
-    small = graph.add("call", inputs, shape, source.dtype, source.options)
+    small = graph.add("call", tuple(inputs), shape, source.dtype, source.options)
     graph.share(number, small, prod(shape), prod(source.shape))
     groups = [[(axis, 1 if axis in part else s, n) for axis, s, n in group] for group in node.options.groups]
     return view(graph, small, groups, [0 if axis in part else s for axis, s in enumerate(starts)])
-
-
-def _rows(graph: Graph, number: int, part: dict[int, tuple[int, int, int]]) -> int:
-    """Return the part of an operand: start, step and extent by dimension."""
-    for axis, (start, step, extent) in part.items():
-        number = selected(graph, number, axis, start, extent, step)
-    return number
 
 
 REWRITE = Rewrite(

@@ -1,4 +1,4 @@
-"""Windows that meet only a part of a padded tensor need only that part."""
+"""Windows that overlap only a part of a padded tensor need only that part."""
 
 from nearpeak.bounds.simplify.affine_views import View, meets, selected, view
 from nearpeak.bounds.simplify.rewrites import Rewrite
@@ -13,7 +13,7 @@ def _rule(graph: Graph, node: Node) -> int | None:
     inner, places = source.inputs[0], list(source.options)
     for axis, (begin, step) in enumerate(places):
         extent = graph[inner].shape[axis]
-        runs = [(times, n) for group in node.options.groups for own, times, n in group if own == axis]
+        runs = [(times, n) for group in node.options.groups for source_axis, times, n in group if source_axis == axis]
         positions = meets(node.options.starts[axis] - begin, runs)
         inside = positions[positions % step == 0] // step
         hits = inside[(inside >= 0) & (inside < extent)]

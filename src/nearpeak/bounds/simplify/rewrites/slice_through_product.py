@@ -1,4 +1,4 @@
-"""Only the part of a linear map's result that something needs is formed: the last position's logits, a crop."""
+"""Only the part of a linear map's result that is used is formed: the last position's logits, a crop."""
 
 from nearpeak.bounds.simplify.rewrites import Rewrite
 

@@ -1,4 +1,4 @@
-"""A product that is its own transpose, as X X^T is, needs one of each two elements; counting knows it, so no rule."""
+"""Symmetric products such as X X^T: one of each pair of mirrored elements is formed (by counting, without a rule)."""
 
 from nearpeak.bounds.simplify.rewrites import Rewrite
 

@@ -1,4 +1,4 @@
-"""What a condition of the program never picks of a given tensor is not read; counting knows it, so no rule."""
+"""Elements of an input that the program's own conditions never select are not read (by counting, without a rule)."""
 
 from nearpeak.bounds.simplify.rewrites import Rewrite
 
