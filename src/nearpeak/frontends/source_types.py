@@ -1,4 +1,4 @@
-"""Which capture a source gets, by what it is: a file of some format, a model's name, a callable."""
+"""Selection of the frontend by source: file format, model name or callable."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -84,15 +84,15 @@ def captured_callable(source: Callable[..., Any], inputs: Any, options: CaptureO
 
 def _executed(source: str, options: CaptureOptions) -> Workload:
     """Return the workload of what must be executed to be captured: a problem file or an architecture."""
-    name, frontend = source, "architecture:capture_architecture"
+    name, frontend = source, "huggingface.architecture:capture_architecture"
     if source.startswith("hf:"):
-        name, frontend = source.removeprefix("hf:"), "model_type:capture_model_type"
+        name, frontend = source.removeprefix("hf:"), "huggingface.model_type:capture_model_type"
     elif Path(source).suffix == ".py":
-        frontend = "problem_file:capture_problem"
+        frontend = "torch.problem_file:capture_problem"
     elif Path(source).suffix == ".pt2":
-        frontend = "exported_file:capture_exported"
+        frontend = "torch.exported_program:capture_exported"
     try:
-        return capture_isolated(f"nearpeak.capture.{frontend}", name, options)
+        return capture_isolated(f"nearpeak.frontends.{frontend}", name, options)
     except SpecError as error:
         if Path(source).name in str(error):
             raise
