@@ -1,4 +1,4 @@
-"""Arithmetic on axis names: the expressions of `expr` axes and of constraints, read as a tree and never executed."""
+"""Evaluation of arithmetic expressions and constraints over axis names, parsed without executing Python."""
 
 import ast
 import operator

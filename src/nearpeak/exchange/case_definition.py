@@ -1,4 +1,4 @@
-"""A case as a definition with one workload: its reference is the operator's own PyTorch call, traced to plain ATen."""
+"""Export of a case as a kernel definition with one workload; its reference is the traced PyTorch call."""
 
 import re
 import uuid

@@ -1,4 +1,4 @@
-"""Definition files: what a kernel computes, with axes, tensors and reference, as two public benchmarks have them."""
+"""Kernel definition files of flashinfer-bench and SOL-ExecBench: axes, tensors, constraints and reference."""
 
 import ast
 import json

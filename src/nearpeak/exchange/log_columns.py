@@ -1,4 +1,4 @@
-"""What the readers of logs share: numbers with the place where they are wrong, readings in columns, windows."""
+"""Parsing shared by power-log readers: checked numbers, CSV rows, and conversion of columns to telemetry."""
 
 import csv
 import io

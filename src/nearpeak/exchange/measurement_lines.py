@@ -1,4 +1,4 @@
-"""Result files as text: measurements as plain data and back, samples in full, all that follows from them left out."""
+"""JSON lines of result files: measurements with all samples, and the environments that they ran in."""
 
 import json
 from collections.abc import Mapping

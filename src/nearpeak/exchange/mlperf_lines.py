@@ -1,4 +1,4 @@
-"""Lines of MLPerf training logs: the mark may stand anywhere in a line, what follows it is one JSON object."""
+"""Parser of MLPerf training logs: JSON events after the `:::MLLOG` mark."""
 
 import json
 from collections.abc import Iterator

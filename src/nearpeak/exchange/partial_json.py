@@ -1,4 +1,4 @@
-"""JSON that was cut off or damaged: everything before the damage, closed where it was open."""
+"""Recovery of truncated or damaged JSON: everything before the damage, with open brackets closed."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""A run as JSON, as it goes from one store to another: every field checked, sizes and depth bounded."""
+"""JSON form of a run for transfer between stores: every field validated, sizes and nesting limited."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Telemetry as plain data and back, and what is derived from it for other tools."""
+"""JSON form of telemetry, with the energies that are derived from it."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Trace files: what a solution did on a workload, one JSON object per line, in the forms of two public benchmarks."""
+"""Trace files of flashinfer-bench and SOL-ExecBench: outcome and times of a solution on a workload, one per line."""
 
 import math
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Workload files: extents and inputs at which a definition is run, one JSON object per line, bare or inside a trace."""
+"""Workload files of flashinfer-bench and SOL-ExecBench: axis extents and inputs for a definition, one per line."""
 
 import json
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Runs captures in child processes: a model's code may print, hang, crash or eat memory without harm to the caller."""
+"""Capture in child processes, which isolates the caller from crashes, hangs, output and memory use of model code."""
 
 import importlib
 from collections.abc import Mapping, Sequence

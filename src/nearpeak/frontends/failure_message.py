@@ -1,4 +1,4 @@
-"""Turns whatever a model raises into one line: which file, which stage, what, and the line of the user's file."""
+"""One-line error messages for exceptions in model code: file, stage, cause and source line."""
 
 import re
 import traceback

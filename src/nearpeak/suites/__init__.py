@@ -1,4 +1,4 @@
-"""The suite: cases from workloads and rules, how much of both they cover, and the cheapest that are enough."""
+"""Test suites: cases from workloads and rules, their coverage, and the cheapest sufficient subset."""
 
 from nearpeak.suites.coverage_numbers import coverage_of
 from nearpeak.suites.directed_cases import directed_suite

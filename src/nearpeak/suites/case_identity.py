@@ -1,4 +1,4 @@
-"""Three levels of identity: the exact case, its class, and the class where sizes beyond saturation are alike."""
+"""Three equivalence relations on cases: exact, same class, same class with saturated sizes."""
 
 from math import prod
 

@@ -1,4 +1,4 @@
-"""How much each case of a suite weighs: in calls, FLOP or time, per workload and for the fleet."""
+"""Weights of a suite's cases in calls, FLOP or time, per workload and over all workloads."""
 
 from collections.abc import Mapping
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""The three coverage numbers: use-case by currency and identity, directed, and effective by mutation score."""
+"""Coverage of a suite: share of use by currency and identity, directed obligations, and mutation-weighted values."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Directed cases: each boundary of each parameter, all pairs of levels, all triples of flags, where the rule allows."""
+"""Directed cases: boundaries of each parameter, all pairs of levels, all triples of flags that are legal."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""Mutation scores of cases, read from a file: how many wrong implementations each tells from right ones."""
+"""Mutation scores of cases, read from a file: the share of wrong implementations that each case detects."""
 
 import json
 from typing import Any

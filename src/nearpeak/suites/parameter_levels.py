@@ -1,4 +1,4 @@
-"""What directed cases vary: the parameters of an operator and the levels of each, read from its signature."""
+"""Parameters of an operator and their levels for directed cases, derived from its signature."""
 
 import tomllib
 from collections.abc import Iterator, Mapping

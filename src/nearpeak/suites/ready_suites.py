@@ -1,4 +1,4 @@
-"""Ready-made suites: built from public models and rules, kept with nearpeak, read without any framework."""
+"""Ready-made suites that ship with nearpeak, built from public models and rules."""
 
 from importlib.resources import files
 

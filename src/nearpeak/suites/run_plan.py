@@ -1,4 +1,4 @@
-"""Which cases of a suite are run: the cheapest that cover a share of use, and every obligation that a case can meet."""
+"""Choice of the cases to run: the cheapest set that covers a share of use and all directed obligations."""
 
 import math
 from collections.abc import Mapping

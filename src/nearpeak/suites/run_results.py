@@ -1,4 +1,4 @@
-"""What a run of a suite came to: which cases ran and were right, what each took, and why the others did not count."""
+"""Results of a suite run: passed cases, time per case, and reasons for exclusion."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What two suites differ in: cases, how often workloads call them, and what they were built from."""
+"""Difference of two suites: cases, call counts and sources."""
 
 from dataclasses import dataclass
 

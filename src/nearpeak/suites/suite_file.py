@@ -1,4 +1,4 @@
-"""A suite as a file: a header and one line of JSON per case, the same bytes for the same suite."""
+"""File format of a suite: a header and one JSON line per case; equal suites give identical bytes."""
 
 import json
 from dataclasses import replace

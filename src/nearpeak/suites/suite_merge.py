@@ -1,4 +1,4 @@
-"""Workloads into suites, and several suites into one, without losing or doubling a count."""
+"""Construction of suites from workloads, and merging of suites with exact call counts."""
 
 import re
 from collections.abc import Iterable

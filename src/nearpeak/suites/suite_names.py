@@ -1,4 +1,4 @@
-"""Suites by name: ready-made ones that ship with nearpeak, and files of JSON lines."""
+"""Lookup of suites by name: ready-made ones, or files of JSON lines."""
 
 from pathlib import Path
 

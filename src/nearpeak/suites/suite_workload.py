@@ -1,4 +1,4 @@
-"""The calls that the cases of a suite stand for, as a workload: what takes a list of cases takes a suite."""
+"""Conversion of a suite to a workload that holds its chosen cases as calls."""
 
 from collections.abc import Iterator
 

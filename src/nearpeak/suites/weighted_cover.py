@@ -1,4 +1,4 @@
-"""Weighted covering by greedy choice: the cheapest cases that reach a share of what is to be covered."""
+"""Greedy weighted set cover: the cheapest cases that reach a given share of the total weight."""
 
 import heapq
 import math

@@ -1,4 +1,4 @@
-"""Power logs of other tools as telemetry: one file per format, recognised by its first lines."""
+"""Power logs of other tools as telemetry: one file per format, detected from its first lines."""
 
 from pathlib import Path
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""Summaries of runs on a Jetson board: seconds, mean power and energy by run, without times."""
+"""CSV summaries of Jetson runs: duration, mean power and energy per run, without timestamps."""
 
 from nearpeak.core.runs.telemetry import Telemetry
 from nearpeak.errors import SpecError

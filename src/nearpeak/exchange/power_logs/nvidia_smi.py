@@ -1,4 +1,4 @@
-"""Logs of `nvidia-smi --query-gpu=timestamp,power.draw,… --format=csv -l …`: quantities with their units."""
+"""CSV logs of `nvidia-smi --query-gpu=timestamp,power.draw,… --format=csv -l …`."""
 
 import re
 from datetime import UTC, datetime

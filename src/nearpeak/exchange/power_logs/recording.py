@@ -1,4 +1,4 @@
-"""What `nearpeak telemetry --out` kept: every reading, as it was."""
+"""Sensor recordings that `nearpeak telemetry --out` wrote: all readings, unchanged."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Logs of a power analyser as SPEC's PTDaemon writes them, which MLPerf results hold as `spl.txt`."""
+"""Power-analyser logs of SPEC's PTDaemon, which MLPerf results contain as `spl.txt`."""
 
 import calendar
 from collections.abc import Iterator

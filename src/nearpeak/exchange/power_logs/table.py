@@ -1,4 +1,4 @@
-"""Tables of readings: a first column of time, and columns whose names end in a unit (`power_in_mw`, `temp_c`)."""
+"""CSV tables with a time column first and columns whose names end in a unit (`power_in_mw`, `temp_c`)."""
 
 from nearpeak.core.runs.telemetry import Channel, Telemetry
 from nearpeak.errors import SpecError

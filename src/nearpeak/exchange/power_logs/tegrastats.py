@@ -1,4 +1,4 @@
-"""Lines of NVIDIA's tegrastats: rails, clocks, loads and temperatures, in whatever order and number a board has."""
+"""Output of NVIDIA's tegrastats: power rails, clocks, loads and temperatures, in any order a board prints them."""
 
 import re
 from collections.abc import Mapping, Sequence

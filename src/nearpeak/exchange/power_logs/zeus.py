@@ -1,4 +1,4 @@
-"""Windows that Zeus measured: start, name, seconds, and joules by GPU."""
+"""CSV measurement windows of Zeus: start, name, duration, and energy per GPU."""
 
 import re
 

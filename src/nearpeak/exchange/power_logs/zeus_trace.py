@@ -1,4 +1,4 @@
-"""Power traces of Zeus: seconds per epoch and mean power by model, batch and power limit, without times."""
+"""CSV power traces of Zeus: epoch time and mean power by model, batch and power limit, without timestamps."""
 
 from nearpeak.core.runs.telemetry import Telemetry
 from nearpeak.exchange import log_columns

@@ -1,4 +1,4 @@
-"""Conditions over the axes of a sweep: parsed against a whitelist, never handed to Python's own evaluation."""
+"""Conditions over the axes of a sweep, parsed against a whitelist instead of evaluated by Python."""
 
 import ast
 import math

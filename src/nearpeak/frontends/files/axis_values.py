@@ -1,4 +1,4 @@
-"""The values of one axis of a sweep, counted before any of them is made."""
+"""Values of one sweep axis: lists, ranges and functions such as `pow2(a,b)`, counted before they are generated."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""Tables of cases in and out: CSV, JSON lines, and Parquet through the extra `tables`."""
+"""Reading and writing of case tables: CSV, JSON lines, and Parquet (extra `tables`)."""
 
 import csv
 import importlib.util

@@ -1,4 +1,4 @@
-"""Reads the problem headers of DeepBench (gemm_problems.h, conv_problems.h, rnn_problems.h and the like)."""
+"""Import of DeepBench problem headers (gemm_problems.h, conv_problems.h, rnn_problems.h and others)."""
 
 import re
 from collections.abc import Callable, Iterator

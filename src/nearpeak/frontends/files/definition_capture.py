@@ -1,4 +1,4 @@
-"""Captures a definition file of flashinfer-bench or SOL-ExecBench: its reference, on a workload's extents."""
+"""Capture of a kernel definition of flashinfer-bench or SOL-ExecBench: its reference at a workload's extents."""
 
 import sys
 from collections.abc import Callable, Mapping

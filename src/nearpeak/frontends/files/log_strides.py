@@ -1,4 +1,4 @@
-"""Strides that an operator log states, as a case keeps them: a layout of an input, or a call taken for dense."""
+"""Memory layouts of inputs, derived from the strides in an operator log."""
 
 from collections.abc import Iterable, Sequence
 from math import prod

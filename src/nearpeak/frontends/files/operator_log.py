@@ -1,4 +1,4 @@
-"""Reads logs of operator inputs, as TorchInductor and TritonBench keep them: operators, arguments, counts."""
+"""Import of operator-input logs of TorchInductor and TritonBench: operators, arguments and call counts."""
 
 import ast
 import re

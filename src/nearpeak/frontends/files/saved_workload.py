@@ -1,4 +1,4 @@
-"""A workload as JSON text and back: documented, versioned, the same bytes for the same workload."""
+"""Versioned JSON format of a saved workload; equal workloads give identical bytes."""
 
 import base64
 import json

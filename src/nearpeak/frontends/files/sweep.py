@@ -1,4 +1,4 @@
-"""Capture of hand-written cases: JSON lines, or TOML with single cases and sweeps over axes."""
+"""Import of hand-written cases: JSON lines, or TOML with single cases and sweeps over axes."""
 
 import math
 import shlex

@@ -1,4 +1,4 @@
-"""Capture of Hugging Face architectures at full published size: dimensions in, no weight and no download."""
+"""Capture of Hugging Face models at their published dimensions, without weights or downloads."""
 
 import dataclasses
 import inspect

@@ -1,4 +1,4 @@
-"""What a sweep over model types keeps of each: whether it was captured, with which inputs, at what cost, or why not."""
+"""Record of capturing one model type: inputs, uncovered operators and CPU time, or the cause of failure."""
 
 import resource
 import sys

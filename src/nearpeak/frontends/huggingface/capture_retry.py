@@ -1,4 +1,4 @@
-"""Tries a capture again with what its error says may be wrong: for model types that nobody has looked at by hand."""
+"""Retries of a failed capture with configuration and input changes that its error message suggests."""
 
 import time
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""What to put where a configuration leaves something open: parts, sizes, the backbone of an absent package."""
+"""Default values for model configurations that leave sub-configurations, sizes or the backbone open."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""Walks the configuration of a Hugging Face model: its parts, their settings, and a copy with fewer layers."""
+"""Traversal of nested model configurations, filling of open settings, and a copy with fewer layers."""
 
 import copy
 import re

@@ -1,4 +1,4 @@
-"""The cache of a decode step: made by the model for one token, then stretched to the positions that were asked for."""
+"""KV cache of a decode step: created by the model for one token, then extended to the requested length."""
 
 from collections.abc import Iterator
 from typing import Any

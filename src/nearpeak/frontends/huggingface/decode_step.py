@@ -1,4 +1,4 @@
-"""Capture of a decode step of a model type: one new token per sequence, with the cache that its own class makes."""
+"""Capture of a decode step of a model type: one new token per sequence with a filled KV cache."""
 
 import dataclasses
 import inspect

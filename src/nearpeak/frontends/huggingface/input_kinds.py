@@ -1,4 +1,4 @@
-"""Kinds of input: which parameters of a forward pass bring text, pictures, sound and the like."""
+"""Kinds of input (text, image, audio, …) by parameter name of a model's forward pass."""
 
 from collections.abc import Iterable
 from typing import Any

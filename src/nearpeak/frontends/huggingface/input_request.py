@@ -1,4 +1,4 @@
-"""A model asks for its inputs: what a recipe may look at, and what it gives back."""
+"""Recipe interface: the model properties that an input recipe may read, and the tensors that it returns."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Inputs that no recipe knows and a model cannot do without, by what their name and annotation say of them."""
+"""Inputs for required parameters without a recipe, inferred from parameter names and annotations."""
 
 import re
 from collections.abc import Callable

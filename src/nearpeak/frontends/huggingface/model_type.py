@@ -1,4 +1,4 @@
-"""Capture of any model type that transformers knows, with inputs of every kind that it takes."""
+"""Capture of any model type that transformers knows, at its default dimensions and with all kinds of input."""
 
 import dataclasses
 import inspect

@@ -1,4 +1,4 @@
-"""Models without a forward pass of their own: what of them runs, each part with inputs of its own."""
+"""Models without a forward pass of their own: their runnable sub-models, each with separate inputs."""
 
 import inspect
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""`from_pretrained` without a download: published dimensions instead of a checkpoint, since no weight is ever read."""
+"""Replacement of `from_pretrained` that builds models from published dimensions instead of downloading weights."""
 
 import difflib
 import re

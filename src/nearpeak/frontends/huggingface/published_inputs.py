@@ -1,4 +1,4 @@
-"""What is asked of a published model: sizes of its inputs, within the positions that it was published with."""
+"""Input sizes of published models: sequence, cache and decoder lengths, checked against the model's positions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

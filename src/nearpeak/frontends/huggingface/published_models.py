@@ -1,4 +1,4 @@
-"""Published dimensions of models: the files that come with nearpeak, or a config.json of the user's."""
+"""Published model dimensions, from the files shipped with nearpeak or from a user's config.json."""
 
 import difflib
 import json

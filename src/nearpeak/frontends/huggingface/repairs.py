@@ -1,4 +1,4 @@
-"""What may be wrong with the dimensions or inputs of a model that failed, read from its error: changes worth a try."""
+"""Configuration and input changes that are worth a retry after a failed capture, derived from its error message."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

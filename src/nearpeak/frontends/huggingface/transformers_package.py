@@ -1,4 +1,4 @@
-"""The package transformers: off the network, and with nothing in a model left to chance."""
+"""Import of transformers in offline mode, and construction of models without random behaviour."""
 
 import os
 from typing import Any

@@ -1,4 +1,4 @@
-"""Captures a JAX function: its jaxpr is walked primitive by primitive; nothing is computed."""
+"""Capture of a JAX function by walking its jaxpr; nothing is computed."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Walks a jaxpr primitive by primitive, with tensors in place of values."""
+"""Traversal of a jaxpr that records each primitive as a call on tensors without memory."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What JAX primitives are in the catalogue: ATen operators of the same work, or cases made from their parameters."""
+"""Mapping of JAX primitives to ATen operators of the same work, or directly to cases."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod

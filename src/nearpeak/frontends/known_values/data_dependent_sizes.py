@@ -1,4 +1,4 @@
-"""Operators whose result is as large as values say: known values decide, and unknown ones are guessed and counted."""
+"""Operators with data-dependent output sizes: known values set the size, unknown ones are guessed and counted."""
 
 from typing import Any
 

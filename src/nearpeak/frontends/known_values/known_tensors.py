@@ -1,4 +1,4 @@
-"""Known values on fake tensors: small factories computed for real, and an oracle that is counted when it guesses."""
+"""Known values of fake tensors: small factories computed for real, and counted guesses for unknown scalars."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Counts what attention masks may leave alive: pairs that the program hides are dead, those of data are not."""
+"""Live query-key pairs of attention masks: pairs that the program masks out are dead, data-dependent ones live."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

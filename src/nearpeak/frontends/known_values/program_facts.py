@@ -1,4 +1,4 @@
-"""What the program alone decides about elements of operands: hidden scores, zeros, conditions that always hold."""
+"""Elements of operands that the program fixes: masked scores, zeros, constant conditions."""
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Remembers how tensors that no input reaches were made, and makes parts of them for real when they are asked for."""
+"""Provenance of tensor contents that do not depend on inputs, so that pieces can be recomputed on demand."""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,4 @@
-"""Rectangular pieces of tensors that a program makes from nothing, computed for real without the whole of them."""
+"""Rectangular pieces of program-made tensors, computed for real without materialising the whole tensor."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias

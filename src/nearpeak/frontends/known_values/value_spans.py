@@ -1,4 +1,4 @@
-"""Elements of masks that data decide in part: each is known only to lie between two ends, which are often equal."""
+"""Interval arithmetic for partly data-dependent masks: lower and upper bounds of each element."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Shapes of the operators that ONNX Runtime adds to the standard: inference stops at what it has no rule for."""
+"""Shape inference for ONNX Runtime's contrib operators, which the standard does not cover."""
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial

@@ -1,4 +1,4 @@
-"""Loop and Scan nodes whose number of trips is known: their bodies, written out once for each trip."""
+"""Unrolling of ONNX Loop and Scan nodes with a known trip count."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

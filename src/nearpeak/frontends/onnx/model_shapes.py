@@ -1,4 +1,4 @@
-"""Reads an ONNX file as shapes: input dimensions fixed, shape arithmetic folded, weights never loaded."""
+"""Shape inference of ONNX files: input dimensions fixed, shape arithmetic folded, weights never loaded."""
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Capture of ONNX files: every node with its shapes as a call, views and shape arithmetic left out."""
+"""Capture of ONNX files: every node with its shapes as a call, without views and shape arithmetic."""
 
 from dataclasses import replace
 from pathlib import Path

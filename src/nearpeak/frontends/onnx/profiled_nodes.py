@@ -1,4 +1,4 @@
-"""Nodes as onnxruntime's profile records them, with shapes but without attributes: the cases that they are."""
+"""Cases of nodes in onnxruntime profiles, which record shapes but no attributes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache

@@ -1,4 +1,4 @@
-"""Autocast as a CUDA build runs it, on tensors that live on the CPU: which operators run in which format."""
+"""CUDA autocast rules applied to fake CPU tensors: the format that each operator runs in."""
 
 # The dispatcher's own autocast stage does the work: its kernels for the CPU are replaced by ones that follow the lists
 # of CUDA, so that casts happen above autograd, as they do on a GPU.

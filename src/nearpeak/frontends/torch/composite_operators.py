@@ -1,4 +1,4 @@
-"""Keeps attention, recurrent layers, dropout and RMS norm whole: one call forward, one backward, for every variant."""
+"""Composite operators kept whole (attention, recurrent layers, dropout, RMS norm): one call forward, one backward."""
 
 # PyTorch decomposes them on the CPU, differently for each variant. While a capture runs, their implementations are
 # replaced by operators of the namespace `nearpeak`, which know only shapes.

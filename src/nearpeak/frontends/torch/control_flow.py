@@ -1,4 +1,4 @@
-"""Control flow written as operators (`cond`, `while_loop`, `scan`, `map`, `associative_scan`), run as plain Python."""
+"""Control-flow operators (`cond`, `while_loop`, `scan`, `map`, `associative_scan`) executed as plain Python."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Moves and conversions of fake tensors and modules: no device but the CPU, and no swapping of tensors in place."""
+"""Device and dtype moves of fake tensors and modules: everything stays on the CPU."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""The fake world in which models are built and run: shapes without memory, switches set and put back."""
+"""Fake-tensor environment in which models are built and run: shapes without memory."""
 
 import copy
 import gc

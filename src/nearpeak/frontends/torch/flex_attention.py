@@ -1,4 +1,4 @@
-"""Keeps flex_attention whole: its mask and score functions are evaluated over all pairs, as masks of the program."""
+"""FlexAttention kept as one call: its mask and score functions are evaluated over all pairs."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager

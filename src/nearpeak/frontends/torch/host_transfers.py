@@ -1,4 +1,4 @@
-"""Keeps copies to the host and back: on fake tensors every device is the CPU, and such copies would be nothing."""
+"""Host-device copies on fake tensors, recorded although every fake device is the CPU."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Which operators TorchInductor would run as one kernel: its own scheduler asked, before any code is generated."""
+"""Fusion groups of TorchInductor: operators that its scheduler would run as one kernel."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""The inverse short-time Fourier transform, which PyTorch checks by its values and fake tensors therefore refuse."""
+"""Inverse short-time Fourier transform for fake tensors, without PyTorch's check of values."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Keeps recurrences whole that models write as Python loops: stand-ins for functions of well-known kernel packages."""
+"""Functions of mamba-ssm, fla and similar packages kept as one recurrence operator instead of a Python loop."""
 
 # Models call such a function by the name and with the signature of a public package (mamba-ssm, fla). Without it,
 # transformers falls back to a loop over tokens or chunks. While a capture runs, the name in the model's own Python

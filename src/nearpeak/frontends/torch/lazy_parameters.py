@@ -1,4 +1,4 @@
-"""Lazy parameters, whose shapes the first input decides, without memory."""
+"""Lazy parameters on fake tensors: their shapes follow from the first input."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""Runs one step of a model under the recorder: forward alone, or forward, backward and optimizer."""
+"""Execution of one model step under the recorder: forward, or forward, backward and optimizer."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence

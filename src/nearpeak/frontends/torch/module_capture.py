@@ -1,4 +1,4 @@
-"""Captures any PyTorch module or callable: inference, training step, decode step; no weight is ever allocated."""
+"""Capture of PyTorch modules and callables: inference, training and decode steps, without allocating weights."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager

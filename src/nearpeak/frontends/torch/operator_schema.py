@@ -1,4 +1,4 @@
-"""What the schema of an ATen overload says: which arguments it has, mutates and generates; worked out once each."""
+"""Properties of ATen overloads derived from their schemas: arguments, mutations, views, generators."""
 
 from dataclasses import dataclass
 from functools import cache

@@ -1,4 +1,4 @@
-"""The optimizers that a training step may be captured with: PyTorch's by name, or anything that has a step."""
+"""Optimizers of captured training steps: PyTorch's by name, or any object with a `step()` method."""
 
 import inspect
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""Captures a problem file: class Model, get_inputs() and get_init_inputs(), run on tensors without memory."""
+"""Capture of a KernelBench-style problem file: class Model, get_inputs() and get_init_inputs()."""
 
 import importlib.util
 import sys

@@ -1,4 +1,4 @@
-"""Operators as a profiler recorded them, with shapes and formats, run once without memory: the cases that they are."""
+"""Cases of operators in PyTorch profiles: each is run once on fake tensors with the recorded shapes."""
 
 import ast
 from collections.abc import Callable, Sequence

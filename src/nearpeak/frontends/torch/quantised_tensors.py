@@ -1,4 +1,4 @@
-"""What PyTorch's quantised tensors look like on fake tensors, which would give them the format that they came from."""
+"""Fake results of PyTorch's quantisation operators, in the format that is stored."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

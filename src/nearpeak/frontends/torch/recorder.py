@@ -1,4 +1,4 @@
-"""Records every operator that PyTorch dispatches below autograd, as calls of a workload."""
+"""Recorder of operators that PyTorch dispatches below autograd, as calls of a workload."""
 
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""Defines the whole recurrences of the namespace `nearpeak`: schemas and shapes, and their gradients as one call."""
+"""Recurrence operators of the namespace `nearpeak` (scans, delta rule, WKV): schemas, shapes and gradients."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache

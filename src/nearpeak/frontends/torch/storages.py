@@ -1,4 +1,4 @@
-"""Numbers the storages behind tensors and remembers what each one holds."""
+"""Numbering of tensor storages, and the kind and name of each."""
 
 from typing import Any
 

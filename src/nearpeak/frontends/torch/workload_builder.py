@@ -1,4 +1,4 @@
-"""Puts a workload together call by call: storages numbered, calls matched to operators, uses recorded."""
+"""Builder of workloads: buffers, calls matched to operators, and the bytes that calls read and write."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

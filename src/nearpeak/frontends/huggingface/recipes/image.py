@@ -1,4 +1,4 @@
-"""Images: planes of pixels, or patches that were laid out beforehand together with the grid they come from."""
+"""Input recipe for images: pixel planes, or packed patches with their grid."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Text tokens, with a placeholder token for every embedding that another kind of input is turned into."""
+"""Input recipe for text tokens, with placeholder tokens for the embeddings of images, video and audio."""
 
 from collections.abc import Iterator
 from typing import Any

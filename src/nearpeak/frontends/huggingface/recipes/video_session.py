@@ -1,4 +1,4 @@
-"""Objects followed through a video: a session that holds the frames, a point on an object, and what was seen before."""
+"""Input recipe for video object tracking: an inference session with frames, a point prompt and memory."""
 
 from typing import Any, get_type_hints
 
