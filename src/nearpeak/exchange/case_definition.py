@@ -37,16 +37,16 @@ def definition_of(case: Case, flavour: str = "sol") -> tuple[Definition, Workloa
     record: dict[str, Any] = {
         "name": name, "op_type": case.op, "description": label_of(case), "tags": [f"phase:{case.phase}"],
         "axes": {axis: {"type": "const", "value": extent} for axis, extent in case.axes},
-        "inputs": {key: _record(one) for key, one in inputs.items()},
-        "outputs": {key: _record(one) for key, one in outputs.items()}, "reference": source,
+        "inputs": {key: _record(tensor) for key, tensor in inputs.items()},
+        "outputs": {key: _record(tensor) for key, tensor in outputs.items()}, "reference": source,
     }  # fmt: skip
     if flavour == "sol":
         record = {key: value for key, value in record.items() if key not in ("op_type", "tags")}
     axes = {name: extent for name, extent in record["axes"].items() if name not in (*inputs, *outputs)}
     record["axes"] = axes
     definition = Definition(
-        name=name, axes=axes, inputs={key: _spec(one) for key, one in inputs.items()},
-        outputs={key: _spec(one) for key, one in outputs.items()}, reference=source, record=record,
+        name=name, axes=axes, inputs={key: _spec(tensor) for key, tensor in inputs.items()},
+        outputs={key: _spec(tensor) for key, tensor in outputs.items()}, reference=source, record=record,
     )  # fmt: skip
     made = {key: {"type": "random"} for key in inputs}
     name = str(uuid.uuid5(_NAMESPACE, case.digest))
@@ -71,15 +71,15 @@ def _traced(case: Case) -> tuple[dict[str, Tensor], dict[str, Tensor], str]:
     inputs = dict(operator.inputs(**forward))
     if not inputs:
         raise NotModelledError(f"export: {label_of(case)} has no input tensor")
-    outputs, lines = _graph(inputs, lambda given: operator.torch_call(given, **forward), label_of(case))
+    outputs, lines = _graph(inputs, lambda tensors: operator.torch_call(tensors, **forward), label_of(case))
     if case.phase == "forward":
         return inputs, outputs, _SOURCE.format(parameters=", ".join(inputs), lines="\n".join(lines))
-    leaves = [name for name, one in inputs.items() if _has_gradient(one)]
-    upstream = {f"grad_{name}": one for name, one in outputs.items() if _has_gradient(one)}
+    leaves = [name for name, tensor in inputs.items() if _has_gradient(tensor)]
+    upstream = {f"grad_{name}": tensor for name, tensor in outputs.items() if _has_gradient(tensor)}
     source = _GRADIENT_SOURCE.format(
         forward=", ".join(inputs), lines="\n".join(lines), parameters=", ".join((*inputs, *upstream)),
         leaves=", ".join(leaves), upstream=", ".join(upstream),
-        live=", ".join(f"outputs[{place}]" for place, one in enumerate(outputs.values()) if _has_gradient(one)),
+        live=", ".join(f"outputs[{place}]" for place, tensor in enumerate(outputs.values()) if _has_gradient(tensor)),
     )  # fmt: skip
     return {**inputs, **upstream}, {f"grad_{name}": inputs[name] for name in leaves}, source
 
@@ -115,17 +115,19 @@ def _graph(inputs: Mapping[str, Tensor], call: Any, label: str) -> tuple[dict[st
         from torch.fx.experimental.proxy_tensor import make_fx
     except ImportError:
         raise MissingExtraError("export: PyTorch is not installed; install nearpeak[torch]") from None
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
 
     def traced(*tensors: Any) -> tuple[Any, ...]:
-        found.update(call(dict(zip(inputs, tensors, strict=True))))
-        return tuple(found.values())
+        results.update(call(dict(zip(inputs, tensors, strict=True))))
+        return tuple(results.values())
 
     try:
         with FakeTensorMode(), torch.no_grad():
-            given = [torch.empty(one.shape, dtype=torch_dtype(torch, one.dtype)) for one in inputs.values()]
-            graph = make_fx(traced, pre_dispatch=True)(*given)
-            outputs = dict(zip(found, graph(*given), strict=True))
+            arguments = [
+                torch.empty(tensor.shape, dtype=torch_dtype(torch, tensor.dtype)) for tensor in inputs.values()
+            ]
+            graph = make_fx(traced, pre_dispatch=True)(*arguments)
+            outputs = dict(zip(results, graph(*arguments), strict=True))
     except (RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError, AssertionError) as error:
         raise NotModelledError(f"export: {label} cannot be traced: {str(error).splitlines()[0]}") from None
     if any(node.op == "get_attr" for node in graph.graph.nodes):

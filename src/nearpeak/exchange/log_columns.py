@@ -17,12 +17,12 @@ def number(text: str | None, where: str, what: str) -> float:
         SpecError: it states none.
     """
     try:
-        found = float(text or "")
+        value = float(text or "")
     except ValueError:
-        found = math.nan
-    if not math.isfinite(found):
+        value = math.nan
+    if not math.isfinite(value):
         raise SpecError(f"{where}: {what} is {text!r}; it must be a number")
-    return found
+    return value
 
 
 def rows_of(text: str, where: str) -> Iterator[tuple[str, dict[str, str]]]:

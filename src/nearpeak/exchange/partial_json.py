@@ -25,10 +25,10 @@ def partial_json(text: str) -> tuple[Any, str]:
     if cut < 0:
         raise ValueError(f"it is no JSON at character {place}")
     try:
-        found = json.loads(text[:cut] + closers, strict=False)
+        document = json.loads(text[:cut] + closers, strict=False)
     except (ValueError, RecursionError):
         raise ValueError(f"it is no JSON at character {place}") from None
-    return found, f"{'ends early' if place >= len(text.rstrip()) - 1 else 'is damaged'} at character {place}"
+    return document, f"{'ends early' if place >= len(text.rstrip()) - 1 else 'is damaged'} at character {place}"
 
 
 def _last_whole(text: str) -> tuple[int, str]:

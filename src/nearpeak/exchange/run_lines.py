@@ -23,9 +23,9 @@ _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _UID = re.compile(r"[0-9a-f]{32}")
 
 
-def run_record(one: RunRecord) -> dict[str, Any]:
+def run_record(run: RunRecord) -> dict[str, Any]:
     """Return a run as data that JSON holds; `parse_run` reads it."""
-    record: dict[str, Any] = _CODEC.plain(one)
+    record: dict[str, Any] = _CODEC.plain(run)
     return record
 
 
@@ -136,10 +136,10 @@ def _limited(converter: Converter, most: int, kind: type[list[Any]] | type[dict[
 
 def _named_once(read: Callable[[Any], Pairs]) -> Callable[[Any], Pairs]:
     def pairs(raw: Any) -> Pairs:
-        found = read(raw)
-        if len(dict(found)) != len(found):
+        named_pairs = read(raw)
+        if len(dict(named_pairs)) != len(named_pairs):
             raise MisfitError("names something twice")
-        return found
+        return named_pairs
 
     return pairs
 

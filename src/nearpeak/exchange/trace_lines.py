@@ -61,10 +61,10 @@ def _trace(data: Mapping[str, Any], where: str) -> Trace:
         raise SpecError(f"{where}: status {status!r} is not one of {', '.join(STATUSES)}")
     times = _part(evaluation, "performance", status == PASSED, where)
     errors = _part(evaluation, "correctness", status in (PASSED, NUMERICAL), where)
-    kept = {key: value for key, value in evaluation.items() if key not in ("performance", "correctness")}
+    record = {key: value for key, value in evaluation.items() if key not in ("performance", "correctness")}
     return Trace(
         definition=data["definition"], solution=data["solution"], workload=parse_workload(data, where),
-        status=status, record=kept,
+        status=status, record=record,
         time_s=_seconds(times, "latency_ms", where), reference_s=_seconds(times, "reference_latency_ms", where),
         errors={} if errors is None else {key: _error(errors, key, where) for key in _ERRORS},
     )  # fmt: skip

@@ -43,15 +43,15 @@ def parse_workloads(text: str, where: str) -> list[WorkloadLine]:
     >>> parse_workloads(line, "w.jsonl")[0].axes
     {'n': 4}
     """
-    found: dict[str, WorkloadLine] = {}
+    workloads: dict[str, WorkloadLine] = {}
     for place, data in json_lines(text, where):
         line = parse_workload(data, place)
-        if line.uuid in found:
+        if line.uuid in workloads:
             raise SpecError(f"{place}: uuid {line.uuid!r} stands twice in the file")
-        found[line.uuid] = line
-    if not found:
+        workloads[line.uuid] = line
+    if not workloads:
         raise SpecError(f"{where}: holds no workload")
-    return list(found.values())
+    return list(workloads.values())
 
 
 def parse_workload(data: Mapping[str, Any], where: str) -> WorkloadLine:

@@ -67,11 +67,11 @@ def _line(error: BaseException, file: Path | None) -> str:
     """Return the innermost line of the user's file, or of any file outside PyTorch and nearpeak."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{Path(error.filename).name}:{error.lineno}"
-    found = ""
+    shown_line = ""
     for frame in traceback.extract_tb(error.__traceback__):
         if file is not None and Path(frame.filename) == file:
-            found = f"{file.name}:{frame.lineno}"
+            shown_line = f"{file.name}:{frame.lineno}"
         elif file is None and not frame.filename.startswith((_OWN, "<")):
             shown = shown_path(frame.filename)
-            found = f"{shown}:{frame.lineno}" if shown and not shown.startswith("torch/") else found
-    return found
+            shown_line = f"{shown}:{frame.lineno}" if shown and not shown.startswith("torch/") else shown_line
+    return shown_line

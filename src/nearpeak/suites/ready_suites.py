@@ -11,7 +11,7 @@ _FOLDER = files("nearpeak.suites") / "ready"
 
 def ready_names() -> tuple[str, ...]:
     """Return the names of the ready-made suites."""
-    return tuple(sorted(one.name.removesuffix(".jsonl") for one in _FOLDER.iterdir() if one.name.endswith(".jsonl")))
+    return tuple(sorted(file.name.removesuffix(".jsonl") for file in _FOLDER.iterdir() if file.name.endswith(".jsonl")))
 
 
 def ready_suite(name: str) -> Suite:

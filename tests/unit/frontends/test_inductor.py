@@ -52,7 +52,7 @@ def test_every_call_is_in_one_kernel_and_products_are_alone(workload):
 
 def test_calls_keep_module_and_line_and_weights_stay_weights(workload):
     assert {"first", "norm", "second"} <= {call.module for call in workload.calls}
-    assert all(call.source.startswith("capture/test_inductor.py:") for call in workload.calls)
+    assert all(call.source.startswith("frontends/test_inductor.py:") for call in workload.calls)
     weights = sum(buffer.bytes for buffer in workload.buffers if buffer.kind == "weight")
     assert weights == 4 * (2 * 64 * 65 + 2 * 64)
 

@@ -74,7 +74,7 @@ def test_every_call_has_a_line_and_named_scopes_are_modules():
     workload = captured(jax.jit(scoped), abstract(4, 4), step="train")
     calls = [c for c in workload.calls if c.module == "scoped.block"]
     assert {c.phase for c in calls} == {"forward", "backward"}
-    assert all(call.source.startswith("capture/test_jax_function.py:") for call in calls)
+    assert all(call.source.startswith("frontends/test_jax_function.py:") for call in calls)
     assert all(call.module and call.source for call in workload.calls)
 
 

@@ -26,7 +26,7 @@ class Spl:
         """Return power, voltage and current; the marks are its phases."""
         del interval_s
         lines = [line for line in text.splitlines() if line.strip()]
-        parsed = [one for one in _parsed(lines, where, whole=text.endswith("\n")) if one]
+        parsed = [reading for reading in _parsed(lines, where, whole=text.endswith("\n")) if reading]
         if not parsed:
             raise SpecError(f"{where}: holds no reading")
         names = list(parsed[0][2])
@@ -76,7 +76,7 @@ def _line(line: str, where: str) -> tuple[int, str, dict[str, float]]:
 
 def _channel(name: str) -> Channel:
     quantity = name.rpartition(".")[2]
-    _, unit, step = next(one for one in _QUANTITIES.values() if one[0] == quantity)
+    _, unit, step = next(quantity_row for quantity_row in _QUANTITIES.values() if quantity_row[0] == quantity)
     domain = (name.rpartition(".")[0] or "wall") if unit == "W" else ""
     return Channel(name=name, unit=unit, kind="mean", meaning=_MEANING, resolution=step, domain=domain)
 

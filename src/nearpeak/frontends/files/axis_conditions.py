@@ -129,8 +129,8 @@ def _compare(node: Any, names: frozenset[str], text: str) -> Term:
     tests = [_COMPARE[type(op)] for op in node.ops]
 
     def chained(values: Values) -> bool:
-        found = [term(values) for term in terms]
-        return all(test(left, right) for test, left, right in zip(tests, found[:-1], found[1:], strict=True))
+        results = [term(values) for term in terms]
+        return all(test(left, right) for test, left, right in zip(tests, results[:-1], results[1:], strict=True))
 
     return chained
 

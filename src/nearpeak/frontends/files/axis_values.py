@@ -30,7 +30,7 @@ class AxisValues:
     """Makes the values, one per axis."""
 
 
-def axis_values(key: str, given: object) -> AxisValues:
+def axis_values(key: str, stated: object) -> AxisValues:
     """Return the values that `given` states for the axis or axes in `key`.
 
     Raises:
@@ -45,18 +45,18 @@ def axis_values(key: str, given: object) -> AxisValues:
     """
     names = tuple(name.strip() for name in key.split(","))
     if len(names) > 1:
-        return _together(names, given)
-    values = _sequence(names[0], given)
+        return _together(names, stated)
+    values = _sequence(names[0], stated)
     return AxisValues(names=names, value_count=len(values), rows=lambda: ((value,) for value in values))
 
 
-def _together(names: tuple[str, ...], given: object) -> AxisValues:
+def _together(names: tuple[str, ...], stated: object) -> AxisValues:
     """Return axes that move together, stated as zip(…, …)."""
     shown = ",".join(names)
-    match = _FUNCTION.fullmatch(given.strip()) if isinstance(given, str) else None
+    match = _FUNCTION.fullmatch(stated.strip()) if isinstance(stated, str) else None
     if match is None or match.group(1) != "zip":
         raise SpecError(
-            f"{shown}: got {str(given)[:60]!r}; axes that move together are written zip(1:4, [8, 16, 32, 64])"
+            f"{shown}: got {str(stated)[:60]!r}; axes that move together are written zip(1:4, [8, 16, 32, 64])"
         )
     parts = [_sequence(name, part) for name, part in _paired(names, _split(match.group(2)), shown)]
     lengths = {name: len(part) for name, part in zip(names, parts, strict=True)}
@@ -72,22 +72,22 @@ def _paired(names: tuple[str, ...], parts: list[str], shown: str) -> list[tuple[
     return list(zip(names, parts, strict=True))
 
 
-def _sequence(name: str, given: object) -> Sequence[Value]:
+def _sequence(name: str, stated: object) -> Sequence[Value]:
     """Return the values of one axis; ranges stay unexpanded."""
-    if isinstance(given, list):
-        return _listed(name, given)
-    if isinstance(given, (bool, int)):
-        return (given,)
-    if not isinstance(given, str):
-        raise SpecError(f"{name}: got {given!r}; give a whole number, {_EXAMPLES}")
-    return _from_text(name, given.strip())
+    if isinstance(stated, list):
+        return _listed(name, stated)
+    if isinstance(stated, (bool, int)):
+        return (stated,)
+    if not isinstance(stated, str):
+        raise SpecError(f"{name}: got {stated!r}; give a whole number, {_EXAMPLES}")
+    return _from_text(name, stated.strip())
 
 
 def _from_text(name: str, text: str) -> Sequence[Value]:
-    if found := _RANGE.fullmatch(text):
-        return _range(name, int(found[1]), int(found[2]), int(found[3] or 1))
-    if found := _FUNCTION.fullmatch(text):
-        return _function(name, found[1], found[2])
+    if match := _RANGE.fullmatch(text):
+        return _range(name, int(match[1]), int(match[2]), int(match[3] or 1))
+    if match := _FUNCTION.fullmatch(text):
+        return _function(name, match[1], match[2])
     if (text.startswith("[") and text.endswith("]")) or re.fullmatch(r"[\w.]+(,[\w.]+)+", text):
         return _listed(name, [int(part) if part.isdigit() else part for part in _split(text.strip("[]"))])
     if re.search(r"[:()\[\]]", text):
@@ -95,13 +95,13 @@ def _from_text(name: str, text: str) -> Sequence[Value]:
     return (int(text),) if text.isdigit() else (text,)
 
 
-def _listed(name: str, given: list[object]) -> tuple[Value, ...]:
-    if not given:
+def _listed(name: str, items: list[object]) -> tuple[Value, ...]:
+    if not items:
         raise SpecError(f"{name}: the list is empty; give at least one value")
-    for value in given:
+    for value in items:
         if not isinstance(value, (int, str, bool)):
             raise SpecError(f"{name}: {value!r} in the list is neither a whole number nor a text")
-    return tuple(value for value in given if isinstance(value, (int, str, bool)))
+    return tuple(value for value in items if isinstance(value, (int, str, bool)))
 
 
 def _range(name: str, first: int, last: int, step: int) -> Sequence[int]:

@@ -90,11 +90,11 @@ def parse_jsonl(text: str, where: str) -> list[dict[str, Any]]:
     >>> parse_jsonl('{"op": "gemm"}', "stdin")
     [{'op': 'gemm'}]
     """
-    found = []
+    records = []
     for number, line in enumerate(text.split("\n"), start=1):  # a string may hold what else ends lines, as U+2028
         if line.strip():
-            found.append(_record(line, f"{where}, line {number}"))
-    return found
+            records.append(_record(line, f"{where}, line {number}"))
+    return records
 
 
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,400})(\.([0-9]+))?([eE][+-]?[0-9]+)?")
@@ -113,14 +113,14 @@ def numbers_of(column: Any) -> Any:
     if not isinstance(column, np.ndarray) or column.dtype.kind != "U":
         return column
     cells = column.tolist()
-    found = {cell: _NUMBER.fullmatch(cell) for cell in set(cells) if cell.lower() not in ("", "nan")}
-    if not found or None in found.values():
+    matches = {cell: _NUMBER.fullmatch(cell) for cell in set(cells) if cell.lower() not in ("", "nan")}
+    if not matches or None in matches.values():
         return column
-    places = {one.group(3) for one in found.values() if one is not None and one.group(3)}
-    if len(set(map(len, places))) > 1 and any(len(one) > 1 and one.endswith("0") for one in places):
+    places = {item.group(3) for item in matches.values() if item is not None and item.group(3)}
+    if len(set(map(len, places))) > 1 and any(len(item) > 1 and item.endswith("0") for item in places):
         return column
-    numbers = {cell: _number(cell) for cell in found}
-    if not all(-(2**63) <= one < 2**63 if isinstance(one, int) else math.isfinite(one) for one in numbers.values()):
+    numbers = {cell: _number(cell) for cell in matches}
+    if not all(-(2**63) <= item < 2**63 if isinstance(item, int) else math.isfinite(item) for item in numbers.values()):
         return column
     return [numbers.get(cell) for cell in cells]
 
@@ -174,7 +174,7 @@ def _read_csv(path: Path) -> dict[str, Any]:
     if not rows:
         return {}
     header = rows[0][1]
-    separator = next((one for one in _OTHER_SEPARATORS if len(header) == 1 and one in header[0]), "")
+    separator = next((mark for mark in _OTHER_SEPARATORS if len(header) == 1 and mark in header[0]), "")
     if separator:
         raise SpecError(f"table {path}: its cells are separated by {separator!r}; separate them by commas")
     if len(set(header)) < len(header):
@@ -204,11 +204,11 @@ def _read_parquet(path: Path) -> dict[str, Any]:
     _check_parquet(path)
     with _plainly_named(path) as plain:
         try:
-            found = duckdb.sql(f"select * from read_parquet('{_quoted(plain)}')").fetchnumpy()
+            columns = duckdb.sql(f"select * from read_parquet('{_quoted(plain)}')").fetchnumpy()
         except duckdb.Error as error:
             raise SpecError(f"table {path}: not Parquet: {str(error).splitlines()[0]}") from None
     return {
-        name: values.tolist() if np.ma.is_masked(values) else np.asarray(values) for name, values in found.items()
+        name: values.tolist() if np.ma.is_masked(values) else np.asarray(values) for name, values in columns.items()
     }  # tolist makes None of what is null; `filled` would make 999999 of it, also when told to fill with None
 
 
@@ -264,7 +264,9 @@ def _write_parquet(path: Path, columns: Mapping[str, Any]) -> None:
     kinds = {name: _kind(_plain(column)) for name, column in columns.items()}
     with tempfile.TemporaryDirectory() as folder:
         lines = Path(folder) / "rows.jsonl"
-        _write_jsonl(lines, {name: [_fitting(c, kinds[name]) for c in _plain(one)] for name, one in columns.items()})
+        _write_jsonl(
+            lines, {name: [_fitting(c, kinds[name]) for c in _plain(cells)] for name, cells in columns.items()}
+        )
         named = ", ".join(f"'{name.replace(chr(39), chr(39) * 2)}': '{kind}'" for name, kind in kinds.items())
         read = f"read_json('{_quoted(lines)}', format='newline_delimited', columns={{{named}}})"
         duckdb.sql(f"copy (select * from {read}) to '{_quoted(path)}' (format parquet)")
@@ -295,15 +297,15 @@ def _fitting(cell: Any, kind: str) -> Any:
 
 def _arrays(columns: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return columns of numbers and text as arrays of one type each; none where one has gaps, or DuckDB is absent."""
-    found = {}
+    arrays = {}
     for name, column in columns.items():
         array = np.asarray(column)
         if array.dtype.kind == "O" and set(map(type, array)) <= {str}:
             array = array.astype(str)
         if array.dtype.kind not in "iufU":
             return None
-        found[name] = array
-    return found if importlib.util.find_spec("duckdb") else None
+        arrays[name] = array
+    return arrays if importlib.util.find_spec("duckdb") else None
 
 
 def _copy(held: Mapping[str, Any], path: Path, options: str) -> None:

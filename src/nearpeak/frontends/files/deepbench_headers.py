@@ -38,12 +38,12 @@ def capture_deepbench(path: Path, *, dtype: str | None = None) -> Workload:
     rejected: list[str] = []
     for number, group, cells in _rows(path.read_text(encoding="utf-8", errors="replace")):
         try:
-            found, operator = _problem(cells, dtype or "fp32")
+            problem, operator = _problem(cells, dtype or "fp32")
         except (SpecError, ValueError) as error:
             rejected.append(f"line {number}: {error}")
             continue
         source = f"{path.name}:{number}"
-        calls.append(Call(case=found, operator=operator, phase="forward", module=group, source=source))
+        calls.append(Call(case=problem, operator=operator, phase="forward", module=group, source=source))
     if not calls:
         raise SpecError(f"{path}: holds no problem; rows look like std::make_tuple(1760, 16, 1760, false, false)")
     recurrent = any(call.operator == "deepbench.rnn" for call in calls)
@@ -56,7 +56,7 @@ def capture_deepbench(path: Path, *, dtype: str | None = None) -> Workload:
 
 def _rows(text: str) -> Iterator[tuple[int, str, list[str]]]:
     """Yield line number, name of the set and cells of each row."""
-    plain = _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), text)
+    plain = _COMMENT.sub(lambda comment: re.sub(r"[^\n]", " ", comment.group()), text)
     for group in _SET.finditer(plain):
         for row in _ROW.finditer(plain, group.start(2), group.end(2)):
             cells = [cell.strip() for cell in (row.group(1) or row.group(2) or "").split(",")]

@@ -56,8 +56,8 @@ def capture_definition(
     name = " ".join(
         (definition.name, *(f"{axis}={extents[axis]}" for axis in extents if definition.axes[axis]["type"] == "var"))
     )
-    scalars = {one: _assumed(spec) for one, spec in definition.inputs.items() if spec.shape is None}
-    notes = [f"no workload is given: {one} = {value} is assumed" for one, value in scalars.items() if not workload]
+    scalars = {key: _assumed(spec) for key, spec in definition.inputs.items() if spec.shape is None}
+    notes = [f"no workload is given: {key} = {value} is assumed" for key, value in scalars.items() if not workload]
     origin = {"definition": definition.name, **({"workload": workload.uuid} if workload else {})}
     try:
         return capture_torch(
@@ -82,18 +82,18 @@ def _inputs(
     """Return the arguments of `run`: tensors without memory, scalars with the workload's values."""
     rows = _rows(definition) if line is None else line.inputs
     custom = _custom(definition, axes, rows, module, where)
-    found = []
+    arguments = []
     for name, spec in definition.inputs.items():
         if spec.shape is not None:
             values = _file_values(rows[name], folder)
-            found.append(_empty(spec, axes, where) if values is None else values)
+            arguments.append(_empty(spec, axes, where) if values is None else values)
         elif rows[name]["type"] == "scalar":
-            found.append(rows[name]["value"])
+            arguments.append(rows[name]["value"])
         elif name in custom:
-            found.append(custom[name])
+            arguments.append(custom[name])
         else:
             raise SpecError(f"{where}: input {name!r} is a scalar; its workload must state a value or be custom")
-    return tuple(found)
+    return tuple(arguments)
 
 
 def _rows(definition: Definition) -> dict[str, Mapping[str, Any]]:

@@ -137,10 +137,10 @@ def _calls(world: Any, row: _Row, file: str, skipped: Counter[str], dense: Count
         skipped[name] += count * row.call_count
     from torch.utils._pytree import tree_leaves
 
-    tensors = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     for call in made:
-        case, kept = lying(call.case, tensors) if call.case is not None else (None, True)
-        if not kept:
+        case, is_exact = lying(call.case, tensors) if call.case is not None else (None, True)
+        if not is_exact:
             dense[f"{row.operator} (line {row.number})"] += call.call_count * row.call_count
         yield replace(
             call, case=case, phase=_phase(row), module="", source=f"{file}:{row.number}", reads=(), writes=(),
@@ -162,8 +162,8 @@ def _uncovered(row: _Row, file: str) -> Call:
 def _function(torch: Any, name: str) -> Any:
     parts = name.split(".")
     if parts[0] in ("aten", "prims", "torchvision") and len(parts) in (2, 3) and parts[1] not in _OUTSIDE:
-        found = getattr(getattr(torch.ops, parts[0]), parts[1], None)
-        overload = getattr(found, parts[2] if len(parts) == 3 else "default", None)
+        packet = getattr(getattr(torch.ops, parts[0]), parts[1], None)
+        overload = getattr(packet, parts[2] if len(parts) == 3 else "default", None)
         if overload is not None:
             return overload
     raise _UnreadableError(f"operator {name} is not known to this PyTorch")
@@ -221,9 +221,9 @@ def _option(node: ast.Attribute) -> Any:
     import torch
 
     name = node.attr
-    found = getattr(torch, name, None)
-    if ast.unparse(node.value) == "torch" and isinstance(found, (torch.dtype, torch.memory_format, torch.layout)):
-        return found
+    option = getattr(torch, name, None)
+    if ast.unparse(node.value) == "torch" and isinstance(option, (torch.dtype, torch.memory_format, torch.layout)):
+        return option
     raise _UnreadableError(f"torch.{name} is no format")
 
 
@@ -231,11 +231,11 @@ def _tensor(node: ast.Call) -> Any:
     """Return the tensor without memory that `T(shape, format, stride=…)` describes; contiguous without strides."""
     import torch
 
-    given = [_value(item) for item in node.args]
+    arguments = [_value(item) for item in node.args]
     options = {word.arg: _value(word.value) for word in node.keywords}
-    if len(given) != 2 or set(options) - {"stride"} or not isinstance(given[1], torch.dtype):
+    if len(arguments) != 2 or set(options) - {"stride"} or not isinstance(arguments[1], torch.dtype):
         raise _UnreadableError(f"{ast.unparse(node)[:60]} is not T(shape, format) or T(shape, format, stride=…)")
-    shape, dtype = given
+    shape, dtype = arguments
     extents = [*shape, *options.get("stride", ())] if isinstance(shape, list) else [None]
     if not all(type(extent) is int and 0 <= extent <= 1 << 40 for extent in extents):
         raise _UnreadableError(f"{ast.unparse(node)[:60]}: extents and strides are whole numbers")

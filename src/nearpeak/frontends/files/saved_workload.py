@@ -97,7 +97,7 @@ def _workload(data: dict[str, Any], where: str) -> Workload:
     workload: Workload = codec.value(data, Workload, where)
     values = dict(_FORMS.value(data.get("values", []), tuple[tuple[int, float], ...], f"{where}.values"))
     if values:
-        buffers = tuple(replace(one, value=values.get(number)) for number, one in enumerate(workload.buffers))
+        buffers = tuple(replace(buffer, value=values.get(number)) for number, buffer in enumerate(workload.buffers))
         workload = replace(workload, buffers=buffers)
     try:
         _check(workload)
@@ -129,10 +129,10 @@ def _check(workload: Workload) -> None:
     for group in workload.groups:
         if not group or max(group) >= len(calls):
             raise SpecError(f"a group names calls {list(group)} of {len(calls)}")
-    for one in workload.known:
-        is_there = one.call < len(calls) and one.tensor < len(calls[one.call].storages)
-        if not is_there or one.pattern >= len(workload.patterns) or one.says not in SAYINGS:
-            raise SpecError(f"{one} names a call, a tensor, a pattern or a fact that is not there")
+    for fact in workload.known:
+        is_there = fact.call < len(calls) and fact.tensor < len(calls[fact.call].storages)
+        if not is_there or fact.pattern >= len(workload.patterns) or fact.says not in SAYINGS:
+            raise SpecError(f"{fact} names a call, a tensor, a pattern or a fact that is not there")
     for pattern in workload.patterns:
         _check_pattern(pattern)
 

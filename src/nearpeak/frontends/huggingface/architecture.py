@@ -110,11 +110,11 @@ class ModelPlan:
         """Return args, kwargs and the tensors that need a name of their own."""
         if self._options.step == "decode":
             return self._decode_inputs()
-        given = self._given()
+        inputs = self._given()
         if self._options.step == "train" and self._facts.compares_text_with_images:
-            return (), {**self._noted(given), "return_loss": True}, ()
-        shape = label_shape(self._facts, given) if self._options.step == "train" else None
-        return (), self._noted(given | ({} if shape is None else {"labels": _whole(shape)})), ()
+            return (), {**self._noted(inputs), "return_loss": True}, ()
+        shape = label_shape(self._facts, inputs) if self._options.step == "train" else None
+        return (), self._noted(inputs | ({} if shape is None else {"labels": _whole(shape)})), ()
 
     def _tokens(self) -> dict[str, tuple[int, ...]]:
         """Return the shapes of what is made of tokens, known before the model is built."""
@@ -129,23 +129,23 @@ class ModelPlan:
         """Return what the recipes make; values of plain tokens are not known."""
         facts, options = self._facts, self._options
         ask = Ask(
-            model=self._model, model_type=facts.config.model_type, recipes=tuple(RECIPES[one] for one in RECIPES),
+            model=self._model, model_type=facts.config.model_type, recipes=tuple(RECIPES[key] for key in RECIPES),
             unknown=by_name, options=options,
             hints={**settings_of(facts.config.model_type).get("inputs", {}), **self._sizes, "values": "unknown"},
         )  # fmt: skip
-        found = {name: value for name, value in ask.inputs().items() if name != without}
-        if facts.main_input not in found:
+        inputs = {name: value for name, value in ask.inputs().items() if name != without}
+        if facts.main_input not in inputs:
             raise NotModelledError(f"{facts.name}: no recipe for input {facts.main_input!r}")
-        tensors = {name: tuple(value.shape) for name, value in found.items() if hasattr(value, "shape")}
+        tensors = {name: tuple(value.shape) for name, value in inputs.items() if hasattr(value, "shape")}
         _check_sizes(facts, options, tensors, self._dtype)
-        return found
+        return inputs
 
-    def _noted(self, given: dict[str, Any]) -> dict[str, Any]:
+    def _noted(self, inputs: dict[str, Any]) -> dict[str, Any]:
         """Return the inputs, which are put into words."""
-        parts = [f"{name} {'×'.join(map(str, getattr(value, 'shape', ())))}" for name, value in given.items()]
+        parts = [f"{name} {'×'.join(map(str, getattr(value, 'shape', ())))}" for name, value in inputs.items()]
         cached = [f"{self._kv_count} cached positions"] if self._options.step == "decode" else []
         self.described = ", ".join([*parts, *cached])
-        return given
+        return inputs
 
     def _decode_inputs(self) -> tuple[Any, ...]:
         """Let the model make a cache for one token, then stretch it: its layout is the model's own affair."""
@@ -154,13 +154,13 @@ class ModelPlan:
 
         encoded = self._facts.is_encoder_decoder
         tokens = {"decoder_input_ids" if encoded else self._facts.main_input: _whole((self._options.batch_count, 1))}
-        given = self._noted((self._given(without="decoder_input_ids") if encoded else {}) | tokens)
+        inputs = self._noted((self._given(without="decoder_input_ids") if encoded else {}) | tokens)
         with torch.no_grad(), eager_models(), kernels_kept_whole(self._model):
-            output = self._model.eval()(**given, use_cache=True)
-        found = stretched(output, self._kv_count)
-        if found is None:
+            output = self._model.eval()(**inputs, use_cache=True)
+        named_cache = stretched(output, self._kv_count)
+        if named_cache is None:
             raise CaptureError(f"{self._facts.name}: its decode step leaves no cache; capture step 'forward' instead")
-        name, cache = found
+        name, cache = named_cache
         kwargs = {**tokens, name: cache, "use_cache": True}
         if encoded:
             hidden = torch.empty_like(output.encoder_last_hidden_state)
@@ -198,16 +198,16 @@ def _config(transformers: Any, model: Published) -> Any:
 def _class(transformers: Any, model: Published, config: Any, step: str) -> tuple[Any, tuple[str, ...]]:
     """Return the model class, and what was assumed in choosing it."""
     wanted = (model.training_class, *model.class_names) if step == "train" else model.class_names
-    found: Any = next((getattr(transformers, name) for name in wanted if name and hasattr(transformers, name)), None)
+    cls: Any = next((getattr(transformers, name) for name in wanted if name and hasattr(transformers, name)), None)
     notes: tuple[str, ...] = ()
-    if found is None:
-        found = transformers.MODEL_MAPPING.get(type(config), None)
-        found = found[0] if isinstance(found, (tuple, list)) else found
+    if cls is None:
+        cls = transformers.MODEL_MAPPING.get(type(config), None)
+        cls = cls[0] if isinstance(cls, (tuple, list)) else cls
         named = wanted[0] if wanted else "no class"
-        notes = (f"config.json names {named}; the bare {getattr(found, '__name__', '')} is captured, without a head.",)
-    if not inspect.isclass(found) or not issubclass(found, transformers.PreTrainedModel):
+        notes = (f"config.json names {named}; the bare {getattr(cls, '__name__', '')} is captured, without a head.",)
+    if not inspect.isclass(cls) or not issubclass(cls, transformers.PreTrainedModel):
         raise SpecError(f"{model.name}: no class for {model.model_type!r}; name one under 'architectures'")
-    chosen: Any = found
+    chosen: Any = cls
     if step == "decode" and not chosen.can_generate():
         raise SpecError(f"{model.name}: {chosen.__name__} makes no tokens one by one; use step 'forward'")
     return chosen, notes

@@ -32,11 +32,11 @@ def first_that_runs(run: Callable[[Trial], T], repairs: Callable[[str, Trial], I
         for candidate in repairs(str(error), trial):
             if time.process_time() > ends_s:
                 return None
-            found = _failed(run, candidate)
-            if not isinstance(found, _Failure):
-                return found
-            is_new = str(found) not in seen and _stage(found) >= _stage(error)
-            further = mended(candidate, found) if is_new and candidate.hints == trial.hints else None
+            result = _failed(run, candidate)
+            if not isinstance(result, _Failure):
+                return result
+            is_new = str(result) not in seen and _stage(result) >= _stage(error)
+            further = mended(candidate, result) if is_new and candidate.hints == trial.hints else None
             if further is not None:
                 return further
         return None
@@ -44,10 +44,10 @@ def first_that_runs(run: Callable[[Trial], T], repairs: Callable[[str, Trial], I
     first = _failed(run, UNCHANGED)
     if not isinstance(first, _Failure):
         return first
-    found = mended(UNCHANGED, first)
-    if found is None:
+    result = mended(UNCHANGED, first)
+    if result is None:
         raise first
-    return found
+    return result
 
 
 def _failed(run: Callable[[Trial], T], trial: Trial) -> T | _Failure:

@@ -47,8 +47,8 @@ def with_layers(config: Any, layer_count: int) -> Any:
             if _is_count(value) and value in stages:
                 continue  # a number of stages, between which the width changes
             if _DEPTH.fullmatch(name) and not _NO_DEPTH.fullmatch(name) and _is_count(value) and value > layer_count:
-                kept = max(layer_count, _period(part, value), tower_depth if "vi" in path else 1)
-                _cut(part, name, value, min(value, kept))
+                depth = max(layer_count, _period(part, value), tower_depth if "vi" in path else 1)
+                _cut(part, name, value, min(value, depth))
             elif name in _DEPTH_LISTS and isinstance(value, (list, tuple)) and all(map(_is_count, value)):
                 setattr(part, name, type(value)(min(count, layer_count) for count in value))
     return smaller
@@ -57,7 +57,9 @@ def with_layers(config: Any, layer_count: int) -> Any:
 def _tower_depth(config: Any) -> int:
     """Return how many layers of the vision tower are read, where several are."""
     stated = (vars(part).get(name) for _, part in parts(config) for name in _READ_OF_TOWER)
-    read: list[int] = [index for one in stated if isinstance(one, (list, tuple)) for index in one if _is_count(index)]
+    read: list[int] = [
+        index for layers in stated if isinstance(layers, (list, tuple)) for index in layers if _is_count(index)
+    ]
     return max([1, *(-index if index < 0 else index + 1 for index in read)])
 
 
@@ -66,8 +68,8 @@ def fitted(config: Any) -> tuple[str, ...]:
     every, notes = dict(parts(config)), []
     texts = [part for path, part in every.items() if path.endswith("text_config")]
     for path, part in every.items():
-        own = vars(part)  # as a per-layer setting cannot be asked for by name
-        heads, width = own.get("num_attention_heads"), own.get("hidden_size")
+        settings = vars(part)  # as a per-layer setting cannot be asked for by name
+        heads, width = settings.get("num_attention_heads"), settings.get("hidden_size")
         wanted = {
             "head_dim": width // heads if _is_count(heads) and _is_count(width) and heads else None,
             "num_key_value_heads": heads,
@@ -75,7 +77,7 @@ def fitted(config: Any) -> tuple[str, ...]:
             "output_dim": vars(texts[0]).get("hidden_size") if texts and path.endswith("audio_config") else None,
         }
         for name, value in wanted.items():
-            present = own.get(name, value)
+            present = settings.get(name, value)
             if value is not None and (present is None or (name in _MUST_AGREE and present != value)):
                 setattr(part, name, value)
                 notes.append(
@@ -100,16 +102,16 @@ def _is_count(value: object) -> bool:
 
 def _period(part: Any, layer_count: int) -> int:
     """Return how many of the first layers hold every kind of layer, and every one that is read from."""
-    kept = 1
+    period = 1
     for value in vars(part).values():
         if isinstance(value, (list, tuple)) and len(value) == layer_count and all(isinstance(v, str) for v in value):
-            kept = max(kept, max(value.index(one) for one in set(value)) + 1)
+            period = max(period, max(value.index(item) for item in set(value)) + 1)
     if getattr(part, "num_kv_shared_layers", 0):
-        kept *= 2  # a period with keys and values of its own, one without
+        period *= 2  # a period with keys and values of its own, one without
     read = [list(vars(part).get(name) or ()) for name in _READ_LAYERS]
     outputs = list(getattr(part, "out_indices", None) or ())
     read.append(outputs if len(outputs) > 1 else [])
-    return max([kept, *(int(index) + 1 for one in read for index in one)])
+    return max([period, *(int(index) + 1 for item in read for index in item)])
 
 
 def _cut(part: Any, name: str, before: int, after: int) -> None:

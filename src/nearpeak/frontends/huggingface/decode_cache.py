@@ -9,12 +9,12 @@ _CACHES = ("past_key_values", "cache_params", "state")
 
 def stretched(output: Any, kv_count: int) -> tuple[str, Any] | None:
     """Return the input that takes the cache in `output`, with `kv_count` positions; none where there is no cache."""
-    found = {name: getattr(output, name) for name in _CACHES if getattr(output, name, None) is not None}
-    if not found:
+    caches = {name: getattr(output, name) for name in _CACHES if getattr(output, name, None) is not None}
+    if not caches:
         return None
-    name, cache = next(iter(found.items()))
-    own = getattr(cache, "self_attention_cache", cache)
-    for layer in getattr(own, "layers", ()):
+    name, cache = next(iter(caches.items()))
+    self_attention = getattr(cache, "self_attention_cache", cache)
+    for layer in getattr(self_attention, "layers", ()):
         _fill(layer, kv_count)
     return name, cache
 
@@ -38,15 +38,15 @@ def _fill(layer: Any, kv_count: int) -> None:
     if keys is None or values is None:
         return  # a recurrent layer: its state has the same size at every position
     window = getattr(layer, "sliding_window", None)
-    kept = min(kv_count, window - 1) if isinstance(window, int) else kv_count
-    room = [torch.empty((*t.shape[:-2], kept + 1, t.shape[-1]), dtype=t.dtype) for t in (keys, values)]
-    layer.keys, layer.values = (storage[..., :kept, :] for storage in room)
+    position_count = min(kv_count, window - 1) if isinstance(window, int) else kv_count
+    room = [torch.empty((*t.shape[:-2], position_count + 1, t.shape[-1]), dtype=t.dtype) for t in (keys, values)]
+    layer.keys, layer.values = (storage[..., :position_count, :] for storage in room)
     if hasattr(layer, "cumulative_length"):
         layer.cumulative_length = kv_count
 
     def append(new_keys: Any, new_values: Any, *_args: Any, **_kwargs: Any) -> tuple[Any, Any]:
         for storage, new in zip(room, (new_keys, new_values), strict=True):
-            storage[..., kept:, :].copy_(new)
+            storage[..., position_count:, :].copy_(new)
         layer.keys, layer.values = room
         return room[0], room[1]
 

@@ -23,8 +23,8 @@ def kinds_of(parameters: Iterable[str]) -> frozenset[str]:
     >>> sorted(kinds_of(["input_ids", "attention_mask", "pixel_values"]))
     ['image', 'text']
     """
-    own = (name.rpartition(":")[2] for name in parameters)
-    return frozenset(_KINDS[name] for name in own if name in _KINDS)
+    names = (name.rpartition(":")[2] for name in parameters)
+    return frozenset(_KINDS[name] for name in names if name in _KINDS)
 
 
 def kinds_taken(ask: Any) -> frozenset[str]:
@@ -32,6 +32,6 @@ def kinds_taken(ask: Any) -> frozenset[str]:
 
     Text that a model says it does not take, and the tokens of a decoder that makes them itself, are left out.
     """
-    found = kinds_of(ask.parameters)
+    kinds = kinds_of(ask.parameters)
     either = frozenset(ask.hints.get("either", ()))
-    return found - either
+    return kinds - either

@@ -52,16 +52,16 @@ class Ask:
             for name, parameter in signature.parameters.items()
             if name != "self" and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
         }
-        self.annotations = {name: str(one.annotation) for name, one in signature.parameters.items()}
-        own = [recipe for recipe in recipes if model_type in recipe.model_types]
-        self._recipes = [*own, *(recipe for recipe in recipes if not recipe.model_types)]
+        self.annotations = {name: str(stated.annotation) for name, stated in signature.parameters.items()}
+        specific = [recipe for recipe in recipes if model_type in recipe.model_types]
+        self._recipes = [*specific, *(recipe for recipe in recipes if not recipe.model_types)]
         self._made: dict[str, Any] = {}
         self.named: list[tuple[Any, str, str]] = []
 
     def inputs(self) -> dict[str, Any]:
         """Return every tensor that the forward pass takes and a recipe makes, by parameter."""
-        found = {name: self.given(name) for name in self.parameters}
-        return {name: value for name, value in found.items() if value is not None}
+        values = {name: self.given(name) for name in self.parameters}
+        return {name: value for name, value in values.items() if value is not None}
 
     def given(self, name: str) -> Any:
         """Return the value of one parameter; none where no recipe makes it or the forward pass does not take it."""
@@ -80,8 +80,8 @@ class Ask:
 
     def setting(self, *names: str, kind: str = "", default: Any = None) -> Any:
         """Return the first of the settings that a part of the configuration states, parts of `kind` first."""
-        found = (getattr(part, name, None) for name in names for part in self.parts(kind))
-        return self.hints.get(names[0], next((value for value in found if value is not None), default))
+        values = (getattr(part, name, None) for name in names for part in self.parts(kind))
+        return self.hints.get(names[0], next((value for value in values if value is not None), default))
 
     def parts(self, kind: str = "") -> Iterator[Any]:
         """Yield the parts of the configuration, those named like `kind` first."""
@@ -108,8 +108,8 @@ class Ask:
         """Return a tensor that holds one known whole number everywhere."""
         import torch
 
-        one = torch.full([1] * len(shape), value, dtype=torch.int64)
-        return one.expand(shape)  # a view, whose value stays known at any size
+        element = torch.full([1] * len(shape), value, dtype=torch.int64)
+        return element.expand(shape)  # a view, whose value stays known at any size
 
     @property
     def values_known(self) -> bool:
@@ -133,18 +133,22 @@ class Ask:
         other = (
             {"pixel_values": "pixel_values_videos"} if kind == "video" and "pixel_values_videos" not in names else {}
         )
-        given = {name: self.given(other.get(name, name)) for name in names if name not in ("kwargs", "return_dict")}
-        given = {name: value for name, value in given.items() if value is not None}
-        if not given:
+        arguments = {name: self.given(other.get(name, name)) for name in names if name not in ("kwargs", "return_dict")}
+        arguments = {name: value for name, value in arguments.items() if value is not None}
+        if not arguments:
             return None
         with torch.no_grad():
-            return method(**given)
+            return method(**arguments)
 
     def needed(self, kind: str) -> frozenset[str]:
         """Return the parameters that `get_<kind>_features` of the model cannot do without."""
         method = self._method(kind)
         every = inspect.signature(method).parameters.values() if method is not None else ()
-        return frozenset(one.name for one in every if one.default is one.empty and one.kind is not one.VAR_KEYWORD)
+        return frozenset(
+            parameter.name
+            for parameter in every
+            if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
+        )
 
     def _method(self, kind: str) -> Callable[..., Any] | None:
         name = f"get_{kind}_features"

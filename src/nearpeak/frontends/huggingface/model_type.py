@@ -118,18 +118,18 @@ def _captured(name: str, trial: Trial, made: dict[str, Any], options: CaptureOpt
 
 def _inputs(name: str, parts_: Mapping[str, Any], trial: Trial, options: CaptureOptions) -> dict[str, Any]:
     """Return the inputs of all parts of a model by name, what they are of, and tensors inside objects."""
-    recipes = tuple(RECIPES[one] for one in RECIPES)
+    recipes = tuple(RECIPES[key] for key in RECIPES)
     inputs: dict[str, Any] = {}
     asks = {}
     for path, (part, method) in parts_.items():
-        own = (part.config.model_type or f"{name}_{path}") if path else name
+        model_type = (part.config.model_type or f"{name}_{path}") if path else name
         asks[path] = Ask(
-            model=part, method=method, model_type=own, recipes=recipes, unknown=by_name,
-            hints={**settings_of(own).get("inputs", {}), **trial.hints}, options=options,
+            model=part, method=method, model_type=model_type, recipes=recipes, unknown=by_name,
+            hints={**settings_of(model_type).get("inputs", {}), **trial.hints}, options=options,
         )  # fmt: skip
         inputs |= {f"{path}:{key}" if path else key: value for key, value in asks[path].inputs().items()}
     return {
-        "inputs": inputs, "named": [one for ask in asks.values() for one in ask.named],
+        "inputs": inputs, "named": [tensor for ask in asks.values() for tensor in ask.named],
         "kinds": {kind for ask in asks.values() for kind in kinds_taken(ask)},
     }  # fmt: skip
 
@@ -141,7 +141,7 @@ def class_and_config(name: str, trial: Trial = UNCHANGED) -> tuple[Any, Any, tup
     if name not in known:
         raise unknown_name("model type", name, known)
     long: dict[str, Any] = {}  # settings that a recipe makes, as they are too long for a file
-    for recipe in (RECIPES[one] for one in RECIPES):
+    for recipe in (RECIPES[recipe_name] for recipe_name in RECIPES):
         long |= recipe.config() if name in recipe.model_types else {}
     try:
         config = transformers.AutoConfig.for_model(name, **settings_of(name).get("config", {}), **long)
@@ -190,12 +190,12 @@ def _class(transformers: Any, name: str, config: Any) -> Any:
     heads = sorted(table for table in dir(auto) if re.fullmatch(r"MODEL_FOR_\w+_MAPPING", table))
     for table in ("MODEL_MAPPING", *heads):
         try:
-            found = getattr(auto, table).get(type(config), None)
+            cls = getattr(auto, table).get(type(config), None)
         except ValueError:  # named, but not there
             continue
-        found = found[0] if isinstance(found, (tuple, list)) and found else found
-        if inspect.isclass(found):
-            return found
+        cls = cls[0] if isinstance(cls, (tuple, list)) and cls else cls
+        if inspect.isclass(cls):
+            return cls
     raise MissingExtraError(
         f"hf:{name}: transformers {transformers.__version__} has no model class for it that can be loaded"
     )

@@ -56,9 +56,9 @@ def published_as(name: str) -> Published:
     ('GPT-2', 'GPT-2')
     """
     known = _by_hub_name()
-    found = known.get(name.lower()) or known.get(name.lower().rsplit("/", 1)[-1])
-    if found is not None:
-        return found
+    model = known.get(name.lower()) or known.get(name.lower().rsplit("/", 1)[-1])
+    if model is not None:
+        return model
     near = difflib.get_close_matches(name.lower().rsplit("/", 1)[-1], known, n=3, cutoff=0.5)
     hint = f"; near it are {', '.join(near)}" if near else ""
     raise CaptureError(
@@ -69,13 +69,13 @@ def published_as(name: str) -> Published:
 
 def _by_hub_name() -> dict[str, Published]:
     """Return published models by our name, by hub name, and by hub name without its owner."""
-    found: dict[str, Published] = {}
+    models: dict[str, Published] = {}
     for name in MODELS:
         match = _HUB_NAME.search(MODELS[name].source)
         names = [name, *([match.group(1).lower(), match.group(1).lower().rsplit("/", 1)[-1]] if match else [])]
-        for one in names:
-            found.setdefault(one, MODELS[name])
-    return found
+        for alias in names:
+            models.setdefault(alias, MODELS[name])
+    return models
 
 
 def _is_local(name: object) -> bool:
@@ -147,5 +147,5 @@ def _without_dtype(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _dtype(options: dict[str, Any]) -> dict[str, Any]:
-    given = next((options[key] for key in _DTYPE_OPTIONS if options.get(key) not in (None, "auto")), None)
-    return {} if given is None else {"dtype": given}
+    dtype = next((options[key] for key in _DTYPE_OPTIONS if options.get(key) not in (None, "auto")), None)
+    return {} if dtype is None else {"dtype": dtype}

@@ -45,8 +45,8 @@ class ModelFacts:
     def setting(self, *names: str) -> Any:
         """Return the first of the settings that the configuration or a nested one states, else none."""
         configs = [self.config, *(getattr(self.config, nested, None) for nested in _NESTED)]
-        found = (_stated(config, name) for name in names for config in configs if config is not None)
-        return next((value for value in found if value is not None), None)
+        values = (_stated(config, name) for name in names for config in configs if config is not None)
+        return next((value for value in values if value is not None), None)
 
     @property
     def compares_text_with_images(self) -> bool:

@@ -92,45 +92,45 @@ def repairs(error: str, trial: Trial, config: Any, parameters: Sequence[str]) ->
 
 def _ruled(rules: Rules, error: str, trial: Trial, config: Any) -> Iterator[Trial]:
     for pattern, rule in rules:
-        found = re.search(pattern, error)
-        if found:
-            yield from rule(found, trial, config)
+        match = re.search(pattern, error)
+        if match:
+            yield from rule(match, trial, config)
 
 
-def _absent(found: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
+def _absent(match: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
     """A setting that one class of configuration lacks."""
     for path, part in parts(config):
-        if type(part).__name__ == found[1]:
-            value = missing_setting(config, part, found[2])
+        if type(part).__name__ == match[1]:
+            value = missing_setting(config, part, match[2])
             if value is not None:
-                yield trial.with_settings((path, found[2], value))
+                yield trial.with_settings((path, match[2], value))
 
 
-def _unstated(found: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
+def _unstated(match: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
     """A setting that the model asks for by name."""
     for path, part in parts(config):
-        if found[1] in vars(part):
-            value = missing_setting(config, part, found[1])
-            yield trial.with_settings((path, found[1], 24 if value is None else value))
+        if match[1] in vars(part):
+            value = missing_setting(config, part, match[1])
+            yield trial.with_settings((path, match[1], 24 if value is None else value))
 
 
-def _none(_found: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
+def _none(_match: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
     """Something that is not there: a part of the configuration, or sizes that are left open."""
     for changes in (default_parts(config), open_settings(config)):
         if changes:
             yield trial.with_settings(*changes)
 
 
-def _timm(_found: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
+def _timm(_match: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
     """A backbone of a package that is not installed."""
     changes = without_timm(config)
     if changes:
         yield trial.with_settings(*changes)
 
 
-def _sections(found: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
+def _sections(match: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
     """Sections of a rotary embedding that do not add up to its dimension."""
-    wanted, sections = int(found[1]), [int(one) for one in found[2].split(",")]
+    wanted, sections = int(match[1]), [int(size) for size in match[2].split(",")]
     for path, part in parts(config):
         rope = getattr(part, "rope_parameters", None)
         if not isinstance(rope, Mapping) or not path.endswith("text_config") | (part is config):
@@ -139,28 +139,28 @@ def _sections(found: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial
         total = sum(stated)
         if 0 < total < wanted:
             yield trial.with_settings((path, "rope_parameters", {**rope, "partial_rotary_factor": total / wanted}))
-        share = [one * wanted // total for one in stated]
+        share = [size * wanted // total for size in stated]
         share[0] += wanted - sum(share)
         yield trial.with_settings((path, "rope_parameters", {**rope, "mrope_section": share}))
 
 
-def _kinds_of_layers(found: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
+def _kinds_of_layers(match: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
     """Rotary parameters that each kind of layer should have of its own."""
     for path, part in parts(config):
         kinds = set(getattr(part, "layer_types", None) or ())
-        if found[1] in kinds:
-            one = {"rope_type": "default", "rope_theta": 10000.0}
-            yield trial.with_settings((path, "rope_parameters", dict.fromkeys(sorted(kinds), one)))
+        if match[1] in kinds:
+            rope = {"rope_type": "default", "rope_theta": 10000.0}
+            yield trial.with_settings((path, "rope_parameters", dict.fromkeys(sorted(kinds), rope)))
 
 
-def _bf16(_found: re.Match[str], trial: Trial, _config: Any) -> Iterator[Trial]:
+def _bf16(_match: re.Match[str], trial: Trial, _config: Any) -> Iterator[Trial]:
     """Grouped products of experts, which PyTorch has in bf16 only."""
     yield replace(trial, dtype="bf16")
 
 
-def _heads(found: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
+def _heads(match: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
     """Heads that do not divide a width: the next number that does."""
-    width, heads = int(found[1]), int(found[2])
+    width, heads = int(match[1]), int(match[2])
     fits = [count for count in range(1, 2 * heads) if width % count == 0 and width // count % 2 == 0]
     for path, part in parts(config):
         if vars(part).get("hidden_size") == width and vars(part).get("num_attention_heads") == heads:
@@ -169,16 +169,16 @@ def _heads(found: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
             )
 
 
-def _widths(found: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
+def _widths(match: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
     """A layer that takes another width than it gets: settings with one of the two become the other."""
-    got, wanted = int(found[1]), int(found[2])
-    own = [
+    got, wanted = int(match[1]), int(match[2])
+    sizes = [
         (path, name, value) for path, part in parts(config) for name, value in vars(part).items() if _size(name, value)
     ]
-    for path, name, value in own:
+    for path, name, value in sizes:
         if value == wanted and path:
             yield trial.with_settings((path, name, got))
-    for path, name, value in own:
+    for path, name, value in sizes:
         if path and "text" not in path and got % value == 0 and wanted % (got // value) == 0 and value != wanted:
             yield trial.with_settings((path, name, wanted // (got // value)))
 
@@ -191,25 +191,27 @@ def _size(name: str, value: Any) -> bool:
     )
 
 
-def _specified(_found: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
+def _specified(_match: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
     """A part that is not the one which the class of the configuration specifies."""
     changes = specified_parts(config)
     if changes:
         yield trial.with_settings(*changes)
 
 
-def _channels(found: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
+def _channels(match: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
     """A convolution that takes another number of channels than it gets: a list of widths is the likeliest wrong."""
-    wanted, got = int(found[1]), int(found[2])
+    wanted, got = int(match[1]), int(match[2])
     for path, part in parts(config):
         for name, value in vars(part).items():
             if isinstance(value, (list, tuple)) and wanted in value and not name.startswith("_"):
-                yield trial.with_settings((path, name, type(value)(got if one == wanted else one for one in value)))
+                yield trial.with_settings(
+                    (path, name, type(value)(got if width == wanted else width for width in value))
+                )
 
 
-def _embeddings(found: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
+def _embeddings(match: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
     """Embeddings of an image that are not as wide as those of text."""
-    tokens, features = int(found[1]), int(found[2])
+    tokens, features = int(match[1]), int(match[2])
     texts = [(path, part) for path, part in parts(config) if path.endswith("text_config")]
     towers = [(path, part) for path, part in parts(config) if path and "text" not in path]
     for path, part in texts:

@@ -54,9 +54,9 @@ class Walk:
         self._guesses: dict[str, int] = {}
         self.builder = WorkloadBuilder(matchers())
 
-    def inputs(self, given: Any, variables: Any, *, trained: bool) -> list[Tensor]:
+    def inputs(self, arguments: Any, variables: Any, *, trained: bool) -> list[Tensor]:
         """Return the arguments as tensors, named by their place; in training the first one holds the weights."""
-        paths = [path for path, _ in self._tree.tree_flatten_with_path(given)[0]]
+        paths = [path for path, _ in self._tree.tree_flatten_with_path(arguments)[0]]
         tensors = []
         for path, variable in zip(paths, variables, strict=True):
             weight = trained and [getattr(key, "idx", None) for key in path[:2]] == [0, 0]
@@ -95,8 +95,8 @@ class Walk:
         placed = {id(jaxpr.outvars[place]): tensor for place, tensor in (into or {}).items()}
         for equation in jaxpr.eqns:
             operands = [self._value(known, variable) for variable in equation.invars]
-            found = self._equation(equation, operands, frame.at(equation), placed)
-            known.update(zip(equation.outvars, found, strict=True))
+            results = self._equation(equation, operands, frame.at(equation), placed)
+            known.update(zip(equation.outvars, results, strict=True))
         return [self._value(known, variable) for variable in jaxpr.outvars]
 
     def _value(self, known: Mapping[Any, Any], variable: Any) -> Any:
@@ -110,8 +110,8 @@ class Walk:
         if inner is not None:
             jaxpr, consts = (inner.jaxpr, inner.consts) if hasattr(inner, "jaxpr") else (inner, ())
             below = frame.inside(str(params.get("name", "")) if name in ("jit", "pjit") else "")
-            given = operands[len(operands) - len(jaxpr.invars) :]
-            return self.run(jaxpr, [self.constant(value) for value in consts], given, below)
+            arguments = operands[len(operands) - len(jaxpr.invars) :]
+            return self.run(jaxpr, [self.constant(value) for value in consts], arguments, below)
         if name != "iota" and not any(isinstance(x, Tensor) for x in operands) and not equation.outvars[0].aval.shape:
             return [operands[0]] if name == "convert_element_type" else self._free(equation)  # numbers known beforehand
         if name in _KEYS:
@@ -136,10 +136,10 @@ class Walk:
             if not shape:
                 return [x]
             x = self._new(equation.outvars[0].aval, "constant", shape=())
-        found = VIEWS[name](x, equation.params, shape)
-        if found is not None:
+        view = VIEWS[name](x, equation.params, shape)
+        if view is not None:
             self.builder.skip(f"jax.{name}")
-        return None if found is None else [replace(found, dtype=_format(equation.outvars[0].aval.dtype))]
+        return None if view is None else [replace(view, dtype=_format(equation.outvars[0].aval.dtype))]
 
     def _call(self, equation: Any, operands: list[Any], frame: Frame, placed: Mapping[int, Tensor]) -> list[Any]:
         """Record one call and return its results."""
@@ -183,8 +183,8 @@ class Walk:
             for x, variable in zip(operands[fixed:carried], body.jaxpr.invars[fixed:carried], strict=True)
         ]
         below = frame.inside("", rounds)
-        found = self._closed(body, [*operands[:fixed], *state, *rows], below, into)
-        return [*found[: params["num_carry"]], *stacked]
+        results = self._closed(body, [*operands[:fixed], *state, *rows], below, into)
+        return [*results[: params["num_carry"]], *stacked]
 
     def _settled(self, x: Any, aval: Any) -> Tensor:
         """Return what a loop carries: from its second round on an array of its own."""

@@ -53,8 +53,8 @@ def site_of(name: str, operands: Operands, params: Params, outputs: tuple[Tensor
     if name in _RENAMED:
         operator, arguments = _RENAMED[name](operands, params)
         return AtenSite(name=operator, args=arguments, outputs=outputs)
-    given = {f"operand{index}": operand for index, operand in enumerate(operands)}
-    return AtenSite(name=f"jax.{name}", args={**given, "params": params}, outputs=outputs)
+    named_operands = {f"operand{index}": operand for index, operand in enumerate(operands)}
+    return AtenSite(name=f"jax.{name}", args={**named_operands, "params": params}, outputs=outputs)
 
 
 _RENAMED: Mapping[str, Callable[[Operands, Params], tuple[str, dict[str, Any]]]] = {
@@ -75,14 +75,14 @@ _RENAMED: Mapping[str, Callable[[Operands, Params], tuple[str, dict[str, Any]]]]
 
 def matchers() -> dict[str, tuple[str, Matcher]]:
     """Return operator and matcher by name: those of ATen, and those of primitives that ATen has no like of."""
-    own: dict[str, tuple[str, Matcher]] = {
+    jax_matchers: dict[str, tuple[str, Matcher]] = {
         "jax.dot_general": ("gemm", _dot_general), "jax.conv_general_dilated": ("conv", _conv),
         "jax.gather": ("gather", _gather), "jax.dynamic_slice": ("copy", _part), "jax.pad": ("copy", _padded),
         "jax.dynamic_update_slice": ("copy", _updated), "jax.select_n": ("elementwise", _selected),
         "jax.scatter": ("scatter", _scatter), "jax.scatter-add": ("scatter", _scatter),
         "jax.scatter_add": ("scatter", _scatter), "jax.reduce_window_max": ("max_pool", _max_pool),
     }  # fmt: skip
-    return aten_matchers() | own
+    return aten_matchers() | jax_matchers
 
 
 def _dot_general(site: AtenSite) -> Match:
@@ -201,6 +201,6 @@ def _selected(site: AtenSite) -> Match:
         raise NotModelledError("jax: no rule for a choice among more than two arrays")
     chosen = {"condition": site.args["operand0"], "self": site.args["operand2"], "other": site.args["operand1"]}
     where = AtenSite(name="aten.where.self", args=chosen, outputs=site.outputs)
-    found = aten_matchers()["aten.where.self"][1](where)
-    assert isinstance(found, Match)
-    return found
+    match = aten_matchers()["aten.where.self"][1](where)
+    assert isinstance(match, Match)
+    return match

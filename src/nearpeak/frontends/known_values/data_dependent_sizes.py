@@ -21,7 +21,7 @@ def sized(values: Any, packet: str, args: Any) -> Any:
     repeats to be one each, and unknown values to be all different: where `values` may guess sizes, which it counts.
     """
     if packet == "index":
-        return args[0], [one for index in args[1] for one in _positions(values, index)]
+        return args[0], [positions for index in args[1] for positions in _positions(values, index)]
     if packet in SIZED_BY_DISTINCT:
         return (_decided(values, packet, args[0]), *args[1:])
     if packet == "masked_select":
@@ -48,8 +48,10 @@ def _positions(values: Any, index: Any) -> list[Any]:
     with unset_fake_temporarily():
         count = int(decided.count_nonzero())
         few = count * decided.dim() <= CONSTANT_ELEMENTS
-        found = [one.clone() for one in decided.nonzero(as_tuple=True)] if few else []
-    return [values.known(one) for one in found] or [torch.empty(count, dtype=torch.int64) for _ in range(decided.dim())]
+        positions = [column.clone() for column in decided.nonzero(as_tuple=True)] if few else []
+    return [values.known(column) for column in positions] or [
+        torch.empty(count, dtype=torch.int64) for _ in range(decided.dim())
+    ]
 
 
 def picked(tensor: Any, mask: Any) -> int | None:

@@ -92,8 +92,8 @@ class Values:
         from torch._subclasses.fake_tensor import unset_fake_temporarily
 
         with unset_fake_temporarily():
-            one = func(real[(slice(0, 1),) * real.dim()], **kwargs)
-            out.constant = one.expand(real.shape)
+            element = func(real[(slice(0, 1),) * real.dim()], **kwargs)
+            out.constant = element.expand(real.shape)
         return out
 
     def _placeholders_kept(self, tensor: Any) -> Any:
@@ -147,8 +147,8 @@ class Values:
         self._producers[storage._cdata] = (what, storage)
 
     def _producer(self, tensor: Any) -> str:
-        found: str = self._producers.get(tensor.untyped_storage()._cdata, ("", None))[0]
-        return found
+        producer: str = self._producers.get(tensor.untyped_storage()._cdata, ("", None))[0]
+        return producer
 
     def scalar(self, tensor: Any) -> Any:
         """Return the value of a one-element tensor: the known one, or a guess."""
@@ -193,22 +193,22 @@ class Values:
         """Return what was guessed, and what was read of the inputs, in sentences."""
         return tuple(
             f"{count} {kind}: {what}"
-            for kinds, found in ((_GUESSED, self.guesses), (_READ, self._read))
-            for what, count in sorted(found.items())
+            for kinds, counts in ((_GUESSED, self.guesses), (_READ, self._read))
+            for what, count in sorted(counts.items())
             for kind in (kinds[count > 1],)
         )
 
 
 def _all_known(arguments: Any) -> list[Any]:
     """Return the tensors among `arguments` if the values of all of them are known, else none."""
-    found: list[Any] = []
+    tensors: list[Any] = []
     for argument in arguments:
         for item in argument if isinstance(argument, (list, tuple)) else (argument,):
             if hasattr(item, "untyped_storage"):
                 if getattr(item, "constant", None) is None:
                     return []
-                found.append(item)
-    return found
+                tensors.append(item)
+    return tensors
 
 
 def known(fake_mode: Any, real: Any) -> Any:

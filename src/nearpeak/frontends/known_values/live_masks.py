@@ -73,14 +73,14 @@ class LiveMasks:
     def assumptions(self) -> tuple[str, ...]:
         """Return what could not be known, in sentences."""
         large = sum(1 for _, live in self._counted.values() if live is None)
-        found = {
+        counts = {
             "depend on inputs or weights: every pair counts as live": len(self._unknown),
             "depend on inputs or weights in part: pairs that the program does not hide count as live": len(self._mixed),
             "are too many to count: every pair counts as live": large,
         }
         return tuple(
             f"values of {count} attention mask{'s' if count > 1 else ''} {cause}"
-            for cause, count in found.items()
+            for cause, count in counts.items()
             if count
         )
 
@@ -95,15 +95,15 @@ def counted(part: Part, scores: Scores) -> Live | None:
     missing = 4 - len(part.shape)
     shape, strides = (1,) * missing + part.shape, (0,) * missing + part.strides
     # A repeated plane is counted once; repeated queries are too, unless causality tells them apart.
-    kept = [1 if stride == 0 else extent for extent, stride in zip(shape, strides, strict=True)]
-    kept[2] = scores.q if scores.causal else kept[2]
+    extents = [1 if stride == 0 else extent for extent, stride in zip(shape, strides, strict=True)]
+    extents[2] = scores.q if scores.causal else extents[2]
     mask = Part(part.origin, shape, strides, part.offset)
-    kept[:2] = [1 if repeats(mask, dimension) else kept[dimension] for dimension in (0, 1)]
-    if prod(kept) > LARGEST_MASK_ELEMENTS:
+    extents[:2] = [1 if repeats(mask, dimension) else extents[dimension] for dimension in (0, 1)]
+    if prod(extents) > LARGEST_MASK_ELEMENTS:
         return None
     try:
         with _disable_current_modes(), torch.no_grad(), one_thread():
-            return _summed(mask, scores, kept)
+            return _summed(mask, scores, extents)
     except (TooLargeError, RecursionError):
         return None
 
@@ -121,20 +121,20 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _summed(mask: Part, scores: Scores, kept: list[int]) -> Live:
+def _summed(mask: Part, scores: Scores, extents: list[int]) -> Live:
     """Add up the distinct planes, each as often as it is repeated."""
     made = Made()
     pairs = queries = keys = 0
     share = scores.heads // scores.groups
-    for batch in range(kept[0]):
-        seen = np.zeros((scores.groups if kept[1] > 1 else 1, scores.kv), dtype=bool)
-        for head in range(kept[1]):
-            plane = _plane(mask, scores, batch, head, kept[2], made)
+    for batch in range(extents[0]):
+        seen = np.zeros((scores.groups if extents[1] > 1 else 1, scores.kv), dtype=bool)
+        for head in range(extents[1]):
+            plane = _plane(mask, scores, batch, head, extents[2], made)
             pairs, queries = pairs + plane[0], queries + plane[1]
-            seen[head // share if kept[1] > 1 else 0] |= plane[2]
-        keys += int(seen.sum()) * (1 if kept[1] > 1 else scores.groups)
-    repeated = scores.batch // kept[0]
-    planes = repeated * (scores.heads // kept[1])
+            seen[head // share if extents[1] > 1 else 0] |= plane[2]
+        keys += int(seen.sum()) * (1 if extents[1] > 1 else scores.groups)
+    repeated = scores.batch // extents[0]
+    planes = repeated * (scores.heads // extents[1])
     return Live(pairs * planes, keys * repeated, queries * planes)
 
 

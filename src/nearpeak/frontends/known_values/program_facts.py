@@ -65,14 +65,14 @@ class _Alike:
 
     def number(self, origin: Origin) -> int:
         """Return the number; what data decide are alike as far as any questions go."""
-        found = self._of_object.get(id(origin))
-        if found is None:
+        number = self._of_object.get(id(origin))
+        if number is None:
             try:
                 key = self._key(origin)
             except RecursionError:  # a tensor written piece by piece in thousands of steps is like no other
                 key = id(origin)
-            found = self._of_object[id(origin)] = self._of_kind.setdefault(key, len(self._of_kind))
-        return found
+            number = self._of_object[id(origin)] = self._of_kind.setdefault(key, len(self._of_kind))
+        return number
 
     def _key(self, origin: Origin) -> Any:
         if isinstance(origin, Given):
@@ -111,8 +111,8 @@ class Facts:
             tensors: argument names and tensors in the order of the call's form, none in place of what it overwrites.
         """
         for name, says in _ASKED.get(packet) or _ASKED[packet.removesuffix("_")]:
-            for position, (own, tensor) in enumerate(tensors):
-                part = self._origins.of(tensor) if own == name and tensor is not None else None
+            for position, (argument, tensor) in enumerate(tensors):
+                part = self._origins.of(tensor) if argument == name and tensor is not None else None
                 if part is not None and prod(part.shape) > 1:
                     self._questions.append(_Question(call, position, says, part))
 
@@ -134,9 +134,9 @@ class Facts:
                     answered[key] = self._pattern(part, says) if small else None
                     self._large += not small
                     left -= size if small else 0
-                found = answered[key]
-                if found is not None:
-                    known.append(Known(call, tensor, says, numbers.setdefault(found, len(numbers))))
+                pattern = answered[key]
+                if pattern is not None:
+                    known.append(Known(call, tensor, says, numbers.setdefault(pattern, len(numbers))))
         return tuple(known), tuple(numbers)
 
     def assumptions(self) -> tuple[str, ...]:
@@ -148,11 +148,11 @@ class Facts:
         if says == "no_product" and part.origin.mixed:
             return None
         try:
-            said = _said(part, says)
+            holds = _said(part, says)
         except (TooLargeError, RecursionError):
             self._large += 1
             return None
-        return Pattern(said.shape, zlib.compress(np.packbits(said).tobytes(), 1)) if said.any() else None
+        return Pattern(holds.shape, zlib.compress(np.packbits(holds).tobytes(), 1)) if holds.any() else None
 
 
 def _kept(part: Part) -> list[int]:
@@ -162,14 +162,14 @@ def _kept(part: Part) -> list[int]:
 
 def _said(part: Part, says: str) -> Any:
     """Return for each distinct element of a view whether the saying holds of it."""
-    kept, made = _kept(part), Made()
+    extents, made = _kept(part), Made()
     if says == "no_product":
-        return _plain(part.block([0] * len(kept), kept, made))
-    said = np.zeros(kept, dtype=bool)
-    for starts, sizes in _blocks(kept):
+        return _plain(part.block([0] * len(extents), extents, made))
+    holds = np.zeros(extents, dtype=bool)
+    for starts, sizes in _blocks(extents):
         place = tuple(slice(start, start + size) for start, size in zip(starts, sizes, strict=True))
-        said[place] = _SAID[says](part.block(starts, sizes, made))
-    return said
+        holds[place] = _SAID[says](part.block(starts, sizes, made))
+    return holds
 
 
 def _blocks(shape: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:

@@ -78,10 +78,10 @@ class Origins:
         if not self._settled(packet, tensors):
             return
         args, kwargs = self._parts(args), {name: self._parts(value) for name, value in kwargs.items()}
-        own = {tensor.untyped_storage()._cdata for tensor in tensors}
+        input_storages = {tensor.untyped_storage()._cdata for tensor in tensors}
         for index, item in enumerate(out if isinstance(out, (list, tuple)) else [out]):
             strided = isinstance(item, self._tensor) and item.layout is self._strided
-            if strided and item.untyped_storage()._cdata not in own:
+            if strided and item.untyped_storage()._cdata not in input_storages:
                 self._keep(item, Result.of(item, func, args, kwargs, index if item is not out else None))
 
     def _settled(self, packet: str, tensors: list[Any]) -> bool:

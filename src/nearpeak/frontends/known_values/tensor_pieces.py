@@ -47,9 +47,9 @@ class Part(NamedTuple):
         """
         offset = self.offset + sum(s * stride for s, stride in zip(starts, self.strides, strict=True))
         if _elements(self.origin.shape) > 2**16:
-            found = self._within(offset, sizes, made)
-            if found is not None:
-                return found
+            piece = self._within(offset, sizes, made)
+            if piece is not None:
+                return piece
         whole = _whole(self.origin, made)
         return whole.as_strided(tuple(sizes), self.strides, offset)
 
@@ -81,8 +81,8 @@ class Part(NamedTuple):
         if any(s + n > extent for s, n, extent in zip(starts, counts, self.origin.shape, strict=True)):
             return None
         piece = self.origin.block(starts, counts, made)
-        kept = [index for index, count in enumerate(counts) if count > 1]
-        piece = piece.reshape([counts[index] for index in kept]).permute([kept.index(index) for index in named])
+        wide = [index for index, count in enumerate(counts) if count > 1]
+        piece = piece.reshape([counts[index] for index in wide]).permute([wide.index(index) for index in named])
         return piece.reshape([1 if i is None else n for i, n in zip(order, sizes, strict=True)]).expand(tuple(sizes))
 
 
@@ -232,8 +232,8 @@ class Result(NamedTuple):
             return span_of(self.func, args, named, self.dtype)
         if self.func._schema.is_mutable:
             args[0] = args[0].clone()
-        found = self.func(*args, **named)
-        return found if self.position is None else found[self.position]
+        results = self.func(*args, **named)
+        return results if self.position is None else results[self.position]
 
 
 class Patched(NamedTuple):
@@ -290,25 +290,25 @@ def _whole(origin: Origin, made: Made) -> Any:
 
     if isinstance(origin, Given):
         return origin.real
-    found = made.get(id(origin))
-    if found is None:
+    content = made.get(id(origin))
+    if content is None:
         shape = origin.shape
         if origin.bytes > (SPANNED_BYTES if origin.mixed else WHOLE_BYTES):
             raise TooLargeError
         values = (
             origin.block([0] * len(shape), shape, made) if isinstance(origin, (Filled, Data)) else origin.whole(made)
         )
-        found = torch.empty_strided(shape, origin.strides, dtype=values.dtype)
-        found = Span(found, found.clone()) if isinstance(values, Span) else found
-        made[id(origin)] = found.copy_(values)
-    return found
+        content = torch.empty_strided(shape, origin.strides, dtype=values.dtype)
+        content = Span(content, content.clone()) if isinstance(values, Span) else content
+        made[id(origin)] = content.copy_(values)
+    return content
 
 
 def _aligned(part: Part, starts: Sequence[int], sizes: Sequence[int], made: Made) -> Any:
     """Return the piece of an argument that broadcasts to a piece of the result."""
     missing = len(sizes) - len(part.shape)
-    own = list(zip(part.shape, starts[missing:], sizes[missing:], strict=True))
-    return part.block([0 if n == 1 else s for n, s, _ in own], [1 if n == 1 else size for n, _, size in own], made)
+    rows = list(zip(part.shape, starts[missing:], sizes[missing:], strict=True))
+    return part.block([0 if n == 1 else s for n, s, _ in rows], [1 if n == 1 else size for n, _, size in rows], made)
 
 
 def parts_in(values: Any) -> Iterator[Part]:
@@ -325,14 +325,14 @@ def repeats(part: Part, dimension: int) -> bool:
     origin, stride = part.origin, part.strides[dimension]
     if part.shape[dimension] == 1 or stride == 0 or isinstance(origin, Filled):
         return True
-    own = [d for d, n in enumerate(origin.shape) if n > 1 and origin.strides[d] == stride]
-    if not isinstance(origin, Result) or len(own) != 1:
+    dimensions = [d for d, n in enumerate(origin.shape) if n > 1 and origin.strides[d] == stride]
+    if not isinstance(origin, Result) or len(dimensions) != 1:
         return False
-    from_end = own[0] - len(origin.shape)
+    from_end = dimensions[0] - len(origin.shape)
     cut = origin.func._schema.name.split("::")[1] in _TRIANGLES and from_end < -2
     parts = parts_in((*origin.args, *origin.kwargs.values()))
     return (cut or origin.piecewise) and all(
-        len(one.shape) + from_end < 0 or repeats(one, len(one.shape) + from_end) for one in parts
+        len(argument.shape) + from_end < 0 or repeats(argument, len(argument.shape) + from_end) for argument in parts
     )
 
 

@@ -137,7 +137,7 @@ def _turned(func: Any, args: list[Any], kwargs: dict[str, Any]) -> _Ends:
 
 def _product(func: Any, args: list[Any], kwargs: dict[str, Any]) -> _Ends:
     """The ends are among the products of ends."""
-    corners = [func(one, two, **kwargs) for one in _ends(args[0]) for two in _ends(args[1])]
+    corners = [func(first, second, **kwargs) for first in _ends(args[0]) for second in _ends(args[1])]
     low, high = corners[0], corners[0]
     for corner in corners[1:]:
         low, high = low.minimum(corner), high.maximum(corner)
@@ -177,21 +177,21 @@ def _chosen(condition: Any, yes: Any, no: Any) -> _Ends:
     import torch
 
     never, always = ~high_of(condition), low_of(condition)
-    found = []
+    bounds = []
     for end, choose in ((low_of, torch.minimum), (high_of, torch.maximum)):
-        one, other = end(yes), end(no)
-        either = torch.where(always, one, other)
-        mixed = torch.where(~always & ~never, choose(*torch.broadcast_tensors(*_alike(one, other))), either)
-        found.append(mixed)
-    return found[0], found[1]
+        if_true, if_false = end(yes), end(no)
+        either = torch.where(always, if_true, if_false)
+        mixed = torch.where(~always & ~never, choose(*torch.broadcast_tensors(*_alike(if_true, if_false))), either)
+        bounds.append(mixed)
+    return bounds[0], bounds[1]
 
 
-def _alike(one: Any, other: Any) -> tuple[Any, Any]:
+def _alike(first: Any, second: Any) -> tuple[Any, Any]:
     import torch
 
-    one, other = torch.as_tensor(one), torch.as_tensor(other)
-    dtype = torch.result_type(one, other)
-    return one.to(dtype), other.to(dtype)
+    first, second = torch.as_tensor(first), torch.as_tensor(second)
+    dtype = torch.result_type(first, second)
+    return first.to(dtype), second.to(dtype)
 
 
 def _cast(func: Any, args: list[Any], kwargs: dict[str, Any]) -> _Ends:

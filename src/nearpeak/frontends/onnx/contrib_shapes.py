@@ -48,8 +48,8 @@ def _infer(onnx: Any, rule: _Rule, context: Any) -> None:
 
 
 def _number(context: Any, name: str) -> int:
-    found = context.get_attribute(name)
-    return 0 if found is None else int(found.i) or len(found.ints)
+    attribute = context.get_attribute(name)
+    return 0 if attribute is None else int(attribute.i) or len(attribute.ints)
 
 
 def _shape(context: Any, position: int) -> Shape | None:

@@ -40,16 +40,16 @@ def _trips(node: Any, values: Mapping[str, Any], tensors: Mapping[str, Tensor], 
 
 def _goes_on(body: Any) -> bool:
     """Say whether the body never ends the loop: it hands on the condition it got, or one that is stored as true."""
-    name, given = body.output[0].name, body.input[1].name
+    name, condition = body.output[0].name, body.input[1].name
     made = {out: node for node in body.node for out in node.output}
     while name in made and made[name].op_type in ("Identity", "Cast"):
         name = made[name].input[0]
-    if name == given:
+    if name == condition:
         return True
     stored = [item for item in body.initializer if item.name == name]
     if name in made and made[name].op_type == "Constant":
         stored = [item.t for item in made[name].attribute if item.name == "value"]
-    return any(any(one.raw_data) or any(one.int32_data) for one in stored)
+    return any(any(constant.raw_data) or any(constant.int32_data) for constant in stored)
 
 
 class _Loop:
@@ -100,10 +100,10 @@ class _Loop:
             yielded.append(rest)
         yield from self._results(carried, yielded)
 
-    def _names(self, trip: int, given: list[str]) -> dict[str, str]:
+    def _names(self, trip: int, arguments: list[str]) -> dict[str, str]:
         """Return what the names of the body stand for in one trip."""
         inner = {out: f"{self._prefix}/{trip}/{out}" for node in self._body.node for out in node.output if out}
-        taken = dict(zip((item.name for item in self._body.input), given, strict=True))
+        taken = dict(zip((item.name for item in self._body.input), arguments, strict=True))
         return {**self._stored, **inner, **taken}
 
     def _nodes(self, names: Mapping[str, str]) -> Iterator[Any]:
@@ -161,9 +161,9 @@ def _rename(node: Any, names: Mapping[str, str]) -> None:
         field[:] = [names.get(name, name) for name in field]
     for item in node.attribute:
         if item.HasField("g"):
-            own = {one.name for one in (*item.g.input, *item.g.initializer)}
-            own |= {out for inner in item.g.node for out in inner.output}
-            outer = {name: new for name, new in names.items() if name not in own}
+            inner_names = {value.name for value in (*item.g.input, *item.g.initializer)}
+            inner_names |= {out for inner in item.g.node for out in inner.output}
+            outer = {name: new for name, new in names.items() if name not in inner_names}
             for inner in item.g.node:
                 _rename(inner, outer)
             for out in item.g.output:

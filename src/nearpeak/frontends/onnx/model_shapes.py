@@ -263,14 +263,16 @@ def _inferred(onnx: Any, model: Any, path: Path) -> Any:
 def _tensors(model: Any) -> dict[str, Tensor]:
     """Return all tensors of known shape and known format."""
     graph = model.graph
-    found = {item.name: (item.data_type, tuple(int(dim) for dim in item.dims)) for item in graph.initializer}
+    stated_tensors = {item.name: (item.data_type, tuple(int(dim) for dim in item.dims)) for item in graph.initializer}
     for item in (*graph.input, *graph.value_info, *graph.output):
         tensor = item.type.tensor_type
-        stated = item.type.HasField("tensor_type") and tensor.HasField("shape") and item.name not in found
+        stated = item.type.HasField("tensor_type") and tensor.HasField("shape") and item.name not in stated_tensors
         if stated and all(dim.HasField("dim_value") and dim.dim_value >= 0 for dim in tensor.shape.dim):
-            found[item.name] = (tensor.elem_type, tuple(int(dim.dim_value) for dim in tensor.shape.dim))
+            stated_tensors[item.name] = (tensor.elem_type, tuple(int(dim.dim_value) for dim in tensor.shape.dim))
     tensors = {
-        name: Tensor(shape=shape, dtype=_DTYPES[number]) for name, (number, shape) in found.items() if number in _DTYPES
+        name: Tensor(shape=shape, dtype=_DTYPES[number])
+        for name, (number, shape) in stated_tensors.items()
+        if number in _DTYPES
     }
     for name, known in tensors.items():
         if known.bytes > LARGEST_TENSOR_BYTES:
@@ -286,22 +288,22 @@ def _fold(onnx: Any, model: Any, tensors: Mapping[str, Tensor], values: dict[str
     for item in model.graph.initializer:
         if item.name not in values and _count(item.dims) <= LARGEST_FOLDED_COUNT:
             values[item.name] = onnx.numpy_helper.to_array(item)
-    kept = []
+    remaining = []
     nodes = [part for node in model.graph.node for part in _decided(onnx, model, node, values, tensors)]
-    found = len(nodes) != len(model.graph.node)
+    changed = len(nodes) != len(model.graph.node)
     for node in nodes:
         results = _folded_outputs(onnx, node, tensors, values, _opset(model))
         if results is None:
-            kept.append(node)
+            remaining.append(node)
             continue
-        found = True
+        changed = True
         folded[node.op_type] = folded.get(node.op_type, 0) + 1
         for name, value in results.items():
             values[name] = value
             model.graph.initializer.append(onnx.numpy_helper.from_array(value, name))
     del model.graph.node[:]
-    model.graph.node.extend(kept)
-    return found
+    model.graph.node.extend(remaining)
+    return changed
 
 
 def _decided(onnx: Any, model: Any, node: Any, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> list[Any]:

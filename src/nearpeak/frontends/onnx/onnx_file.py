@@ -213,13 +213,13 @@ def _is_view(node: Any, graph: OnnxGraph) -> bool:
 def _attributes(node: Any, opset: int) -> dict[str, Any]:
     """Return the node's attributes as Python values, the standard's defaults written out."""
     onnx = imported_onnx()
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     if node.domain in ("", "ai.onnx") and onnx.defs.has(node.op_type, opset):
         schema = onnx.defs.get_schema(node.op_type, opset)
         defaults = {name: item.default_value for name, item in schema.attributes.items()}
-        found = {name: _python(onnx, item) for name, item in defaults.items() if item.type}
-    found |= {item.name: _python(onnx, item) for item in node.attribute}
-    return {name: value for name, value in found.items() if value is not None}
+        attributes = {name: _python(onnx, item) for name, item in defaults.items() if item.type}
+    attributes |= {item.name: _python(onnx, item) for item in node.attribute}
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def _python(onnx: Any, attribute: Any) -> Any:

@@ -66,8 +66,8 @@ def _calls(builder: WorkloadBuilder, row: RecordedNode) -> tuple[Call, ...] | st
     try:
         builder.add_call(_site(name, row), phase="forward", reads={}, writes=())
     except (NearpeakError, LookupError, ValueError, TypeError, AssertionError, ZeroDivisionError) as error:
-        said = str(error).splitlines()[0][:90] if str(error) else "its shapes do not fit together"
-        return f"{row.name} cannot be read from its shapes: {said}"
+        reason = str(error).splitlines()[0][:90] if str(error) else "its shapes do not fit together"
+        return f"{row.name} cannot be read from its shapes: {reason}"
     finally:
         made = tuple(builder.calls[first:])
         del builder.calls[first:]
@@ -75,11 +75,13 @@ def _calls(builder: WorkloadBuilder, row: RecordedNode) -> tuple[Call, ...] | st
 
 
 def _site(name: str, row: RecordedNode) -> OnnxSite:
-    inputs, outputs = (tuple(_tensor(*one) for one in side) for side in (row.inputs, row.outputs))
+    inputs, outputs = (tuple(_tensor(*tensor) for tensor in side) for side in (row.inputs, row.outputs))
     if not inputs or not outputs:
         raise ValueError("inputs or outputs were not recorded")
     operands, attributes = _readers()[name](inputs, outputs)
-    single = {place: () for place, one in enumerate(operands) if place and one is not None and one.elements <= 1}
+    single = {
+        place: () for place, tensor in enumerate(operands) if place and tensor is not None and tensor.elements <= 1
+    }
     return OnnxSite(name=name, inputs=operands, outputs=outputs, attributes=attributes, constants=single)
 
 
@@ -103,7 +105,7 @@ def _conv(inputs: Tensors, outputs: Tensors) -> Read:
         raise ValueError("its weight was packed and is not recorded")
     strides = [max(1, round(n / max(1, m))) for n, m in zip(x.shape[2:], out.shape[2:], strict=True)]
     sizes = zip(x.shape[2:], weight.shape[2:], out.shape[2:], strides, strict=True)
-    pads = [_padding(*one) for one in sizes]
+    pads = [_padding(*sides) for sides in sizes]
     before = [pad // 2 for pad in pads]
     return inputs[:3], {
         "strides": strides, "pads": [*before, *(pad - half for pad, half in zip(pads, before, strict=True))],
@@ -119,8 +121,8 @@ def _padding(extent: int, taps: int, result: int, stride: int) -> int:
     """
     least = max(0, (result - 1) * stride + taps - extent)
     most = max(least, (result - 1) * stride + taps - extent + stride - 1)
-    kept = 2 * ((taps - 1) // 2)
-    return kept if least <= kept <= most else min(most, least + least % 2)
+    extent_preserving = 2 * ((taps - 1) // 2)
+    return extent_preserving if least <= extent_preserving <= most else min(most, least + least % 2)
 
 
 def _product(inputs: Tensors, outputs: Tensors) -> Read:

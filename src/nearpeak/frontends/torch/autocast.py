@@ -131,8 +131,8 @@ class Autocast:
             return op, changed, {key: self._lowered(value, wanted) for key, value in kwargs.items()}
 
         def into_single(args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
-            found = _with_output(op, args, kwargs) if _eligible(args[0]) else (op, args, kwargs)
-            return _softmax_of_half(packet, found) if "softmax" in packet else found
+            call = _with_output(op, args, kwargs) if _eligible(args[0]) else (op, args, kwargs)
+            return _softmax_of_half(packet, call) if "softmax" in packet else call
 
         def norm(args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
             twin = {"norm.Scalar": "ScalarOpt_dtype", "norm.ScalarOpt_dim": "ScalarOpt_dim_dtype"}[name]

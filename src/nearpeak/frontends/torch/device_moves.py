@@ -47,7 +47,7 @@ def _tensor_of(original: Callable[..., Any]) -> Callable[..., Any]:
         return type(data)(map(plain, data)) if type(data) in (list, tuple) and _holds_fake(data) else data
 
     def _holds_fake(data: Any) -> bool:
-        return any(isinstance(one, FakeTensor) or (type(one) in (list, tuple) and _holds_fake(one)) for one in data)
+        return any(isinstance(item, FakeTensor) or (type(item) in (list, tuple) and _holds_fake(item)) for item in data)
 
     def tensor(data: Any, *args: Any, **kwargs: Any) -> Any:
         nested = type(data) in (list, tuple)

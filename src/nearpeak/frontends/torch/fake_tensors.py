@@ -85,9 +85,9 @@ def switches() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(False)
         # Shapes depend neither on a device that this machine may lack nor on compilation; errors are told once.
         more = ((fake_tensor, "CONSTANT_NUMEL_LIMIT", CONSTANT_ELEMENTS), (fake_tensor.log, "disabled", True))
-        own = (module.stand_ins() for module in (device_moves, lazy_parameters, process_groups))
+        stand_ins = (module.stand_ins() for module in (device_moves, lazy_parameters, process_groups))
         indexing = ((torch.Tensor, name, _stacking(getattr(torch.Tensor, name))) for name in _INDEXING)
-        for owner, name, stand_in in (*chain.from_iterable(own), *indexing, *more):
+        for owner, name, stand_in in (*chain.from_iterable(stand_ins), *indexing, *more):
             stack.enter_context(replaced(owner, name, stand_in))
         yield
 
@@ -105,13 +105,13 @@ def eager_models() -> Iterator[None]:
 @contextmanager
 def replaced(owner: Any, name: str, stand_in: Any) -> Iterator[None]:
     """Set an attribute while the block runs, and leave no trace of it."""
-    own = name in vars(owner)
+    is_defined = name in vars(owner)
     before = getattr(owner, name)
     setattr(owner, name, stand_in)
     try:
         yield
     finally:
-        if own:
+        if is_defined:
             setattr(owner, name, before)
         else:
             delattr(owner, name)
@@ -173,17 +173,19 @@ def _stacking(original: Callable[..., Any]) -> Callable[..., Any]:
     """Return an indexing that takes lists of one-element tensors: PyTorch reads their memory, which fake ones lack."""
 
     def index(tensor: Any, where: Any, *value: Any) -> Any:
-        if type(where) is tuple and any(type(one) in (list, tuple) for one in where):
-            where = tuple(_stacked(one) for one in where)
+        if type(where) is tuple and any(type(index_item) in (list, tuple) for index_item in where):
+            where = tuple(_stacked(index_item) for index_item in where)
         return original(tensor, where, *value)
 
     return index
 
 
-def _stacked(one: Any) -> Any:
+def _stacked(index: Any) -> Any:
     import torch
 
     whole = (
-        type(one) in (list, tuple) and one and all(isinstance(item, torch.Tensor) and not item.dim() for item in one)
+        type(index) in (list, tuple)
+        and index
+        and all(isinstance(item, torch.Tensor) and not item.dim() for item in index)
     )
-    return torch.stack(list(one)) if whole else one
+    return torch.stack(list(index)) if whole else index

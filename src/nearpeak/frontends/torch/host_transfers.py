@@ -63,9 +63,9 @@ def _fetched(tensor: Any, *_args: Any, **_kwargs: Any) -> Any:
     """Return the tensor on the host; one whose values are known, or that is there already, itself."""
     if getattr(tensor, _MARK, False) or not hasattr(tensor, "fake_mode") or tensor.constant is not None:
         return tensor
-    found = _transfer()(tensor, "d2h")
-    setattr(found, _MARK, True)
-    return found
+    copy = _transfer()(tensor, "d2h")
+    setattr(copy, _MARK, True)
+    return copy
 
 
 def _back(tensor: Any) -> Any:

@@ -31,19 +31,19 @@ def istft(
     last = first + length if length is not None else whole - first
     signal = _added(parts * shape, whole, n_fft, hop)[:, first:last]
     envelope = _added((shape * shape).expand(1, *parts.shape[1:]), whole, n_fft, hop)[:, first:last]
-    found = signal / envelope
-    if length is not None and found.shape[1] < length:
-        found = torch.nn.functional.pad(found, (0, length - found.shape[1]))
-    return found if spectrum.dim() == 3 else found[0]
+    scaled = signal / envelope
+    if length is not None and scaled.shape[1] < length:
+        scaled = torch.nn.functional.pad(scaled, (0, length - scaled.shape[1]))
+    return scaled if spectrum.dim() == 3 else scaled[0]
 
 
 def _window(window: Any, n_fft: int, win_length: int, like: Any) -> Any:
     """Return a window as long as the transform; without one every sample counts alike."""
     import torch
 
-    found = torch.ones(win_length, dtype=like.real.dtype) if window is None else window
+    taps = torch.ones(win_length, dtype=like.real.dtype) if window is None else window
     left = (n_fft - win_length) // 2
-    return torch.nn.functional.pad(found, (left, n_fft - win_length - left)) if win_length < n_fft else found
+    return torch.nn.functional.pad(taps, (left, n_fft - win_length - left)) if win_length < n_fft else taps
 
 
 def _added(parts: Any, whole: int, n_fft: int, hop: int) -> Any:

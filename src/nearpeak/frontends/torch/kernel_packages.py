@@ -58,8 +58,8 @@ def _replacing(function: Callable[..., Any], stand_in: Callable[..., Any]) -> Ca
     @wraps(function)
     def replaced(*args: Any, **kwargs: Any) -> Any:
         packed = any(kwargs.get(name) is not None for name in ("cu_seqlens", "seq_idx"))
-        found = NotImplemented if packed else stand_in(*args, **kwargs)
-        return function(*args, **kwargs) if found is NotImplemented else found
+        result = NotImplemented if packed else stand_in(*args, **kwargs)
+        return function(*args, **kwargs) if result is NotImplemented else result
 
     return replaced
 
@@ -87,8 +87,8 @@ def _selective_scan(
         return NotImplemented
     if delta_bias is not None and not delta_softplus:
         delta, delta_bias = delta + delta_bias[:, None], None
-    found = applied("selective_scan", (u, delta, A, B, C, D, z, delta_bias), (delta_softplus, return_last_state))
-    return tuple(found) if return_last_state else found[0]
+    results = applied("selective_scan", (u, delta, A, B, C, D, z, delta_bias), (delta_softplus, return_last_state))
+    return tuple(results) if return_last_state else results[0]
 
 
 def _chunk_scan(
@@ -99,9 +99,9 @@ def _chunk_scan(
 
     if dt_bias is not None and not dt_softplus:
         dt, dt_bias = dt + dt_bias, None
-    found = applied("ssd_scan", (x, dt, A, B, C, D, dt_bias, initial_states), (dt_softplus, return_final_states))
-    y = found[0] if z is None else found[0] * torch.nn.functional.silu(z)
-    return (y, found[1]) if return_final_states else y
+    results = applied("ssd_scan", (x, dt, A, B, C, D, dt_bias, initial_states), (dt_softplus, return_final_states))
+    y = results[0] if z is None else results[0] * torch.nn.functional.silu(z)
+    return (y, results[1]) if return_final_states else y
 
 
 def _state_update(
@@ -122,8 +122,8 @@ def _delta_rule(
     if use_qk_l2norm_in_kernel:
         q, k = (x * (x.square().sum(-1, keepdim=True) + 1e-6).rsqrt() for x in (q, k))
     q = q * (q.shape[-1] ** -0.5 if scale is None else scale)
-    found = applied("delta_rule", (q, k, v, g, beta, initial_state), (output_final_state,))
-    return found[0], found[1] if output_final_state else None
+    results = applied("delta_rule", (q, k, v, g, beta, initial_state), (output_final_state,))
+    return results[0], results[1] if output_final_state else None
 
 
 def _wkv(decay: Any, bonus: Any, key: Any, value: Any, state: Any = None, return_state: bool = False) -> Any:
@@ -132,5 +132,5 @@ def _wkv(decay: Any, bonus: Any, key: Any, value: Any, state: Any = None, return
     ended = return_state or state is not None
     if state is not None and torch.is_grad_enabled() and key.requires_grad:
         return NotImplemented
-    found = applied("wkv", (decay, bonus, key, value, *(state or (None, None, None))), (ended,))
-    return found[0], list(found[1:]) if ended else None
+    results = applied("wkv", (decay, bonus, key, value, *(state or (None, None, None))), (ended,))
+    return results[0], list(results[1:]) if ended else None

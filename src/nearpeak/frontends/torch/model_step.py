@@ -114,13 +114,13 @@ class Scale:
         """
         import torch
 
-        inverse, found = self._scale.double().reciprocal().float(), torch.full((), 0.0)
+        inverse, found_inf = self._scale.double().reciprocal().float(), torch.full((), 0.0)
         by_dtype: dict[Any, list[Any]] = {}
         for gradient in gradients:
             by_dtype.setdefault(gradient.dtype, []).append(gradient)
         for same in by_dtype.values():
-            torch._amp_foreach_non_finite_check_and_unscale_(same, found, inverse)
-        torch._amp_update_scale_(self._scale, self._growth, found, 2.0, 0.5, 2000)
+            torch._amp_foreach_non_finite_check_and_unscale_(same, found_inf, inverse)
+        torch._amp_update_scale_(self._scale, self._growth, found_inf, 2.0, 0.5, 2000)
 
 
 def named_parameters(model: Any) -> list[tuple[str, Any]]:

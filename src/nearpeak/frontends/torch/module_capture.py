@@ -121,11 +121,11 @@ def _fused(
         args, kwargs = world.inputs(args, kwargs, named, options.dtype)
         sizes = _sizes(model)
     graph = inductor_graph(world.mode, model, args, kwargs, name)
-    found = capture_torch(
+    workload = capture_torch(
         lambda: runnable(graph), lambda: inputs_of(graph), CaptureOptions(training=False), name=name,
         origin={**sizes, **origin}, assumptions=assumptions,
     )  # fmt: skip
-    return grouped(found, graph)
+    return grouped(workload, graph)
 
 
 def _run(world: "_World", model: Any, args: Any, kwargs: Any, name: str, options: CaptureOptions, rule: Any) -> Any:
@@ -169,7 +169,7 @@ class _World:
             source = opened(build)
             model = source if isinstance(source, torch.nn.Module) else opened(source())
         with stage(name, "making the inputs"):
-            given = inputs() if callable(inputs) else inputs
+            arguments = inputs() if callable(inputs) else inputs
         self.values.building = False
         with stage(name, "copying the model's structure"):
             if isinstance(model, torch.nn.Module):
@@ -178,7 +178,7 @@ class _World:
                 for path, buffer in model.named_buffers():
                     if path in real and buffer is not real[path]:
                         self.recorder.origins.give(buffer, real[path])
-        args, kwargs, *rest = given
+        args, kwargs, *rest = arguments
         self._materialise(name, model, args, kwargs)
         return model, (args, kwargs, rest[0] if rest else ())
 

@@ -107,20 +107,23 @@ def _replayed(world: Any, func: Any, args: Any, kwargs: Any) -> tuple[Call, ...]
 
     builder, recorder = world.recorder.builder, world.recorder
     if "out" in kwargs and hasattr(func.overloadpacket, "default"):
-        func, kwargs = func.overloadpacket.default, {name: one for name, one in kwargs.items() if name != "out"}
+        func, kwargs = (
+            func.overloadpacket.default,
+            {name: argument for name, argument in kwargs.items() if name != "out"},
+        )
     first = len(builder.calls)
     try:
-        given = tree_map(made, (args, kwargs), is_leaf=described)
+        arguments = tree_map(made, (args, kwargs), is_leaf=described)
         recorder.recording = True
         with torch.no_grad():
-            func(*given[0], **given[1])
+            func(*arguments[0], **arguments[1])
     except Exception:  # PyTorch raises whatever it likes; such an operator is not counted
         del builder.calls[first:]
     finally:
         recorder.recording = False
-        found = tuple(builder.calls[first:])
+        calls = tuple(builder.calls[first:])
         del builder.calls[first:]
-    return found
+    return calls
 
 
 def format_of(name: str) -> str | None:
@@ -147,8 +150,8 @@ def _calls(world: Any, row: Recorded) -> tuple[Call, ...] | str:
         with torch.no_grad():
             _run(packet, arguments)
     except Exception as error:  # PyTorch raises whatever it likes; the record is at fault
-        said = str(error).splitlines()[0][:90] if str(error) else type(error).__name__
-        return f"{row.name} cannot be run as recorded: {said}"
+        reason = str(error).splitlines()[0][:90] if str(error) else type(error).__name__
+        return f"{row.name} cannot be run as recorded: {reason}"
     finally:
         recorder.recording = False
         made = tuple(builder.calls[first:])
@@ -165,19 +168,19 @@ def _packet(torch: Any, name: str) -> Any:
 
 def _run(packet: Any, arguments: list[Any]) -> None:
     """Call an operator; arguments at the end that were not recorded are left to their defaults."""
-    given = list(arguments)
+    remaining = list(arguments)
     while True:
         try:
-            _resolved(packet, given)(*given)
+            _resolved(packet, remaining)(*remaining)
         except (RuntimeError, TypeError):
-            if given and given[-1] is None:
-                given.pop()
+            if remaining and remaining[-1] is None:
+                remaining.pop()
                 continue
             _run_by_schema(packet, arguments)
         return
 
 
-def _resolved(packet: Any, given: list[Any]) -> Any:
+def _resolved(packet: Any, arguments: list[Any]) -> Any:
     """Return what to call: never an overload that takes a list where a tensor is given, which would be gone through.
 
     Raises:
@@ -185,22 +188,24 @@ def _resolved(packet: Any, given: list[Any]) -> Any:
     """
     import torch
 
-    tensors = {place for place, value in enumerate(given) if isinstance(value, torch.Tensor)}
+    tensors = {place for place, value in enumerate(arguments) if isinstance(value, torch.Tensor)}
     named = [getattr(packet, name) for name in packet.overloads()]
-    fitting = [one for one in named if not _takes_list(one, tensors)]
+    fitting = [overload for overload in named if not _takes_list(overload, tensors)]
     if len(fitting) == len(named):
         return packet
-    for one in fitting:
-        required = sum(not each.has_default_value() and not each.kwarg_only for each in one._schema.arguments)
-        if required <= len(given) <= len(one._schema.arguments):
-            return one
+    for overload in fitting:
+        required = sum(
+            not argument.has_default_value() and not argument.kwarg_only for argument in overload._schema.arguments
+        )
+        if required <= len(arguments) <= len(overload._schema.arguments):
+            return overload
     raise TypeError("no overload takes what was recorded")
 
 
 def _takes_list(overload: Any, places: set[int]) -> bool:
     """Say whether an argument at one of the places is a list."""
     schema = overload._schema.arguments
-    return any(str(one.type).startswith("List[") for place, one in enumerate(schema) if place in places)
+    return any(str(argument.type).startswith("List[") for place, argument in enumerate(schema) if place in places)
 
 
 def _run_by_schema(packet: Any, arguments: list[Any]) -> None:
@@ -215,8 +220,8 @@ def _run_by_schema(packet: Any, arguments: list[Any]) -> None:
         pairs = list(zip(schema, arguments, strict=False))
         try:
             overload(
-                *(value for one, value in pairs if not one.kwarg_only),
-                **{one.name: value for one, value in pairs if one.kwarg_only and value is not None},
+                *(value for argument, value in pairs if not argument.kwarg_only),
+                **{argument.name: value for argument, value in pairs if argument.kwarg_only and value is not None},
             )
         except (RuntimeError, TypeError, NotImplementedError) as error:
             failure = failure or error
@@ -226,20 +231,20 @@ def _run_by_schema(packet: Any, arguments: list[Any]) -> None:
 
 
 def _arguments(torch: Any, row: Recorded) -> list[Any]:
-    found = []
+    arguments = []
     for index, kind in enumerate(row.dtypes):
         shape = row.shapes[index] if index < len(row.shapes) else ()
         strides = row.strides[index] if index < len(row.strides) else ()
         concrete = row.concrete[index] if index < len(row.concrete) else ""
-        found.append(_argument(torch, kind, shape, strides, concrete))
-    return found
+        arguments.append(_argument(torch, kind, shape, strides, concrete))
+    return arguments
 
 
 def _argument(torch: Any, kind: Any, shape: Any, strides: Any, concrete: Any) -> Any:
     if isinstance(kind, (list, tuple)):
-        return [_argument(torch, one, shape[i] if i < len(shape) else (), (), "") for i, one in enumerate(kind)]
+        return [_argument(torch, item, shape[i] if i < len(shape) else (), (), "") for i, item in enumerate(kind)]
     if kind in _LISTS and shape and isinstance(shape[0], (list, tuple)):
-        return [_tensor(torch, "float", one, ()) for one in shape]
+        return [_tensor(torch, "float", item, ()) for item in shape]
     if kind in _FORMATS:
         return _tensor(torch, kind, shape, strides)
     return _value(concrete)
@@ -247,11 +252,11 @@ def _argument(torch: Any, kind: Any, shape: Any, strides: Any, concrete: Any) ->
 
 def _tensor(torch: Any, kind: str, shape: Any, strides: Any) -> Any:
     dtype = getattr(torch, _FORMATS[kind])
-    extents = [int(one) for one in shape]
-    if any(one < 0 or one > 1 << 40 for one in extents):
+    extents = [int(extent) for extent in shape]
+    if any(extent < 0 or extent > 1 << 40 for extent in extents):
         raise ValueError(f"extents {extents} are no shape")
     if strides and len(strides) == len(extents):
-        return torch.empty_strided(extents, [int(one) for one in strides], dtype=dtype)
+        return torch.empty_strided(extents, [int(extent) for extent in strides], dtype=dtype)
     return torch.empty(extents, dtype=dtype)
 
 

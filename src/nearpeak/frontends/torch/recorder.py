@@ -122,30 +122,30 @@ class Recorder:
         matched = self._matched.get(key)
         if matched is None:
             form = Form(arguments=tuple(values.items()), results=key[2])
-            opaque = any(dtype_of(one.layout.dtype).kind == "opaque" for one in (*operands, *results))
-            found = UNCOVERED if opaque else self.builder.match(_site(plan, values, operands, results))
-            matched = self._matched[key] = (found, form)
+            opaque = any(dtype_of(operand.layout.dtype).kind == "opaque" for operand in (*operands, *results))
+            match = UNCOVERED if opaque else self.builder.match(_site(plan, values, operands, results))
+            matched = self._matched[key] = (match, form)
         at = len(self.builder.calls)
         self._append(plan, matched, values, operands, results)
         if self.builder.calls[at].form is None:
             for tensor in outs:
                 self.origins.forget(tensor)  # of a loss that stands in, and of what an optimizer leaves
         elif self.facts.asks(plan.packet):
-            given = {name: value for (name, _), value in zip(plan.arguments, args, strict=False)} | kwargs
-            tensors = [(o.name, None if o.name in plan.mutated else given.get(o.name)) for o in operands]
+            arguments = {name: value for (name, _), value in zip(plan.arguments, args, strict=False)} | kwargs
+            tensors = [(o.name, None if o.name in plan.mutated else arguments.get(o.name)) for o in operands]
             self.facts.note(plan.packet, at, tensors)
 
     def _live(self, plan: Plan, args: Any) -> Live | None:
         """Return what the mask of an attention leaves alive, none when its values are data."""
-        given = dict(zip((name for name, _ in plan.arguments), args, strict=True))
-        return self.masks.live(given["query"], given["key"], given["mask"], given["is_causal"])
+        arguments = dict(zip((name for name, _ in plan.arguments), args, strict=True))
+        return self.masks.live(arguments["query"], arguments["key"], arguments["mask"], arguments["is_causal"])
 
     def _offsets(self, plan: Plan, args: Any, kwargs: Any) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
         """Return where packed sequences start, and where their keys do or how many these are; none when not known."""
-        given = {**dict(zip((name for name, _ in plan.arguments), args, strict=False)), **kwargs}
-        used = given["cu_seq_k"] if given.get("seqused_k") is None else given["seqused_k"]
-        own, keys = (self.values.whole_numbers(tensor) for tensor in (given["cu_seq_q"], used))
-        return None if own is None or keys is None else (own, keys)
+        arguments = {**dict(zip((name for name, _ in plan.arguments), args, strict=False)), **kwargs}
+        used = arguments["cu_seq_k"] if arguments.get("seqused_k") is None else arguments["seqused_k"]
+        queries, keys = (self.values.whole_numbers(tensor) for tensor in (arguments["cu_seq_q"], used))
+        return None if queries is None or keys is None else (queries, keys)
 
     def _append(
         self, plan: Plan, known: tuple[Matched, Form], values: Mapping[str, Any],

@@ -28,11 +28,11 @@ class Storages:
         """Return the number of the storage behind `tensor`; a new one is of `kind`."""
         storage = _storage(tensor)
         key = storage._cdata
-        found = self._numbers.get(key)
-        if found is None:
-            found = self._numbers[key] = self._builder.add_buffer(int(storage.nbytes()), kind, name)
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = self._builder.add_buffer(int(storage.nbytes()), kind, name)
             self._alive.append(storage)
-        return found
+        return number
 
     def label(self, tensor: Any, kind: str, name: str = "", over: tuple[str, ...] = ()) -> None:
         """Say what the storage holds; a known one changes only if its kind is among `over`."""
@@ -67,12 +67,12 @@ class Storages:
     def use(self, layout: Layout, number: int, touched_bytes: int | None) -> Use:
         """Return what a call touches of the storage `number`."""
         key = (layout, touched_bytes)
-        found = self._uses.get(key)
-        if found is None:
+        extents = self._uses.get(key)
+        if extents is None:
             tensor = described(layout, number)
             size = tensor.bytes if touched_bytes is None else min(touched_bytes, tensor.bytes)
-            found = self._uses[key] = (size, *tensor.span_bytes)
-        return Use(buffer=number, bytes=found[0], start_bytes=found[1], stop_bytes=found[2])
+            extents = self._uses[key] = (size, *tensor.span_bytes)
+        return Use(buffer=number, bytes=extents[0], start_bytes=extents[1], stop_bytes=extents[2])
 
     def plain(self, value: Any) -> Any:
         """Return a format, device, layout or other option of PyTorch as text; symbolic numbers as numbers."""

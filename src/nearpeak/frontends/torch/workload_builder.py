@@ -58,8 +58,8 @@ class WorkloadBuilder:
     def keep(self, buffer: int, bytes_: int) -> None:
         """Say that `bytes_` more of an output are returned; no more than all count."""
         known = self.buffers[buffer]
-        kept = min(known.bytes, (known.kept_bytes or 0) + bytes_)
-        self.buffers[buffer] = replace(known, kept_bytes=kept if kept < known.bytes else None)
+        returned = min(known.bytes, (known.kept_bytes or 0) + bytes_)
+        self.buffers[buffer] = replace(known, kept_bytes=returned if returned < known.bytes else None)
 
     def skip(self, name: str) -> None:
         """Count a view or a piece of metadata that launches no kernel."""
@@ -92,8 +92,8 @@ class WorkloadBuilder:
             return UNCOVERED
         operator, matcher = self._matchers[site.name]
         try:
-            found = matcher(site)
-            matches = found if isinstance(found, tuple) else (found,)
+            matched = matcher(site)
+            matches = matched if isinstance(matched, tuple) else (matched,)
             cases = tuple((self._case(m.op or operator, m), m.call_count) for m in matches)
         except NotModelledError:
             return UNCOVERED

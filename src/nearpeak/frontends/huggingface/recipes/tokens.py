@@ -64,8 +64,8 @@ def embeddings(output: Any) -> Iterator[Any]:
     if hasattr(output, "shape"):
         yield output
     elif isinstance(output, (tuple, list)):
-        for one in output:
-            yield from embeddings(one)
+        for part in output:
+            yield from embeddings(part)
 
 
 def rows(tensor: Any) -> int:
