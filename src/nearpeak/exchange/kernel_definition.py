@@ -10,7 +10,7 @@ from nearpeak.errors import SpecError
 from nearpeak.exchange.axis_expression import evaluate, is_over
 
 REQUIRED = ("name", "axes", "inputs", "outputs", "reference")
-"""Entries that no definition goes without."""
+"""Entries that every definition has."""
 
 FORMATS: Mapping[str, str] = {
     "float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float8_e4m3fn": "fp8_e4m3",
@@ -49,7 +49,7 @@ class Definition:
     reference: str
     """Python source with a function `run` at the top level."""
     constraints: tuple[str, ...] = ()
-    """Conditions on axes, and conditions on values, which are not checked here."""
+    """Conditions on axes, and conditions on tensor values, which are not checked here."""
     entry_point: str = ""
     """Function of the reference that makes the inputs, where they are `custom`."""
     record: Mapping[str, Any] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Definition:
 
 
 def is_definition(data: object) -> bool:
-    """Say whether JSON data claims to be a definition.
+    """Return whether JSON data has the entries of a definition.
 
     >>> is_definition({"axes": {}, "inputs": {}, "outputs": {}, "reference": ""})
     True
@@ -114,7 +114,7 @@ def parse_definition(text: str, where: str) -> Definition:
     for name in inputs:
         if name in axes or name in outputs:
             raise SpecError(
-                f"{where}: input {name!r} is called like an {'axis' if name in axes else 'output'}; rename one"
+                f"{where}: input {name!r} has the same name as an {'axis' if name in axes else 'output'}; rename one"
             )
     _check_run(data["reference"], inputs, where)
     return Definition(

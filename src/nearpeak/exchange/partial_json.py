@@ -5,7 +5,7 @@ from typing import Any
 
 
 def partial_json(text: str) -> tuple[Any, str]:
-    """Return the document, and what is wrong with it; empty where nothing is.
+    """Return the document and a description of its damage; empty if it is intact.
 
     Raises:
         ValueError: not even a part can be read, or it is nested too deeply.
@@ -32,7 +32,7 @@ def partial_json(text: str) -> tuple[Any, str]:
 
 
 def _last_whole(text: str) -> tuple[int, str]:
-    """Return where the last whole value before the end of `text` ends, and what closes all that is open there."""
+    """Return the end of the last whole value in `text`, and the closing brackets that are missing there."""
     stack: list[str] = []
     cut, closers, inside, index = -1, "", False, 0
     while index < len(text):

@@ -14,9 +14,9 @@ from nearpeak.core.records.record_codec import Codec, Shape
 from nearpeak.errors import SpecError
 
 MOST_BYTES = 16 * 2**20
-"""Size of a body that is read at all."""
+"""Largest body that is read."""
 MOST_DEPTH = 16
-"""Lists and objects within each other."""
+"""Deepest nesting of lists and objects."""
 MOST_SETS, MOST_TEXT = 20_000, 10_000
 """Sets of samples of a run; characters of a text."""
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
@@ -30,7 +30,7 @@ def run_record(run: RunRecord) -> dict[str, Any]:
 
 
 def parse_json(data: bytes, *, most_bytes: int = MOST_BYTES) -> Any:
-    """Return what a body of JSON says; one that is too large or too deep is refused before it is read.
+    """Return the data of a JSON body; bodies that are too large or too deeply nested are refused before parsing.
 
     Raises:
         SpecError: it is too large, too deep, or no JSON.

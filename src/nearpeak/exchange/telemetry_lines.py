@@ -31,7 +31,7 @@ TELEMETRY_CODEC = Codec(
 
 
 def telemetry_record(telemetry: Telemetry) -> dict[str, Any]:
-    """Return it as plain data, with the energies that follow from it."""
+    """Return it as plain data, with the derived energies."""
     energies = [energy_record(energy) for energy in energies_of(telemetry, phase_of(telemetry))]
     return {**TELEMETRY_CODEC.plain(telemetry), "energy": energies}
 
@@ -40,7 +40,7 @@ def telemetry_of(record: Mapping[str, Any], where: str) -> Telemetry:
     """Return the telemetry of plain data.
 
     Raises:
-        SpecError: it is none.
+        SpecError: the record does not fit.
     """
     telemetry: Telemetry = TELEMETRY_CODEC.value(record, Telemetry, where)
     return telemetry
@@ -51,12 +51,12 @@ TELEMETRY = Converter(telemetry_record, TELEMETRY_CODEC.converter(Telemetry).rea
 
 
 def phase_of(telemetry: Telemetry) -> str:
-    """Return the phase whose energy is asked for: that of the samples, where there is one."""
+    """Return the phase whose energy is reported: `samples` if there is one, else empty."""
     return "samples" if any(name == "samples" for name, _, _ in telemetry.spans) else ""
 
 
 def energy_record(energy: Energy) -> dict[str, Any]:
-    """Return an energy as plain data: a bound alone where there are too few values for more."""
+    """Return an energy as plain data; with too few values only its bounds are stated."""
     energy_j = None if energy.few else energy.energy_j
     return {**TELEMETRY_CODEC.plain(energy), "energy_j": energy_j, "low_j": energy.low_j, "high_j": energy.high_j}
 

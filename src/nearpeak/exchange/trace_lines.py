@@ -37,9 +37,9 @@ class Trace:
     reference_s: float | None = None
     """Time of the reference."""
     errors: Mapping[str, Any] = field(default_factory=dict)
-    """Largest relative and absolute error (floats) by the files' names; not finite where the result is not."""
+    """Largest relative and absolute error (floats) by the files' names; not finite if the result is not."""
     record: Mapping[str, Any] = field(default_factory=dict)
-    """The evaluation, what is not understood here included."""
+    """The other entries of the evaluation, including those that nearpeak does not interpret."""
 
 
 def parse_traces(text: str, where: str) -> list[Trace]:

@@ -17,13 +17,12 @@ class NvidiaSmi:
     """A CSV file whose header states units in brackets; temperatures have none."""
 
     def recognises(self, head: str) -> bool:
-        """Say whether it has stamps and a quantity with a unit."""
+        """Return whether it has timestamps and a quantity with a unit."""
         first = head.partition("\n")[0]
         return "timestamp" in [cell.strip() for cell in first.split(",")] and (" [" in first or "temperature." in first)
 
-    def read(self, text: str, where: str, interval_s: float | None) -> Telemetry:
-        """Return all quantities of all GPUs; rows of one stamp are one reading."""
-        del interval_s
+    def read(self, text: str, where: str, _interval_s: float | None) -> Telemetry:
+        """Return all quantities of all GPUs; rows with the same timestamp are one reading."""
         rows = list(log_columns.rows_of(text, where))
         if not rows:
             raise SpecError(f"{where}: holds no reading")

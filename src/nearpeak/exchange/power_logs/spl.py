@@ -19,12 +19,11 @@ class Spl:
     """Lines of `Time,<month-day-year time>,Watts,x,Volts,x,Amps,x,PF,x,Mark,<name>`, then the same per channel."""
 
     def recognises(self, head: str) -> bool:
-        """Say whether it begins like that."""
+        """Return whether the first line has this form."""
         return head.startswith("Time,") and ",Watts," in head.partition("\n")[0]
 
-    def read(self, text: str, where: str, interval_s: float | None) -> Telemetry:
-        """Return power, voltage and current; the marks are its phases."""
-        del interval_s
+    def read(self, text: str, where: str, _interval_s: float | None) -> Telemetry:
+        """Return power, voltage and current; marks become phases."""
         lines = [line for line in text.splitlines() if line.strip()]
         parsed = [reading for reading in _parsed(lines, where, whole=text.endswith("\n")) if reading]
         if not parsed:

@@ -27,12 +27,12 @@ class Tegrastats:
     """One line per reading; the second figure of a rail is its mean since the program began, and is not used."""
 
     def recognises(self, head: str) -> bool:
-        """Say whether its first line states memory as the program does."""
+        """Return whether the first line has the memory field of tegrastats."""
         first = head.partition("\n")[0]
         return bool(_MEMORY.search(first)) and ("CPU [" in first or "_FREQ" in first)
 
     def read(self, text: str, where: str, interval_s: float | None) -> Telemetry:
-        """Return all quantities of its first line; unknown ones are passed over."""
+        """Return the quantities that the first line has; unknown ones are ignored."""
         lines = [(n, line) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
         if not text.endswith("\n"):
             lines = lines[:-1]  # cut off
@@ -86,10 +86,10 @@ def channels_of(names: Sequence[str] | Mapping[str, float], meaning: str) -> tup
 
 
 def _times_ns(lines: list[str], where: str, interval_s: float | None) -> tuple[list[int], int, int]:
-    """Return the time of each line, how far off it may be, and the wall-clock time of the first.
+    """Return the time of each line, its uncertainty, and the wall-clock time of the first line.
 
-    The lines state whole seconds only: they are spread evenly between the first stamp and the last. The interval is
-    for lines that have no stamps, or all the same one.
+    Timestamps have a resolution of one second, so lines are spread evenly between the first and the last. The interval
+    is used for lines without timestamps, or with all the same one.
 
     Raises:
         SpecError: no interval is given where one is needed.
