@@ -103,7 +103,7 @@ class ModelPlan:
 
     def build(self) -> Any:
         """Return the model."""
-        self._model = built(self._cls, self._facts.config, torch_dtype(self._dtype))
+        self._model = built(lambda: self._cls._from_config(self._facts.config, dtype=torch_dtype(self._dtype)))
         return self._model
 
     def inputs(self) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from nearpeak.errors import CaptureError, MissingExtraError, SpecError
 from nearpeak.frontends.huggingface.capture_retry import first_that_runs
 from nearpeak.frontends.huggingface.config_parts import fitted, parts, with_layers
 from nearpeak.frontends.huggingface.decode_step import decode_step
-from nearpeak.frontends.huggingface.input_kinds import kinds_taken
+from nearpeak.frontends.huggingface.input_kinds import kinds_of
 from nearpeak.frontends.huggingface.input_request import Ask
 from nearpeak.frontends.huggingface.inputs_by_name import by_name
 from nearpeak.frontends.huggingface.partial_models import parameters_of, runnable_parts
@@ -23,7 +23,7 @@ from nearpeak.frontends.huggingface.published_inputs import check_cache
 from nearpeak.frontends.huggingface.recipes import RECIPES
 from nearpeak.frontends.huggingface.repairs import UNCHANGED, Trial, repairs
 from nearpeak.frontends.huggingface.settings import settings_of
-from nearpeak.frontends.huggingface.transformers_package import SWITCHES, transformers_package
+from nearpeak.frontends.huggingface.transformers_package import SWITCHES, built, transformers_package
 from nearpeak.frontends.torch.module_capture import capture_torch, torch_dtype
 
 _EXPERTS = re.compile(r"(\w+_)?(num|n)_(\w+_)?experts")
@@ -83,11 +83,7 @@ def _captured(name: str, trial: Trial, made: dict[str, Any], options: CaptureOpt
     wanted = torch_dtype(options.dtype or trial.dtype or settings.get("dtype") or usual)
 
     def build() -> Any:
-        from transformers import initialization
-
-        with initialization.no_init_weights():
-            model = cls._from_config(config, dtype=wanted)
-        model.tie_weights()  # skipped together with the initial values
+        model = built(lambda: cls._from_config(config, dtype=wanted))
         runs, made["parts"] = runnable_parts(name, model)
         made["parameters"] = parameters_of(made["parts"])
         return runs
@@ -130,7 +126,7 @@ def _inputs(name: str, parts_: Mapping[str, Any], trial: Trial, options: Capture
         inputs |= {f"{path}:{key}" if path else key: value for key, value in asks[path].inputs().items()}
     return {
         "inputs": inputs, "named": [tensor for ask in asks.values() for tensor in ask.named],
-        "kinds": {kind for ask in asks.values() for kind in kinds_taken(ask)},
+        "kinds": {kind for ask in asks.values() for kind in kinds_of(ask.parameters) - {*ask.hints.get("either", ())}},
     }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from nearpeak.errors import CaptureError
 from nearpeak.frontends.huggingface.published_models import MODELS, Published
+from nearpeak.frontends.huggingface.transformers_package import built
 from nearpeak.frontends.torch.fake_tensors import replaced
 
 _HUB_NAME = re.compile(r"config\.json of (\S+)")
@@ -108,24 +109,14 @@ def _configured(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _auto_model(cls: Any, name: Any, *_args: Any, **options: Any) -> Any:
     config = options.pop("config", None) or _auto_config(None, name, **_without_dtype(options))
-    return _built(lambda: cls.from_config(config, **_dtype(options)))
+    return built(lambda: cls.from_config(config, **_dtype(options))).eval()
 
 
 def _model(cls: Any, name: Any, *_args: Any, **options: Any) -> Any:
     config = options.pop("config", None)
     if config is None:
         config = cls.config_class.from_pretrained(name, **_without_dtype(options))
-    return _built(lambda: cls._from_config(config, **_dtype(options)))
-
-
-def _built(build: Callable[[], Any]) -> Any:
-    """Return the model as loading would leave it; its initial values do not matter, so they are not drawn."""
-    from transformers import initialization
-
-    with initialization.no_init_weights():
-        model = build()
-    model.tie_weights()  # skipped together with the initial values
-    return model.eval()
+    return built(lambda: cls._from_config(config, **_dtype(options))).eval()
 
 
 def _tokenizer(_cls: Any, name: Any, *_args: Any, **_options: Any) -> Any:

@@ -17,12 +17,12 @@ from nearpeak.frontends.huggingface.config_parts import parts
 Setting = tuple[str, str, Any]
 """Dotted path of a part of the configuration, name, value."""
 Rules = tuple[tuple[str, Callable[[re.Match[str], "Trial", Any], Iterator["Trial"]]], ...]
-"""Pattern in a message, and what yields the changes that it suggests."""
+"""Message pattern, and the generator of the changes that it suggests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A way to build and feed a model, beside what transformers and the settings of its type say."""
+    """Changes to configuration and inputs, on top of transformers' defaults and the settings of the model type."""
 
     settings: tuple[Setting, ...] = ()
     """Changes of the configuration, in order."""
@@ -64,30 +64,34 @@ class Trial:
 
 
 UNCHANGED = Trial()
-"""The model as it is."""
+"""The unchanged model."""
 
-
+_SIZE = re.compile(r"\w*(hidden_size|_dim|_width|d_model|output_size)")
 _CHANNELS = re.compile(r"input\[\d+, \d+, \d+, \d+\] to have (\d+) channels, but got (\d+) channels")
-"""A convolution over pictures: what they are called says how they lie, so that their layout is not in doubt."""
+"""A 2-D convolution with a wrong channel count: the layout of the images is right, and no other is tried."""
 
 
 def repairs(error: str, trial: Trial, config: Any, parameters: Sequence[str]) -> Iterator[Trial]:
-    """Yield ways to go on after an error, the likeliest first.
+    """Yield changes to try after an error, the likeliest first.
 
     Args:
         error: the message of the capture that failed.
-        trial: how it was tried.
+        trial: the changes of the failed attempt.
         config: its configuration, changes included.
-        parameters: what its forward passes take.
+        parameters: parameters of its forward passes.
     """
     inputs_are_there = "building the model" not in error
     in_doubt = inputs_are_there and not _CHANNELS.search(error)
     yield from _ruled(_RULES, error, trial, config)
-    if in_doubt:
-        yield from _layouts(trial, parameters)
+    gridded = any("grid" in name for name in parameters)
+    for name in _VARIANTS if in_doubt else ():
+        if name in parameters and gridded is _GRIDDED.get(name, gridded):
+            yield from (trial.with_hints(**hints) for hints in _VARIANTS[name] if not set(hints) <= set(trial.hints))
     yield from _ruled(_WIDTHS, error, trial, config)
     if in_doubt and "pixel_values" in parameters:
-        yield from _pictures(trial, config)
+        stated = [path for path, part in parts(config) if isinstance(vars(part).get("image_size"), int)]
+        for side in _SIDES:
+            yield trial.with_settings(*((path, "image_size", side) for path in stated)).with_hints(image_size=side)
 
 
 def _ruled(rules: Rules, error: str, trial: Trial, config: Any) -> Iterator[Trial]:
@@ -173,22 +177,15 @@ def _widths(match: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
     """A layer that takes another width than it gets: settings with one of the two become the other."""
     got, wanted = int(match[1]), int(match[2])
     sizes = [
-        (path, name, value) for path, part in parts(config) for name, value in vars(part).items() if _size(name, value)
-    ]
+        (path, name, value) for path, part in parts(config) for name, value in vars(part).items()
+        if isinstance(value, int) and value > 1 and _SIZE.fullmatch(name)
+    ]  # fmt: skip
     for path, name, value in sizes:
         if value == wanted and path:
             yield trial.with_settings((path, name, got))
     for path, name, value in sizes:
         if path and "text" not in path and got % value == 0 and wanted % (got // value) == 0 and value != wanted:
             yield trial.with_settings((path, name, wanted // (got // value)))
-
-
-def _size(name: str, value: Any) -> bool:
-    return (
-        bool(re.fullmatch(r"\w*(hidden_size|_dim|_width|d_model|output_size)", name))
-        and isinstance(value, int)
-        and value > 1
-    )
 
 
 def _specified(_match: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
@@ -250,9 +247,9 @@ _RULES: Rules = (
     (_CHANNELS.pattern, _channels),
     (r"do not match, tokens: (\d+), features: (\d+)", _embeddings),
 )  # fmt: skip
-"""Pattern in the message of an error, and what it may mean."""
+"""Message pattern, and the rule for its cause."""
 _WIDTHS: Rules = ((r"same reduction dim, but got \[\d+, (\d+)\] X \[(\d+), \d+\]", _widths),)
-"""What an error may mean if no other layout of the inputs helps."""
+"""Rules that are tried after all other input layouts."""
 
 _PATCHES = tuple({"patch_layout": layout} for layout in ("pictures", "row of pictures", "merged pictures"))
 _VARIANTS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
@@ -270,21 +267,5 @@ _VARIANTS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
 """Layouts and sizes in which models take an input, by parameter: the ones to try where the usual one is refused."""
 _GRIDDED = {"pixel_values": False, "pixel_values_videos": False}
 """Parameters whose layout is another one where a grid of patches comes with them."""
-
-
 _SIDES = (448, 512, 896, 560, 490, 364, 1536)
-"""Pixels a side of an image in released models, the most usual first."""
-
-
-def _pictures(trial: Trial, config: Any) -> Iterator[Trial]:
-    """Sides of an image that the patches, windows or queries of a model may divide."""
-    stated = [path for path, part in parts(config) if isinstance(vars(part).get("image_size"), int)]
-    for side in _SIDES:
-        yield trial.with_settings(*((path, "image_size", side) for path in stated)).with_hints(image_size=side)
-
-
-def _layouts(trial: Trial, parameters: Sequence[str]) -> Iterator[Trial]:
-    gridded = any("grid" in name for name in parameters)
-    for name in _VARIANTS:
-        if name in parameters and gridded is _GRIDDED.get(name, gridded):
-            yield from (trial.with_hints(**hints) for hints in _VARIANTS[name] if not set(hints) <= set(trial.hints))
+"""Image sides in released models, most common first; patches, windows or queries may need to divide them."""
