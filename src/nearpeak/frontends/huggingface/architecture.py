@@ -30,7 +30,7 @@ from nearpeak.frontends.huggingface.settings import settings_of
 from nearpeak.frontends.huggingface.transformers_package import SWITCHES, built, transformers_package
 from nearpeak.frontends.torch.fake_tensors import eager_models
 from nearpeak.frontends.torch.kernel_packages import kernels_kept_whole
-from nearpeak.frontends.torch.module_capture import _world, capture_torch, torch_dtype
+from nearpeak.frontends.torch.module_capture import capture_torch, fake_world, torch_dtype
 
 
 def capture_architecture(name_or_config: str | Path, options: CaptureOptions = CaptureOptions()) -> Workload:
@@ -74,7 +74,7 @@ def parameters_count(name_or_config: str | Path) -> int:
     config = _config(transformers, model)
     cls, _ = _class(transformers, model, config, "forward")
     plan = ModelPlan(cls=cls, facts=_facts(model, cls, config), options=CaptureOptions(), dtype="bf16")
-    with _world(None) as world:
+    with fake_world(None) as world:
         module, _ = world.prepared(model.name, plan.build, ((), {}))
         return sum(parameter.numel() for parameter in module.parameters())
 

@@ -40,7 +40,7 @@ def fake_mode() -> Any:
 
     class Mode(FakeTensorMode):  # type: ignore[misc]  # torch is untyped here
         def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            """Say of memory that nobody has filled yet that its values are unknown, whatever it is like."""
+            """Mark the values of uninitialised memory as unknown."""
             out = super().dispatch(func, types, args, kwargs)
             if func in blank:
                 out.constant = None
@@ -66,7 +66,7 @@ def dispatch_mode(handle: Callable[..., Any]) -> Any:
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             for kind in types:
                 if hasattr(kind, "__tensor_flatten__"):
-                    return NotImplemented  # a tensor around others, shared out or still on its way: those are called
+                    return NotImplemented  # a wrapper of other tensors (sharded or asynchronous): those are dispatched
             return handle(self, func, args, kwargs or {})
 
     return Mode()
@@ -94,7 +94,7 @@ def switches() -> Iterator[None]:
 
 @contextmanager
 def eager_models() -> Iterator[None]:
-    """Let transformers treat fake tensors as ordinary ones; as traced ones they would get masks they do not need."""
+    """Let transformers treat fake tensors as ordinary ones; for traced ones it adds masks that are not needed."""
     module: Any = sys.modules.get("transformers.utils.import_utils")
     with ExitStack() as stack:
         if hasattr(module, "is_fake_tensor"):
@@ -104,7 +104,7 @@ def eager_models() -> Iterator[None]:
 
 @contextmanager
 def replaced(owner: Any, name: str, stand_in: Any) -> Iterator[None]:
-    """Set an attribute while the block runs, and leave no trace of it."""
+    """Replace an attribute while the block runs."""
     is_defined = name in vars(owner)
     before = getattr(owner, name)
     setattr(owner, name, stand_in)
@@ -170,7 +170,7 @@ def tensors_of(module: Any) -> Iterator[Any]:
 
 
 def _stacking(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an indexing that takes lists of one-element tensors: PyTorch reads their memory, which fake ones lack."""
+    """Return indexing that accepts lists of one-element tensors: PyTorch reads their memory, which fake ones lack."""
 
     def index(tensor: Any, where: Any, *value: Any) -> Any:
         if type(where) is tuple and any(type(index_item) in (list, tuple) for index_item in where):

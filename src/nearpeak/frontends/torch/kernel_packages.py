@@ -13,15 +13,17 @@ from typing import Any
 from nearpeak.frontends.torch.recurrence_operators import applied, operators
 
 PACKAGES = ("fla", "mamba_ssm", "transformers")
-"""Packages whose functions of the known names are taken at their word."""
+"""Packages whose functions are recognised by name."""
 
 
 @contextmanager
 def kernels_kept_whole(model: Any) -> Iterator[None]:
     """Replace the known functions in the Python modules that define the parts of `model` while the block runs."""
     operators()
+    names = dict.fromkeys(type(part).__module__ for part in (model.modules() if hasattr(model, "modules") else ()))
+    modules = [sys.modules[name] for name in names if name in sys.modules and not name.startswith("torch.")]
     with ExitStack() as stack:
-        for module in _python_modules(model):
+        for module in modules:
             for name, function in list(vars(module).items()):
                 stand_in = _stand_ins().get(kernel_name(function))
                 if stand_in is not None:
@@ -45,15 +47,8 @@ def kernel_name(function: Any) -> str:
     return ""
 
 
-def _python_modules(model: Any) -> list[Any]:
-    """Return the Python modules of the classes of all parts of `model`, each once."""
-    parts = model.modules() if hasattr(model, "modules") else ()
-    names = dict.fromkeys(type(part).__module__ for part in parts)
-    return [sys.modules[name] for name in names if name in sys.modules and not name.startswith("torch.")]
-
-
 def _replacing(function: Callable[..., Any], stand_in: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `stand_in`; it gives back NotImplemented for what it does not know, which `function` then does."""
+    """Return `stand_in` with `function` as fallback for calls that it returns NotImplemented for."""
 
     @wraps(function)
     def replaced(*args: Any, **kwargs: Any) -> Any:

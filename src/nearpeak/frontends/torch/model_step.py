@@ -60,12 +60,12 @@ def train(
 
 
 def _whole(output: Any) -> Any:
-    """Return an output; one that comes piece by piece is run to its end."""
+    """Return the output; an iterator is exhausted into a list."""
     return list(output) if isinstance(output, Iterator) else output
 
 
 def _label_gradients(recorder: Recorder, model: Any, inputs: Any, *, consumed: bool) -> None:
-    """Name the gradients; those that no optimizer consumes are what the step is for, as are those of inputs."""
+    """Label the gradients; those of inputs, and those that no optimizer consumes, are outputs of the step."""
     kind = "gradient" if consumed else "output"
     for name, parameter in named_parameters(model):
         if parameter.grad is not None:
@@ -129,7 +129,7 @@ def named_parameters(model: Any) -> list[tuple[str, Any]]:
 
 
 def _loss(subject: str, output: Any) -> Any:
-    """Return `output.loss`, or the sum of the means of all outputs that have a gradient."""
+    """Return `output.loss`, or the sum of the means of all differentiable outputs."""
     loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
     if loss is not None and getattr(loss, "grad_fn", None) is not None and loss.numel() == 1:
         return loss

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from nearpeak.core.work.workload import Call
 from nearpeak.frontends.torch.fake_tensors import require_torch
-from nearpeak.frontends.torch.module_capture import _world
+from nearpeak.frontends.torch.module_capture import fake_world
 
 _FORMATS = {
     "float": "float32", "double": "float64", "c10::Half": "float16", "c10::BFloat16": "bfloat16", "half": "float16",
@@ -40,12 +40,12 @@ def recorded_calls(rows: Sequence[Recorded]) -> list[tuple[Call, ...] | str]:
     require_torch()
     if not rows:
         return []
-    with _world(None) as world:
+    with fake_world(None) as world:
         return [_calls(world, row) for row in rows]
 
 
 class Described(NamedTuple):
-    """A tensor of which only its form was kept."""
+    """Shape, strides and format of a tensor."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -53,17 +53,17 @@ class Described(NamedTuple):
 
 
 def run_and_recorded(run: Callable[[], Any]) -> list[tuple[str, tuple[Call, ...]]]:
-    """Call `run`, and return every operator that PyTorch really ran in it, with the calls that it dispatches.
+    """Call `run`, and return every operator that PyTorch executed in it, with the calls that it dispatches.
 
-    What a rule does not cover, or cannot be run again on shapes alone, has no calls; what was compiled into kernels
-    of its own is no operator any more.
+    Operators without a rule, or that cannot be replayed on shapes alone, have no calls; operators that were compiled
+    into fused kernels do not appear.
 
     Raises:
         MissingExtraError: PyTorch is not installed.
     """
     require_torch()
     rows = _executed(run)
-    with _world(None) as world:
+    with fake_world(None) as world:
         return [
             (str(func.overloadpacket.__name__), _replayed(world, func, args, kwargs)) for func, args, kwargs in rows
         ]
@@ -93,7 +93,7 @@ def _described(value: Any) -> Any:
 
 
 def _replayed(world: Any, func: Any, args: Any, kwargs: Any) -> tuple[Call, ...]:
-    """Return the calls of an operator that ran, run again without memory; what wrote into a tensor returns it."""
+    """Return the calls of an operator, replayed on fake tensors; `out` variants become functional ones."""
     import torch
     from torch.utils._pytree import tree_map
 
@@ -102,32 +102,22 @@ def _replayed(world: Any, func: Any, args: Any, kwargs: Any) -> tuple[Call, ...]
             return value
         return torch.empty_strided(value.shape, value.strides, dtype=value.dtype)
 
-    def described(value: Any) -> bool:
-        return isinstance(value, Described)
-
-    builder, recorder = world.recorder.builder, world.recorder
     if "out" in kwargs and hasattr(func.overloadpacket, "default"):
         func, kwargs = (
             func.overloadpacket.default,
             {name: argument for name, argument in kwargs.items() if name != "out"},
         )
-    first = len(builder.calls)
     try:
-        arguments = tree_map(made, (args, kwargs), is_leaf=described)
-        recorder.recording = True
-        with torch.no_grad():
+        arguments = tree_map(made, (args, kwargs), is_leaf=lambda value: isinstance(value, Described))
+        with world.recorder.detached("forward") as calls:
             func(*arguments[0], **arguments[1])
-    except Exception:  # PyTorch raises whatever it likes; such an operator is not counted
-        del builder.calls[first:]
-    finally:
-        recorder.recording = False
-        calls = tuple(builder.calls[first:])
-        del builder.calls[first:]
-    return calls
+    except Exception:  # PyTorch raises exceptions of any type; such an operator is not counted
+        return ()
+    return tuple(calls)
 
 
 def format_of(name: str) -> str | None:
-    """Return PyTorch's name of the format that its profiler calls `name`; none where it is no tensor's.
+    """Return PyTorch's name of the format that its profiler calls `name`; none if it is no tensor format.
 
     >>> format_of("c10::BFloat16"), format_of("Scalar")
     ('bfloat16', None)
@@ -138,32 +128,19 @@ def format_of(name: str) -> str | None:
 def _calls(world: Any, row: Recorded) -> tuple[Call, ...] | str:
     import torch
 
-    builder, recorder = world.recorder.builder, world.recorder
-    packet = _packet(torch, row.name)
+    space, _, operator = row.name.partition("::")
+    known = space in ("aten", "torchvision") and operator and operator not in ("from_file", "save", "_print")
+    packet = getattr(getattr(torch.ops, space), operator, None) if known else None
     if packet is None:
         return f"{row.name} is no operator of this PyTorch"
-    first = len(builder.calls)
-    recorder.phase = "backward" if "backward" in row.name else "forward"
     try:
         arguments = _arguments(torch, row)
-        recorder.recording = True
-        with torch.no_grad():
+        with world.recorder.detached("backward" if "backward" in row.name else "forward") as calls:
             _run(packet, arguments)
-    except Exception as error:  # PyTorch raises whatever it likes; the record is at fault
+    except Exception as error:  # PyTorch raises exceptions of any type; the record is at fault
         reason = str(error).splitlines()[0][:90] if str(error) else type(error).__name__
         return f"{row.name} cannot be run as recorded: {reason}"
-    finally:
-        recorder.recording = False
-        made = tuple(builder.calls[first:])
-        del builder.calls[first:]
-    return made
-
-
-def _packet(torch: Any, name: str) -> Any:
-    space, _, operator = name.partition("::")
-    if space not in ("aten", "torchvision") or not operator or operator in ("from_file", "save", "_print"):
-        return None
-    return getattr(getattr(torch.ops, space), operator, None)
+    return tuple(calls)
 
 
 def _run(packet: Any, arguments: list[Any]) -> None:
@@ -181,7 +158,7 @@ def _run(packet: Any, arguments: list[Any]) -> None:
 
 
 def _resolved(packet: Any, arguments: list[Any]) -> Any:
-    """Return what to call: never an overload that takes a list where a tensor is given, which would be gone through.
+    """Return the packet, or an overload that does not take a list where a tensor was recorded.
 
     Raises:
         TypeError: no overload is left.
@@ -261,7 +238,7 @@ def _tensor(torch: Any, kind: str, shape: Any, strides: Any) -> Any:
 
 
 def _value(concrete: Any) -> Any:
-    """Return what a text of the profiler says; none where it says nothing that is a literal."""
+    """Return the literal that a text of the profiler states, else none."""
     text = str(concrete).strip()
     if not text:
         return None

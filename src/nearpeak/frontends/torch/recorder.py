@@ -1,11 +1,12 @@
 """Recorder of operators that PyTorch dispatches below autograd, as calls of a workload."""
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from nearpeak.core.work.dtype import dtype_of
 from nearpeak.core.work.tensor import Layout
-from nearpeak.core.work.workload import Form
+from nearpeak.core.work.workload import Call, Form
 from nearpeak.frontends.known_values.known_tensors import Values
 from nearpeak.frontends.known_values.live_masks import LiveMasks
 from nearpeak.frontends.known_values.program_facts import Facts
@@ -34,7 +35,7 @@ class _Operand(NamedTuple):
 
 
 class Recorder:
-    """Sees each dispatched call once; between `start` and `stop` it writes them into the builder."""
+    """Handles each dispatched call once, and writes it into the builder while `recording` is set."""
 
     def __init__(
         self, builder: WorkloadBuilder, values: Values, attribution: Attribution, composites: Mapping[str, Any]
@@ -55,8 +56,23 @@ class Recorder:
         self._matched: dict[Hashable, tuple[Matched, Form]] = {}
         self._tensor, self._autograd, self._c = torch.Tensor, torch.autograd, torch._C
 
+    @contextmanager
+    def detached(self, phase: str) -> Iterator[list[Call]]:
+        """Record the calls of the block without gradients; the list receives them instead of the builder."""
+        import torch
+
+        first, calls = len(self.builder.calls), list[Call]()
+        self.phase, self.recording = phase, True
+        try:
+            with torch.no_grad():
+                yield calls
+        finally:
+            self.recording = False
+            calls += self.builder.calls[first:]
+            del self.builder.calls[first:]
+
     def handle(self, mode: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Run `func` and record it; values that a fake tensor cannot give are answered here."""
+        """Run `func` and record it; values that fake tensors lack are answered here."""
         if func is self._device_query and type(args[0]) is self._fake:
             return args[0].fake_device  # by far the most frequent call
         plan = plan_of(func)
@@ -129,7 +145,7 @@ class Recorder:
         self._append(plan, matched, values, operands, results)
         if self.builder.calls[at].form is None:
             for tensor in outs:
-                self.origins.forget(tensor)  # of a loss that stands in, and of what an optimizer leaves
+                self.origins.forget(tensor)  # results of the stand-in loss and of the optimizer
         elif self.facts.asks(plan.packet):
             arguments = {name: value for (name, _), value in zip(plan.arguments, args, strict=False)} | kwargs
             tensors = [(o.name, None if o.name in plan.mutated else arguments.get(o.name)) for o in operands]
@@ -141,7 +157,7 @@ class Recorder:
         return self.masks.live(arguments["query"], arguments["key"], arguments["mask"], arguments["is_causal"])
 
     def _offsets(self, plan: Plan, args: Any, kwargs: Any) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-        """Return where packed sequences start, and where their keys do or how many these are; none when not known."""
+        """Return the start offsets of packed sequences, and those of their keys or their lengths; none if unknown."""
         arguments = {**dict(zip((name for name, _ in plan.arguments), args, strict=False)), **kwargs}
         used = arguments["cu_seq_k"] if arguments.get("seqused_k") is None else arguments["seqused_k"]
         queries, keys = (self.values.whole_numbers(tensor) for tensor in (arguments["cu_seq_q"], used))
@@ -163,10 +179,7 @@ class Recorder:
             use(o.layout, o.number, touched.get(f"write:{o.name}")) for o in written if 0 not in o.layout.shape
         )
         place = self._place()
-        stated = place.module not in (
-            STAND_IN_LOSS,
-            "optimizer",
-        )  # nobody asked for that loss, so nothing may be concluded from it
+        stated = place.module not in (STAND_IN_LOSS, "optimizer")  # the user did not write that loss
         self.builder.append(
             matched, plan.name, phase=self.phase, reads=reads, writes=writes, module=place.module, source=place.source,
             form=form if stated else None, storages=tuple(o.number for o in (*operands, *results)) if stated else (),
@@ -175,7 +188,7 @@ class Recorder:
     def _written(
         self, plan: Plan, values: Mapping[str, Any], operands: list[_Operand], results: list[_Operand]
     ) -> list[_Operand]:
-        """Return the mutated arguments and the results that live in storages of their own."""
+        """Return the mutated arguments, and the results with storages of their own."""
         mutated = plan.mutated
         if plan.hidden and values.get("training"):
             mutated = mutated.union(plan.hidden)
@@ -254,4 +267,4 @@ def _least_squares(a: Any, b: Any, *_: Any, **_options: Any) -> tuple[Any, ...]:
 
 
 _SETTLED: Mapping[str, Callable[..., Any]] = {"_ctc_loss": _ctc_loss, "linalg_lstsq": _least_squares}
-"""Results whose shapes fake tensors do not state, by operator: its arguments, as lists of lengths, settle them."""
+"""Results of operators without fake-tensor shapes: their arguments, such as lists of lengths, determine them."""
