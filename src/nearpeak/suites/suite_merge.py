@@ -36,8 +36,9 @@ def suite_of(workload: Workload) -> Suite:
     for call in workload.calls:
         if call.case is not None:
             places = places_by_case.setdefault(call.case, {})
-            rule = {"rule": call.module or call.source} if directed else {"module": _REPEATED.sub("*", call.module)}
-            why = Why(kind=kind, source=name, line=call.source, **rule)
+            module = "" if directed else _REPEATED.sub("*", call.module)
+            rule = (call.module or call.source) if directed else ""
+            why = Why(kind=kind, source=name, module=module, line=call.source, rule=rule)
             places[why] = places.get(why, 0) + call.call_count
     if not places_by_case:
         raise SpecError(f"{workload.name}: no call of it has a case; nothing can be tested")

@@ -20,14 +20,14 @@ _EXAMPLES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AxisValues:
-    """What one axis, or several that move together, runs through."""
+    """Values of one axis, or of several that are stepped together."""
 
     names: tuple[str, ...]
     """Axes; more than one move together."""
     value_count: int
-    """Number of values, known without making them."""
+    """Number of values, known without generating them."""
     rows: Callable[[], Iterator[tuple[Value, ...]]]
-    """Makes the values, one per axis."""
+    """Generates the values, one per axis."""
 
 
 def axis_values(key: str, stated: object) -> AxisValues:
@@ -51,25 +51,22 @@ def axis_values(key: str, stated: object) -> AxisValues:
 
 
 def _together(names: tuple[str, ...], stated: object) -> AxisValues:
-    """Return axes that move together, stated as zip(…, …)."""
+    """Return axes that are stepped together, stated as zip(…, …)."""
     shown = ",".join(names)
     match = _FUNCTION.fullmatch(stated.strip()) if isinstance(stated, str) else None
     if match is None or match.group(1) != "zip":
         raise SpecError(
             f"{shown}: got {str(stated)[:60]!r}; axes that move together are written zip(1:4, [8, 16, 32, 64])"
         )
-    parts = [_sequence(name, part) for name, part in _paired(names, _split(match.group(2)), shown)]
+    texts = _split(match.group(2))
+    if len(names) != len(texts):
+        raise SpecError(f"{shown}: zip(…) has {len(texts)} parts for {len(names)} axes; give one for each")
+    parts = [_sequence(name, text) for name, text in zip(names, texts, strict=True)]
     lengths = {name: len(part) for name, part in zip(names, parts, strict=True)}
     if len(set(lengths.values())) > 1:
         counted = ", ".join(f"{name} has {length}" for name, length in lengths.items())
         raise SpecError(f"{shown}: axes that move together need equally many values; {counted}")
     return AxisValues(names=names, value_count=len(parts[0]), rows=lambda: zip(*parts, strict=True))
-
-
-def _paired(names: tuple[str, ...], parts: list[str], shown: str) -> list[tuple[str, str]]:
-    if len(names) != len(parts):
-        raise SpecError(f"{shown}: zip(…) has {len(parts)} parts for {len(names)} axes; give one for each")
-    return list(zip(names, parts, strict=True))
 
 
 def _sequence(name: str, stated: object) -> Sequence[Value]:
@@ -85,7 +82,12 @@ def _sequence(name: str, stated: object) -> Sequence[Value]:
 
 def _from_text(name: str, text: str) -> Sequence[Value]:
     if match := _RANGE.fullmatch(text):
-        return _range(name, int(match[1]), int(match[2]), int(match[3] or 1))
+        first, last, step = int(match[1]), int(match[2]), int(match[3] or 1)
+        if step < 1 or last < first:
+            raise SpecError(
+                f"{name}: range {first}:{last}:{step} is empty; write first:last:step with step of at least 1"
+            )
+        return range(first, last + 1, step)
     if match := _FUNCTION.fullmatch(text):
         return _function(name, match[1], match[2])
     if (text.startswith("[") and text.endswith("]")) or re.fullmatch(r"[\w.]+(,[\w.]+)+", text):
@@ -104,12 +106,6 @@ def _listed(name: str, items: list[object]) -> tuple[Value, ...]:
     return tuple(value for value in items if isinstance(value, (int, str, bool)))
 
 
-def _range(name: str, first: int, last: int, step: int) -> Sequence[int]:
-    if step < 1 or last < first:
-        raise SpecError(f"{name}: range {first}:{last}:{step} is empty; write first:last:step with step of at least 1")
-    return range(first, last + 1, step)
-
-
 def _function(name: str, function: str, arguments: str) -> Sequence[int]:
     known: dict[str, tuple[int, Callable[..., Sequence[int]]]] = {
         "pow2": (2, _pow2), "loguniform": (4, _loguniform), "edges": (2, _edges),
@@ -122,7 +118,9 @@ def _function(name: str, function: str, arguments: str) -> Sequence[int]:
         drawn = random.Random(int(parts[2])).choices(list(counts), weights=list(counts.values()), k=int(parts[1]))
         return tuple(sorted(drawn))
     if function == "near":
-        return _near(name, arguments, parts)
+        if not parts or not all(tile.isdigit() and int(tile) > 0 for tile in parts):
+            raise SpecError(f"{name}: near({arguments}) needs positive tiles, whole numbers such as near(64,128)")
+        return tuple(sorted({extent for tile in map(int, parts) for extent in (tile - 1, tile, tile + 1)}))
     if function not in known:
         raise SpecError(f"{name}: function {function!r} is not known; give {_EXAMPLES}")
     wanted, apply = known[function]
@@ -141,15 +139,8 @@ def _pow2(name: str, first: int, last: int) -> tuple[int, ...]:
     return values
 
 
-def _near(name: str, arguments: str, tiles: Sequence[str]) -> tuple[int, ...]:
-    """Return each tile with its neighbours: what fills it, leaves one element free, or needs one more tile."""
-    if not tiles or not all(tile.isdigit() and int(tile) > 0 for tile in tiles):
-        raise SpecError(f"{name}: near({arguments}) needs positive tiles, whole numbers such as near(64,128)")
-    return tuple(sorted({extent for tile in map(int, tiles) for extent in (tile - 1, tile, tile + 1)}))
-
-
 def _edges(name: str, first: int, last: int) -> tuple[int, ...]:  # noqa: ARG001  # as the other functions
-    """Return both ends and what lies just inside."""
+    """Return both ends and their inner neighbours."""
     return tuple(sorted({extent for extent in (first, first + 1, last - 1, last) if first <= extent <= last}))
 
 
@@ -182,7 +173,7 @@ def _histogram(name: str, file: Path) -> dict[int, int]:
 
 
 def _split(text: str) -> list[str]:
-    """Return the parts of `text` between commas that stand in no bracket.
+    """Return the parts of `text` between commas outside brackets.
 
     >>> _split("1:4, [8, 16], pow2(1,8)")
     ['1:4', '[8, 16]', 'pow2(1,8)']

@@ -21,9 +21,9 @@ from nearpeak.errors import MissingExtraError, SpecError
 
 SUFFIXES = (".csv", ".jsonl", ".parquet")
 _MAGIC = b"PAR1"
-"""What a Parquet file begins and ends with."""
+"""First and last bytes of a Parquet file."""
 _PATTERN = frozenset("*?[")
-"""Characters that make a pattern of a name."""
+"""Characters that make a file name a pattern for DuckDB."""
 
 
 def read_columns(path: Path) -> dict[str, Any]:
@@ -40,9 +40,11 @@ def read_columns(path: Path) -> dict[str, Any]:
             if file.read(2) == b"\x1f\x8b":
                 raise SpecError(f"table {path}: is packed by gzip; unpack it (gunzip) and give what is in it")
     check_suffix(path)
-    reader = {".csv": _read_csv, ".jsonl": _read_jsonl, ".parquet": _read_parquet}[path.suffix.lower()]
     try:
-        columns = reader(path)
+        if path.suffix.lower() == ".jsonl":
+            columns = rows_to_columns(parse_jsonl(path.read_text(encoding="utf-8-sig"), str(path)))
+        else:
+            columns = (_read_csv if path.suffix.lower() == ".csv" else _read_parquet)(path)
     except UnicodeDecodeError as error:
         raise SpecError(f"table {path}: not UTF-8 text: {error}") from None
     if not columns or not len(next(iter(columns.values()))):
@@ -98,7 +100,7 @@ def parse_jsonl(text: str, where: str) -> list[dict[str, Any]]:
 
 
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,400})(\.([0-9]+))?([eE][+-]?[0-9]+)?")
-"""How numbers are written: 007 and +1 are not, which as numbers would lose what they say, nor what no float reaches."""
+"""Numbers that survive a round trip: not 007 or +1, nor values beyond the range of floats."""
 
 
 def numbers_of(column: Any) -> Any:
@@ -158,7 +160,7 @@ def _record(line: str, where: str) -> dict[str, Any]:
 
 _OTHER_SEPARATORS = (";", "\t", "|")
 _LONGEST_CELL = 2**17
-"""Characters of a cell: no extent, name or time has as many."""
+"""Longest accepted cell in characters."""
 
 
 def _read_csv(path: Path) -> dict[str, Any]:
@@ -178,7 +180,7 @@ def _read_csv(path: Path) -> dict[str, Any]:
     if separator:
         raise SpecError(f"table {path}: its cells are separated by {separator!r}; separate them by commas")
     if len(set(header)) < len(header):
-        raise SpecError(f"table {path}: a column name stands twice in {header}")
+        raise SpecError(f"table {path}: a column name occurs twice in {header}")
     for number, row in rows[1:]:
         if len(row) != len(header):
             raise SpecError(f"table {path}, line {number}: has {len(row)} cells; the header has {len(header)}")
@@ -195,10 +197,6 @@ def _typed(cells: Any) -> Any:
     return numbers if (numbers.astype(cells.dtype) == cells).all() else cells
 
 
-def _read_jsonl(path: Path) -> dict[str, Any]:
-    return rows_to_columns(parse_jsonl(path.read_text(encoding="utf-8-sig"), str(path)))
-
-
 def _read_parquet(path: Path) -> dict[str, Any]:
     duckdb = _duckdb()
     _check_parquet(path)
@@ -209,11 +207,11 @@ def _read_parquet(path: Path) -> dict[str, Any]:
             raise SpecError(f"table {path}: not Parquet: {str(error).splitlines()[0]}") from None
     return {
         name: values.tolist() if np.ma.is_masked(values) else np.asarray(values) for name, values in columns.items()
-    }  # tolist makes None of what is null; `filled` would make 999999 of it, also when told to fill with None
+    }  # tolist turns null into None; `filled` would turn it into 999999, even with None as fill value
 
 
 def _check_parquet(path: Path) -> None:
-    """Refuse what is no Parquet file by its ends, in words of this table rather than of the library that reads it."""
+    """Refuse files without Parquet's first and last bytes, with a clearer message than DuckDB's."""
     with path.open("rb") as file:
         begin = file.read(len(_MAGIC))
         if not begin:
@@ -225,7 +223,7 @@ def _check_parquet(path: Path) -> None:
 
 @contextmanager
 def _plainly_named(path: Path) -> Iterator[Path]:
-    """Give a file by a name that is no pattern: DuckDB reads all files that match one."""
+    """Yield a path to the file without pattern characters: DuckDB reads all files that match a pattern."""
     whole = path.resolve()
     if not _PATTERN.intersection(str(whole)):
         yield whole
@@ -234,7 +232,7 @@ def _plainly_named(path: Path) -> Iterator[Path]:
         plain = Path(folder) / "table.parquet"
         try:
             plain.symlink_to(whole)
-        except OSError:  # links are not for everybody everywhere
+        except OSError:  # links need privileges on some systems
             shutil.copyfile(whole, plain)
         yield plain
 
@@ -287,7 +285,7 @@ def _kind(cells: Sequence[Any]) -> str:
 
 
 def _fitting(cell: Any, kind: str) -> Any:
-    """Return a cell as JSON of its column's type states it; JSON has no word for what is no number."""
+    """Return a cell as JSON value of its column's type; non-finite numbers become text."""
     if isinstance(cell, str) or cell is None:
         return cell
     if kind == "VARCHAR":
@@ -296,7 +294,7 @@ def _fitting(cell: Any, kind: str) -> Any:
 
 
 def _arrays(columns: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return columns of numbers and text as arrays of one type each; none where one has gaps, or DuckDB is absent."""
+    """Return columns as arrays of one type each; none if a column has gaps or DuckDB is not installed."""
     arrays = {}
     for name, column in columns.items():
         array = np.asarray(column)

@@ -36,7 +36,8 @@ def capture_deepbench(path: Path, *, dtype: str | None = None) -> Workload:
         raise SpecError(f"{path}: no such file; give a header of DeepBench problems")
     calls: list[Call] = []
     rejected: list[str] = []
-    for number, group, cells in _rows(path.read_text(encoding="utf-8", errors="replace")):
+    text = path.read_text(encoding="utf-8", errors="replace")
+    for number, group, cells in _rows(_COMMENT.sub(lambda comment: re.sub(r"[^\n]", " ", comment.group()), text)):
         try:
             problem, operator = _problem(cells, dtype or "fp32")
         except (SpecError, ValueError) as error:
@@ -54,9 +55,8 @@ def capture_deepbench(path: Path, *, dtype: str | None = None) -> Workload:
     return Workload(name=path.stem, step="sweep", calls=tuple(calls), origin=origin, assumptions=tuple(notes))
 
 
-def _rows(text: str) -> Iterator[tuple[int, str, list[str]]]:
+def _rows(plain: str) -> Iterator[tuple[int, str, list[str]]]:
     """Yield line number, name of the set and cells of each row."""
-    plain = _COMMENT.sub(lambda comment: re.sub(r"[^\n]", " ", comment.group()), text)
     for group in _SET.finditer(plain):
         for row in _ROW.finditer(plain, group.start(2), group.end(2)):
             cells = [cell.strip() for cell in (row.group(1) or row.group(2) or "").split(",")]
@@ -64,7 +64,7 @@ def _rows(text: str) -> Iterator[tuple[int, str, list[str]]]:
 
 
 def _problem(cells: list[str], dtype: str) -> tuple[Case | None, str]:
-    """Return the case of a row and the name of its kind; which kind it is, its number of cells says."""
+    """Return the case of a row and the name of its kind, which follows from the number of cells."""
     kinds: dict[int, tuple[str, Callable[..., Case | None]]] = {
         4: ("deepbench.rnn", _recurrent), 5: ("deepbench.gemm", _gemm), 6: ("deepbench.sparse", _sparse),
         11: ("deepbench.conv", _conv),

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from math import prod
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -45,7 +46,10 @@ def capture_definition(
 
     def build() -> Callable[..., Any]:
         with stage(where, "reading the reference", file):
-            loaded.append(_loaded(definition))
+            module = ModuleType(_MODULE)
+            sys.modules[_MODULE] = module  # dataclasses and inspect look it up
+            exec(compile(definition.reference, f"{definition.name}.reference.py", "exec"), module.__dict__)
+            loaded.append(module)
         run: Callable[..., Any] = loaded[0].run
         return run
 
@@ -60,27 +64,20 @@ def capture_definition(
     notes = [f"no workload is given: {key} = {value} is assumed" for key, value in scalars.items() if not workload]
     origin = {"definition": definition.name, **({"workload": workload.uuid} if workload else {})}
     try:
-        return capture_torch(
-            build, inputs, name=name, origin=origin, folder=file.parent,
-            assumptions=notes,
-        )  # fmt: skip
+        return capture_torch(build, inputs, name=name, origin=origin, folder=file.parent, assumptions=notes)
     finally:
         sys.modules.pop(_MODULE, None)
-
-
-def _loaded(definition: Definition) -> ModuleType:
-    module = ModuleType(_MODULE)
-    sys.modules[_MODULE] = module  # dataclasses and inspect look it up
-    exec(compile(definition.reference, f"{definition.name}.reference.py", "exec"), module.__dict__)
-    return module
 
 
 def _inputs(
     definition: Definition, axes: Mapping[str, int], line: WorkloadLine | None, module: ModuleType, folder: Path,
     where: str,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """Return the arguments of `run`: tensors without memory, scalars with the workload's values."""
-    rows = _rows(definition) if line is None else line.inputs
+    """Return the arguments of `run`: fake tensors, and scalars with the workload's values."""
+    rows: Mapping[str, Mapping[str, Any]] = {
+        name: {"type": "random"} if spec.shape is not None else {"type": "scalar", "value": _assumed(spec)}
+        for name, spec in definition.inputs.items()
+    } if line is None else line.inputs  # fmt: skip
     custom = _custom(definition, axes, rows, module, where)
     arguments = []
     for name, spec in definition.inputs.items():
@@ -96,14 +93,6 @@ def _inputs(
     return tuple(arguments)
 
 
-def _rows(definition: Definition) -> dict[str, Mapping[str, Any]]:
-    """Return how inputs are made where no workload says so."""
-    scalars = {name: {"type": "scalar", "value": _assumed(spec)} for name, spec in definition.inputs.items()}
-    return {
-        name: scalars[name] if spec.shape is None else {"type": "random"} for name, spec in definition.inputs.items()
-    }
-
-
 def _assumed(spec: TensorSpec) -> bool | int | float:
     kind = dtype_of(FORMATS[spec.dtype]).kind
     return False if kind == "bool" else 0.5 if kind == "float" else 1
@@ -112,7 +101,7 @@ def _assumed(spec: TensorSpec) -> bool | int | float:
 def _custom(
     definition: Definition, axes: Mapping[str, int], rows: Mapping[str, Any], module: ModuleType, where: str
 ) -> Mapping[str, Any]:
-    """Return what the definition's own entry point makes, where a scalar depends on it."""
+    """Return the inputs that the definition's own entry point makes, if a scalar is among them."""
     scalars = [name for name, spec in definition.inputs.items() if spec.shape is None]
     if not any(rows[name]["type"] == "custom" for name in scalars):
         return {}
@@ -134,7 +123,7 @@ def _empty(spec: TensorSpec, axes: Mapping[str, int], where: str) -> Any:
 
 
 def _file_values(row: Mapping[str, Any], folder: Path) -> Any:
-    """Return a small tensor of whole numbers with its values (offsets, page tables); none where they do not matter."""
+    """Return a small integer tensor with its values (offsets, page tables); none for other tensors."""
     if row["type"] != "safetensors" or not (folder / row["path"]).is_file():
         return None
     try:
@@ -145,9 +134,6 @@ def _file_values(row: Mapping[str, Any], folder: Path) -> Any:
 
     with unset_fake_temporarily(), safe_open(str(folder / row["path"]), framework="pt") as file:
         part = file.get_slice(row["tensor_key"])
-        elements = 1
-        for extent in part.get_shape():
-            elements *= extent
-        if part.get_dtype() not in ("I64", "I32", "BOOL") or elements > CONSTANT_ELEMENTS:
+        if part.get_dtype() not in ("I64", "I32", "BOOL") or prod(part.get_shape()) > CONSTANT_ELEMENTS:
             return None
         return part[:]

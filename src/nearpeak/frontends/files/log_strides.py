@@ -12,8 +12,8 @@ from nearpeak.ops.shared.definition.memory_layout import DENSE, LAYOUTS, strides
 from nearpeak.ops.shared.torch_names import torch_dtype
 
 
-class _Lying(NamedTuple):
-    """How a tensor lies in memory."""
+class _Strided(NamedTuple):
+    """Shape, strides and format of a tensor."""
 
     extents: tuple[int, ...]
     """Without those of 1."""
@@ -61,7 +61,7 @@ def _is_dense(tensor: Any, strides: Sequence[int] | None) -> bool:
     return strides is not None and all(extent == 1 or actual == expected for extent, actual, expected in rows)
 
 
-def _is_stored(tensor: _Lying, described: Tensor) -> bool:
+def _is_stored(tensor: _Strided, described: Tensor) -> bool:
     """Say whether a tensor lies as the case says that this input does; its order among the inputs may be another."""
     strides = described.strides or strides_of(described.shape, DENSE)
     distinct = tuple(stride if extent > 1 else 0 for stride, extent in zip(strides, described.shape, strict=True))
@@ -76,14 +76,14 @@ def _alike(tensors: Sequence[Any]) -> bool:
     return not others and dense == [prod(extents[:place]) for place in range(len(extents))]
 
 
-def _distinct(tensor: Any) -> _Lying:
+def _distinct(tensor: Any) -> _Strided:
     """Return how a tensor lies, without the dimensions along which it repeats itself."""
     sides = [pair for pair in zip(tensor.shape, tensor.stride(), strict=True) if pair[0] != 1]
     stepped = [pair for pair in sides if pair[1] != 0] if tensor.numel() else sides
-    return _Lying(tuple(extent for extent, _ in stepped), tuple(stride for _, stride in stepped), tensor.dtype)
+    return _Strided(tuple(extent for extent, _ in stepped), tuple(stride for _, stride in stepped), tensor.dtype)
 
 
-def _layouts(inputs: dict[str, Tensor], tensors: Iterable[_Lying]) -> dict[str, str] | None:
+def _layouts(inputs: dict[str, Tensor], tensors: Iterable[_Strided]) -> dict[str, str] | None:
     """Return the layout of each input that is not dense; none where a tensor is no input, or lies in a way of its own.
 
     Tensors and inputs come in the same order; those of other extents or formats are passed over.
@@ -107,7 +107,7 @@ def _layouts(inputs: dict[str, Tensor], tensors: Iterable[_Lying]) -> dict[str, 
     return layouts
 
 
-def _holds(described: Tensor, tensor: _Lying) -> bool:
+def _holds(described: Tensor, tensor: _Strided) -> bool:
     import torch
 
     return described.elements == prod(tensor.extents) and torch_dtype(torch, described.dtype) is tensor.dtype

@@ -36,7 +36,7 @@ SCHEMA = Schema(
 
 
 def is_workload(data: object) -> bool:
-    """Say whether `data`, read from JSON, claims to be a saved workload of any version.
+    """Return whether JSON data is marked as a saved workload, of any version.
 
     >>> is_workload({"schema": "nearpeak.workload", "version": 1}), is_workload({"model_type": "llama"})
     (True, False)
@@ -107,7 +107,7 @@ def _workload(data: dict[str, Any], where: str) -> Workload:
 
 
 def _call_fields(record: Any) -> Any:
-    """Return the record of a call with form and storages apart, which the file holds in one list."""
+    """Return the record of a call with `form` and `storages` separated; the file holds them in one list."""
     if not isinstance(record, dict) or not isinstance(record.get("form"), list) or not record["form"]:
         return record
     form, *storages = record["form"]
@@ -115,7 +115,7 @@ def _call_fields(record: Any) -> Any:
 
 
 def _check(workload: Workload) -> None:
-    """Refuse numbers of buffers, calls and patterns that are not there."""
+    """Refuse references to buffers, calls and patterns that do not exist."""
     calls, buffer_count = workload.calls, len(workload.buffers)
     if not calls:
         raise SpecError("holds no call")
@@ -138,7 +138,7 @@ def _check(workload: Workload) -> None:
 
 
 def _check_pattern(pattern: Pattern) -> None:
-    """Refuse a set of elements that does not hold as many bits as its extents say."""
+    """Refuse a pattern whose number of bits is not that of its extents."""
     byte_count, opened = -(-math.prod(pattern.shape) // 8), zlib.decompressobj()
     try:
         is_whole = len(opened.decompress(pattern.packed, byte_count + 1)) == byte_count
@@ -149,7 +149,7 @@ def _check_pattern(pattern: Pattern) -> None:
 
 
 def _numbered(values: Sequence[Any]) -> Converter:
-    """Return the converter of values that are stated by their number in a list."""
+    """Return the converter of values that records refer to by their position in a list."""
 
     def read(raw: Any) -> Any:
         if COUNT.read(raw) >= len(values):

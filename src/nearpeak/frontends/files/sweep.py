@@ -22,17 +22,17 @@ LARGEST_CASE_COUNT = 1_000_000
 LARGEST_EXTENT = 2**40
 _RESERVED = ("op", "phase", "count", "rule")
 TOTALS = ("bytes_total", "flop_total")
-"""What constraints may name beside axes: the bytes that a case must read and write, and its arithmetic."""
+"""Names that constraints may use besides axes: bytes read and written by a case, and its FLOP."""
 REMOVED = "removed by "
-"""Begins the name of a count of what a constraint took away, in a sweep's origin."""
+"""Prefix, in a sweep's origin, of the number of points that a constraint removed."""
 COMBINATIONS = " (combinations)"
-"""Ends the name of a count of combinations that have no row in a covering array, instead of points."""
+"""Suffix of such a number if it counts combinations without a row in a covering array."""
 _COVER = "cover"
 """Key of a sweep that takes a covering array of that strength instead of all points."""
 
 
 class _Found:
-    """Calls collected so far, and what constraints took away."""
+    """Calls collected so far, and the number of points that each constraint removed."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
@@ -137,7 +137,7 @@ def _tables(path: Path, data: Mapping[str, Any], name: str) -> list[dict[str, An
 
 
 def _expand(where: str, table: Mapping[str, Any], collected: _Found) -> None:
-    """Append every point of the sweep that its constraints leave."""
+    """Append every point of the sweep that meets its constraints."""
     try:
         fixed = {key: table[key] for key in _RESERVED if key in table and not isinstance(table[key], list)}
         axes = [axis_values(key, values) for key, values in table.items() if key not in (*fixed, "where", _COVER)]
@@ -168,22 +168,23 @@ def _expand(where: str, table: Mapping[str, Any], collected: _Found) -> None:
 def _constraints(
     stated: object, axes: list[AxisValues], fixed: Mapping[str, Any], where: str
 ) -> dict[str, Callable[[Mapping[str, Any]], bool]]:
-    """Return the test of each constraint; totals of the case are computed only where one is named."""
+    """Return the test of each constraint; totals of the case are computed only for constraints that use them."""
     texts = stated if isinstance(stated, list) else [stated]
     names = frozenset(name for axis in axes for name in axis.names)
     tests = {str(text): condition(text, names | frozenset(TOTALS)) for text in texts}
     totals = {text for text in tests if any(name in text for name in TOTALS)}
 
     def of_case(test: Callable[[Mapping[str, Any]], bool]) -> Callable[[Mapping[str, Any]], bool]:
-        return lambda row: test({**row, **_totals(_call(where, {**fixed, **row}).case)})
+        def holds(row: Mapping[str, Any]) -> bool:
+            case = _call(where, {**fixed, **row}).case
+            assert case is not None  # every row of a sweep has one
+            work = work_of(case)
+            totals = (int(work.read_bytes + work.write_bytes), int(sum(work.flop.values())))
+            return test({**row, **dict(zip(TOTALS, totals, strict=True))})
+
+        return holds
 
     return {text: of_case(test) if text in totals else test for text, test in tests.items()}
-
-
-def _totals(case: Case | None) -> dict[str, int]:
-    assert case is not None  # every row of a sweep has one
-    work = work_of(case)
-    return {TOTALS[0]: int(work.read_bytes + work.write_bytes), TOTALS[1]: int(sum(work.flop.values()))}
 
 
 def _points(axes: list[AxisValues]) -> Iterator[dict[str, Value]]:
@@ -195,7 +196,7 @@ def _points(axes: list[AxisValues]) -> Iterator[dict[str, Value]]:
 def _covered(
     axes: list[AxisValues], strength: object, constraints: Mapping[str, Any], removed: dict[str, int]
 ) -> Iterator[dict[str, Value]]:
-    """Return few points in which every combination of `strength` axes occurs that the constraints allow."""
+    """Return a covering array: every allowed combination of values of `strength` axes occurs in a point."""
     if type(strength) is not int or not 1 <= strength <= 4:
         raise SpecError(f"cover={strength!r}: is not a whole number from 1 to 4; 2 combines all pairs of axes")
     most = sorted((axis.value_count for axis in axes), reverse=True)[:strength]
@@ -240,7 +241,7 @@ def _check_count(count: int, counted: str = "") -> None:
 
 
 def _call(where: str, row: Mapping[str, Any]) -> Call:
-    """Return the call that one row states; its module is the rule that asked for it, where one is named."""
+    """Return the call that one row states; its module is the rule that the row names."""
     op, count = row.get("op"), row.get("count", 1)
     if not isinstance(op, str) or not op.strip():
         raise SpecError(f"{where}: 'op' is {'blank' if isinstance(op, str) else 'missing'}; write e.g. op = \"gemm\"")
@@ -259,7 +260,7 @@ def _call(where: str, row: Mapping[str, Any]) -> Call:
 
 
 def check_size(case: Case) -> None:
-    """Refuse a case with an extent or a tensor that no machine will hold, naming the axis to look at.
+    """Refuse a case with an extent over 2^40 or a tensor over 2^50 bytes, naming the axis.
 
     >>> from nearpeak.ops import case
     >>> check_size(case("gemm", m=4, n=4, k=8, dtype="bf16"))

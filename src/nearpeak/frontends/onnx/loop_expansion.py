@@ -6,13 +6,13 @@ from typing import Any
 from nearpeak.core.work.tensor import Tensor
 
 LARGEST_NODE_COUNT = 20_000
-"""Nodes up to which a loop is written out; a longer one stays a node of its own."""
+"""Most nodes of an unrolled loop; longer ones stay a single node."""
 
 
 def written_out(
     onnx: Any, graph: Any, node: Any, values: Mapping[str, Any], tensors: Mapping[str, Tensor], opset: int
 ) -> list[Any]:
-    """Return the nodes that a loop of known trips runs, in order; the node itself where data decide how often.
+    """Return the nodes of an unrolled loop in order; the node itself if its trip count depends on data.
 
     Constants that the body holds are added to `graph`. Results that a body yields trip by trip are stacked.
     """
@@ -25,7 +25,7 @@ def written_out(
 
 
 def _trips(node: Any, values: Mapping[str, Any], tensors: Mapping[str, Tensor], opset: int) -> int | None:
-    """Return how often the body runs, none where data decide."""
+    """Return the trip count, none if it depends on data."""
     stated = {item.name: item for item in node.attribute}
     if node.op_type == "Scan" and opset >= 9:
         count = int(stated["num_scan_inputs"].i)
@@ -39,7 +39,7 @@ def _trips(node: Any, values: Mapping[str, Any], tensors: Mapping[str, Tensor], 
 
 
 def _goes_on(body: Any) -> bool:
-    """Say whether the body never ends the loop: it hands on the condition it got, or one that is stored as true."""
+    """Return whether the body never ends the loop: its condition is passed through, or a constant true."""
     name, condition = body.output[0].name, body.input[1].name
     made = {out: node for node in body.node for out in node.output}
     while name in made and made[name].op_type in ("Identity", "Cast"):
@@ -53,7 +53,7 @@ def _goes_on(body: Any) -> bool:
 
 
 class _Loop:
-    """One loop that is being written out."""
+    """Unrolls one loop."""
 
     def __init__(self, onnx: Any, graph: Any, node: Any, body: Any, opset: int) -> None:
         self._onnx, self._graph, self._node, self._body, self._opset = onnx, graph, node, body, opset
@@ -101,7 +101,7 @@ class _Loop:
         yield from self._results(carried, yielded)
 
     def _names(self, trip: int, arguments: list[str]) -> dict[str, str]:
-        """Return what the names of the body stand for in one trip."""
+        """Return the outer name of each name in the body for one iteration."""
         inner = {out: f"{self._prefix}/{trip}/{out}" for node in self._body.node for out in node.output if out}
         taken = dict(zip((item.name for item in self._body.input), arguments, strict=True))
         return {**self._stored, **inner, **taken}
@@ -144,7 +144,7 @@ class _Loop:
         )
 
     def _constant(self, name: str, value: Any) -> str:
-        """Return the name of a stored constant, made when first asked for."""
+        """Return the name of a constant, stored on first use."""
         whole = f"{self._prefix}/{name}"
         if whole not in self._stored.values():
             self._stored[f"/{name}"] = whole  # no name of a body starts like this

@@ -87,9 +87,10 @@ def _convert() -> Callable[..., Any]:
     depth = [0]
 
     def converted(tensor: Any, function: Callable[[Any], Any]) -> Any:
-        if is_lazy(tensor):  # it has a format but no shape yet
-            dtype = function(torch.empty((), dtype=tensor.dtype)).dtype
-            return tensor if dtype == tensor.dtype else type(tensor)(requires_grad=tensor.requires_grad, dtype=dtype)
+        lazy: bool = is_lazy(tensor)
+        if lazy:  # it has a format but no shape yet
+            dtype, kind = function(torch.empty((), dtype=tensor.dtype)).dtype, tensor.__class__
+            return tensor if dtype == tensor.dtype else kind(requires_grad=tensor.requires_grad, dtype=dtype)
         if id(tensor) not in done:
             with torch.no_grad():
                 new = function(tensor)
