@@ -13,15 +13,15 @@ from nearpeak.frontends.known_values.value_spans import high_of
 from nearpeak.ops.shared.live_pairs import Live
 
 LARGEST_MASK_ELEMENTS = 2**30
-"""Distinct elements of a mask beyond which counting takes longer than a capture should; its values stay unknown."""
+"""Largest mask, in distinct elements, that is counted; values of larger ones stay unknown, to bound capture time."""
 
 _BLOCK_ELEMENTS = 2**19
 HIDDEN = -5e8
-"""Half of what programs add to hide a pair, so that data may be added too: its exponential is 0 beside any other's."""
+"""Half of the usual masking constant, as data may be added: the exponential is 0 relative to unmasked scores."""
 
 
 class Scores(NamedTuple):
-    """Extents of the scores that a mask goes over."""
+    """Extents of the scores that a mask applies to."""
 
     batch: int
     """Sequences."""
@@ -34,11 +34,11 @@ class Scores(NamedTuple):
     kv: int
     """Keys."""
     causal: bool
-    """Query i sees no key after key i, whatever the mask says."""
+    """True if query i sees no key after key i, in addition to the mask."""
 
 
 class LiveMasks:
-    """Answers what a mask leaves; each mask is counted once however many layers use it."""
+    """Counts the live pairs of masks; a mask that several layers share is counted once."""
 
     def __init__(self, origins: Origins) -> None:
         self._origins = origins
@@ -47,14 +47,14 @@ class LiveMasks:
         self._mixed: dict[int, Any] = {}
 
     def known(self, mask: Any) -> bool:
-        """Say whether the program makes the mask; one that inputs decide is stated."""
+        """Return whether the program determines the mask; data-dependent masks are noted."""
         if self._origins.of(mask) is None:
             self._unknown[mask.untyped_storage()._cdata] = mask
             return False
         return True
 
     def live(self, query: Any, key: Any, mask: Any, causal: bool) -> Live | None:
-        """Return what `mask` leaves, none when its values are data or too many to count."""
+        """Return the live pairs of `mask`, none if its values are data or too many to count."""
         if not self.known(mask):
             return None
         part = self._origins.of(mask)
@@ -71,7 +71,7 @@ class LiveMasks:
         return live if hides else None
 
     def assumptions(self) -> tuple[str, ...]:
-        """Return what could not be known, in sentences."""
+        """Return notes on masks whose values are not known."""
         large = sum(1 for _, live in self._counted.values() if live is None)
         counts = {
             "depend on inputs or weights: every pair counts as live": len(self._unknown),
@@ -86,7 +86,7 @@ class LiveMasks:
 
 
 def counted(part: Part, scores: Scores) -> Live | None:
-    """Return what a mask over `scores` leaves in all heads of the batch together; none when it is too large."""
+    """Return the live pairs of a mask over `scores`, summed over heads and batch; none if it is too large."""
     import torch
     from torch.utils._python_dispatch import _disable_current_modes
 
@@ -110,7 +110,7 @@ def counted(part: Part, scores: Scores) -> Live | None:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Compute blocks on one thread: they are so small that waking others costs more than it brings."""
+    """Compute on one thread: blocks are too small to gain from more."""
     import torch
 
     before = torch.get_num_threads()
@@ -122,7 +122,7 @@ def one_thread() -> Iterator[None]:
 
 
 def _summed(mask: Part, scores: Scores, extents: list[int]) -> Live:
-    """Add up the distinct planes, each as often as it is repeated."""
+    """Sum the distinct planes, each multiplied by its repetitions."""
     made = Made()
     pairs = queries = keys = 0
     share = scores.heads // scores.groups
@@ -139,7 +139,7 @@ def _summed(mask: Part, scores: Scores, extents: list[int]) -> Live:
 
 
 def _plane(mask: Part, scores: Scores, batch: int, head: int, rows: int, made: Made) -> tuple[int, int, Any]:
-    """Return live pairs, queries that see a key, and which keys are seen, of one head of one sequence."""
+    """Return, for one head of one sequence, live pairs, queries with a live key, and the mask of live keys."""
     pairs = queries = 0
     seen = np.zeros(scores.kv, dtype=bool)
     step = max(1, _BLOCK_ELEMENTS // max(1, scores.kv))
@@ -147,7 +147,7 @@ def _plane(mask: Part, scores: Scores, batch: int, head: int, rows: int, made: M
         count = min(step, rows - first)
         starts = [at if extent > 1 else 0 for at, extent in zip((batch, head, first, 0), mask.shape, strict=True)]
         sizes = [1, 1, count if mask.shape[2] > 1 else 1, mask.shape[3]]
-        # Of what data decide in part the upper end counts: a pair is dead only if no data revive it.
+        # For partly data-dependent values the upper bound counts: a pair is dead only if no data can make it live.
         block = np.broadcast_to(_alive(high_of(mask.block(starts, sizes, made))[0, 0]), (count, scores.kv))
         if scores.causal:
             block = np.tril(block, first)
@@ -159,7 +159,7 @@ def _plane(mask: Part, scores: Scores, batch: int, head: int, rows: int, made: M
 
 
 def _alive(block: Any) -> Any:
-    """Return which pairs may take part: a number hides its pair when it is far below, unless all of its row are."""
+    """Return which pairs are live: scores far below zero mask a pair, unless the whole row is masked."""
     import torch
 
     if block.dtype == torch.bool:

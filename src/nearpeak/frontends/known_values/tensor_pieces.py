@@ -6,9 +6,9 @@ from typing import Any, NamedTuple, TypeAlias
 from nearpeak.frontends.known_values.value_spans import Span, anything, has_span, span_of
 
 WHOLE_BYTES = 2**25
-"""Largest tensor that is made whole, where an operator cannot be computed piece by piece."""
+"""Largest tensor that is materialised, for operators that cannot be computed piece by piece."""
 SPANNED_BYTES = 2**22
-"""Likewise where data decide some of it, so that two ends and what they are made of are held."""
+"""The same limit for partly data-dependent tensors, whose lower and upper bounds are both held."""
 
 _PIECEWISE = frozenset({
     "_to_copy", "clone", "masked_fill", "masked_fill_", "where", "floor_divide", "rsub", "copy_", "fill_", "zero_",
@@ -16,7 +16,7 @@ _PIECEWISE = frozenset({
 """Computed element by element, although their schema does not say so."""
 _TRIANGLES = frozenset({"tril", "triu", "tril_", "triu_"})
 MOST_MIXED = 16
-"""Steps from what data decide beyond which a tensor counts as data altogether: masks need few."""
+"""Operators applied to data beyond which a tensor counts as data entirely; masks need few."""
 
 
 class TooLargeError(Exception):
@@ -24,14 +24,14 @@ class TooLargeError(Exception):
 
 
 class Made(dict[int, Any]):
-    """Tensors that were made whole for one question, by the identity of their origin."""
+    """Tensors materialised for one query, by identity of their origin."""
 
 
 class Part(NamedTuple):
-    """A view of a storage whose content's origin is known."""
+    """A view of a storage whose content has a known origin."""
 
     origin: Any
-    """How the content came about."""
+    """Origin of the content."""
     shape: tuple[int, ...]
     """Extents of the view."""
     strides: tuple[int, ...]
@@ -87,7 +87,7 @@ class Part(NamedTuple):
 
 
 class Given(NamedTuple):
-    """Values that exist: a constant of the program or a buffer of a real module."""
+    """Existing values: a constant of the program or a buffer of a real module."""
 
     real: Any
     """The tensor."""
@@ -118,7 +118,7 @@ class Given(NamedTuple):
 
 
 class Filled(NamedTuple):
-    """The same number everywhere."""
+    """A tensor filled with one number."""
 
     shape: tuple[int, ...]
     """Extents."""
@@ -147,7 +147,7 @@ class Filled(NamedTuple):
 
 
 class Data(NamedTuple):
-    """What inputs or weights decide, wherever one looks."""
+    """Values that inputs or weights determine."""
 
     dtype: Any
     """PyTorch's format."""
@@ -169,7 +169,7 @@ class Data(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What an operator makes of known tensors."""
+    """Result of an operator on known tensors."""
 
     shape: tuple[int, ...]
     """Extents."""
@@ -192,7 +192,7 @@ class Result(NamedTuple):
 
     @staticmethod
     def of(out: Any, func: Any, args: Any, kwargs: Any, index: int | None = None) -> "Result":
-        """Return how `out` came about."""
+        """Return the origin of `out`."""
         size = out.numel() * out.element_size()
         mixed = max((part.origin.mixed for part in parts_in((*args, *kwargs.values()))), default=0)
         mixed += mixed > 0
@@ -237,7 +237,7 @@ class Result(NamedTuple):
 
 
 class Patched(NamedTuple):
-    """A storage of which one view was overwritten."""
+    """A storage with one overwritten view."""
 
     before: Part
     """The view as it was, on the storage as it was."""
@@ -254,7 +254,7 @@ class Patched(NamedTuple):
 
     @staticmethod
     def of(before: Part, after: Result) -> "Patched":
-        """Return the storage after the write; what all writes before it say is kept, as they can be thousands."""
+        """Return the storage after the write, chained to earlier writes, of which there can be thousands."""
         origin = before.origin
         return Patched(
             before, after, tuple(origin.shape), tuple(origin.strides), int(origin.bytes),
@@ -266,7 +266,7 @@ class Patched(NamedTuple):
         return _narrowed(_whole(self, made), starts, sizes)
 
     def whole(self, made: Made) -> Any:
-        """Return the storage's content with all views replaced that were."""
+        """Return the storage's content with all overwritten views applied."""
         chain = [self]
         while isinstance(chain[-1].before.origin, Patched):
             chain.append(chain[-1].before.origin)
@@ -281,7 +281,7 @@ class Patched(NamedTuple):
 
 
 Origin: TypeAlias = Given | Filled | Data | Result | Patched
-"""How the content of a storage came about."""
+"""Origin of the content of a storage."""
 
 
 def _whole(origin: Origin, made: Made) -> Any:
@@ -321,7 +321,7 @@ def parts_in(values: Any) -> Iterator[Part]:
 
 
 def repeats(part: Part, dimension: int) -> bool:
-    """Say whether the view surely holds the same wherever one stands along a dimension."""
+    """Return whether the view certainly repeats the same values along a dimension."""
     origin, stride = part.origin, part.strides[dimension]
     if part.shape[dimension] == 1 or stride == 0 or isinstance(origin, Filled):
         return True
