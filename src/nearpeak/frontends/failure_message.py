@@ -21,12 +21,12 @@ _NO_MEMORY = (
 
 @contextmanager
 def stage(subject: str, what: str, file: Path | None = None) -> Iterator[None]:
-    """Name the stage in the error that the block may raise.
+    """Add the stage to errors that the block raises.
 
     Args:
         subject: model or file, as the user knows it.
         what: what was running, e.g. `forward`.
-        file: the user's file, whose line is named where it took part.
+        file: the user's file, whose line is named if it is in the traceback.
     """
     try:
         yield
@@ -57,7 +57,7 @@ def failure(subject: str, what: str, error: BaseException, file: Path | None = N
 
 
 def _first_line(error: BaseException) -> str:
-    """Return the first line of the message that says something, shortened."""
+    """Return the first nonblank line of the message, shortened."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[0] if lines else ""
     return text if len(text) <= 300 else text[:299] + "…"

@@ -80,7 +80,7 @@ def parameters_count(name_or_config: str | Path) -> int:
 
 
 class ModelPlan:
-    """How to build the model and its inputs inside the fake world."""
+    """Builds the model and its inputs under fake tensors."""
 
     def __init__(self, *, cls: Any, facts: ModelFacts, options: CaptureOptions, dtype: str) -> None:
         self._cls, self._facts, self._options, self._dtype = cls, facts, options, dtype
@@ -107,7 +107,7 @@ class ModelPlan:
         return self._model
 
     def inputs(self) -> tuple[Any, ...]:
-        """Return args, kwargs and the tensors that need a name of their own."""
+        """Return args, kwargs and the tensors that are labelled separately."""
         if self._options.step == "decode":
             return self._decode_inputs()
         inputs = self._given()
@@ -117,7 +117,7 @@ class ModelPlan:
         return (), self._noted(inputs | ({} if shape is None else {"labels": _whole(shape)})), ()
 
     def _tokens(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of what is made of tokens, known before the model is built."""
+        """Return the shapes of token inputs, which are known before the model is built."""
         names = {"input_ids": "text_tokens", "decoder_input_ids": "decoder_sequence"}
         return {
             name: (self._options.batch_count, self._sizes[size])
@@ -126,7 +126,7 @@ class ModelPlan:
         }
 
     def _given(self, *, without: str = "") -> dict[str, Any]:
-        """Return what the recipes make; values of plain tokens are not known."""
+        """Return the inputs that the recipes make; values of plain tokens are unknown."""
         facts, options = self._facts, self._options
         ask = Ask(
             model=self._model, model_type=facts.config.model_type, recipes=tuple(RECIPES[key] for key in RECIPES),
@@ -141,14 +141,14 @@ class ModelPlan:
         return inputs
 
     def _noted(self, inputs: dict[str, Any]) -> dict[str, Any]:
-        """Return the inputs, which are put into words."""
+        """Return the inputs, and describe them for the origin."""
         parts = [f"{name} {'×'.join(map(str, getattr(value, 'shape', ())))}" for name, value in inputs.items()]
         cached = [f"{self._kv_count} cached positions"] if self._options.step == "decode" else []
         self.described = ", ".join([*parts, *cached])
         return inputs
 
     def _decode_inputs(self) -> tuple[Any, ...]:
-        """Let the model make a cache for one token, then stretch it: its layout is the model's own affair."""
+        """Let the model create a cache for one token, whose layout only it knows, and extend it."""
         import torch
         from transformers.modeling_outputs import BaseModelOutput
 
@@ -170,7 +170,7 @@ class ModelPlan:
 
 
 def _whole(shape: tuple[int, ...]) -> Any:
-    """Return whole numbers that are not known."""
+    """Return an integer tensor of unknown values."""
     import torch
 
     return torch.empty(shape, dtype=torch.int64)
@@ -196,7 +196,7 @@ def _config(transformers: Any, model: Published) -> Any:
 
 
 def _class(transformers: Any, model: Published, config: Any, step: str) -> tuple[Any, tuple[str, ...]]:
-    """Return the model class, and what was assumed in choosing it."""
+    """Return the model class, and notes on its choice."""
     wanted = (model.training_class, *model.class_names) if step == "train" else model.class_names
     cls: Any = next((getattr(transformers, name) for name in wanted if name and hasattr(transformers, name)), None)
     notes: tuple[str, ...] = ()
@@ -222,7 +222,7 @@ def _facts(model: Published, cls: Any, config: Any) -> ModelFacts:
 
 
 def _check_sizes(facts: ModelFacts, options: CaptureOptions, shapes: Mapping[str, tuple[int, ...]], dtype: str) -> None:
-    """Refuse sizes whose tensors no machine will hold, naming the option to look at."""
+    """Refuse sizes that need a tensor over 2^50 bytes, naming the option."""
     widest = max((facts.setting(n) or 1) for n in ("vocab_size", "intermediate_size", "hidden_size"))
     for name, shape in shapes.items():
         count = prod(shape) * (widest if name.endswith("input_ids") else 1)

@@ -15,10 +15,10 @@ _STAGES = ("building the model", "making the inputs", "forward", "backward", "op
 
 
 def first_that_runs(run: Callable[[Trial], T], repairs: Callable[[str, Trial], Iterator[Trial]]) -> T:
-    """Return what the first trial gives that does not fail.
+    """Return the result of the first trial that does not fail.
 
-    A change of the configuration that leads to an error not met before, at no earlier stage, is mended further; a
-    layout of the inputs runs or was a wrong guess. When nothing helps, the error is that of the model as it is.
+    A configuration change that leads to a new error at no earlier stage is repaired further; a changed input layout
+    either works or is dropped. If nothing helps, the error is that of the unchanged model.
 
     Raises:
         CaptureError: no change helped.

@@ -10,7 +10,7 @@ _LIKE = {
     "shared_expert_intermediate_size": "intermediate_size", "moe_intermediate_size": "intermediate_size",
     "hidden_size": "d_model", "context_length": "prediction_length",
 }  # fmt: skip
-"""Setting that says the same, or something like it."""
+"""Setting with the same or a similar meaning."""
 _USUAL: tuple[tuple[str, Any], ...] = (
     (r"\w*dropout\w*|\w*_p", 0.0), (r"rope_theta", 10000.0), (r"(\w+_)?prediction_length", 24),
     (r"(num_|n_)(\w*_)?experts|num_local_experts", 8), (r"\w*experts_per_tok\w*|(moe_)?top_?k(_experts)?", 2),
@@ -18,11 +18,11 @@ _USUAL: tuple[tuple[str, Any], ...] = (
     (r"index(er)?_n_heads", 4), (r"index(er)?_kv_heads", 1), (r"index(er)?_head_dim", 128),
     (r"index(er)?_(budget|topk)", 2048), (r"index(er)?_compress_ratio", 4), (r"first_k_dense_replace", 0),
 )  # fmt: skip
-"""Usual values of settings that models cannot do without, by name."""
+"""Usual values of required settings, by name pattern."""
 
 
 def missing_setting(config: Any, part: Any, name: str) -> Any:
-    """Return a value for a setting: what one like it says, another part, or the usual value; none if nothing is known.
+    """Return a value for a setting: from a similar setting, another part, or the usual value; else none.
 
     >>> class Part: model_type, to_dict = "x", None
     >>> part = Part(); part.num_attention_heads = 16
@@ -62,7 +62,7 @@ def default_parts(config: Any) -> tuple[tuple[str, str, Any], ...]:
 
 
 def specified_parts(config: Any) -> tuple[tuple[str, str, Any], ...]:
-    """Return the parts that the classes of a configuration specify where others are there, with path and name."""
+    """Return the parts that configuration classes specify where different ones are set, with path and name."""
     specified = (
         (path, name, _specified(part, name))
         for path, part in parts(config)
@@ -76,7 +76,7 @@ def specified_parts(config: Any) -> tuple[tuple[str, str, Any], ...]:
 
 
 def _specified(part: Any, name: str) -> Any:
-    """Return the part that the class of a configuration specifies under a name; none where it may be of any type."""
+    """Return the part that a configuration class specifies under a name; none if any type is allowed."""
     import transformers
 
     stated = getattr(type(part), "sub_configs_defaults", {}).get(name) or type(part).sub_configs.get(name)
@@ -89,7 +89,7 @@ def _specified(part: Any, name: str) -> Any:
 
 
 def _named_alike(config: Any, name: str) -> Any:
-    """Return the default of a type that is named after the whole and one of its parts, if there is one."""
+    """Return the default configuration of the type `<model>_<part>`, if there is one."""
     import transformers
 
     stem = config.model_type.removesuffix("_text")

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 
 _CACHES = ("past_key_values", "cache_params", "state")
-"""Outputs under which models return what a decode step goes on from; inputs of the same name take it."""
+"""Names of the cache among outputs of models, and among inputs of the next decode step."""
 
 
 def stretched(output: Any, kv_count: int) -> tuple[str, Any] | None:
-    """Return the input that takes the cache in `output`, with `kv_count` positions; none where there is no cache."""
+    """Return name and value of the cache in `output`, extended to `kv_count` positions; none if there is no cache."""
     caches = {name: getattr(output, name) for name in _CACHES if getattr(output, name, None) is not None}
     if not caches:
         return None
@@ -20,7 +20,7 @@ def stretched(output: Any, kv_count: int) -> tuple[str, Any] | None:
 
 
 def forget_encoded(cache: Any) -> None:
-    """Give the keys and values of what was encoded storages of their own, as if from an earlier step."""
+    """Give the cross-attention cache storages of its own, as if from an earlier step."""
     import torch
 
     for layer in cache.cross_attention_cache.layers:
@@ -28,7 +28,7 @@ def forget_encoded(cache: Any) -> None:
 
 
 def _fill(layer: Any, kv_count: int) -> None:
-    """Give an attention layer's cache `kv_count` positions, a sliding one no more than its window keeps.
+    """Extend an attention layer's cache to `kv_count` positions, a sliding-window one to its window at most.
 
     The new position is written in place, as serving engines do; transformers' own cache would copy everything.
     """

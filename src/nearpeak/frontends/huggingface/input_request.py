@@ -17,32 +17,32 @@ _OTHER_WORDS = {
     "audio": ("audio", "speech", "sound", "encoder"),
     "text": ("text", "llm", "language", "thinker", "decoder"),
 }  # fmt: skip
-"""Words in the names of nested configurations, by kind of input."""
+"""Words in names of nested configurations, by kind of input."""
 
 _MAIN = ("input_ids", "pixel_values", "pixel_values_videos", "input_features", "input_values", "inputs_embeds")
-"""Parameters that bring a kind of input, or leave it out."""
+"""Parameters whose absence leaves out a kind of input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How the tensors of one kind of input, or of one family of models, are made."""
+    """Makers of the tensors of one kind of input, or of one family of models."""
 
     gives: Mapping[str, Callable[["Ask"], Any]]
-    """Maker by parameter of the forward pass; a maker may return none, which leaves the parameter out."""
+    """Maker by parameter of the forward pass; a maker that returns none omits the parameter."""
     config: Callable[[], Mapping[str, Any]] = dict
-    """Settings that are too long for a file, for the types that the recipe is for."""
+    """Settings of the recipe's model types that are too long for a file."""
     model_types: frozenset[str] = frozenset()
-    """Types that it is for, as transformers names them; empty: any that no other recipe is for."""
+    """Model types that it applies to; empty for all without a specific recipe."""
 
 
 class Ask:
-    """One model that needs inputs; each is made once, when it or another recipe asks for it."""
+    """The inputs of one model; each is made once, on first use by the model or another recipe."""
 
     def __init__(
         self, *, model: Any, model_type: str, recipes: tuple[Recipe, ...], options: CaptureOptions,
         hints: Mapping[str, Any], unknown: Callable[["Ask", str], Any], method: str = "forward",
     ) -> None:  # fmt: skip
-        """Keep the model and the options; `hints` are sizes, `unknown` makes what must be given and no recipe knows."""
+        """Set model and options; `hints` are sizes, `unknown` makes required inputs that no recipe makes."""
         self.model, self.config, self.model_type = model, model.config, model_type
         self.batch, self.sequence, self.step, self.hints = options.batch_count, options.sequence, options.step, hints
         self._unknown = unknown
@@ -64,7 +64,7 @@ class Ask:
         return {name: value for name, value in values.items() if value is not None}
 
     def given(self, name: str) -> Any:
-        """Return the value of one parameter; none where no recipe makes it or the forward pass does not take it."""
+        """Return the value of one parameter; none if no recipe makes it or the forward pass does not take it."""
         if name not in self._made:
             self._made[name] = None  # a recipe that asks in a circle finds nothing
             maker = next((recipe.gives[name] for recipe in self._recipes if name in recipe.gives), None)
@@ -73,13 +73,13 @@ class Ask:
         return self._made[name]
 
     def _must_have(self, name: str) -> bool:
-        """Say whether the forward pass, or what it makes of an image or of sound, cannot do without a parameter."""
+        """Return whether the forward pass, or a `get_<kind>_features` method, requires a parameter."""
         if name not in self.parameters or name in _MAIN:
             return self.parameters.get(name, False)
         return self.parameters[name] or any(name in self.needed(kind) for kind in ("image", "video", "audio"))
 
     def setting(self, *names: str, kind: str = "", default: Any = None) -> Any:
-        """Return the first of the settings that a part of the configuration states, parts of `kind` first."""
+        """Return the first of the settings that a configuration part has, parts of `kind` first."""
         values = (getattr(part, name, None) for name in names for part in self.parts(kind))
         return self.hints.get(names[0], next((value for value in values if value is not None), default))
 
@@ -123,7 +123,7 @@ class Ask:
         return self.filled(*shape, value=value) if self.values_known else torch.empty(shape, dtype=torch.int64)
 
     def features(self, kind: str) -> Any:
-        """Return what the model's own `get_<kind>_features` makes of the inputs, none where it has no such method."""
+        """Return the result of the model's `get_<kind>_features` on the inputs, none if it has no such method."""
         import torch
 
         method = self._method(kind)
@@ -141,7 +141,7 @@ class Ask:
             return method(**arguments)
 
     def needed(self, kind: str) -> frozenset[str]:
-        """Return the parameters that `get_<kind>_features` of the model cannot do without."""
+        """Return the required parameters of the model's `get_<kind>_features`."""
         method = self._method(kind)
         every = inspect.signature(method).parameters.values() if method is not None else ()
         return frozenset(

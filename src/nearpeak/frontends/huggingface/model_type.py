@@ -62,7 +62,7 @@ def capture_model_type(name: str, options: CaptureOptions = CaptureOptions()) ->
 
 
 def _decode(name: str, options: CaptureOptions) -> Workload:
-    """Return the workload of one new token per sequence, by the type's class that makes tokens."""
+    """Return the decode step of the type's generating class: one new token per sequence."""
     settings = settings_of(name)
     _, config, notes = class_and_config(name, UNCHANGED)
     if options.layers is not None:
@@ -73,7 +73,7 @@ def _decode(name: str, options: CaptureOptions) -> Workload:
 
 
 def _captured(name: str, trial: Trial, made: dict[str, Any], options: CaptureOptions) -> Workload:
-    """Return the workload of a model type tried in one way; `made` keeps its configuration and what its parts take."""
+    """Return the workload of one trial; `made` receives the configuration and the parameters of the parts."""
     settings = settings_of(name)
     cls, config, notes = class_and_config(name, trial)
     made["config"] = config
@@ -113,7 +113,7 @@ def _captured(name: str, trial: Trial, made: dict[str, Any], options: CaptureOpt
 
 
 def _inputs(name: str, parts_: Mapping[str, Any], trial: Trial, options: CaptureOptions) -> dict[str, Any]:
-    """Return the inputs of all parts of a model by name, what they are of, and tensors inside objects."""
+    """Return the inputs of all parts of a model by name, their kinds, and named tensors inside objects."""
     recipes = tuple(RECIPES[key] for key in RECIPES)
     inputs: dict[str, Any] = {}
     asks = {}
@@ -131,7 +131,7 @@ def _inputs(name: str, parts_: Mapping[str, Any], trial: Trial, options: Capture
 
 
 def class_and_config(name: str, trial: Trial = UNCHANGED) -> tuple[Any, Any, tuple[str, ...]]:
-    """Return the model class of a type, its configuration with our settings, and what was filled in, in sentences."""
+    """Return the model class of a type, its configuration with our settings, and notes on filled settings."""
     transformers = transformers_package()
     known = model_types()
     if name not in known:
@@ -154,7 +154,7 @@ def class_and_config(name: str, trial: Trial = UNCHANGED) -> tuple[Any, Any, tup
 
 
 def expert_counts(config: Any) -> frozenset[int]:
-    """Return among how many experts the parts of a model route tokens; PyTorch groups their products in bf16 only."""
+    """Return the numbers of experts in the parts of a model; PyTorch has grouped products of experts in bf16 only."""
     return frozenset(
         value
         for _, part in parts(config)

@@ -7,15 +7,15 @@ from typing import Any
 from nearpeak.errors import NotModelledError
 
 _METHODS = ("encode", "decode")
-"""What a model without a forward pass and without parts may be called by."""
+"""Methods that run a model without a forward pass and without runnable parts."""
 
 
 def runnable_parts(name: str, model: Any) -> tuple[Any, Mapping[str, tuple[Any, str]]]:
-    """Return what runs a model, and its parts by path, each with the name of the method that runs it.
+    """Return a runnable module, and the model's parts by path, each with the name of the method that runs it.
 
-    A model with a forward pass is its only part, at the empty path. Of another one, its outermost parts with a forward
-    pass run one after the other, as what stands between them picks tokens one by one; with no such part it is called
-    by its encoding half.
+    A model with a forward pass is its only part, at the empty path. Otherwise the outermost parts with a forward pass
+    run in sequence, as the code between them generates token by token; without such a part the model's encoding
+    method is called.
 
     Raises:
         NotModelledError: nothing of the model runs on tensors alone.

@@ -17,7 +17,7 @@ _DTYPE_OPTIONS = ("dtype", "torch_dtype")
 
 
 def wants_pretrained(source: str) -> bool:
-    """Return whether Python `source` asks for pretrained models.
+    """Return whether Python `source` loads pretrained models.
 
     >>> wants_pretrained("AutoModel.from_pretrained(name)"), wants_pretrained("import torch")
     (True, False)
@@ -27,7 +27,7 @@ def wants_pretrained(source: str) -> bool:
 
 @contextmanager
 def without_downloads() -> Iterator[None]:
-    """Let transformers' `from_pretrained` build configurations and models of published dimensions while the block runs.
+    """Let `from_pretrained` of transformers build models from published dimensions while the block runs.
 
     A folder or file that exists is read as always; weights in it are not.
     """
