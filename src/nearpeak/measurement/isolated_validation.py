@@ -67,8 +67,8 @@ def validate_named(record: Mapping[str, Any], named: str, seed: int, is_runner: 
     os.chdir(folder)
     case = case_of(record)
     validation = validate(case, of_runner(named, case) if is_runner else imported(named), seed=seed)
-    record: dict[str, Any] = VALIDATION.write(validation)  # type: ignore[misc]
-    return record
+    plain: dict[str, Any] = VALIDATION.write(validation)  # type: ignore[misc]
+    return plain
 
 
 def _ended(case: Case, named: str, seed: int, status: str, how: str, *, is_runner: bool) -> Validation:

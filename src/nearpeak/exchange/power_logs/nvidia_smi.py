@@ -27,7 +27,9 @@ class NvidiaSmi:
         if not rows:
             raise SpecError(f"{where}: holds no reading")
         key = next((item for item in _KEYS if item in rows[0][1]), "")
-        names = {name: unit for name in rows[0][1] if (unit := _unit(name))}
+        units = {name: re.search(r"\[([^\]]+)\]$", name) for name in rows[0][1]}
+        names = {name: _UNITS[unit[1]] for name, unit in units.items() if unit and unit[1] in _UNITS}
+        names |= {n: ("celsius", 1.0) for n, unit in units.items() if not unit and n.startswith("temperature.")}
         gpus = list(dict.fromkeys(row.get(key, "0") for _, row in rows))
         columns = [(gpu, name) for gpu in gpus for name in names]
         times, values = [], []
@@ -42,13 +44,6 @@ class NvidiaSmi:
         return log_columns.telemetry_of(
             "nvidia_smi", channels, times, values, where, doubt_ns=500_000, wall_ns=times[0]
         )
-
-
-def _unit(name: str) -> tuple[str, float] | None:
-    stated = re.search(r"\[([^\]]+)\]$", name)
-    if stated is None:
-        return ("celsius", 1.0) if name.startswith("temperature.") else None
-    return _UNITS.get(stated[1])
 
 
 def _value(text: str, where: str, name: str, factor: float) -> float:

@@ -38,15 +38,15 @@ class Table:
         times = [round(log_columns.number(row[clock], place, clock) * factor) for place, row in rows]
         rest = [name for name in names if name not in known]
         note = f"columns without a known unit: {', '.join(rest)}" if rest else ""
-        channels = [_channel(name, *known[name]) for name in known]
+        channels = [
+            Channel(
+                name=name, unit=unit, kind="counter" if unit == "J" else "instantaneous",
+                meaning="as its column states it", resolution=factor if unit != "J" else None,
+                domain=name.rpartition("_")[0] if unit in ("W", "J") else "",
+            )
+            for name, (unit, factor) in known.items()
+        ]  # fmt: skip
         return log_columns.telemetry_of("table", channels, times, values, where, note=note)
-
-
-def _channel(name: str, unit: str, factor: float) -> Channel:
-    return Channel(
-        name=name, unit=unit, kind="counter" if unit == "J" else "instantaneous", meaning="as its column states it",
-        resolution=factor if unit != "J" else None, domain=name.rpartition("_")[0] if unit in ("W", "J") else "",
-    )  # fmt: skip
 
 
 LOG = Table()
