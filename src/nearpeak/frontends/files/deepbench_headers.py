@@ -1,7 +1,7 @@
 """Import of DeepBench problem headers (gemm_problems.h, conv_problems.h, rnn_problems.h and others)."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,14 @@ def capture_deepbench(path: Path, *, dtype: str | None = None) -> Workload:
     calls: list[Call] = []
     rejected: list[str] = []
     text = path.read_text(encoding="utf-8", errors="replace")
-    for number, group, cells in _rows(_COMMENT.sub(lambda comment: re.sub(r"[^\n]", " ", comment.group()), text)):
+    plain = _COMMENT.sub(lambda comment: re.sub(r"[^\n]", " ", comment.group()), text)
+    rows = [
+        (match.group(1), row) for match in _SET.finditer(plain)
+        for row in _ROW.finditer(plain, match.start(2), match.end(2))
+    ]  # fmt: skip
+    for group, row in rows:
+        number = plain.count("\n", 0, row.start()) + 1
+        cells = [cell.strip() for cell in (row.group(1) or row.group(2) or "").split(",")]
         try:
             problem, operator = _problem(cells, dtype or "fp32")
         except (SpecError, ValueError) as error:
@@ -53,14 +60,6 @@ def capture_deepbench(path: Path, *, dtype: str | None = None) -> Workload:
     notes += [unread] if unread else []
     origin = {"kind": "deepbench", "file": path.name, "rows": str(len(calls)), **({"unread": unread} if unread else {})}
     return Workload(name=path.stem, step="sweep", calls=tuple(calls), origin=origin, assumptions=tuple(notes))
-
-
-def _rows(plain: str) -> Iterator[tuple[int, str, list[str]]]:
-    """Yield line number, name of the set and cells of each row."""
-    for group in _SET.finditer(plain):
-        for row in _ROW.finditer(plain, group.start(2), group.end(2)):
-            cells = [cell.strip() for cell in (row.group(1) or row.group(2) or "").split(",")]
-            yield plain.count("\n", 0, row.start()) + 1, group.group(1), cells
 
 
 def _problem(cells: list[str], dtype: str) -> tuple[Case | None, str]:

@@ -130,17 +130,14 @@ def _product(inputs: Tensors, outputs: Tensors) -> Read:
     rows, columns = (out.shape[-2] if len(out.shape) > 1 else 1), out.shape[-1]
     turned = len(a.shape) > 1 and a.shape[-1] == rows != a.shape[-2]
     depth = a.shape[-2] if turned else a.shape[-1]
-    recorded = len(inputs) > 1 and _is_factor(inputs[1], depth, columns)
+    recorded = False  # whether the second input is the right factor; otherwise it is the bias
+    if len(inputs) > 1 and len(inputs[1].shape) == 1:
+        recorded = columns != inputs[1].shape[0] == depth
+    elif len(inputs) > 1:
+        recorded = sorted(inputs[1].shape[-2:]) == sorted((depth, columns))
     b = inputs[1] if recorded else Tensor(shape=(depth, columns), dtype=a.dtype)
     right = len(b.shape) > 1 and b.shape[-2:] == (columns, depth) and columns != depth
     return (a, b, *inputs[1 + recorded :]), {"transA": int(turned), "transB": int(right)}
-
-
-def _is_factor(tensor: Tensor, depth: int, columns: int) -> bool:
-    """Return whether a tensor can be the right factor of a product; otherwise it is the bias."""
-    if len(tensor.shape) == 1:
-        return columns != tensor.shape[0] and tensor.shape[0] == depth
-    return sorted(tensor.shape[-2:]) == sorted((depth, columns))
 
 
 def _normalised(inputs: Tensors, _: Tensors) -> Read:

@@ -156,7 +156,10 @@ class FakeWorld:
 
         recorder = self.recorder
         recorder.builder.known, recorder.builder.patterns = recorder.facts.answers()
-        every = [*notes, *recorder.masks.assumptions(), *recorder.facts.assumptions(), *_frozen(model, step)]
+        every = [*notes, *recorder.masks.assumptions(), *recorder.facts.assumptions()]
+        parameters = _parameters(model) if step == "train" else []
+        if frozen := sum(p.numel() for p in parameters if not p.requires_grad):
+            every.append(f"{frozen} of {sum(p.numel() for p in parameters)} parameters are frozen")
         facts = {"torch": str(torch.__version__), **_sizes(model), **origin}
         return recorder.builder.workload(name, step, facts, every, self.values.guards())
 
@@ -292,10 +295,3 @@ def _sizes(model: Any) -> dict[str, str]:
     """Return the number of parameters."""
     parameters = _parameters(model)
     return {"parameters": str(sum(p.numel() for p in parameters))} if parameters else {}
-
-
-def _frozen(model: Any, step: str) -> list[str]:
-    """Return a note on parameters without gradient."""
-    parameters = _parameters(model) if step == "train" else []
-    frozen = sum(p.numel() for p in parameters if not p.requires_grad)
-    return [f"{frozen} of {sum(p.numel() for p in parameters)} parameters are frozen"] if frozen else []
