@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from benchmarks.architecture_record import architecture_record
+from benchmarks._architecture_record import architecture_record
 
 from nearpeak.core.work.capture_options import CaptureOptions
 from nearpeak.errors import CaptureError, NotModelledError, SpecError, UnknownNameError
