@@ -18,7 +18,7 @@ RECORDS = FOLDER.parent / "architectures.json"
 """One record per model type, in the order of their names: for the page of coverage."""
 _PRELOAD = (
     "torch", "transformers", "transformers.models.auto.modeling_auto", "transformers.modeling_utils",
-    "transformers.modeling_layers", "nearpeak.frontends.huggingface.architecture_record",
+    "transformers.modeling_layers", "benchmarks._architecture_record",
 )  # fmt: skip
 
 
@@ -39,7 +39,7 @@ def sweep(names: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
 
 def record_of(name: str) -> dict[str, Any]:
     """Return the record of one model type; a child that ended without an answer is a cause like any other."""
-    function = "nearpeak.frontends.huggingface.architecture_record:architecture_record"
+    function = "benchmarks._architecture_record:architecture_record"
     try:
         found: dict[str, Any] = run_isolated(function, {"name": name}, name, preload=_PRELOAD)
     except NearpeakError as error:

@@ -7,8 +7,8 @@ from benchmarks._figures import Figure
 from nearpeak.api import suite_construction
 from nearpeak.core.answers.suite import Suite
 from nearpeak.suites.coverage_numbers import coverage_of
-from nearpeak.suites.ready_suites import ready_suite
 from nearpeak.suites.suite_merge import merged
+from nearpeak.suites.suite_names import ready_suite
 
 FIGURES = (
     "suite_cover_time", "suite_cover_flop", "suite_cover_time_by_class", "suite_cover_time_exact", "suite_cover_cases",

@@ -1,6 +1,7 @@
 """Write the ready-made suites: `python -m benchmarks.ready_suites [name …]`; all when none is named."""
 
 import sys
+from importlib.resources import files
 from pathlib import Path
 
 from nearpeak.api import questions, suite_construction
@@ -8,7 +9,7 @@ from nearpeak.core.answers.suite import Suite
 from nearpeak.suites.suite_file import save_text
 
 HERE = Path(__file__).parent
-FOLDER = Path(suite_construction.__file__).parents[1] / "suites" / "ready"
+FOLDER = Path(str(files("nearpeak.suites"))) / "ready"
 _DLRM = str(HERE / "dlrm_dcnv2.py")
 _ONE_PROMPT = {"batch": 1, "sequence": 2048, "dtype": "bf16"}
 

@@ -1,1 +1,1 @@
-"""Files of kernel benchmarks (flashinfer-bench, SOL-ExecBench): definitions, workloads and traces, read and written."""
+"""Files of kernel benchmarks (flashinfer-bench, SOL-ExecBench), result files and power logs, read and written."""

@@ -1,4 +1,4 @@
-"""Arithmetic on axis names: the expressions of `expr` axes and of constraints, read as a tree and never executed."""
+"""Evaluation of arithmetic expressions and constraints over axis names, parsed without executing Python."""
 
 import ast
 import operator
@@ -44,7 +44,7 @@ def evaluate(text: str, axes: Mapping[str, int]) -> int | bool:
 
 
 def is_over(text: str, axes: Mapping[str, int]) -> bool:
-    """Return whether `text` uses axes and arithmetic only, so that `evaluate` can tell its value."""
+    """Return whether `text` uses only axes and arithmetic, so that `evaluate` accepts it."""
     try:
         evaluate(text, axes)
     except SpecError:

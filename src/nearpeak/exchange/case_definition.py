@@ -1,4 +1,4 @@
-"""A case as a definition with one workload: its reference is the operator's own PyTorch call, traced to plain ATen."""
+"""Export of a case as a kernel definition with one workload; its reference is the traced PyTorch call."""
 
 import re
 import uuid
@@ -15,9 +15,7 @@ from nearpeak.ops import OPS, label_of
 from nearpeak.ops.shared.torch_names import TORCH_NAMES, torch_dtype
 
 _NAMES = {ours: theirs for theirs, ours in FORMATS.items() if theirs != "float4_e2m1fn_x2"}
-_NAMESPACE = uuid.UUID(
-    "6ba7b812-9dad-11d1-80b4-00c04fd430c8"
-)  # RFC 9562, appendix A: names that are object identifiers
+_NAMESPACE = uuid.NAMESPACE_OID
 
 
 def definition_of(case: Case, flavour: str = "sol") -> tuple[Definition, WorkloadLine]:
@@ -32,36 +30,36 @@ def definition_of(case: Case, flavour: str = "sol") -> tuple[Definition, Workloa
     (('1', '4', '2'), {})
     """
     check_flavour(flavour)
-    inputs, outputs, source = _traced(case)
+    traced_inputs, traced_outputs, source = _traced(case)
+    inputs, outputs = _specs(traced_inputs), _specs(traced_outputs)
     name = f"{case.op}_{case.phase}_{case.digest[:12]}"
     record: dict[str, Any] = {
         "name": name, "op_type": case.op, "description": label_of(case), "tags": [f"phase:{case.phase}"],
         "axes": {axis: {"type": "const", "value": extent} for axis, extent in case.axes},
-        "inputs": {key: _record(one) for key, one in inputs.items()},
-        "outputs": {key: _record(one) for key, one in outputs.items()}, "reference": source,
+        "inputs": {key: {"shape": list(spec.shape or ()), "dtype": spec.dtype} for key, spec in inputs.items()},
+        "outputs": {key: {"shape": list(spec.shape or ()), "dtype": spec.dtype} for key, spec in outputs.items()},
+        "reference": source,
     }  # fmt: skip
     if flavour == "sol":
         record = {key: value for key, value in record.items() if key not in ("op_type", "tags")}
     axes = {name: extent for name, extent in record["axes"].items() if name not in (*inputs, *outputs)}
     record["axes"] = axes
     definition = Definition(
-        name=name, axes=axes, inputs={key: _spec(one) for key, one in inputs.items()},
-        outputs={key: _spec(one) for key, one in outputs.items()}, reference=source, record=record,
+        name=name, axes=axes, inputs=inputs, outputs=outputs, reference=source, record=record,
     )  # fmt: skip
     made = {key: {"type": "random"} for key in inputs}
     name = str(uuid.uuid5(_NAMESPACE, case.digest))
     return definition, WorkloadLine(uuid=name, axes={}, inputs=made, record={"uuid": name, "axes": {}, "inputs": made})
 
 
-def _record(tensor: Tensor) -> dict[str, Any]:
-    if tensor.dtype not in _NAMES:
-        raise NotModelledError(f"export: the files have no number format for {tensor.dtype}")
-    return {"shape": [str(extent) for extent in tensor.shape], "dtype": _NAMES[tensor.dtype]}
-
-
-def _spec(tensor: Tensor) -> TensorSpec:
-    row = _record(tensor)
-    return TensorSpec(shape=tuple(row["shape"]), dtype=row["dtype"])
+def _specs(tensors: Mapping[str, Tensor]) -> dict[str, TensorSpec]:
+    for tensor in tensors.values():
+        if tensor.dtype not in _NAMES:
+            raise NotModelledError(f"export: the files have no number format for {tensor.dtype}")
+    return {
+        key: TensorSpec(shape=tuple(map(str, tensor.shape)), dtype=_NAMES[tensor.dtype])
+        for key, tensor in tensors.items()
+    }
 
 
 def _traced(case: Case) -> tuple[dict[str, Tensor], dict[str, Tensor], str]:
@@ -71,15 +69,15 @@ def _traced(case: Case) -> tuple[dict[str, Tensor], dict[str, Tensor], str]:
     inputs = dict(operator.inputs(**forward))
     if not inputs:
         raise NotModelledError(f"export: {label_of(case)} has no input tensor")
-    outputs, lines = _graph(inputs, lambda given: operator.torch_call(given, **forward), label_of(case))
+    outputs, lines = _graph(inputs, lambda tensors: operator.torch_call(tensors, **forward), label_of(case))
     if case.phase == "forward":
         return inputs, outputs, _SOURCE.format(parameters=", ".join(inputs), lines="\n".join(lines))
-    leaves = [name for name, one in inputs.items() if _has_gradient(one)]
-    upstream = {f"grad_{name}": one for name, one in outputs.items() if _has_gradient(one)}
+    leaves = [name for name, tensor in inputs.items() if _has_gradient(tensor)]
+    upstream = {f"grad_{name}": tensor for name, tensor in outputs.items() if _has_gradient(tensor)}
     source = _GRADIENT_SOURCE.format(
         forward=", ".join(inputs), lines="\n".join(lines), parameters=", ".join((*inputs, *upstream)),
         leaves=", ".join(leaves), upstream=", ".join(upstream),
-        live=", ".join(f"outputs[{place}]" for place, one in enumerate(outputs.values()) if _has_gradient(one)),
+        live=", ".join(f"outputs[{place}]" for place, tensor in enumerate(outputs.values()) if _has_gradient(tensor)),
     )  # fmt: skip
     return {**inputs, **upstream}, {f"grad_{name}": inputs[name] for name in leaves}, source
 
@@ -115,29 +113,26 @@ def _graph(inputs: Mapping[str, Tensor], call: Any, label: str) -> tuple[dict[st
         from torch.fx.experimental.proxy_tensor import make_fx
     except ImportError:
         raise MissingExtraError("export: PyTorch is not installed; install nearpeak[torch]") from None
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
 
     def traced(*tensors: Any) -> tuple[Any, ...]:
-        found.update(call(dict(zip(inputs, tensors, strict=True))))
-        return tuple(found.values())
+        results.update(call(dict(zip(inputs, tensors, strict=True))))
+        return tuple(results.values())
 
     try:
         with FakeTensorMode(), torch.no_grad():
-            given = [torch.empty(one.shape, dtype=torch_dtype(torch, one.dtype)) for one in inputs.values()]
-            graph = make_fx(traced, pre_dispatch=True)(*given)
-            outputs = dict(zip(found, graph(*given), strict=True))
+            arguments = [
+                torch.empty(tensor.shape, dtype=torch_dtype(torch, tensor.dtype)) for tensor in inputs.values()
+            ]
+            graph = make_fx(traced, pre_dispatch=True)(*arguments)
+            outputs = dict(zip(results, graph(*arguments), strict=True))
     except (RuntimeError, TypeError, ValueError, AttributeError, NotImplementedError, AssertionError) as error:
         raise NotModelledError(f"export: {label} cannot be traced: {str(error).splitlines()[0]}") from None
     if any(node.op == "get_attr" for node in graph.graph.nodes):
         raise NotModelledError(f"export: {label} holds constants that cannot be written as source")
-    names = {dtype: name for name, dtype in _torch_formats(torch).items()}
-    return {key: Tensor(shape=tuple(y.shape), dtype=names[y.dtype]) for key, y in outputs.items()}, _lines(
-        graph, inputs
-    )
-
-
-def _torch_formats(torch: Any) -> dict[str, Any]:
-    return {name: torch_dtype(torch, name) for name in set(_NAMES) if hasattr(torch, TORCH_NAMES.get(name, name))}
+    names = {torch_dtype(torch, name): name for name in _NAMES if hasattr(torch, TORCH_NAMES.get(name, name))}
+    tensors = {key: Tensor(shape=tuple(y.shape), dtype=names[y.dtype]) for key, y in outputs.items()}
+    return tensors, _lines(graph, inputs)
 
 
 def _lines(graph: Any, inputs: Mapping[str, Tensor]) -> list[str]:

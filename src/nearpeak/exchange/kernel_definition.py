@@ -1,4 +1,4 @@
-"""Definition files: what a kernel computes, with axes, tensors and reference, as two public benchmarks have them."""
+"""Kernel definition files of flashinfer-bench and SOL-ExecBench: axes, tensors, constraints and reference."""
 
 import ast
 import json
@@ -10,7 +10,7 @@ from nearpeak.errors import SpecError
 from nearpeak.exchange.axis_expression import evaluate, is_over
 
 REQUIRED = ("name", "axes", "inputs", "outputs", "reference")
-"""Entries that no definition goes without."""
+"""Entries that every definition has."""
 
 FORMATS: Mapping[str, str] = {
     "float64": "fp64", "float32": "fp32", "float16": "fp16", "bfloat16": "bf16", "float8_e4m3fn": "fp8_e4m3",
@@ -49,13 +49,13 @@ class Definition:
     reference: str
     """Python source with a function `run` at the top level."""
     constraints: tuple[str, ...] = ()
-    """Conditions on axes, and conditions on values, which are not checked here."""
+    """Conditions on axes, and conditions on tensor values, which are not checked here."""
     entry_point: str = ""
     """Function of the reference that makes the inputs, where they are `custom`."""
     record: Mapping[str, Any] = field(default_factory=dict)
     """The whole file."""
 
-    def resolved(self, given: Mapping[str, int], where: str) -> dict[str, int]:
+    def resolved(self, variables: Mapping[str, int], where: str) -> dict[str, int]:
         """Return the extent of every axis, in the file's order.
 
         Args:
@@ -73,21 +73,21 @@ class Definition:
         {'n': 4, 'm': 8}
         """
         wanted = [name for name, axis in self.axes.items() if axis["type"] == "var"]
-        if sorted(given) != sorted(wanted):
+        if sorted(variables) != sorted(wanted):
             raise SpecError(
-                f"{where}: gives axes {_listed(given)}; {self.name} has the variable axes {_listed(wanted)}"
+                f"{where}: gives axes {_listed(variables)}; {self.name} has the variable axes {_listed(wanted)}"
             )
-        found: dict[str, int] = {}
+        extents: dict[str, int] = {}
         for name, axis in self.axes.items():
-            found[name] = _extent(name, axis, given, found, f"{where}: axis {name!r}")
+            extents[name] = _extent(name, axis, variables, extents, f"{where}: axis {name!r}")
         for text in self.constraints:
-            if is_over(text, found) and not evaluate(text, found):
-                raise SpecError(f"{where}: constraint {text!r} of {self.name} does not hold for {_listed(found)}")
-        return found
+            if is_over(text, extents) and not evaluate(text, extents):
+                raise SpecError(f"{where}: constraint {text!r} of {self.name} does not hold for {_listed(extents)}")
+        return extents
 
 
 def is_definition(data: object) -> bool:
-    """Say whether JSON data claims to be a definition.
+    """Return whether JSON data has the entries of a definition.
 
     >>> is_definition({"axes": {}, "inputs": {}, "outputs": {}, "reference": ""})
     True
@@ -114,13 +114,13 @@ def parse_definition(text: str, where: str) -> Definition:
     for name in inputs:
         if name in axes or name in outputs:
             raise SpecError(
-                f"{where}: input {name!r} is called like an {'axis' if name in axes else 'output'}; rename one"
+                f"{where}: input {name!r} has the same name as an {'axis' if name in axes else 'output'}; rename one"
             )
     _check_run(data["reference"], inputs, where)
     return Definition(
         name=_text(data["name"], f"{where}: name"), axes=axes, inputs=inputs, outputs=outputs,
         reference=data["reference"], record=data,
-        constraints=tuple(_text(one, f"{where}: constraints") for one in data.get("constraints") or ()),
+        constraints=tuple(_text(condition, f"{where}: constraints") for condition in data.get("constraints") or ()),
         entry_point=data.get("custom_inputs_entrypoint") or "",
     )  # fmt: skip
 
@@ -147,10 +147,12 @@ def _axes(data: object, where: str) -> dict[str, Mapping[str, Any]]:
     return data
 
 
-def _extent(name: str, axis: Mapping[str, Any], given: Mapping[str, int], found: Mapping[str, int], where: str) -> int:
-    value = axis.get("value") if axis["type"] == "const" else given.get(name)
+def _extent(
+    name: str, axis: Mapping[str, Any], variables: Mapping[str, int], extents: Mapping[str, int], where: str
+) -> int:
+    value = axis.get("value") if axis["type"] == "const" else variables.get(name)
     if axis["type"] == "expr":
-        value = evaluate(_text(axis["expression"], where), found)
+        value = evaluate(_text(axis["expression"], where), extents)
     if not _is_extent(value):
         raise SpecError(f"{where} is {value!r}; it must be a whole number, at least 0")
     return int(value or 0)
@@ -188,7 +190,9 @@ def _check_run(source: object, inputs: Mapping[str, Any], where: str) -> None:
     runs = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "run"]
     if not runs:
         raise SpecError(f"{where}: reference has no function run at the top level")
-    parameters = [one.arg for one in (*runs[-1].args.posonlyargs, *runs[-1].args.args, *runs[-1].args.kwonlyargs)]
+    parameters = [
+        parameter.arg for parameter in (*runs[-1].args.posonlyargs, *runs[-1].args.args, *runs[-1].args.kwonlyargs)
+    ]
     if parameters != list(inputs):
         raise SpecError(
             f"{where}: run takes {_listed(parameters)}, the inputs are {_listed(list(inputs))}; they must agree"

@@ -1,4 +1,4 @@
-"""What the readers of logs share: numbers with the place where they are wrong, readings in columns, windows."""
+"""Parsing shared by power-log readers: checked numbers, CSV rows, and conversion of columns to telemetry."""
 
 import csv
 import io
@@ -17,16 +17,16 @@ def number(text: str | None, where: str, what: str) -> float:
         SpecError: it states none.
     """
     try:
-        found = float(text or "")
+        value = float(text or "")
     except ValueError:
-        found = math.nan
-    if not math.isfinite(found):
+        value = math.nan
+    if not math.isfinite(value):
         raise SpecError(f"{where}: {what} is {text!r}; it must be a number")
-    return found
+    return value
 
 
 def rows_of(text: str, where: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield each row of a CSV file by column, with its place; a last row that was cut off is left out.
+    """Yield each row of a CSV file by column, with its position; a truncated last row is left out.
 
     Raises:
         SpecError: a row before the last has not as many cells as the header.
@@ -46,10 +46,10 @@ def telemetry_of(
     source: str, channels: Sequence[Channel], times_ns: Sequence[int], rows: Sequence[Sequence[float]], where: str,
     *, doubt_ns: int = 0, wall_ns: int = 0, spans: Sequence[Span] = (), note: str = "",
 ) -> Telemetry:  # fmt: skip
-    """Return readings at some times as telemetry; a power that never changes is named in its note.
+    """Return timed readings as telemetry; channels that never change are named in its note.
 
     Args:
-        doubt_ns: how far each time may be from the true one.
+        doubt_ns: uncertainty of each time.
 
     Raises:
         SpecError: there are no readings.
@@ -75,9 +75,9 @@ Window = tuple[str, float, float, Mapping[str, float]]
 
 
 def windows_telemetry(source: str, windows: Iterable[Window], where: str, meaning: str) -> Telemetry:
-    """Return measured windows as counters that begin at 0 in each: nothing is known of the time between them.
+    """Return measured windows as counters that restart at 0 in each window; the time between windows is unknown.
 
-    A window of a name that was there already is numbered, as a loop measures its rounds under one: `w (2)`.
+    Windows that repeat a name, as in a loop, are numbered: `w (2)`.
 
     Raises:
         SpecError: there are none.
@@ -101,7 +101,7 @@ def windows_telemetry(source: str, windows: Iterable[Window], where: str, meanin
 
 
 def columns_recognised(*needed: str) -> Callable[[str], bool]:
-    """Return the test whether a CSV file's first line has all of some columns."""
+    """Return the test whether the first line of a CSV file has all the needed columns."""
 
     def recognises(head: str) -> bool:
         cells = {cell.strip() for cell in head.partition("\n")[0].split(",")}

@@ -1,4 +1,4 @@
-"""Result files as text: measurements as plain data and back, samples in full, all that follows from them left out."""
+"""JSON lines of result files: measurements with all samples, and the environments that they ran in."""
 
 import json
 from collections.abc import Mapping
@@ -24,24 +24,28 @@ _ENVIRONMENT = Schema(
 )
 _MEASUREMENT = Schema(kind="measurement", version=1, title="a result", advice=_ADVICE, version_key="schema")
 _UNUSUAL = ("activity_s", "launch", "details", "why")
-"""Fields that are written only where they say something."""
+"""Fields that are written only if they differ from their default."""
 _CODEC = Codec(
     types={Case: Converter(Case.record, lambda case: case), Telemetry: TELEMETRY},
     shapes={
         Measurement: Shape(
             brief=_UNUSUAL,
             required=set(defaulted(Measurement)) - {*_UNUSUAL, "spans_ns", "telemetry"},
-            fields={"environment": Converter(lambda one: one.digest if one else None, lambda environment: environment)},
+            fields={
+                "environment": Converter(lambda value: value.digest if value else None, lambda environment: environment)
+            },
         ),
         Validation: Shape(fields={"case": Codec().converter(Case)}),
         Why: WHY,
     },
 )
-"""Case and environment are put into a record before it is read; that of a validation is written field by field."""
+"""Records of measurements get case and environment before they are read; validations hold their case field by field."""
+VALIDATION = _CODEC.converter(Validation)
+"""Validations as plain data."""
 
 
 def key_of(case: Case, runner: str, method: Mapping[str, Any]) -> str:
-    """Return the identity under which a result is stored once: what ran, what ran it, and how it was asked to be timed.
+    """Return the identity under which a result is stored once: case, runner and timing method.
 
     >>> key_of(Case(op="fill", phase="forward", axes=(), dtypes=()), "null", {"cache": "hot"})[:8]
     'ca3fc65c'
@@ -50,7 +54,7 @@ def key_of(case: Case, runner: str, method: Mapping[str, Any]) -> str:
 
 
 def environment_record(environment: Environment) -> dict[str, Any]:
-    """Return the line that says what machine and software were."""
+    """Return the line that describes machine and software."""
     return {**_ENVIRONMENT.head(), "digest": environment.digest, **environment.record()}
 
 
@@ -95,11 +99,11 @@ def parse_results(text: str, name: str) -> tuple[dict[str, Environment], dict[st
         name: what errors call the file.
 
     Raises:
-        SpecError: a line is none of a result file, or a result stands twice.
+        SpecError: a line does not belong to a result file, or a result occurs twice.
     """
     environments: dict[str, Environment] = {}
     measurements: dict[str, Measurement] = {}
-    for number, line in enumerate(text.split("\n"), 1):  # what programs say may hold what else ends lines, as U+2028
+    for number, line in enumerate(text.split("\n"), 1):  # output of programs may hold other line ends, such as U+2028
         if not line.strip():
             continue
         where = f"{name}:{number}"
@@ -107,7 +111,7 @@ def parse_results(text: str, name: str) -> tuple[dict[str, Environment], dict[st
         if record["kind"] == "environment":
             environments[record["digest"]] = environment_of(record, where)
         elif record["key"] in measurements:
-            raise SpecError(f"{where}: the same result stands twice; remove one")
+            raise SpecError(f"{where}: the same result occurs twice; remove one")
         else:
             measurements[record["key"]] = measurement_of(record, environments, where)
     return environments, measurements

@@ -1,4 +1,4 @@
-"""Lines of MLPerf training logs: the mark may stand anywhere in a line, what follows it is one JSON object."""
+"""Parser of MLPerf training logs: JSON events after the `:::MLLOG` mark."""
 
 import json
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ MARK = ":::MLLOG"
 
 
 def marked_lines(text: str) -> Iterator[tuple[int, dict[str, Any] | str]]:
-    r"""Yield number and event of each marked line; what is wrong with it where it holds none.
+    r"""Yield number and event of each marked line, or an error text if the line holds no event.
 
     >>> list(marked_lines('0: :::MLLOG {"key": "run_start"}\nno mark\n:::MLLOG {"ke'))
     [(1, {'key': 'run_start'}), (3, 'no event follows :::MLLOG; was the log cut off?')]

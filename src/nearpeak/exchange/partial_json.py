@@ -1,11 +1,11 @@
-"""JSON that was cut off or damaged: everything before the damage, closed where it was open."""
+"""Recovery of truncated or damaged JSON: everything before the damage, with open brackets closed."""
 
 import json
 from typing import Any
 
 
 def partial_json(text: str) -> tuple[Any, str]:
-    """Return the document, and what is wrong with it; empty where nothing is.
+    """Return the document and a description of its damage; empty if it is intact.
 
     Raises:
         ValueError: not even a part can be read, or it is nested too deeply.
@@ -25,14 +25,14 @@ def partial_json(text: str) -> tuple[Any, str]:
     if cut < 0:
         raise ValueError(f"it is no JSON at character {place}")
     try:
-        found = json.loads(text[:cut] + closers, strict=False)
+        document = json.loads(text[:cut] + closers, strict=False)
     except (ValueError, RecursionError):
         raise ValueError(f"it is no JSON at character {place}") from None
-    return found, f"{'ends early' if place >= len(text.rstrip()) - 1 else 'is damaged'} at character {place}"
+    return document, f"{'ends early' if place >= len(text.rstrip()) - 1 else 'is damaged'} at character {place}"
 
 
 def _last_whole(text: str) -> tuple[int, str]:
-    """Return where the last whole value before the end of `text` ends, and what closes all that is open there."""
+    """Return the end of the last whole value in `text`, and the closing brackets that are missing there."""
     stack: list[str] = []
     cut, closers, inside, index = -1, "", False, 0
     while index < len(text):

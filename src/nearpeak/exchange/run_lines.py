@@ -1,4 +1,4 @@
-"""A run as JSON, as it goes from one store to another: every field checked, sizes and depth bounded."""
+"""JSON form of a run for transfer between stores: every field validated, sizes and nesting limited."""
 
 import json
 import math
@@ -14,23 +14,23 @@ from nearpeak.core.records.record_codec import Codec, Shape
 from nearpeak.errors import SpecError
 
 MOST_BYTES = 16 * 2**20
-"""Size of a body that is read at all."""
+"""Largest body that is read."""
 MOST_DEPTH = 16
-"""Lists and objects within each other."""
+"""Deepest nesting of lists and objects."""
 MOST_SETS, MOST_TEXT = 20_000, 10_000
 """Sets of samples of a run; characters of a text."""
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _UID = re.compile(r"[0-9a-f]{32}")
 
 
-def run_record(one: RunRecord) -> dict[str, Any]:
+def run_record(run: RunRecord) -> dict[str, Any]:
     """Return a run as data that JSON holds; `parse_run` reads it."""
-    record: dict[str, Any] = _CODEC.plain(one)
+    record: dict[str, Any] = _CODEC.plain(run)
     return record
 
 
 def parse_json(data: bytes, *, most_bytes: int = MOST_BYTES) -> Any:
-    """Return what a body of JSON says; one that is too large or too deep is refused before it is read.
+    """Return the data of a JSON body; bodies that are too large or too deeply nested are refused before parsing.
 
     Raises:
         SpecError: it is too large, too deep, or no JSON.
@@ -136,10 +136,10 @@ def _limited(converter: Converter, most: int, kind: type[list[Any]] | type[dict[
 
 def _named_once(read: Callable[[Any], Pairs]) -> Callable[[Any], Pairs]:
     def pairs(raw: Any) -> Pairs:
-        found = read(raw)
-        if len(dict(found)) != len(found):
+        named_pairs = read(raw)
+        if len(dict(named_pairs)) != len(named_pairs):
             raise MisfitError("names something twice")
-        return found
+        return named_pairs
 
     return pairs
 

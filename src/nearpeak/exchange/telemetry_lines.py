@@ -1,4 +1,4 @@
-"""Telemetry as plain data and back, and what is derived from it for other tools."""
+"""JSON form of telemetry, with the energies that are derived from it."""
 
 import math
 from collections.abc import Mapping
@@ -31,8 +31,8 @@ TELEMETRY_CODEC = Codec(
 
 
 def telemetry_record(telemetry: Telemetry) -> dict[str, Any]:
-    """Return it as plain data, with the energies that follow from it."""
-    energies = [energy_record(one) for one in energies_of(telemetry, phase_of(telemetry))]
+    """Return it as plain data, with the derived energies."""
+    energies = [energy_record(energy) for energy in energies_of(telemetry, phase_of(telemetry))]
     return {**TELEMETRY_CODEC.plain(telemetry), "energy": energies}
 
 
@@ -40,7 +40,7 @@ def telemetry_of(record: Mapping[str, Any], where: str) -> Telemetry:
     """Return the telemetry of plain data.
 
     Raises:
-        SpecError: it is none.
+        SpecError: the record does not fit.
     """
     telemetry: Telemetry = TELEMETRY_CODEC.value(record, Telemetry, where)
     return telemetry
@@ -51,14 +51,14 @@ TELEMETRY = Converter(telemetry_record, TELEMETRY_CODEC.converter(Telemetry).rea
 
 
 def phase_of(telemetry: Telemetry) -> str:
-    """Return the phase whose energy is asked for: that of the samples, where there is one."""
+    """Return the phase whose energy is reported: `samples` if there is one, else empty."""
     return "samples" if any(name == "samples" for name, _, _ in telemetry.spans) else ""
 
 
-def energy_record(one: Energy) -> dict[str, Any]:
-    """Return an energy as plain data: a bound alone where there are too few values for more."""
-    energy_j = None if one.few else one.energy_j
-    return {**TELEMETRY_CODEC.plain(one), "energy_j": energy_j, "low_j": one.low_j, "high_j": one.high_j}
+def energy_record(energy: Energy) -> dict[str, Any]:
+    """Return an energy as plain data; with too few values only its bounds are stated."""
+    energy_j = None if energy.few else energy.energy_j
+    return {**TELEMETRY_CODEC.plain(energy), "energy_j": energy_j, "low_j": energy.low_j, "high_j": energy.high_j}
 
 
 def energy_by_domain(telemetry: Telemetry | None) -> dict[str, list[float]] | None:
@@ -66,4 +66,4 @@ def energy_by_domain(telemetry: Telemetry | None) -> dict[str, list[float]] | No
     if telemetry is None:
         return None
     energies = preferred(energies_of(telemetry, phase_of(telemetry)))
-    return {one.domain: [one.low_j, one.high_j] for one in energies} or None
+    return {energy.domain: [energy.low_j, energy.high_j] for energy in energies} or None

@@ -1,4 +1,4 @@
-"""Trace files: what a solution did on a workload, one JSON object per line, in the forms of two public benchmarks."""
+"""Trace files of flashinfer-bench and SOL-ExecBench: outcome and times of a solution on a workload, one per line."""
 
 import math
 from collections.abc import Mapping
@@ -37,9 +37,9 @@ class Trace:
     reference_s: float | None = None
     """Time of the reference."""
     errors: Mapping[str, Any] = field(default_factory=dict)
-    """Largest relative and absolute error (floats) by the files' names; not finite where the result is not."""
+    """Largest relative and absolute error (floats) by the files' names; not finite if the result is not."""
     record: Mapping[str, Any] = field(default_factory=dict)
-    """The evaluation, what is not understood here included."""
+    """The other entries of the evaluation, including those that nearpeak does not interpret."""
 
 
 def parse_traces(text: str, where: str) -> list[Trace]:
@@ -61,10 +61,10 @@ def _trace(data: Mapping[str, Any], where: str) -> Trace:
         raise SpecError(f"{where}: status {status!r} is not one of {', '.join(STATUSES)}")
     times = _part(evaluation, "performance", status == PASSED, where)
     errors = _part(evaluation, "correctness", status in (PASSED, NUMERICAL), where)
-    kept = {key: value for key, value in evaluation.items() if key not in ("performance", "correctness")}
+    record = {key: value for key, value in evaluation.items() if key not in ("performance", "correctness")}
     return Trace(
         definition=data["definition"], solution=data["solution"], workload=parse_workload(data, where),
-        status=status, record=kept,
+        status=status, record=record,
         time_s=_seconds(times, "latency_ms", where), reference_s=_seconds(times, "reference_latency_ms", where),
         errors={} if errors is None else {key: _error(errors, key, where) for key in _ERRORS},
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Workload files: extents and inputs at which a definition is run, one JSON object per line, bare or inside a trace."""
+"""Workload files of flashinfer-bench and SOL-ExecBench: axis extents and inputs for a definition, one per line."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
 """Kinds of input with the entries that each needs."""
 
 FLAVOURS = ("sol", "flashinfer")
-"""Whose form is written: SOL-ExecBench or flashinfer-bench."""
+"""Output formats: SOL-ExecBench or flashinfer-bench."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class WorkloadLine:
     definition: str = ""
     """Name of the definition, where the line states it."""
     record: Mapping[str, Any] = field(default_factory=dict)
-    """The workload object, what is not understood here included."""
+    """The whole workload object, including entries that nearpeak does not interpret."""
 
 
 def parse_workloads(text: str, where: str) -> list[WorkloadLine]:
@@ -43,15 +43,15 @@ def parse_workloads(text: str, where: str) -> list[WorkloadLine]:
     >>> parse_workloads(line, "w.jsonl")[0].axes
     {'n': 4}
     """
-    found: dict[str, WorkloadLine] = {}
+    workloads: dict[str, WorkloadLine] = {}
     for place, data in json_lines(text, where):
         line = parse_workload(data, place)
-        if line.uuid in found:
-            raise SpecError(f"{place}: uuid {line.uuid!r} stands twice in the file")
-        found[line.uuid] = line
-    if not found:
+        if line.uuid in workloads:
+            raise SpecError(f"{place}: uuid {line.uuid!r} occurs twice in the file")
+        workloads[line.uuid] = line
+    if not workloads:
         raise SpecError(f"{where}: holds no workload")
-    return list(found.values())
+    return list(workloads.values())
 
 
 def parse_workload(data: Mapping[str, Any], where: str) -> WorkloadLine:
@@ -70,7 +70,9 @@ def parse_workload(data: Mapping[str, Any], where: str) -> WorkloadLine:
         for key in KINDS[kind]:
             if key not in row:
                 raise SpecError(f"{where}: input {name!r} is {kind} and needs {key!r}")
-    _check_custom(inner["inputs"], where)
+    custom = [name for name, row in inner["inputs"].items() if row["type"] == "custom"]
+    if custom and len(custom) < len(inner["inputs"]):  # documents describe a mix, the benchmark's own reader rejects it
+        raise SpecError(f"{where}: inputs {', '.join(custom)} are custom and the others are not; write all or none so")
     return WorkloadLine(
         uuid=inner["uuid"], axes=inner["axes"], inputs=inner["inputs"], definition=str(data.get("definition") or ""),
         record=inner,
@@ -100,14 +102,14 @@ def check_inputs(line: WorkloadLine, definition: Definition, where: str) -> None
 
 
 def check_flavour(flavour: str) -> str:
-    """Return `flavour`, refused when there is no such form."""
+    """Return `flavour`; refuse an unknown one."""
     if flavour not in FLAVOURS:
         raise SpecError(f"flavour {flavour!r} is not one of {', '.join(FLAVOURS)}")
     return flavour
 
 
 def json_lines(text: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield place and object of each line that is not blank."""
+    """Yield position and object of each line that is not blank."""
     for number, row in enumerate(text.split("\n"), start=1):
         if not row.strip():
             continue
@@ -118,10 +120,3 @@ def json_lines(text: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
         if not isinstance(data, dict):
             raise SpecError(f"{where}, line {number}: is not an object")
         yield f"{where}, line {number}", data
-
-
-def _check_custom(inputs: Mapping[str, Mapping[str, Any]], where: str) -> None:
-    """Refuse a mix: documents describe it, the benchmark's own reader rejects it."""
-    custom = [name for name, row in inputs.items() if row["type"] == "custom"]
-    if custom and len(custom) < len(inputs):
-        raise SpecError(f"{where}: inputs {', '.join(custom)} are custom and the others are not; write all or none so")

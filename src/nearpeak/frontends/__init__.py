@@ -1,1 +1,1 @@
-"""Models, files and sweeps in; workloads out. One file per source."""
+"""Frontends that turn models, files and sweeps into workloads: one file per kind of source."""

@@ -1,4 +1,4 @@
-"""Runs captures in child processes: a model's code may print, hang, crash or eat memory without harm to the caller."""
+"""Capture in child processes, which isolates the caller from crashes, hangs, output and memory use of model code."""
 
 import importlib
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ def capture_isolated(
 
     Args:
         frontend: `module:function`, which takes source, options and details.
-        details: what else the frontend takes, as plain data.
+        details: further keyword arguments of the frontend, as plain data.
 
     Raises:
         CaptureError: the child ran out of time or memory, or ended without an answer.
@@ -43,12 +43,12 @@ def run_isolated(
     """Return what `function` returns in a child process of its own, as plain data.
 
     A server process imports the slow packages once and forks a child per call. The child has its own process
-    group, which is killed when the call is over, and whose output is swallowed.
+    group, which is killed when the call is over, and its output is captured.
 
     Args:
         function: `module:function`.
         arguments: keyword arguments; like the result they cross a pipe as JSON.
-        subject: what messages name.
+        subject: name for messages.
         limits: options whose limits of time and memory hold, the server's start excluded.
         preload: modules that the server imports before it forks.
 
@@ -70,7 +70,7 @@ def run_isolated(
 
 
 def warm_up() -> None:
-    """Import PyTorch and everything that its first capture would import; without it the child says what is missing."""
+    """Import PyTorch and everything that a first capture would import; without PyTorch the child reports it."""
     import torch
 
     from nearpeak.frontends.torch.module_capture import capture_torch
@@ -81,7 +81,7 @@ def warm_up() -> None:
 
 
 def call(function: str, arguments: Mapping[str, Any], subject: str) -> Any:
-    """Return what `function` returns; whatever it raises becomes an error of nearpeak that names `subject`."""
+    """Return the result of `function`; any exception becomes a nearpeak error that names `subject`."""
     from nearpeak.frontends.failure_message import failure
 
     try:
@@ -105,7 +105,7 @@ def _imported(function: str) -> Any:
 
 
 def _failure(subject: str, ending: Ending, limits: CaptureOptions) -> str:
-    """Return the message for a child that gave no answer."""
+    """Return the message for a child that ended without a result."""
     if ending.verdict == "timeout":
         return f"{subject}: capture did not finish within {limits.timeout_s:g} s; give more with --timeout"
     if ending.verdict == "raised":

@@ -1,4 +1,4 @@
-"""Turns whatever a model raises into one line: which file, which stage, what, and the line of the user's file."""
+"""One-line error messages for exceptions in model code: file, stage, cause and source line."""
 
 import re
 import traceback
@@ -21,12 +21,12 @@ _NO_MEMORY = (
 
 @contextmanager
 def stage(subject: str, what: str, file: Path | None = None) -> Iterator[None]:
-    """Name the stage in the error that the block may raise.
+    """Add the stage to errors that the block raises.
 
     Args:
         subject: model or file, as the user knows it.
         what: what was running, e.g. `forward`.
-        file: the user's file, whose line is named where it took part.
+        file: the user's file, whose line is named if it is in the traceback.
     """
     try:
         yield
@@ -57,7 +57,7 @@ def failure(subject: str, what: str, error: BaseException, file: Path | None = N
 
 
 def _first_line(error: BaseException) -> str:
-    """Return the first line of the message that says something, shortened."""
+    """Return the first nonblank line of the message, shortened."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[0] if lines else ""
     return text if len(text) <= 300 else text[:299] + "…"
@@ -67,11 +67,11 @@ def _line(error: BaseException, file: Path | None) -> str:
     """Return the innermost line of the user's file, or of any file outside PyTorch and nearpeak."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{Path(error.filename).name}:{error.lineno}"
-    found = ""
+    shown_line = ""
     for frame in traceback.extract_tb(error.__traceback__):
         if file is not None and Path(frame.filename) == file:
-            found = f"{file.name}:{frame.lineno}"
+            shown_line = f"{file.name}:{frame.lineno}"
         elif file is None and not frame.filename.startswith((_OWN, "<")):
             shown = shown_path(frame.filename)
-            found = f"{shown}:{frame.lineno}" if shown and not shown.startswith("torch/") else found
-    return found
+            shown_line = f"{shown}:{frame.lineno}" if shown and not shown.startswith("torch/") else shown_line
+    return shown_line

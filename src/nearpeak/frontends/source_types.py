@@ -1,4 +1,4 @@
-"""Which capture a source gets, by what it is: a file of some format, a model's name, a callable."""
+"""Selection of the frontend by source: file format, model name or callable."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ _LISTS = (".txt", ".log", ".h")
 
 
 def captured(source: str, options: CaptureOptions) -> Workload:
-    """Return the workload of a file or a named model, by what it is."""
+    """Return the workload of a file or a named model."""
     path, suffix = Path(source), Path(source).suffix
     kind = json_kind(source)
     if options.axes and kind != "definition":
@@ -24,7 +24,7 @@ def captured(source: str, options: CaptureOptions) -> Workload:
         raise SpecError(f"{source}: not found")
     if suffix in (".pt", ".pth", ".ts"):
         raise SpecError(
-            f"{source}: does not say its inputs; load it in Python and call nearpeak.capture(module, inputs=…)"
+            f"{source}: does not state its inputs; load it in Python and call nearpeak.capture(module, inputs=…)"
         )
     if options.shapes and suffix != ".onnx":
         raise SpecError(f"{source}: input shapes can be given for ONNX files only")
@@ -83,7 +83,7 @@ def captured_callable(source: Callable[..., Any], inputs: Any, options: CaptureO
 
 
 def _executed(source: str, options: CaptureOptions) -> Workload:
-    """Return the workload of what must be executed to be captured: a problem file or an architecture."""
+    """Return the workload of a source whose code runs during capture: a problem file, an archive or a model."""
     name, frontend = source, "huggingface.architecture:capture_architecture"
     if source.startswith("hf:"):
         name, frontend = source.removeprefix("hf:"), "huggingface.model_type:capture_model_type"
@@ -105,16 +105,16 @@ _OF_FILES: Mapping[str, tuple[str, ...]] = {
     ".onnx": _OF_MODELS, ".py": ("batch", "sequence", "kv", "layers"),
     ".pt2": ("batch", "sequence", "kv", "layers", "guess_sizes"),
 }  # fmt: skip
-"""Options of models that have no meaning for files of some suffixes."""
+"""Model options without meaning, by file suffix."""
 
 
 def refuse_for_lists(source: str, options: CaptureOptions) -> None:
-    """Refuse options of models that are given for a source that states its cases itself."""
+    """Refuse model options for a source that lists its cases."""
     _refuse(source, options, _OF_LISTS)
 
 
 def refuse_early(source: str, options: CaptureOptions) -> None:
-    """Refuse options that have no meaning for a source, as far as that shows before anything of it is captured.
+    """Refuse options that have no meaning for a source, as far as this is known before capture.
 
     >>> refuse_early("resnet-50", CaptureOptions(batch=8, sequence=128))
     Traceback (most recent call last):
@@ -128,7 +128,7 @@ def refuse_early(source: str, options: CaptureOptions) -> None:
 
 
 def _meaningless(source: str) -> tuple[str, ...]:
-    """Return the options of models that have no meaning for a source, by what it is called and states to be."""
+    """Return the model options that have no meaning for a source, by its suffix and JSON kind."""
     suffix, kind = Path(source).suffix, json_kind(source)
     if suffix in (".toml", ".jsonl") or kind:
         return (*_OF_LISTS, "step") if kind == "definition" else _OF_LISTS
@@ -149,7 +149,7 @@ def _refuse(source: str, options: CaptureOptions, names: Sequence[str]) -> None:
 
 
 def json_kind(source: str) -> str:
-    """Return what a JSON file is: `workload`, `definition`, or empty for a model's configuration and other files."""
+    """Return the kind of a JSON file: `workload`, `definition`, or empty for model configurations and other files."""
     from nearpeak.exchange.kernel_definition import is_definition
     from nearpeak.frontends.files.saved_workload import is_workload
 

@@ -10,7 +10,7 @@ from nearpeak.base.isolation import call_isolated
 from nearpeak.core.runs.validation import CheckResult, Validation
 from nearpeak.core.work.case import Case
 from nearpeak.errors import MeasureError, NotModelledError, SpecError
-from nearpeak.exchange.validation_lines import validation_of, validation_record
+from nearpeak.exchange.measurement_lines import VALIDATION
 from nearpeak.ops import case_of
 from nearpeak.units import show
 
@@ -48,7 +48,7 @@ def validated_apart(
         preload=("torch", "nearpeak.validation", __name__),
     )  # fmt: skip
     if ending.verdict == "result":
-        return validation_of(ending.value, case), ending.output
+        return VALIDATION.read(ending.value), ending.output
     if ending.verdict == "died":
         how = f"it ended its process with {ending.signal_name or f'exit code {ending.value}'}"
         return _ended(case, named, seed, "CRASH", how, is_runner=is_runner), ending.output
@@ -65,7 +65,9 @@ def validate_named(record: Mapping[str, Any], named: str, seed: int, is_runner: 
 
     os.chdir(folder)
     case = case_of(record)
-    return validation_record(validate(case, of_runner(named, case) if is_runner else imported(named), seed=seed))
+    validation = validate(case, of_runner(named, case) if is_runner else imported(named), seed=seed)
+    plain: dict[str, Any] = VALIDATION.write(validation)  # type: ignore[misc]
+    return plain
 
 
 def _ended(case: Case, named: str, seed: int, status: str, how: str, *, is_runner: bool) -> Validation:

@@ -1,4 +1,4 @@
-"""Three levels of identity: the exact case, its class, and the class where sizes beyond saturation are alike."""
+"""Three equivalence relations on cases: exact, same class, same class with saturated sizes."""
 
 from math import prod
 
@@ -34,7 +34,7 @@ def class_of(case: Case, *, saturated: bool = False) -> tuple[object, ...]:
     limit = SATURATED_EXTENT if saturated else 1 << 62
     sizes = tuple((name, min(extent, limit).bit_length(), divisor(extent)) for name, extent in case.axes)
     wide = prod(max(1, extent) for _, extent in case.axes) > _WIDE_ELEMENTS if saturated else False
-    lying = tuple((name, divisor(one) if isinstance(one, int) else one) for name, one in case.memory)
+    lying = tuple((name, divisor(option) if isinstance(option, int) else option) for name, option in case.memory)
     return (case.op, case.phase, case.dtypes, case.attributes, sizes, wide, lying)
 
 

@@ -1,4 +1,4 @@
-"""How much each case of a suite weighs: in calls, FLOP or time, per workload and for the fleet."""
+"""Weights of a suite's cases in calls, FLOP or time, per workload and over all workloads."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -17,20 +17,21 @@ def weights_of(suite: Suite, currency: str, time_s: Mapping[Case, float] | None 
     """Return the weight of each case in each workload, in one of CURRENCIES.
 
     Args:
-        time_s: seconds per call of a case; cases without one weigh nothing, which who asks has to know.
+        time_s: seconds per call of a case; cases without a time have weight 0, which the caller must report.
 
     Raises:
         SpecError: no such currency, or time without times.
     """
     if currency not in CURRENCIES or (currency == "time" and time_s is None):
         raise SpecError(f"currency {currency!r}: is not one of {', '.join(CURRENCIES)}, or has no times")
-    found: Weights = {one.name: {} for one in suite.sources if one.kind == "usecase"}
-    for one in suite.cases:
-        for why in one.why:
-            if why.source in found and why.call_count:
-                worth = why.call_count * _worth(one.case, currency, time_s or {})
-                found[why.source][one.case] = found[why.source].get(one.case, 0.0) + worth
-    return found
+    weights: Weights = {source.name: {} for source in suite.sources if source.kind == "usecase"}
+    for suite_case in suite.cases:
+        for why in suite_case.why:
+            if why.source in weights and why.call_count:
+                case, row = suite_case.case, weights[why.source]
+                flop_or_s = _flop(case) if currency == "flop" else (time_s or {}).get(case, 0.0)
+                row[case] = row.get(case, 0.0) + why.call_count * (1.0 if currency == "calls" else flop_or_s)
+    return weights
 
 
 def fleet_of(weights: Weights) -> dict[Case, float]:
@@ -43,17 +44,11 @@ def fleet_of(weights: Weights) -> dict[Case, float]:
     """
     totals = {name: sum(row.values()) for name, row in weights.items()}
     weighing = [name for name, total in totals.items() if total > 0]
-    found: dict[Case, float] = {}
+    fleet: dict[Case, float] = {}
     for name in weighing:
         for case, weight in weights[name].items():
-            found[case] = found.get(case, 0.0) + weight / totals[name] / len(weighing)
-    return found
-
-
-def _worth(case: Case, currency: str, time_s: Mapping[Case, float]) -> float:
-    if currency == "calls":
-        return 1.0
-    return _flop(case) if currency == "flop" else time_s.get(case, 0.0)
+            fleet[case] = fleet.get(case, 0.0) + weight / totals[name] / len(weighing)
+    return fleet
 
 
 @lru_cache(maxsize=65536)

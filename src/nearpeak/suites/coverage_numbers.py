@@ -1,8 +1,7 @@
-"""The three coverage numbers: use-case by currency and identity, directed, and effective by mutation score."""
+"""Coverage of a suite: share of use by currency and identity, directed obligations, and mutation-weighted values."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import replace
-from functools import partial
 
 from nearpeak.core.answers.suite import Suite
 from nearpeak.core.answers.suite_coverage import DirectedShare, SuiteCoverage, UseShare
@@ -32,17 +31,17 @@ def coverage_of(
     >>> coverage_of(directed_suite("softmax")).directed[-1].covered_ratio
     1.0
     """
-    run = [one.case for one in suite.chosen if passed is None or one.case.digest in passed]
-    untimed = set() if time_s is None else {one.case for one in suite.cases if one.case not in time_s}
+    run = [entry.case for entry in suite.chosen if passed is None or entry.case.digest in passed]
+    untimed = set() if time_s is None else {entry.case for entry in suite.cases if entry.case not in time_s}
     use: list[UseShare] = []
     for currency in CURRENCIES if time_s is not None else CURRENCIES[:2]:
         weights = weights_of(suite, currency, time_s)
-        lost = {one.name: sum(one.uncovered.values()) for one in suite.sources} if currency == "calls" else {}
+        lost = {entry.name: sum(entry.uncovered.values()) for entry in suite.sources} if currency == "calls" else {}
         for identity in IDENTITIES:
-            best = _best(run, scores, partial(_known, identity))
+            best = _best({case: (identify(case, identity),) for case in run}, scores)
             unknown = untimed if currency == "time" else set()
             shares = _shares(weights, lost, unknown, best, identity, currency)
-            use += shares if scores is not None else (replace(one, effective_ratio=None) for one in shares)
+            use += shares if scores is not None else (replace(entry, effective_ratio=None) for entry in shares)
     uncovered: dict[str, int] = {}
     for source in suite.sources:
         for name, count in source.uncovered.items():
@@ -55,18 +54,14 @@ def coverage_of(
     )  # fmt: skip
 
 
-def _known(identity: str, case: Case) -> set[object]:
-    return {identify(case, identity)}
-
-
-def _best(run: list[Case], scores: Scores | None, parts: Callable[[Case], Iterable[object]]) -> dict[object, float]:
-    """Return what the cases cover, each part with the best score of a case that covers it."""
-    found: dict[object, float] = {}
-    for case in run:
+def _best(covers: Mapping[Case, Iterable[object]], scores: Scores | None) -> dict[object, float]:
+    """Return the parts that the cases cover, each with the best score of a case that covers it."""
+    scores_by_part: dict[object, float] = {}
+    for case, parts in covers.items():
         score = (scores or {}).get(case.digest, 0.0)
-        for part in parts(case):
-            found[part] = max(found.get(part, 0.0), score)
-    return found
+        for part in parts:
+            scores_by_part[part] = max(scores_by_part.get(part, 0.0), score)
+    return scores_by_part
 
 
 def _shares(
@@ -105,14 +100,16 @@ def _share(
 
 def _directed(suite: Suite, run: list[Case], scores: Scores | None) -> Iterator[DirectedShare]:
     """Yield the share of each operator's obligations, and that of all together."""
-    best = _best(run, scores, met_by)
-    legal = frozenset[str]().union(*(met_by(one.case) for one in suite.cases))  # also of cases that did not run
+    best = _best({case: met_by(case) for case in run}, scores)
+    legal = frozenset[str]().union(
+        *(met_by(suite_case.case) for suite_case in suite.cases)
+    )  # also of cases that did not run
     phases: dict[str, set[str]] = {}
-    for one in suite.cases:
-        phases.setdefault(one.case.op, set()).add(one.case.phase)
+    for suite_case in suite.cases:
+        phases.setdefault(suite_case.case.op, set()).add(suite_case.case.phase)
     rows = []
-    for op, own in sorted(phases.items()):
-        stated = frozenset[str]().union(*(obligations_of(op, phase) for phase in sorted(own)))
+    for op, op_phases in sorted(phases.items()):
+        stated = frozenset[str]().union(*(obligations_of(op, phase) for phase in sorted(op_phases)))
         infeasible = {name for name in stated if name in suite.infeasible and name not in legal}
         met = [best[name] for name in stated if name in best]
         rows.append(DirectedShare(

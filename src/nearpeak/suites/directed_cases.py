@@ -1,6 +1,6 @@
-"""Directed cases: each boundary of each parameter, all pairs of levels, all triples of flags, where the rule allows."""
+"""Directed cases: boundaries of each parameter, all pairs of levels, all triples of flags that are legal."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from nearpeak.base.canonical_json import digest
@@ -12,7 +12,7 @@ from nearpeak.ops import OPS, work_of
 from nearpeak.suites.parameter_levels import USUAL, Parameter, parameters_of
 
 LARGEST_BYTES, LARGEST_FLOP = 2**26, 2**32
-"""Directed cases look for wrong answers, and the reference works in float64: they stay small."""
+"""Size limits: directed cases test correctness against a float64 reference, so they stay small."""
 _PAIR, _FLAGS = 2, 3
 
 
@@ -30,13 +30,15 @@ def directed_suite(op: str) -> Suite:
             rules.setdefault(case, {})[rule] = None
     name = f"directed {op}"
     cases = [
-        SuiteCase(case=case, why=tuple(Why(kind="directed", source=name, rule=rule) for rule in sorted(own)))
-        for case, own in rules.items()
+        SuiteCase(case=case, why=tuple(Why(kind="directed", source=name, rule=rule) for rule in sorted(case_rules)))
+        for case, case_rules in rules.items()
     ]
-    cases.sort(key=lambda one: (one.case.phase, one.case.digest))
-    made = digest([[one.case.digest, [why.rule for why in one.why]] for one in cases])
+    cases.sort(key=lambda suite_case: (suite_case.case.phase, suite_case.case.digest))
+    made = digest([[suite_case.case.digest, [why.rule for why in suite_case.why]] for suite_case in cases])
     source = Source(name=name, kind="directed", digest=made, origin={"kind": "signature of the operator", "op": op})
-    unmet = _without_met(infeasible, rules)
+    # A trial may fail where a case that was made for another obligation succeeds.
+    met = frozenset[str]().union(*map(met_by, rules)) if infeasible else frozenset[str]()
+    unmet = {obligation: why for obligation, why in infeasible.items() if obligation not in met}
     return Suite(name=name, cases=tuple(cases), sources=(source,), infeasible=unmet)
 
 
@@ -47,17 +49,17 @@ def obligations_of(op: str, phase: str) -> frozenset[str]:
     ['fill forward dtype=bf16', 'fill forward dtype=fp16', 'fill forward dtype=fp32']
     """
     parameters = parameters_of(op, phase)
-    edges = {_name(op, phase, ((one.name, level),)) for one in parameters for level in one.edges}
-    levels = {one.name: one.combined for one in parameters if one.combined}
-    pairs = {_name(op, phase, one) for one in combinations_of(levels, min(_PAIR, len(levels)))}
+    edges = {_name(op, phase, ((parameter.name, level),)) for parameter in parameters for level in parameter.edges}
+    levels = {parameter.name: parameter.combined for parameter in parameters if parameter.combined}
+    pairs = {_name(op, phase, pair) for pair in combinations_of(levels, min(_PAIR, len(levels)))}
     flags = _flags(parameters)
-    triples = {_name(op, phase, one) for one in combinations_of(flags, _FLAGS)} if len(flags) >= _FLAGS else set()
+    triples = {_name(op, phase, triple) for triple in combinations_of(flags, _FLAGS)} if len(flags) >= _FLAGS else set()
     return frozenset(edges | pairs | triples)
 
 
 @lru_cache(maxsize=8192)
 def met_by(case: Case) -> frozenset[str]:
-    """Return every obligation that `case` meets, whatever it was made for.
+    """Return every obligation that `case` meets, including those that it was not made for.
 
     >>> from nearpeak.ops import case
     >>> found = met_by(case("softmax", rows=1, columns=127, dtype="bf16"))
@@ -65,36 +67,39 @@ def met_by(case: Case) -> frozenset[str]:
     True
     """
     parameters = parameters_of(case.op, case.phase)
-    found = {one.name: tuple(one.levels_of(case)) for one in parameters}
+    levels_by_name = {parameter.name: tuple(parameter.levels_of(case)) for parameter in parameters}
     names = {
-        _name(case.op, case.phase, ((one.name, level),))
-        for one in parameters for level in found[one.name] if level in one.edges
+        _name(case.op, case.phase, ((parameter.name, level),))
+        for parameter in parameters for level in levels_by_name[parameter.name] if level in parameter.edges
     }  # fmt: skip
-    combined = (one for one in parameters if one.combined)
-    levels = {one.name: tuple(level for level in found[one.name] if level in one.combined) for one in combined}
-    names |= {_name(case.op, case.phase, one) for one in combinations_of(levels, min(_PAIR, len(levels)))}
+    combined = (parameter for parameter in parameters if parameter.combined)
+    levels = {
+        parameter.name: tuple(level for level in levels_by_name[parameter.name] if level in parameter.combined)
+        for parameter in combined
+    }
+    names |= {_name(case.op, case.phase, pair) for pair in combinations_of(levels, min(_PAIR, len(levels)))}
     flags = {name: levels[name] for name in _flags(parameters)}
     if len(flags) >= _FLAGS:
-        names |= {_name(case.op, case.phase, one) for one in combinations_of(flags, _FLAGS)}
+        names |= {_name(case.op, case.phase, triple) for triple in combinations_of(flags, _FLAGS)}
     return frozenset(names)
 
 
 def _cases(op: str, phase: str, infeasible: dict[str, str]) -> Iterator[tuple[Case, str]]:
-    """Yield cases with the rule behind each; what cannot be met goes into `infeasible`."""
+    """Yield cases with the rule behind each; obligations that no case meets go into `infeasible`."""
     maker = _Maker(op, phase)
-    for one in maker.parameters:
-        for level in one.edges:
-            row, reason = legal_row(((one.name, level),), maker.levels, maker.refusal)
+    for parameter in maker.parameters:
+        for level in parameter.edges:
+            row, reason = legal_row(((parameter.name, level),), maker.levels, maker.refusal)
             if row is None:
-                infeasible[_name(op, phase, ((one.name, level),))] = reason
+                infeasible[_name(op, phase, ((parameter.name, level),))] = reason
             else:
-                yield maker.case(row), f"boundary {one.name}={level}"
+                yield maker.case(row), f"boundary {parameter.name}={level}"
     arrays = [("pairs", covering(maker.levels, _PAIR, maker.refusal))]
     flags = _flags(maker.parameters)
     if len(flags) >= _FLAGS:
         arrays.append(("flags", covering(flags, _FLAGS, maker.refusal)))
     for rule, array in arrays:
-        infeasible |= {_name(op, phase, one): why for one, why in array.infeasible.items()}
+        infeasible |= {_name(op, phase, combination): why for combination, why in array.infeasible.items()}
         yield from ((maker.case(dict(row)), rule) for row in array.rows)
 
 
@@ -104,22 +109,26 @@ class _Maker:
     def __init__(self, op: str, phase: str) -> None:
         self.op, self.phase = op, phase
         self.parameters = parameters_of(op, phase)
-        self.levels: dict[str, tuple[str, ...]] = {one.name: one.combined for one in self.parameters if one.combined}
+        self.levels: dict[str, tuple[str, ...]] = {
+            parameter.name: parameter.combined for parameter in self.parameters if parameter.combined
+        }
 
     def case(self, row: Row) -> Case:
         """Return the case; parameters that the row leaves out are at their usual level, or at one needed."""
         values: dict[str, Level] = {}
-        for one in self.parameters:
-            value = one.value(str(row.get(one.name, one.combined[0] if one.combined else USUAL)))
+        for parameter in self.parameters:
+            value = parameter.value(
+                str(row.get(parameter.name, parameter.combined[0] if parameter.combined else USUAL))
+            )
             if value is not None:
-                values[one.name] = value
+                values[parameter.name] = value
         for name, listed in OPS[self.op].listed.items():
             needed = listed.get(str(values.get(name)), {})
             values |= {other: value for other, value in needed.items() if row.get(other) in (None, self._usual(other))}
         return OPS[self.op].case(self.phase, **values)
 
     def _usual(self, name: str) -> str:
-        """Return the level of a parameter that is not looked at; empty where nothing combines it."""
+        """Return the usual level of a parameter; empty for one that is not combined."""
         return next(iter(self.levels.get(name, ())), "")
 
     def refusal(self, row: Row) -> str:
@@ -127,7 +136,7 @@ class _Maker:
         try:
             case = self.case(row)
             work = work_of(case)
-            OPS[self.op].inputs(**OPS[self.op].forward_arguments(case))  # what cannot be made cannot be run
+            OPS[self.op].inputs(**OPS[self.op].forward_arguments(case))  # inputs that cannot be created cannot be run
         except NearpeakError as error:
             return str(error)
         for name, level in row.items():
@@ -139,14 +148,8 @@ class _Maker:
 
 
 def _flags(parameters: Iterable[Parameter]) -> dict[str, tuple[str, ...]]:
-    return {one.name: one.combined for one in parameters if one.is_flag}
+    return {parameter.name: parameter.combined for parameter in parameters if parameter.is_flag}
 
 
 def _name(op: str, phase: str, combination: Combination) -> str:
     return " ".join((op, phase, *(f"{name}={level}" for name, level in combination)))
-
-
-def _without_met(infeasible: Mapping[str, str], cases: Iterable[Case]) -> dict[str, str]:
-    """Return what is infeasible: a trial may fail where a case that was made for something else succeeds."""
-    met = frozenset[str]().union(*(met_by(case) for case in cases)) if infeasible else frozenset[str]()
-    return {name: why for name, why in infeasible.items() if name not in met}

@@ -1,4 +1,4 @@
-"""Mutation scores of cases, read from a file: how many wrong implementations each tells from right ones."""
+"""Mutation scores of cases, read from a file: the share of wrong implementations that each case detects."""
 
 import json
 from typing import Any
@@ -18,9 +18,10 @@ def read_scores(text: str, where: str) -> dict[str, float]:
     >>> read_scores('{"digest": "ab", "killed": 3, "survived": ["dropped_tail"]}', "scores.jsonl")
     {'ab': 0.75}
     """
-    found: dict[str, float] = {}
-    if _cut_off(text.rpartition("\n")[2]):
-        text = text[: text.rfind("\n") + 1]
+    scores: dict[str, float] = {}
+    whole, _, last = text.rpartition("\n")
+    if _is_partial(last):
+        text = whole
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
@@ -28,13 +29,13 @@ def read_scores(text: str, where: str) -> dict[str, float]:
         if killed + survived == 0:
             continue
         score = killed / (killed + survived)
-        if found.setdefault(digest, score) != score:
+        if scores.setdefault(digest, score) != score:
             raise SpecError(f"{where}:{number}: case {digest[:12]} has another score on an earlier line")
-    return found
+    return scores
 
 
-def _cut_off(line: str) -> bool:
-    """Say whether a line of `nearpeak qualify` is still being written, or was cut off."""
+def _is_partial(line: str) -> bool:
+    """Return whether a line of `nearpeak qualify` is still being written, or was truncated."""
     try:
         json.loads(line)
     except (ValueError, RecursionError):
@@ -54,8 +55,8 @@ def _row(line: str, where: str) -> tuple[str, int, int]:
         raise SpecError(f"{where}: needs digest, killed and survived ({type(error).__name__}: {error})") from None
 
 
-def _count(given: Any) -> int:
-    count = len(given) if isinstance(given, list) else given
+def _count(stated: Any) -> int:
+    count = len(stated) if isinstance(stated, list) else stated
     if type(count) is not int or count < 0:
         raise ValueError(f"{count!r} is not a number of mutants")
     return count

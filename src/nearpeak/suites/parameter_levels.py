@@ -1,4 +1,4 @@
-"""What directed cases vary: the parameters of an operator and the levels of each, read from its signature."""
+"""Parameters of an operator and their levels for directed cases, derived from its signature."""
 
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -64,8 +64,8 @@ class Parameter:
             yield str(dict(case.memory).get(self.name, USUAL))
             return
         if self.role != _AXIS:
-            found = dict((*case.dtypes, *case.attributes))[self.name]
-            yield str(found).lower() if self.is_flag else str(found)
+            value = dict((*case.dtypes, *case.attributes))[self.name]
+            yield str(value).lower() if self.is_flag else str(value)
             return
         axes = dict(case.axes)
         extent = axes[self.name]
@@ -99,9 +99,9 @@ def size_of(extent: int) -> str:
 
 @cache
 def parameters_of(op: str, phase: str) -> tuple[Parameter, ...]:
-    """Return what may vary of an operator: axes but those that stand for values, the first format, all choices, memory.
+    """Return the parameters of an operator: axes (data axes excepted), its first format, all choices, memory layouts.
 
-    The last is how each input of its usual case lies there.
+    Memory parameters are layout and offset of each input of the usual case.
 
     >>> [one.name for one in parameters_of("softmax", "forward")]
     ['rows', 'columns', 'dtype', 'log', 'x.layout', 'x.offset']
@@ -110,20 +110,32 @@ def parameters_of(op: str, phase: str) -> tuple[Parameter, ...]:
     signature = operator.signatures[phase]
     stated = choices().get(op, {})
     axes = [name for name in signature.axes if name not in operator.data_axes]
-    found = [_axis(name, signature.defaults.get(name), signature.same.get(name, "")) for name in axes]
+    parameters = []
+    for name in axes:
+        default, same = signature.defaults.get(name), signature.same.get(name, "")
+        optional = default is not None or bool(same)
+        sizes = tuple(level for level, extent in SIZES.items() if optional and extent != default)
+        combined = (USUAL, *sizes) if optional else tuple(SIZES)
+        parameters.append(
+            Parameter(name=name, role=_AXIS, combined=combined, edges=tuple(EDGES), default=default, same=same)
+        )
     for name in signature.dtypes[:1]:
         formats = tuple(stated.get(name, FORMATS))
-        found.append(Parameter(name=name, role=_FORMAT, combined=formats, edges=(*formats, *WIDER_FORMATS)))
+        parameters.append(Parameter(name=name, role=_FORMAT, combined=formats, edges=(*formats, *WIDER_FORMATS)))
     for name, kind in signature.attributes.items():
         default = signature.defaults.get(name)
         usual = default if default is not None else False if kind is bool else None
-        found.append(_choice(name, usual, tuple(stated.get(name, ())), tuple(operator.listed.get(name, ()))))
-    return (*found, *_memory(op, phase, found))
+        parameters.append(_choice(name, usual, tuple(stated.get(name, ())), tuple(operator.listed.get(name, ()))))
+    return (*parameters, *_memory(op, phase, parameters))
 
 
 def _memory(op: str, phase: str, parameters: list[Parameter]) -> Iterator[Parameter]:
     """Yield layout and offset of each input of the case at usual levels; nothing where there is no such case."""
-    usual = {one.name: value for one in parameters if (value := one.value(one.combined[0])) is not None}
+    usual = {
+        parameter.name: value
+        for parameter in parameters
+        if (value := parameter.value(parameter.combined[0])) is not None
+    }
     try:
         inputs = OPS[op].inputs(**OPS[op].forward_arguments(OPS[op].case(phase, **usual)))
     except NearpeakError:
@@ -138,13 +150,6 @@ def _memory(op: str, phase: str, parameters: list[Parameter]) -> Iterator[Parame
 def choices() -> Mapping[str, Mapping[str, list[str]]]:
     """Return the values of choices by operator and name."""
     return tomllib.loads((files("nearpeak.suites") / "choices.toml").read_text(encoding="utf-8"))
-
-
-def _axis(name: str, default: Level | None, same: str) -> Parameter:
-    optional = default is not None or bool(same)
-    sizes = tuple(level for level, extent in SIZES.items() if optional and extent != default)
-    combined = (USUAL, *sizes) if optional else tuple(SIZES)
-    return Parameter(name=name, role=_AXIS, combined=combined, edges=tuple(EDGES), default=default, same=same)
 
 
 def _choice(name: str, default: Level | None, stated: tuple[str, ...], listed: tuple[str, ...]) -> Parameter:

@@ -1,4 +1,4 @@
-"""Which cases of a suite are run: the cheapest that cover a share of use, and every obligation that a case can meet."""
+"""Choice of the cases to run: the cheapest set that covers a share of use and all directed obligations."""
 
 import math
 from collections.abc import Mapping
@@ -59,7 +59,7 @@ def planned(
     """
     if identity not in IDENTITIES:
         raise SpecError(f"identity {identity!r}: is not one of {', '.join(IDENTITIES)}")
-    cases = {one.case.digest: one.case for one in suite.cases if one.case in cost_s}
+    cases = {suite_case.case.digest: suite_case.case for suite_case in suite.cases if suite_case.case in cost_s}
     if not cases:
         raise SpecError(f"{suite.name}: no case has a time ({time}); name another target")
     costs = {digest: cost_s[case] for digest, case in cases.items()}
@@ -68,10 +68,17 @@ def planned(
         key = identify(case, identity)
         weights[key] = weights.get(key, 0.0) + weight
     known = {digest: (identify(case, identity),) for digest, case in cases.items()}
-    picks = greedy_cover(known, weights, costs, goal_ratio, _one_of_each(cases, costs), budget_s)
+    cheapest: dict[object, str] = {}
+    for digest in sorted(cases, key=lambda digest: (costs[digest], digest)):
+        cheapest.setdefault((cases[digest].op, cases[digest].phase, cases[digest].dtypes[:1]), digest)
+    picks = greedy_cover(known, weights, costs, goal_ratio, cheapest.values(), budget_s)
     chosen = _obliged(suite, cases, costs, [pick.key for pick in picks], budget_s)
     run_s, cover_s = sum(costs[digest] for digest in sorted(chosen)), picks[-1].spent_s
-    called = {one.case.digest: costs[one.case.digest] for one in suite.cases if one.call_count and one.case in cost_s}
+    called = {
+        suite_case.case.digest: costs[suite_case.case.digest]
+        for suite_case in suite.cases
+        if suite_case.call_count and suite_case.case in cost_s
+    }
     called_s, use_s = sum(cost for digest, cost in called.items() if digest in chosen), sum(called.values())
     plan = {
         "goal": f"{goal_ratio:.4g} of FLOP-weighted calls, workloads alike", "identity": identity, "time": time,
@@ -80,26 +87,19 @@ def planned(
     }  # fmt: skip
     if math.isfinite(budget_s):
         plan["budget"] = f"{budget_s:g} s"
-    rows = tuple(replace(one, chosen=one.case.digest in chosen) for one in suite.cases)
+    rows = tuple(replace(suite_case, chosen=suite_case.case.digest in chosen) for suite_case in suite.cases)
     times = {"cover_s": cover_s, "run_s": run_s, "called_s": called_s, "use_s": use_s}
     return Plan(suite=replace(suite, cases=rows, plan=plan), picks=picks, **times)
-
-
-def _one_of_each(cases: Mapping[str, Case], costs: Mapping[str, float]) -> list[str]:
-    """Return the cheapest case of each operator, format and phase."""
-    cheapest: dict[object, str] = {}
-    for digest in sorted(cases, key=lambda digest: (costs[digest], digest)):
-        case = cases[digest]
-        cheapest.setdefault((case.op, case.phase, case.dtypes[:1]), digest)
-    return list(cheapest.values())
 
 
 def _obliged(
     suite: Suite, cases: Mapping[str, Case], costs: Mapping[str, float], first: list[str], budget_s: float
 ) -> frozenset[str]:
     """Return `first` and the cheapest directed cases that meet every obligation that directed cases of `suite` meet."""
-    asked = [one.case for one in suite.cases if any(why.kind != "usecase" for why in one.why)]
-    directed = [case for case in asked if case.digest in cases]
+    directed = [
+        entry.case for entry in suite.cases
+        if entry.case.digest in cases and any(why.kind != "usecase" for why in entry.why)
+    ]  # fmt: skip
     if not directed:
         return frozenset(first)
     wanted = dict.fromkeys(sorted(frozenset[str]().union(*map(met_by, directed))), 1.0)

@@ -1,4 +1,4 @@
-"""What a run of a suite came to: which cases ran and were right, what each took, and why the others did not count."""
+"""Results of a suite run: passed cases, time per case, and reasons for exclusion."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from nearpeak.core.work.case import Case
 from nearpeak.suites.case_weights import fleet_of, weights_of
 
 NOT_RUN, DEGENERATE = "not run", "degenerate"
-"""Reasons of chosen cases of which there is no result, and of those that could not have told a wrong one."""
+"""Reasons: the case has no result; the case passes although its check could not have detected an error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class RunOfSuite:
     """Results of a suite's cases."""
 
     passed: frozenset[str]
-    """Digests of cases that ran, whose results were not wrong, and that could have told a wrong one (check V0)."""
+    """Digests of cases that ran with correct results and whose check can detect wrong ones (check V0)."""
     unchecked_count: int
     """Of these, how many were timed without a check of their results."""
     time_s: Mapping[Case, float]
@@ -39,8 +39,8 @@ class RunOfSuite:
     """Chosen cases that did not pass, by reason, the heaviest first."""
 
 
-def run_of(suite: Suite, found: Iterable[Measurement]) -> RunOfSuite:
-    """Return what the measurements `found` say of the chosen cases of `suite`; of its others only times are taken.
+def run_of(suite: Suite, measurements: Iterable[Measurement]) -> RunOfSuite:
+    """Return outcomes and times of the chosen cases of `suite`; of the other cases only times are used.
 
     A case passes when one of its measurements does and none is wrong; of several launches the median counts.
 
@@ -49,34 +49,37 @@ def run_of(suite: Suite, found: Iterable[Measurement]) -> RunOfSuite:
     >>> run_of(suite, []).excluded[0].case_count == len(suite.chosen)
     True
     """
-    rows: dict[Case, list[Measurement]] = {one.case: [] for one in suite.cases}
-    for one in found:
-        if one.case in rows:
-            rows[one.case].append(one)
-    reasons = {one.case: _reason(rows[one.case]) for one in suite.chosen}
-    timed = {case: right for case, own in rows.items() if (right := [one for one in own if one.outcome in TIMED])}
+    rows: dict[Case, list[Measurement]] = {entry.case: [] for entry in suite.cases}
+    for entry in measurements:
+        if entry.case in rows:
+            rows[entry.case].append(entry)
+    reasons = {entry.case: _reason(rows[entry.case]) for entry in suite.chosen}
+    timed = {case: [entry for entry in entries if entry.outcome in TIMED] for case, entries in rows.items()}
     passed = [case for case, reason in reasons.items() if not reason]
     return RunOfSuite(
         passed=frozenset(case.digest for case in passed),
-        unchecked_count=sum(all(one.validation is None for one in timed[case]) for case in passed),
-        time_s={case: quantile(sorted(one.estimate().centre_s for one in own), 0.5) for case, own in timed.items()},
+        unchecked_count=sum(all(entry.validation is None for entry in timed[case]) for case in passed),
+        time_s={case: quantile(sorted(entry.estimate().centre_s for entry in entries), 0.5)
+                for case, entries in timed.items() if entries},
         excluded=_excluded(suite, {case: reason for case, reason in reasons.items() if reason}),
     )  # fmt: skip
 
 
-def _reason(own: list[Measurement]) -> str:
+def _reason(measurements: list[Measurement]) -> str:
     """Return why a case with these measurements does not count; empty when it does."""
-    outcomes = [one.outcome for one in own]
+    outcomes = [measurement.outcome for measurement in measurements]
     if Outcome.INCORRECT in outcomes:
         return Outcome.INCORRECT.value
-    if any(one in TIMED for one in outcomes):
-        return DEGENERATE if any(map(_degenerate, own)) else ""
+    if any(outcome in TIMED for outcome in outcomes):
+        return DEGENERATE if any(map(_degenerate, measurements)) else ""
     return outcomes[-1].value if outcomes else NOT_RUN
 
 
-def _degenerate(one: Measurement) -> bool:
-    """Return whether the contract says that a constant would pass."""
-    return one.validation is not None and any(row.status == "DEGENERATE_CASE" for row in one.validation.results)
+def _degenerate(measurement: Measurement) -> bool:
+    """Return whether validation found that a constant output would pass."""
+    return measurement.validation is not None and any(
+        row.status == "DEGENERATE_CASE" for row in measurement.validation.results
+    )
 
 
 def _excluded(suite: Suite, reasons: Mapping[Case, str]) -> tuple[Excluded, ...]:
@@ -85,5 +88,5 @@ def _excluded(suite: Suite, reasons: Mapping[Case, str]) -> tuple[Excluded, ...]
     for case, reason in reasons.items():
         count, weight = rows.get(reason, (0, 0.0))
         rows[reason] = (count + 1, weight + weights.get(case, 0.0))
-    found = [Excluded(reason=name, case_count=n, flop_ratio=weight) for name, (n, weight) in rows.items()]
-    return tuple(sorted(found, key=lambda one: (-one.flop_ratio, -one.case_count, one.reason)))
+    excluded = [Excluded(reason=name, case_count=n, flop_ratio=weight) for name, (n, weight) in rows.items()]
+    return tuple(sorted(excluded, key=lambda row: (-row.flop_ratio, -row.case_count, row.reason)))

@@ -1,4 +1,4 @@
-"""What two suites differ in: cases, how often workloads call them, and what they were built from."""
+"""Difference of two suites: cases, call counts and sources."""
 
 from dataclasses import dataclass
 
@@ -31,14 +31,14 @@ def difference(old: Suite, new: Suite) -> SuiteDifference:
     >>> len(difference(a, a).added), len(difference(a, b).added) == len(b.cases)
     (0, True)
     """
-    before, after = ({one.case.digest: one for one in suite.cases} for suite in (old, new))
-    both = [(before[key], one) for key, one in after.items() if key in before]
+    before, after = ({entry.case.digest: entry for entry in suite.cases} for suite in (old, new))
+    both = [(before[key], entry) for key, entry in after.items() if key in before]
     changed = tuple(pair for pair in both if pair[0] != pair[1])
-    known, now = ({one.digest for one in suite.sources} for suite in (old, new))
+    known, now = ({entry.digest for entry in suite.sources} for suite in (old, new))
     return SuiteDifference(
-        added=tuple(one for key, one in after.items() if key not in before),
-        removed=tuple(one for key, one in before.items() if key not in after),
+        added=tuple(entry for key, entry in after.items() if key not in before),
+        removed=tuple(entry for key, entry in before.items() if key not in after),
         changed=changed, same_count=len(both) - len(changed),
-        added_sources=tuple(one for one in new.sources if one.digest not in known),
-        removed_sources=tuple(one for one in old.sources if one.digest not in now),
+        added_sources=tuple(entry for entry in new.sources if entry.digest not in known),
+        removed_sources=tuple(entry for entry in old.sources if entry.digest not in now),
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""A suite as a file: a header and one line of JSON per case, the same bytes for the same suite."""
+"""File format of a suite: a header and one JSON line per case; equal suites give identical bytes."""
 
 import json
 from dataclasses import replace
@@ -56,7 +56,7 @@ def load_text(text: str, where: str) -> Suite:
     if header.get("case_count") != len(lines):
         count = header.get("case_count")
         raise SpecError(f"{where}: holds {len(lines)} cases, its header says {count}; it was cut or changed")
-    names = {one.name for one in suite.sources}
+    names = {source.name for source in suite.sources}
     return replace(suite, cases=tuple(_case(row, at, names) for at, row in lines))
 
 
@@ -69,26 +69,28 @@ def is_suite(text: str) -> bool:
     return f'"schema":"{SCHEMA.kind}"' in text.partition("\n")[0].replace(" ", "")
 
 
-def case_record(one: SuiteCase) -> dict[str, Any]:
+def case_record(suite_case: SuiteCase) -> dict[str, Any]:
     """Return a case of a suite as plain data, as one line of the file holds it."""
-    return {"digest": one.case.digest, **_CODEC.plain(one)}
+    return {"digest": suite_case.case.digest, **_CODEC.plain(suite_case)}
 
 
 def _case(text: str, where: str, names: set[str]) -> SuiteCase:
     """Return the case of one line, refused when it is not the one that its digest names."""
     record = _object(text, where)
     try:
-        one: SuiteCase = _CODEC.value(record, SuiteCase, where)
+        suite_case: SuiteCase = _CODEC.value(record, SuiteCase, where)
     except NotModelledError as error:
         raise NotModelledError(f"{where}: {error}") from None
     if "digest" not in record:
         raise SpecError(f"{where}: has no digest; it needs digest, case and why")
-    if record["digest"] != one.case.digest:
+    if record["digest"] != suite_case.case.digest:
         stated = str(record["digest"])[:12]
-        raise SpecError(f"{where}: digest {stated} is not that of the case, {one.case.digest[:12]}; build it again")
-    if not one.why or any(why.source not in names or why.kind not in REASONS for why in one.why):
+        raise SpecError(
+            f"{where}: digest {stated} is not that of the case, {suite_case.case.digest[:12]}; build it again"
+        )
+    if not suite_case.why or any(why.source not in names or why.kind not in REASONS for why in suite_case.why):
         raise SpecError(f"{where}: every case needs reasons of a known kind from sources of the header")
-    return one
+    return suite_case
 
 
 def _object(text: str, where: str) -> dict[str, Any]:

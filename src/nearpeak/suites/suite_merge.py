@@ -1,4 +1,4 @@
-"""Workloads into suites, and several suites into one, without losing or doubling a count."""
+"""Construction of suites from workloads, and merging of suites with exact call counts."""
 
 import re
 from collections.abc import Iterable
@@ -16,8 +16,8 @@ _REPEATED = re.compile(r"(?:(?<=\.)|^)\d+(?=\.|$)")
 def suite_of(workload: Workload) -> Suite:
     """Return the distinct cases of a workload with their places and counts.
 
-    Cases of sweeps are directed: their author asked for them, no model calls them that often. Lines of a .jsonl file
-    state counts and are taken for what a model calls.
+    Cases of sweeps are directed: their author chose them, and no model calls them. Lines of a .jsonl file state call
+    counts and count as use of a model.
 
     Raises:
         SpecError: no call of the workload has a case.
@@ -32,22 +32,25 @@ def suite_of(workload: Workload) -> Suite:
     directed = workload.origin.get("kind") == "sweep" and not workload.origin.get("file", "").endswith(".jsonl")
     kind = "directed" if directed else "usecase"
     name = workload.name if workload.step == "sweep" else f"{workload.name} {workload.step}"
-    found: dict[Case, dict[Why, int]] = {}
+    places_by_case: dict[Case, dict[Why, int]] = {}
     for call in workload.calls:
         if call.case is not None:
-            places = found.setdefault(call.case, {})
-            why = (
-                Why(kind=kind, source=name, rule=call.module or call.source, line=call.source)
-                if kind == "directed"
-                else Why(kind=kind, source=name, module=_REPEATED.sub("*", call.module), line=call.source)
-            )
+            places = places_by_case.setdefault(call.case, {})
+            module = "" if directed else _REPEATED.sub("*", call.module)
+            rule = (call.module or call.source) if directed else ""
+            why = Why(kind=kind, source=name, module=module, line=call.source, rule=rule)
             places[why] = places.get(why, 0) + call.call_count
-    if not found:
+    if not places_by_case:
         raise SpecError(f"{workload.name}: no call of it has a case; nothing can be tested")
-    cases = [SuiteCase(case=case, why=_counted(places, kind)) for case, places in found.items()]
+    cases = [
+        SuiteCase(case=case, why=_ordered(  # how often a rule states a case is no call count
+            replace(why, call_count=0 if directed else count) for why, count in places.items()
+        ))
+        for case, places in places_by_case.items()
+    ]  # fmt: skip
     source = Source(
         name=name, kind=kind, digest=_digest_of(name, cases), origin=dict(workload.origin),
-        uncovered=workload.uncovered_counts(), call_count=sum(one.call_count for one in cases),
+        uncovered=workload.uncovered_counts(), call_count=sum(entry.call_count for entry in cases),
     )  # fmt: skip
     return Suite(name=workload.name, cases=_sorted(cases), sources=(source,))
 
@@ -66,45 +69,41 @@ def merged(suites: Iterable[Suite], name: str) -> Suite:
     plan: dict[str, str] = {}
     infeasible: dict[str, str] = {}
     for suite in suites:
-        new = {one.name: one for one in suite.sources if one.digest not in sources}
+        new = {entry.name: entry for entry in suite.sources if entry.digest not in sources}
         names = {old: _free_name(old, sources.values()) for old in new}
-        sources |= {one.digest: replace(one, name=names[one.name]) for one in new.values()}
+        sources |= {entry.digest: replace(entry, name=names[entry.name]) for entry in new.values()}
         plan = plan or dict(suite.plan)
         infeasible |= suite.infeasible
-        for one in suite.cases:
-            kept = reasons.setdefault(one.case, [])
-            kept += [replace(why, source=names[why.source]) for why in one.why if why.source in names]
-            chosen[one.case] = chosen.get(one.case, False) or one.chosen
+        for entry in suite.cases:
+            case_reasons = reasons.setdefault(entry.case, [])
+            case_reasons += [replace(why, source=names[why.source]) for why in entry.why if why.source in names]
+            chosen[entry.case] = chosen.get(entry.case, False) or entry.chosen
     if not reasons:
         raise SpecError(f"{name}: there is no case; give a model or a file, or cases by --sweep, --op or --ready")
     cases = [SuiteCase(case=case, why=_ordered(why), chosen=chosen[case]) for case, why in reasons.items()]
     return Suite(name=name, cases=_sorted(cases), sources=tuple(sources.values()), plan=plan, infeasible=infeasible)
 
 
-def _counted(places: dict[Why, int], kind: str) -> tuple[Why, ...]:
-    """Return the reasons with their counts; how often a rule states a case says nothing."""
-    counted = places if kind == "usecase" else dict.fromkeys(places, 0)
-    return _ordered(replace(why, call_count=count) for why, count in counted.items())
-
-
 def _ordered(why: Iterable[Why]) -> tuple[Why, ...]:
-    return tuple(sorted(set(why), key=lambda one: (one.kind, one.source, one.module, one.line, one.rule)))
+    return tuple(
+        sorted(set(why), key=lambda reason: (reason.kind, reason.source, reason.module, reason.line, reason.rule))
+    )
 
 
 def _sorted(cases: Iterable[SuiteCase]) -> tuple[SuiteCase, ...]:
-    return tuple(sorted(cases, key=lambda one: (one.case.op, one.case.phase, one.case.digest)))
+    return tuple(sorted(cases, key=lambda case: (case.case.op, case.case.phase, case.case.digest)))
 
 
 def _digest_of(name: str, cases: Iterable[SuiteCase]) -> str:
     """Return what identifies a source: its name, its cases, and where and how often it calls each."""
     rows = [
-        [one.case.digest, [[why.kind, why.module, why.line, why.rule, why.call_count] for why in one.why]]
-        for one in cases
+        [suite_case.case.digest, [[why.kind, why.module, why.line, why.rule, why.call_count] for why in suite_case.why]]
+        for suite_case in cases
     ]
     return digest([name, sorted(rows)])
 
 
 def _free_name(name: str, taken: Iterable[Source]) -> str:
-    known = {one.name for one in taken}
+    known = {source.name for source in taken}
     numbered = (name if number == 1 else f"{name} ({number})" for number in range(1, len(known) + 2))
-    return next(one for one in numbered if one not in known)
+    return next(free for free in numbered if free not in known)

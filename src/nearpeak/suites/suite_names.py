@@ -1,12 +1,31 @@
-"""Suites by name: ready-made ones that ship with nearpeak, and files of JSON lines."""
+"""Lookup of suites by name: ready-made ones, or files of JSON lines."""
 
+from importlib.resources import files
 from pathlib import Path
 
 from nearpeak.base.folders import refuse_folder
+from nearpeak.base.registry import unknown_name
 from nearpeak.core.answers.suite import Suite
 from nearpeak.errors import SpecError
-from nearpeak.suites.ready_suites import ready_names, ready_suite
 from nearpeak.suites.suite_file import is_suite, load_text
+
+_FOLDER = files("nearpeak.suites") / "ready"
+
+
+def ready_names() -> tuple[str, ...]:
+    """Return the names of the ready-made suites, which were built from public models and rules."""
+    return tuple(sorted(file.name.removesuffix(".jsonl") for file in _FOLDER.iterdir() if file.name.endswith(".jsonl")))
+
+
+def ready_suite(name: str) -> Suite:
+    """Return a ready-made suite.
+
+    Raises:
+        UnknownNameError: there is none of that name.
+    """
+    if name not in ready_names():
+        raise unknown_name("ready-made suite", name, ready_names())
+    return load_text((_FOLDER / f"{name}.jsonl").read_text(encoding="utf-8"), f"{name}.jsonl")
 
 
 def read_suite(name: str | Path) -> Suite:
@@ -24,7 +43,7 @@ def read_suite(name: str | Path) -> Suite:
 
 
 def names_suite(name: str | Path) -> bool:
-    """Say whether a source is a suite: a ready-made one, or a file that claims to be one.
+    """Return whether a source is a suite: a ready-made one, or a file with the header of a suite.
 
     >>> names_suite("llm_inference"), names_suite("llama-3-8b")
     (True, False)
@@ -33,7 +52,7 @@ def names_suite(name: str | Path) -> bool:
 
 
 def holds_suite(path: Path) -> bool:
-    """Say whether `path` is a file that claims to be a suite, of any version."""
+    """Return whether `path` is a file with the header of a suite, of any version."""
     if path.suffix.lower() != ".jsonl" or not path.is_file():
         return False
     with path.open(encoding="utf-8", errors="replace") as file:

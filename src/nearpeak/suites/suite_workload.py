@@ -1,4 +1,4 @@
-"""The calls that the cases of a suite stand for, as a workload: what takes a list of cases takes a suite."""
+"""Conversion of a suite to a workload that holds its chosen cases as calls."""
 
 from collections.abc import Iterator
 
@@ -28,25 +28,27 @@ def workload_of(suite: Suite) -> Workload:
         for source in suite.sources
         for name, count in source.uncovered.items()
     )
+    assumptions = []
+    if left := len(suite.cases) - len(suite.chosen):
+        assumptions.append(f"{left} of {len(suite.cases)} cases of the suite are not run, and not in this")
+    if alone := sum(not entry.call_count for entry in suite.chosen):
+        assumptions.append(f"{counted(alone, 'case')} that no workload calls, counted once")
     return Workload(
-        name=suite.name, step="sweep", calls=(*(call for one in suite.chosen for call in _calls(one)), *lost),
-        origin={"kind": "suite", "sources": ", ".join(one.name for one in suite.sources)},
-        assumptions=tuple(_assumed(suite)),
+        name=suite.name, step="sweep", calls=(*(call for entry in suite.chosen for call in _calls(entry)), *lost),
+        origin={"kind": "suite", "sources": ", ".join(entry.name for entry in suite.sources)},
+        assumptions=tuple(assumptions),
     )  # fmt: skip
 
 
-def _calls(one: SuiteCase) -> Iterator[Call]:
+def _calls(suite_case: SuiteCase) -> Iterator[Call]:
     """Yield the calls of a case by the places that make them."""
-    places = [(why.module, why.line, why.call_count) for why in one.why if why.call_count] or [("", "", 1)]
+    places = [(why.module, why.line, why.call_count) for why in suite_case.why if why.call_count] or [("", "", 1)]
     for module, line, count in places:
         yield Call(
-            case=one.case, operator=one.case.op, phase=one.case.phase, module=module, source=line, call_count=count
+            case=suite_case.case,
+            operator=suite_case.case.op,
+            phase=suite_case.case.phase,
+            module=module,
+            source=line,
+            call_count=count,
         )
-
-
-def _assumed(suite: Suite) -> Iterator[str]:
-    """Say what the calls are not: those of cases that are not run, and those that nobody counted."""
-    if left := len(suite.cases) - len(suite.chosen):
-        yield f"{left} of {len(suite.cases)} cases of the suite are not run, and not in this"
-    if alone := sum(not one.call_count for one in suite.chosen):
-        yield f"{counted(alone, 'case')} that no workload calls, counted once"

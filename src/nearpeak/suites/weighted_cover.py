@@ -1,4 +1,4 @@
-"""Weighted covering by greedy choice: the cheapest cases that reach a share of what is to be covered."""
+"""Greedy weighted set cover: the cheapest cases that reach a given share of the total weight."""
 
 import heapq
 import math
@@ -58,48 +58,50 @@ def greedy_cover(
     held = {
         key: tuple(dict.fromkeys(part for part in parts if weights.get(part, 0) > 0)) for key, parts in covers.items()
     }
-    kept = tuple(dict.fromkeys(key for key in mandatory if key in held))
+    chosen_first = tuple(dict.fromkeys(key for key in mandatory if key in held))
     wanted = goal_ratio * sum(weights.values()) * (1 - 1e-12)
-    left_s = budget_s - sum(cost_s[key] for key in kept)
+    left_s = budget_s - sum(cost_s[key] for key in chosen_first)
     if left_s < 0:
         raise SpecError(f"cover: the mandatory cases alone take more than the budget of {budget_s:g} s; raise it")
-    grown = _grown(held, weights, cost_s, kept, (wanted, left_s))
+    grown = _grown(held, weights, cost_s, chosen_first, (wanted, left_s))
     if math.isfinite(budget_s):
-        return _picks([*kept, *_better(grown, held, weights, cost_s, kept, left_s)], held, weights, cost_s)
-    return _picks(_needed([*kept, *grown], held, weights, cost_s, kept, wanted), held, weights, cost_s)
+        return _picks(
+            [*chosen_first, *_better(grown, held, weights, cost_s, chosen_first, left_s)], held, weights, cost_s
+        )
+    return _picks(_needed([*chosen_first, *grown], held, weights, cost_s, chosen_first, wanted), held, weights, cost_s)
 
 
 def _better(
     grown: list[str], held: Mapping[str, Sequence[Key]], weights: Mapping[Key, float], cost_s: Mapping[str, float],
-    kept: Sequence[str], left_s: float,
+    mandatory: Sequence[str], left_s: float,
 ) -> list[str]:  # fmt: skip
     """Return the choices, or the one affordable key that covers more: the better of both is near the best by a factor.
 
     Source: Khuller, Moss, Naor 1999, Information Processing Letters 70(1), pages 39-45.
     """
-    first = {part for key in kept for part in held[key]}
+    first = {part for key in mandatory for part in held[key]}
 
     def gain(keys: Iterable[str]) -> float:
         return sum(weights[part] for part in {part for key in keys for part in held[key]} - first)
 
-    alone = [key for key in held if key not in kept and cost_s[key] <= left_s]
+    alone = [key for key in held if key not in mandatory and cost_s[key] <= left_s]
     best = min(alone, key=lambda key: (-gain([key]), cost_s[key], key), default=None)
     return [best] if best is not None and gain([best]) > gain(grown) else grown
 
 
 def _grown(
     held: Mapping[str, Sequence[Key]], weights: Mapping[Key, float], cost_s: Mapping[str, float],
-    kept: Sequence[str], limits: tuple[float, float],
+    mandatory: Sequence[str], limits: tuple[float, float],
 ) -> list[str]:  # fmt: skip
     """Return what greedy choice adds to the mandatory keys, up to the weight and the cost of `limits`."""
     wanted, left_s = limits
-    covered = {part for key in kept for part in held[key]}
+    covered = {part for key in mandatory for part in held[key]}
     reached = sum(weights[part] for part in covered)
 
     def gain(key: str) -> float:
         return sum(weights[part] for part in held[key] if part not in covered)
 
-    queue = [(-gain(key) / cost_s[key], cost_s[key], key) for key in held if key not in kept]
+    queue = [(-gain(key) / cost_s[key], cost_s[key], key) for key in held if key not in mandatory]
     heapq.heapify(queue)
     chosen: list[str] = []
     while queue and reached < wanted:
@@ -119,7 +121,7 @@ def _grown(
 
 def _needed(
     order: Sequence[str], held: Mapping[str, Sequence[Key]], weights: Mapping[Key, float],
-    cost_s: Mapping[str, float], kept: Sequence[str], wanted: float,
+    cost_s: Mapping[str, float], mandatory: Sequence[str], wanted: float,
 ) -> list[str]:  # fmt: skip
     """Return the choices without those whose loss leaves the goal reached."""
     times: dict[Key, int] = {}
@@ -128,7 +130,7 @@ def _needed(
             times[part] = times.get(part, 0) + 1
     reached = sum(weights[part] for part in times)
     dropped: set[str] = set()
-    for key in sorted(set(order) - set(kept), key=lambda key: (-cost_s[key], key)):
+    for key in sorted(set(order) - set(mandatory), key=lambda key: (-cost_s[key], key)):
         lost = sum(weights[part] for part in held[key] if times[part] == 1)
         if reached - lost >= wanted:
             reached -= lost

@@ -48,7 +48,7 @@ REFUSED = [
     ({"axes": {"m": {"type": "const", "value": -1}}}, "must be a whole number"),
     ({"outputs": {"y": {"shape": ["m*2"], "dtype": "float32"}}}, "shape entry 'm[*]2' is neither an axis nor a number"),
     ({"outputs": {"y": {"shape": ["m"], "dtype": "float31"}}}, "dtype 'float31' is not known"),
-    ({"outputs": {"a": {"shape": ["m"], "dtype": "float32"}}}, "input 'a' is called like an output"),
+    ({"outputs": {"a": {"shape": ["m"], "dtype": "float32"}}}, "input 'a' has the same name as an output"),
     ({"outputs": {}}, "at least one"),
 ]  # fmt: skip
 
@@ -115,7 +115,7 @@ BAD_LINES = [
     ("[1]", "line 1: is not an object"),
     ("{", "line 1: not JSON"),
     ("\n", "holds no workload"),
-    ('{"uuid": "a", "axes": {}, "inputs": {}}\n' * 2, "uuid 'a' stands twice"),
+    ('{"uuid": "a", "axes": {}, "inputs": {}}\n' * 2, "uuid 'a' occurs twice"),
 ]  # fmt: skip
 
 

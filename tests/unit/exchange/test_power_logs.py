@@ -239,5 +239,5 @@ def test_mutated_logs_give_telemetry_or_one_clear_line_and_nothing_else(tmp_path
 
 @pytest.mark.parametrize("text", ["", "hello\n", "a,b,c\n1,2,3\n"])
 def test_what_is_no_power_log_is_refused_with_the_known_formats(tmp_path, text):
-    with pytest.raises(SpecError, match="no power log that is known; there are jetson_summary"):
+    with pytest.raises(SpecError, match="no known power-log format; there are jetson_summary"):
         read_log(made(tmp_path, "x", text))

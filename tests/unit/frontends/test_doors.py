@@ -70,7 +70,7 @@ def test_an_exported_file_is_captured_with_the_inputs_it_was_exported_with(tmp_p
 
 
 def test_a_file_that_does_not_say_its_inputs_is_refused_with_the_way_out(tmp_path):
-    with pytest.raises(SpecError, match=r"model\.pt: does not say its inputs; .*capture\(module, inputs=…\)"):
+    with pytest.raises(SpecError, match=r"model\.pt: does not state its inputs; .*capture\(module, inputs=…\)"):
         nearpeak.capture(tmp_path / "model.pt")
 
 

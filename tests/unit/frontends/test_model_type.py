@@ -9,10 +9,11 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from benchmarks._architecture_record import architecture_record
+
 from nearpeak.core.work.capture_options import CaptureOptions
 from nearpeak.errors import CaptureError, NotModelledError, SpecError, UnknownNameError
 from nearpeak.frontends.huggingface import settings
-from nearpeak.frontends.huggingface.architecture_record import architecture_record
 from nearpeak.frontends.huggingface.config_parts import fitted, parts, with_layers
 from nearpeak.frontends.huggingface.input_kinds import kinds_of
 from nearpeak.frontends.huggingface.model_type import capture_model_type, class_and_config, model_types

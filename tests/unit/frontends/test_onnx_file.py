@@ -148,7 +148,7 @@ def test_weights_in_a_missing_file_beside_are_not_needed_but_small_constants_are
     assert capture_onnx(path).calls[0].case.label().startswith("gemm m=8 n=64 k=64")
     node = helper.make_node("Reshape", ["x", "s"], ["y"])
     path = saved(tmp_path, [node], [value("x", [8, 64])], [value("y", None)], [external("s", [2])])
-    with pytest.raises(CaptureError, match="constant 's' stands in a file beside it"):
+    with pytest.raises(CaptureError, match="constant 's' is stored in an external file"):
         capture_onnx(path)
 
 

@@ -98,7 +98,7 @@ _PACKED = gzip.compress(b"op,m", mtime=0)
 @pytest.mark.parametrize(("name", "data", "said"), [
     ("some.csv", _PACKED, "is packed by gzip"), ("some.csv.gz", _PACKED, "by gzip"),
     ("some.csv", b"", "has no rows"), ("some.csv", b"op,m\n", "has no rows"), ("some.jsonl", b"", "has no rows"),
-    ("some.csv", b"op,m,m\ngemm,1,1\n", "stands twice"), ("some.csv", b"op,m\n\ngemm\n", "line 3: has 1 cells"),
+    ("some.csv", b"op,m,m\ngemm,1,1\n", "occurs twice"), ("some.csv", b"op,m\n\ngemm\n", "line 3: has 1 cells"),
 ])  # fmt: skip
 def test_files_that_are_no_tables_are_refused_in_one_line(name, data, said, tmp_path):
     path = tmp_path / name

@@ -10,9 +10,8 @@ from typer.testing import CliRunner
 import nearpeak
 from nearpeak.cli import application
 from nearpeak.errors import SpecError, UnknownNameError
-from nearpeak.suites.ready_suites import ready_names, ready_suite
 from nearpeak.suites.suite_file import save_text
-from nearpeak.suites.suite_names import read_suite
+from nearpeak.suites.suite_names import read_suite, ready_names, ready_suite
 
 
 def run(*words):

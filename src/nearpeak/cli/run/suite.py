@@ -71,7 +71,7 @@ def build(
     stay in the file, as what coverage is a share of.
     """
     from nearpeak.api import suite_construction
-    from nearpeak.suites.ready_suites import ready_names, ready_suite
+    from nearpeak.suites.suite_names import ready_names, ready_suite
 
     if "list" in ready:
         sys.stdout.write("".join(f"{one}\n" for one in ready_names()))

@@ -1,7 +1,8 @@
 """Converters of plain JSON data: scalars, lists, objects and choices, with errors that name the place."""
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import repeat
 from types import NoneType
 from typing import Any, NamedTuple
 
@@ -79,7 +80,7 @@ def _read_float(raw: Any) -> float:
 
 
 PLAIN_FLOAT = Converter(None, _read_float)
-"""Numbers as they are, for output whose writer decides what becomes of NaN and infinity."""
+"""Unchanged floats, for output formats with their own notation of NaN and infinity."""
 SCALARS: Mapping[Any, Converter] = {
     **{kind: _scalar(kind) for kind in (str, bool, int, NoneType)},
     float: Converter(_write_float, _read_float),
@@ -99,7 +100,7 @@ COUNT = Converter(None, _read_count)
 
 
 def choice(known: Mapping[Any, Any]) -> Callable[[Any], Any]:
-    """Return the reader of values that stand under some texts or numbers."""
+    """Return the reader of values that are looked up by a text or number."""
 
     def read(raw: Any) -> Any:
         if isinstance(raw, str | int | None) and raw in known:
@@ -110,8 +111,8 @@ def choice(known: Mapping[Any, Any]) -> Callable[[Any], Any]:
 
 
 def one_of(known: Collection[str]) -> Converter:
-    """Return the converter of texts that are one of some."""
-    return Converter(None, choice({one: one for one in known}))
+    """Return the converter of texts of which only the known ones are accepted."""
+    return Converter(None, choice({text: text for text in known}))
 
 
 def optional_converter(inner: Converter) -> Converter:
@@ -121,6 +122,17 @@ def optional_converter(inner: Converter) -> Converter:
         None if write is None else lambda value: None if value is None else write(value),
         lambda raw: None if raw is None else read(raw),
     )
+
+
+def read_items(raw: Sequence[Any], readers: Iterable[Callable[[Any], Any]]) -> list[Any]:
+    """Return the values of the items of a list, each read by its reader; an error names the position."""
+    values: list[Any] = []
+    try:
+        for item, read in zip(raw, readers, strict=False):
+            values.append(read(item))
+    except SpecError as error:
+        raise within(f"[{len(values)}]", error) from None
+    return values
 
 
 def list_converter(item: Any, inner: Converter) -> Converter:
@@ -142,34 +154,22 @@ def list_converter(item: Any, inner: Converter) -> Converter:
             raise misfit(raw, "a list")
         if kind is not None and set(map(type, raw)) <= {kind}:
             return tuple(raw)
-        values: list[Any] = []
-        try:
-            for one in raw:
-                values.append(read(one))
-        except SpecError as error:
-            raise within(f"[{len(values)}]", error) from None
-        return tuple(values)
+        return tuple(read_items(raw, repeat(read)))
 
     return Converter(written, values_of)
 
 
 def fixed_converter(inner: Sequence[Converter]) -> Converter:
     """Return the converter of tuples of a fixed length, which are lists."""
-    count = len(inner)
+    count, readers = len(inner), [converter.read for converter in inner]
 
     def write(value: Any) -> list[Any]:
-        return [one if convert is None else convert(one) for one, (convert, _) in zip(value, inner, strict=True)]
+        return [item if convert is None else convert(item) for item, (convert, _) in zip(value, inner, strict=True)]
 
     def read(raw: Any) -> tuple[Any, ...]:
         if type(raw) is not list or len(raw) != count:
             raise misfit(raw, f"a list of {count}")
-        values: list[Any] = []
-        try:
-            for one, (_, convert) in zip(raw, inner, strict=True):
-                values.append(convert(one))
-        except SpecError as error:
-            raise within(f"[{len(values)}]", error) from None
-        return tuple(values)
+        return tuple(read_items(raw, readers))
 
     return Converter(write, read)
 

@@ -19,6 +19,7 @@ from nearpeak.core.records.converter import (
     one_of,
     optional_converter,
     pairs_converter,
+    read_items,
     within,
 )
 from nearpeak.errors import SpecError
@@ -26,14 +27,14 @@ from nearpeak.errors import SpecError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """How the records of one dataclass differ from objects with all fields under their own names."""
+    """Differences of a dataclass's records from plain objects that hold every field under its own name."""
 
     names: Mapping[str, str] = field(default_factory=dict)
     """Key in the record by field, where it is another one."""
     brief: Collection[str] = ()
     """Fields that are left out where they have their default value, or none where they have no default."""
     omitted: Mapping[str, Any] = field(default_factory=dict)
-    """Fields that the record does not hold, as they follow from elsewhere, with the value that is read."""
+    """Fields that records do not contain, with the value that they are read as."""
     required: Collection[str] = ()
     """Fields that must be in the record although they have a default value."""
     fields: Mapping[str, Converter] = field(default_factory=dict)
@@ -49,7 +50,7 @@ class Codec:
         self, *, types: Mapping[Any, Converter] | None = None, shapes: Mapping[type, Shape] | None = None,
         strict: bool = False, pairs_as_objects: bool = False, null_is_absent: bool = False,
     ) -> None:  # fmt: skip
-        """Keep what is special of a file format.
+        """Set the options of a file format.
 
         Args:
             types: converters by annotation that replace the usual ones.
@@ -110,7 +111,11 @@ class Codec:
         elif isinstance(origin, type) and issubclass(origin, Mapping):
             made = mapping_converter(self.converter(arguments[1]))
         elif isinstance(origin, type) and issubclass(origin, Sequence):
-            made = self._list(arguments[0])
+            item, parts = arguments[0], get_args(arguments[0])
+            if self._pairs_as_objects and get_origin(item) is tuple and len(parts) == 2 and parts[0] is str:
+                made = pairs_converter(self.converter(parts[1]))
+            else:
+                made = list_converter(item, self.converter(item))
         else:
             raise TypeError(f"record: no conversion of {hint!r}")
         return made
@@ -125,12 +130,6 @@ class Codec:
             write, read = fixed_converter([self.converter(hints[name]) for name in cls._fields])
             return Converter(write, lambda raw: cls(*read(raw)))
         raise TypeError(f"record: no conversion of {cls!r}")
-
-    def _list(self, item: Any) -> Converter:
-        arguments = get_args(item)
-        if self._pairs_as_objects and get_origin(item) is tuple and len(arguments) == 2 and arguments[0] is str:
-            return pairs_converter(self.converter(arguments[1]))
-        return list_converter(item, self.converter(item))
 
     def _dataclass(self, cls: Any) -> Converter:
         shape, hints = self._shapes.get(cls, Shape()), get_type_hints(cls)
@@ -148,9 +147,7 @@ class Codec:
         ]  # fmt: skip
         if shape.as_row:
             return Converter(_row_writer(entries), _row_reader(cls, entries, absent))
-        read = _object_reader(cls, entries, absent, strict=self._strict)
-        if self._null_is_absent:
-            return Converter(_object_writer(entries), _without_nulls(read, {one.key for one in entries}))
+        read = _object_reader(cls, entries, absent, strict=self._strict, null_is_absent=self._null_is_absent)
         return Converter(_object_writer(entries), read)
 
     def _union(self, members: Sequence[Any]) -> Converter:
@@ -241,7 +238,7 @@ def _object_writer(entries: Sequence[_Entry]) -> Callable[[Any], dict[str, Any]]
 
 
 def _object_reader(
-    cls: Any, entries: Sequence[_Entry], absent: Mapping[str, Any], *, strict: bool
+    cls: Any, entries: Sequence[_Entry], absent: Mapping[str, Any], *, strict: bool, null_is_absent: bool
 ) -> Callable[[Any], Any]:
     readers = {one.key: (one.name, one.converter.read) for one in entries}
     required = [one.key for one in entries if one.is_required]
@@ -250,6 +247,8 @@ def _object_reader(
     def read(raw: Any) -> Any:
         if type(raw) is not dict:
             raise misfit(raw, f"an object with {listed}")
+        if null_is_absent:
+            raw = {key: part for key, part in raw.items() if part is not None or key not in readers}
         for key in required:
             if key not in raw:
                 raise MisfitError(f"has no {key!r}; the file is incomplete or was edited")
@@ -268,15 +267,6 @@ def _object_reader(
     return read
 
 
-def _without_nulls(read: Callable[[Any], Any], keys: Collection[str]) -> Callable[[Any], Any]:
-    def present(raw: Any) -> Any:
-        if type(raw) is not dict:
-            return read(raw)
-        return read({key: part for key, part in raw.items() if part is not None or key not in keys})
-
-    return present
-
-
 def _row_writer(entries: Sequence[_Entry]) -> Callable[[Any], list[Any]]:
     def write(value: Any) -> list[Any]:
         row = []
@@ -291,29 +281,24 @@ def _row_writer(entries: Sequence[_Entry]) -> Callable[[Any], list[Any]]:
 
 
 def _row_reader(cls: Any, entries: Sequence[_Entry], absent: Mapping[str, Any]) -> Callable[[Any], Any]:
-    least = sum(not one.is_brief for one in entries)
-    listed = ", ".join(one.key for one in entries)
+    least = sum(not entry.is_brief for entry in entries)
+    names, readers = [entry.name for entry in entries], [entry.converter.read for entry in entries]
+    listed = ", ".join(entry.key for entry in entries)
 
     def read(raw: Any) -> Any:
         if type(raw) is not list or not least <= len(raw) <= len(entries):
             raise misfit(raw, f"a list of {listed}")
-        values = {}
-        try:
-            for one, part in zip(entries, raw, strict=False):
-                values[one.name] = one.converter.read(part)
-        except SpecError as error:
-            raise within(f"[{len(values)}]", error) from None
-        return cls(**{**absent, **values})
+        return cls(**{**absent, **dict(zip(names, read_items(raw, readers), strict=False))})
 
     return read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schema:
-    """What saved records of one kind say of themselves, and how those of older versions are brought up to date."""
+    """Kind and schema version of saved records, and the migrations from older versions."""
 
     kind: str
-    """Text that tells the records from others."""
+    """Text that identifies records of this kind."""
     version: int
     """Version that is written."""
     title: str
@@ -328,7 +313,7 @@ class Schema:
     """By older version: returns the record as the version after it has it."""
 
     def head(self) -> dict[str, Any]:
-        """Return what a record says of itself."""
+        """Return kind and version, the first entries of a record."""
         return {self.kind_key: self.kind, self.version_key: self.version}
 
     def claimed(self, raw: object) -> bool:
@@ -336,7 +321,7 @@ class Schema:
         return isinstance(raw, dict) and raw.get(self.kind_key) == self.kind
 
     def current(self, raw: Any, where: str) -> dict[str, Any]:
-        """Return a record of any known version as the current one, without what it says of itself.
+        """Return a record of any known version migrated to the current one, without kind and version.
 
         Raises:
             SpecError: it is of another kind, or of a version that is not known.

@@ -1,4 +1,4 @@
-"""Power logs of other tools as telemetry: one file per format, recognised by its first lines."""
+"""Power logs of other tools as telemetry: one file per format, detected from its first lines."""
 
 from pathlib import Path
 from typing import Protocol
@@ -14,12 +14,12 @@ _HEAD_BYTES = 4096
 class LogFormat(Protocol):
     """A format of power logs."""
 
-    def recognises(self, head: str) -> bool:
-        """Say whether a file that begins with `head` is of this format."""
+    def recognises(self, head: str, /) -> bool:
+        """Return whether a file that begins with `head` is of this format."""
         ...
 
-    def read(self, text: str, where: str, interval_s: float | None) -> Telemetry:
-        """Return what a log says; `interval_s` is the time between two lines that do not say it."""
+    def read(self, text: str, where: str, interval_s: float | None, /) -> Telemetry:
+        """Return the readings of a log; `interval_s` is the time between lines without timestamps."""
         ...
 
 
@@ -30,10 +30,10 @@ LOGS: Registry[LogFormat] = Registry.of_modules(
 
 
 def read_log(path: Path, interval_s: float | None = None) -> Telemetry:
-    """Return what a power log says, its format found by its first lines.
+    """Return the readings of a power log, whose format is detected from its first lines.
 
     Args:
-        interval_s: time between two lines, for logs whose lines do not say it; otherwise it is not used.
+        interval_s: time between two lines, for logs without timestamps; otherwise unused.
 
     Raises:
         SpecError: no format is recognised, or a line is not of its format.
@@ -43,6 +43,6 @@ def read_log(path: Path, interval_s: float | None = None) -> Telemetry:
         if LOGS[name].recognises(text[:_HEAD_BYTES]):
             return LOGS[name].read(text, str(path), interval_s)
     raise SpecError(
-        f"{path}: no power log that is known; there are {', '.join(LOGS)}; a table begins with a column time_s, t_ms "
+        f"{path}: no known power-log format; there are {', '.join(LOGS)}; a table begins with a column time_s, t_ms "
         "or so, and its other columns end in units: power_w, temp_c"
     )

@@ -1,4 +1,4 @@
-"""Summaries of runs on a Jetson board: seconds, mean power and energy by run, without times."""
+"""CSV summaries of Jetson runs: duration, mean power and energy per run, without timestamps."""
 
 from nearpeak.core.runs.telemetry import Telemetry
 from nearpeak.errors import SpecError
@@ -14,13 +14,12 @@ class JetsonSummary:
         log_columns.columns_recognised("tag", "measure_seconds_actual", "avg_power_w", "energy_total_j")
     )
 
-    def read(self, text: str, where: str, interval_s: float | None) -> Telemetry:
+    def read(self, text: str, where: str, _interval_s: float | None) -> Telemetry:
         """Return each row as a phase with its energy.
 
         Raises:
             SpecError: the energy of a row is not its mean power times its time.
         """
-        del interval_s
         windows, start_s = [], 0.0
         for place, row in log_columns.rows_of(text, where):
             length_s, power_w, energy_j = (

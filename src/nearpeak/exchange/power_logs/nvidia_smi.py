@@ -1,4 +1,4 @@
-"""Logs of `nvidia-smi --query-gpu=timestamp,power.draw,… --format=csv -l …`: quantities with their units."""
+"""CSV logs of `nvidia-smi --query-gpu=timestamp,power.draw,… --format=csv -l …`."""
 
 import re
 from datetime import UTC, datetime
@@ -17,39 +17,33 @@ class NvidiaSmi:
     """A CSV file whose header states units in brackets; temperatures have none."""
 
     def recognises(self, head: str) -> bool:
-        """Say whether it has stamps and a quantity with a unit."""
+        """Return whether it has timestamps and a quantity with a unit."""
         first = head.partition("\n")[0]
         return "timestamp" in [cell.strip() for cell in first.split(",")] and (" [" in first or "temperature." in first)
 
-    def read(self, text: str, where: str, interval_s: float | None) -> Telemetry:
-        """Return all quantities of all GPUs; rows of one stamp are one reading."""
-        del interval_s
+    def read(self, text: str, where: str, _interval_s: float | None) -> Telemetry:
+        """Return all quantities of all GPUs; rows with the same timestamp are one reading."""
         rows = list(log_columns.rows_of(text, where))
         if not rows:
             raise SpecError(f"{where}: holds no reading")
-        key = next((one for one in _KEYS if one in rows[0][1]), "")
-        names = {name: unit for name in rows[0][1] if (unit := _unit(name))}
+        key = next((item for item in _KEYS if item in rows[0][1]), "")
+        units = {name: re.search(r"\[([^\]]+)\]$", name) for name in rows[0][1]}
+        names = {name: _UNITS[unit[1]] for name, unit in units.items() if unit and unit[1] in _UNITS}
+        names |= {n: ("celsius", 1.0) for n, unit in units.items() if not unit and n.startswith("temperature.")}
         gpus = list(dict.fromkeys(row.get(key, "0") for _, row in rows))
         columns = [(gpu, name) for gpu in gpus for name in names]
         times, values = [], []
-        for stamp, group in groupby(rows, key=lambda one: one[1]["timestamp"]):
+        for stamp, group in groupby(rows, key=lambda item: item[1]["timestamp"]):
             same = list(group)
-            found = {
+            readings = {
                 (row.get(key, "0"), n): _value(row[n], place, n, names[n][1]) for place, row in same for n in names
             }
             times.append(_time_ns(stamp, same[0][0]))
-            values.append([found.get(column, float("nan")) for column in columns])
+            values.append([readings.get(column, float("nan")) for column in columns])
         channels = [_channel(gpu, name, *names[name]) for gpu, name in columns]
         return log_columns.telemetry_of(
             "nvidia_smi", channels, times, values, where, doubt_ns=500_000, wall_ns=times[0]
         )
-
-
-def _unit(name: str) -> tuple[str, float] | None:
-    stated = re.search(r"\[([^\]]+)\]$", name)
-    if stated is None:
-        return ("celsius", 1.0) if name.startswith("temperature.") else None
-    return _UNITS.get(stated[1])
 
 
 def _value(text: str, where: str, name: str, factor: float) -> float:
@@ -60,10 +54,10 @@ def _value(text: str, where: str, name: str, factor: float) -> float:
 
 def _time_ns(stamp: str, where: str) -> int:
     try:
-        found = datetime.strptime(stamp, "%Y/%m/%d %H:%M:%S.%f").replace(tzinfo=UTC)
+        time = datetime.strptime(stamp, "%Y/%m/%d %H:%M:%S.%f").replace(tzinfo=UTC)
     except ValueError:
         raise SpecError(f"{where}: timestamp is {stamp!r}; wanted year/month/day hour:minute:second.part") from None
-    return (int(found.replace(microsecond=0).timestamp()) * 10**6 + found.microsecond) * 1000
+    return (int(time.replace(microsecond=0).timestamp()) * 10**6 + time.microsecond) * 1000
 
 
 def _channel(gpu: str, name: str, unit: str, factor: float) -> Channel:

@@ -1,4 +1,4 @@
-"""What `nearpeak telemetry --out` kept: every reading, as it was."""
+"""Sensor recordings that `nearpeak telemetry --out` wrote: all readings, unchanged."""
 
 import json
 
@@ -11,16 +11,15 @@ class Recording:
     """A JSON object of kind `telemetry`."""
 
     def recognises(self, head: str) -> bool:
-        """Say whether a file that begins with `head` is a recording.
+        """Return whether a file that begins with `head` is a recording.
 
         >>> LOG.recognises('{"kind": "telemetry", "schema": 1,'), LOG.recognises('{"kind": "run"')
         (True, False)
         """
         return "".join(head.split()).startswith('{"kind":"telemetry"')
 
-    def read(self, text: str, where: str, interval_s: float | None) -> Telemetry:
-        """Return the readings; energies are worked out from them again."""
-        del interval_s
+    def read(self, text: str, where: str, _interval_s: float | None) -> Telemetry:
+        """Return the readings; energies are computed from them again."""
         try:
             record = json.loads(text)
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""Logs of a power analyser as SPEC's PTDaemon writes them, which MLPerf results hold as `spl.txt`."""
+"""Power-analyser logs of SPEC's PTDaemon, which MLPerf results contain as `spl.txt`."""
 
 import calendar
 from collections.abc import Iterator
@@ -19,14 +19,13 @@ class Spl:
     """Lines of `Time,<month-day-year time>,Watts,x,Volts,x,Amps,x,PF,x,Mark,<name>`, then the same per channel."""
 
     def recognises(self, head: str) -> bool:
-        """Say whether it begins like that."""
+        """Return whether the first line has this form."""
         return head.startswith("Time,") and ",Watts," in head.partition("\n")[0]
 
-    def read(self, text: str, where: str, interval_s: float | None) -> Telemetry:
-        """Return power, voltage and current; the marks are its phases."""
-        del interval_s
+    def read(self, text: str, where: str, _interval_s: float | None) -> Telemetry:
+        """Return power, voltage and current; marks become phases."""
         lines = [line for line in text.splitlines() if line.strip()]
-        parsed = [one for one in _parsed(lines, where, whole=text.endswith("\n")) if one]
+        parsed = [reading for reading in _parsed(lines, where, whole=text.endswith("\n")) if reading]
         if not parsed:
             raise SpecError(f"{where}: holds no reading")
         names = list(parsed[0][2])
@@ -76,7 +75,7 @@ def _line(line: str, where: str) -> tuple[int, str, dict[str, float]]:
 
 def _channel(name: str) -> Channel:
     quantity = name.rpartition(".")[2]
-    _, unit, step = next(one for one in _QUANTITIES.values() if one[0] == quantity)
+    _, unit, step = next(quantity_row for quantity_row in _QUANTITIES.values() if quantity_row[0] == quantity)
     domain = (name.rpartition(".")[0] or "wall") if unit == "W" else ""
     return Channel(name=name, unit=unit, kind="mean", meaning=_MEANING, resolution=step, domain=domain)
 

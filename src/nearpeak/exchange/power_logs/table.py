@@ -1,4 +1,4 @@
-"""Tables of readings: a first column of time, and columns whose names end in a unit (`power_in_mw`, `temp_c`)."""
+"""CSV tables with a time column first and columns whose names end in a unit (`power_in_mw`, `temp_c`)."""
 
 from nearpeak.core.runs.telemetry import Channel, Telemetry
 from nearpeak.errors import SpecError
@@ -11,24 +11,26 @@ _UNITS = {
     "_hz": ("Hz", 1.0), "_pct": ("ratio", 0.01), "_c": ("celsius", 1.0), "_celsius": ("celsius", 1.0),
     "_uj": ("J", 1e-6), "_mj": ("J", 1e-3), "_j": ("J", 1.0), "_bytes": ("B", 1.0),
 }  # fmt: skip
-"""The unit that the end of a name states, and its factor to the base unit; a magnitude never decides it."""
+"""Unit and factor to the base unit by suffix of a column name; the magnitude of values is never considered."""
 
 
 class Table:
-    """A CSV file; columns whose unit is not known are named and left out, energies are counters."""
+    """A CSV file; columns without a known unit are left out and named in a note, energies are counters."""
 
     def recognises(self, head: str) -> bool:
-        """Say whether its first column is a time."""
+        """Return whether the first column is a time."""
         return head.partition("\n")[0].split(",")[0].strip().lower() in _TIMES
 
-    def read(self, text: str, where: str, interval_s: float | None) -> Telemetry:
-        """Return all columns whose unit is known; the first one states the times, whatever the interval."""
-        del interval_s
+    def read(self, text: str, where: str, _interval_s: float | None) -> Telemetry:
+        """Return all columns with a known unit; the first column holds the times."""
         rows = list(log_columns.rows_of(text, where))
         if not rows:
             raise SpecError(f"{where}: holds no reading")
         clock, *names = rows[0][1]
-        known = {name: unit for name in names if (unit := _unit(name))}
+        endings = {
+            name: max((end for end in _UNITS if name.lower().endswith(end)), key=len, default="") for name in names
+        }
+        known = {name: _UNITS[end] for name, end in endings.items() if end}
         if not known:
             raise SpecError(f"{where}: no column ends in a unit; there are {', '.join(_UNITS)}")
         values = [[log_columns.number(r[n], place, n) * known[n][1] for n in known] for place, r in rows]
@@ -36,20 +38,15 @@ class Table:
         times = [round(log_columns.number(row[clock], place, clock) * factor) for place, row in rows]
         rest = [name for name in names if name not in known]
         note = f"columns without a known unit: {', '.join(rest)}" if rest else ""
-        channels = [_channel(name, *known[name]) for name in known]
+        channels = [
+            Channel(
+                name=name, unit=unit, kind="counter" if unit == "J" else "instantaneous",
+                meaning="as its column states it", resolution=factor if unit != "J" else None,
+                domain=name.rpartition("_")[0] if unit in ("W", "J") else "",
+            )
+            for name, (unit, factor) in known.items()
+        ]  # fmt: skip
         return log_columns.telemetry_of("table", channels, times, values, where, note=note)
-
-
-def _unit(name: str) -> tuple[str, float] | None:
-    ending = max((end for end in _UNITS if name.lower().endswith(end)), key=len, default="")
-    return _UNITS.get(ending)
-
-
-def _channel(name: str, unit: str, factor: float) -> Channel:
-    return Channel(
-        name=name, unit=unit, kind="counter" if unit == "J" else "instantaneous", meaning="as its column states it",
-        resolution=factor if unit != "J" else None, domain=name.rpartition("_")[0] if unit in ("W", "J") else "",
-    )  # fmt: skip
 
 
 LOG = Table()

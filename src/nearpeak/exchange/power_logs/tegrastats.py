@@ -1,4 +1,4 @@
-"""Lines of NVIDIA's tegrastats: rails, clocks, loads and temperatures, in whatever order and number a board has."""
+"""Output of NVIDIA's tegrastats: power rails, clocks, loads and temperatures, in any order a board prints them."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -27,23 +27,23 @@ class Tegrastats:
     """One line per reading; the second figure of a rail is its mean since the program began, and is not used."""
 
     def recognises(self, head: str) -> bool:
-        """Say whether its first line states memory as the program does."""
+        """Return whether the first line has the memory field of tegrastats."""
         first = head.partition("\n")[0]
         return bool(_MEMORY.search(first)) and ("CPU [" in first or "_FREQ" in first)
 
     def read(self, text: str, where: str, interval_s: float | None) -> Telemetry:
-        """Return all quantities of its first line; unknown ones are passed over."""
+        """Return the quantities that the first line has; unknown ones are ignored."""
         lines = [(n, line) for n, line in enumerate(text.splitlines(), 1) if line.strip()]
         if not text.endswith("\n"):
             lines = lines[:-1]  # cut off
-        found = [quantities_of(line) for _, line in lines]
-        for (line, words), one in zip(lines, found, strict=True):
-            if not one:
+        readings = [quantities_of(line) for _, line in lines]
+        for (line, words), reading in zip(lines, readings, strict=True):
+            if not reading:
                 raise SpecError(f"{where}:{line}: {words[:60]!r} is no line of tegrastats")
-        if not found:
+        if not readings:
             raise SpecError(f"{where}: holds no reading")
-        names = list(found[0])
-        rows = [[one.get(name, float("nan")) for name in names] for one in found]
+        names = list(readings[0])
+        rows = [[reading.get(name, float("nan")) for name in names] for reading in readings]
         times_ns, doubt_ns, wall_ns = _times_ns([line for _, line in lines], where, interval_s)
         return log_columns.telemetry_of(
             "tegrastats", channels_of(names, "as the program prints it"), times_ns, rows, where, doubt_ns=doubt_ns,
@@ -58,36 +58,38 @@ def quantities_of(line: str) -> dict[str, float]:
     5.971
     """
     line = _STAMP.sub("", line)
-    found = {f"{name}.used": float(used) * 2**20 for name, used, _ in _MEMORY.findall(line)}
+    quantities = {f"{name}.used": float(used) * 2**20 for name, used, _ in _MEMORY.findall(line)}
     cores = [core for text in _CORES.findall(line) for core in _CORE.findall(text)]
     if cores:
-        found["CPU.load"] = sum(float(load) for load, _ in cores) / len(cores) / 100
+        quantities["CPU.load"] = sum(float(load) for load, _ in cores) / len(cores) / 100
         clocks = [float(clock) for _, clock in cores if clock]
-        found |= {"CPU.clock": max(clocks) * 1e6} if clocks else {}
+        quantities |= {"CPU.clock": max(clocks) * 1e6} if clocks else {}
     for name, load, clock in _LOAD.findall(line):
-        found[f"{name.removesuffix('_FREQ')}.load"] = float(load) / 100
-        found |= {f"{name.removesuffix('_FREQ')}.clock": float(clock) * 1e6} if clock else {}
-    found |= {f"{name}.temperature": float(value) for name, value in _TEMPERATURE.findall(line)}
-    found |= {f"{name}.power": float(now) * 1e-3 for name, now, _ in _RAIL.findall(line) if name not in ("RAM", "SWAP")}
-    return found
+        quantities[f"{name.removesuffix('_FREQ')}.load"] = float(load) / 100
+        quantities |= {f"{name.removesuffix('_FREQ')}.clock": float(clock) * 1e6} if clock else {}
+    quantities |= {f"{name}.temperature": float(value) for name, value in _TEMPERATURE.findall(line)}
+    quantities |= {
+        f"{name}.power": float(now) * 1e-3 for name, now, _ in _RAIL.findall(line) if name not in ("RAM", "SWAP")
+    }
+    return quantities
 
 
 def channels_of(names: Sequence[str] | Mapping[str, float], meaning: str) -> tuple[Channel, ...]:
     """Return the channels of quantities by their names."""
-    found = []
+    channels = []
     for name in names:
         device, _, quantity = name.rpartition(".")
         unit, kind, step = _UNITS[quantity]
         domain = device if unit == "W" else ""
-        found.append(Channel(name=name, unit=unit, kind=kind, meaning=meaning, resolution=step, domain=domain))
-    return tuple(found)
+        channels.append(Channel(name=name, unit=unit, kind=kind, meaning=meaning, resolution=step, domain=domain))
+    return tuple(channels)
 
 
 def _times_ns(lines: list[str], where: str, interval_s: float | None) -> tuple[list[int], int, int]:
-    """Return the time of each line, how far off it may be, and the wall-clock time of the first.
+    """Return the time of each line, its uncertainty, and the wall-clock time of the first line.
 
-    The lines state whole seconds only: they are spread evenly between the first stamp and the last. The interval is
-    for lines that have no stamps, or all the same one.
+    Timestamps have a resolution of one second, so lines are spread evenly between the first and the last. The interval
+    is used for lines without timestamps, or with all the same one.
 
     Raises:
         SpecError: no interval is given where one is needed.

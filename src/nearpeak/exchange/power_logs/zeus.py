@@ -1,4 +1,4 @@
-"""Windows that Zeus measured: start, name, seconds, and joules by GPU."""
+"""CSV measurement windows of Zeus: start, name, duration, and energy per GPU."""
 
 import re
 
@@ -11,9 +11,8 @@ class Zeus:
 
     recognises = staticmethod(log_columns.columns_recognised("start_time", "window_name", "elapsed_time"))
 
-    def read(self, text: str, where: str, interval_s: float | None) -> Telemetry:
+    def read(self, text: str, where: str, _interval_s: float | None) -> Telemetry:
         """Return each window as a phase with the energy of each GPU."""
-        del interval_s
         windows = []
         for place, row in log_columns.rows_of(text, where):
             start_s, length_s = (log_columns.number(row[name], place, name) for name in ("start_time", "elapsed_time"))

@@ -1,4 +1,4 @@
-"""Power traces of Zeus: seconds per epoch and mean power by model, batch and power limit, without times."""
+"""CSV power traces of Zeus: epoch time and mean power by model, batch and power limit, without timestamps."""
 
 from nearpeak.core.runs.telemetry import Telemetry
 from nearpeak.exchange import log_columns
@@ -11,9 +11,8 @@ class ZeusTrace:
 
     recognises = staticmethod(log_columns.columns_recognised(*_NAMES, "time_per_epoch", "average_power"))
 
-    def read(self, text: str, where: str, interval_s: float | None) -> Telemetry:
+    def read(self, text: str, where: str, _interval_s: float | None) -> Telemetry:
         """Return each row as a phase; its energy is mean power times time."""
-        del interval_s
         windows, start_s = [], 0.0
         for place, row in log_columns.rows_of(text, where):
             length_s, power_w = (

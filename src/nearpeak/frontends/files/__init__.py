@@ -1,1 +1,1 @@
-"""Frontends for files of cases: operator logs, sweeps, tables, kernel definitions, saved workloads."""
+"""Frontends for files that list cases: operator logs, sweeps, tables, kernel definitions, saved workloads."""

@@ -1,4 +1,4 @@
-"""Conditions over the axes of a sweep: parsed against a whitelist, never handed to Python's own evaluation."""
+"""Conditions over the axes of a sweep, parsed against a whitelist instead of evaluated by Python."""
 
 import ast
 import math
@@ -21,10 +21,6 @@ def _power(base: Any, exponent: Any) -> Any:
     return base**exponent
 
 
-def _ceil_div(left: int, right: int) -> int:
-    return -(-left // right)
-
-
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
     ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
     ast.Mod: operator.mod, ast.Pow: _power,
@@ -35,7 +31,7 @@ _COMPARE: dict[type, Callable[[Any, Any], bool]] = {
 }  # fmt: skip
 _UNARY: dict[type, Callable[[Any], Any]] = {ast.Not: operator.not_, ast.USub: operator.neg}
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "min": min, "max": max, "ceil_div": _ceil_div, "gcd": math.gcd, "log2": math.log2,
+    "min": min, "max": max, "ceil_div": lambda left, right: -(-left // right), "gcd": math.gcd, "log2": math.log2,
 }  # fmt: skip
 
 
@@ -72,7 +68,7 @@ def condition(text: object, names: frozenset[str]) -> Callable[[Values], bool]:
 
 
 def names_in(text: str) -> frozenset[str]:
-    """Return the names of the values in a condition that `condition` has taken.
+    """Return the names of the values in a condition that `condition` accepted.
 
     >>> sorted(names_in("max(m, k) <= 2**6"))
     ['k', 'm']
@@ -82,7 +78,7 @@ def names_in(text: str) -> frozenset[str]:
 
 
 def _term(node: ast.AST, names: frozenset[str], text: str) -> Term:
-    """Return the function of the values that `node` stands for."""
+    """Return the function of the values that `node` describes."""
     build = _TERMS.get(type(node))
     if build is None:
         raise SpecError(f"where: {text!r} uses {type(node).__name__}; allowed are arithmetic, comparisons, and/or/not")
@@ -129,8 +125,8 @@ def _compare(node: Any, names: frozenset[str], text: str) -> Term:
     tests = [_COMPARE[type(op)] for op in node.ops]
 
     def chained(values: Values) -> bool:
-        found = [term(values) for term in terms]
-        return all(test(left, right) for test, left, right in zip(tests, found[:-1], found[1:], strict=True))
+        results = [term(values) for term in terms]
+        return all(test(left, right) for test, left, right in zip(tests, results[:-1], results[1:], strict=True))
 
     return chained
 

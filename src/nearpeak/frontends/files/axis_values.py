@@ -1,4 +1,4 @@
-"""The values of one axis of a sweep, counted before any of them is made."""
+"""Values of one sweep axis: lists, ranges and functions such as `pow2(a,b)`, counted before they are generated."""
 
 import math
 import random
@@ -20,17 +20,17 @@ _EXAMPLES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AxisValues:
-    """What one axis, or several that move together, runs through."""
+    """Values of one axis, or of several that are stepped together."""
 
     names: tuple[str, ...]
     """Axes; more than one move together."""
     value_count: int
-    """Number of values, known without making them."""
+    """Number of values, known without generating them."""
     rows: Callable[[], Iterator[tuple[Value, ...]]]
-    """Makes the values, one per axis."""
+    """Generates the values, one per axis."""
 
 
-def axis_values(key: str, given: object) -> AxisValues:
+def axis_values(key: str, stated: object) -> AxisValues:
     """Return the values that `given` states for the axis or axes in `key`.
 
     Raises:
@@ -45,20 +45,23 @@ def axis_values(key: str, given: object) -> AxisValues:
     """
     names = tuple(name.strip() for name in key.split(","))
     if len(names) > 1:
-        return _together(names, given)
-    values = _sequence(names[0], given)
+        return _together(names, stated)
+    values = _sequence(names[0], stated)
     return AxisValues(names=names, value_count=len(values), rows=lambda: ((value,) for value in values))
 
 
-def _together(names: tuple[str, ...], given: object) -> AxisValues:
-    """Return axes that move together, stated as zip(…, …)."""
+def _together(names: tuple[str, ...], stated: object) -> AxisValues:
+    """Return axes that are stepped together, stated as zip(…, …)."""
     shown = ",".join(names)
-    match = _FUNCTION.fullmatch(given.strip()) if isinstance(given, str) else None
+    match = _FUNCTION.fullmatch(stated.strip()) if isinstance(stated, str) else None
     if match is None or match.group(1) != "zip":
         raise SpecError(
-            f"{shown}: got {str(given)[:60]!r}; axes that move together are written zip(1:4, [8, 16, 32, 64])"
+            f"{shown}: got {str(stated)[:60]!r}; axes that move together are written zip(1:4, [8, 16, 32, 64])"
         )
-    parts = [_sequence(name, part) for name, part in _paired(names, _split(match.group(2)), shown)]
+    texts = _split(match.group(2))
+    if len(names) != len(texts):
+        raise SpecError(f"{shown}: zip(…) has {len(texts)} parts for {len(names)} axes; give one for each")
+    parts = [_sequence(name, text) for name, text in zip(names, texts, strict=True)]
     lengths = {name: len(part) for name, part in zip(names, parts, strict=True)}
     if len(set(lengths.values())) > 1:
         counted = ", ".join(f"{name} has {length}" for name, length in lengths.items())
@@ -66,28 +69,27 @@ def _together(names: tuple[str, ...], given: object) -> AxisValues:
     return AxisValues(names=names, value_count=len(parts[0]), rows=lambda: zip(*parts, strict=True))
 
 
-def _paired(names: tuple[str, ...], parts: list[str], shown: str) -> list[tuple[str, str]]:
-    if len(names) != len(parts):
-        raise SpecError(f"{shown}: zip(…) has {len(parts)} parts for {len(names)} axes; give one for each")
-    return list(zip(names, parts, strict=True))
-
-
-def _sequence(name: str, given: object) -> Sequence[Value]:
+def _sequence(name: str, stated: object) -> Sequence[Value]:
     """Return the values of one axis; ranges stay unexpanded."""
-    if isinstance(given, list):
-        return _listed(name, given)
-    if isinstance(given, (bool, int)):
-        return (given,)
-    if not isinstance(given, str):
-        raise SpecError(f"{name}: got {given!r}; give a whole number, {_EXAMPLES}")
-    return _from_text(name, given.strip())
+    if isinstance(stated, list):
+        return _listed(name, stated)
+    if isinstance(stated, (bool, int)):
+        return (stated,)
+    if not isinstance(stated, str):
+        raise SpecError(f"{name}: got {stated!r}; give a whole number, {_EXAMPLES}")
+    return _from_text(name, stated.strip())
 
 
 def _from_text(name: str, text: str) -> Sequence[Value]:
-    if found := _RANGE.fullmatch(text):
-        return _range(name, int(found[1]), int(found[2]), int(found[3] or 1))
-    if found := _FUNCTION.fullmatch(text):
-        return _function(name, found[1], found[2])
+    if match := _RANGE.fullmatch(text):
+        first, last, step = int(match[1]), int(match[2]), int(match[3] or 1)
+        if step < 1 or last < first:
+            raise SpecError(
+                f"{name}: range {first}:{last}:{step} is empty; write first:last:step with step of at least 1"
+            )
+        return range(first, last + 1, step)
+    if match := _FUNCTION.fullmatch(text):
+        return _function(name, match[1], match[2])
     if (text.startswith("[") and text.endswith("]")) or re.fullmatch(r"[\w.]+(,[\w.]+)+", text):
         return _listed(name, [int(part) if part.isdigit() else part for part in _split(text.strip("[]"))])
     if re.search(r"[:()\[\]]", text):
@@ -95,19 +97,13 @@ def _from_text(name: str, text: str) -> Sequence[Value]:
     return (int(text),) if text.isdigit() else (text,)
 
 
-def _listed(name: str, given: list[object]) -> tuple[Value, ...]:
-    if not given:
+def _listed(name: str, items: list[object]) -> tuple[Value, ...]:
+    if not items:
         raise SpecError(f"{name}: the list is empty; give at least one value")
-    for value in given:
+    for value in items:
         if not isinstance(value, (int, str, bool)):
             raise SpecError(f"{name}: {value!r} in the list is neither a whole number nor a text")
-    return tuple(value for value in given if isinstance(value, (int, str, bool)))
-
-
-def _range(name: str, first: int, last: int, step: int) -> Sequence[int]:
-    if step < 1 or last < first:
-        raise SpecError(f"{name}: range {first}:{last}:{step} is empty; write first:last:step with step of at least 1")
-    return range(first, last + 1, step)
+    return tuple(value for value in items if isinstance(value, (int, str, bool)))
 
 
 def _function(name: str, function: str, arguments: str) -> Sequence[int]:
@@ -122,7 +118,9 @@ def _function(name: str, function: str, arguments: str) -> Sequence[int]:
         drawn = random.Random(int(parts[2])).choices(list(counts), weights=list(counts.values()), k=int(parts[1]))
         return tuple(sorted(drawn))
     if function == "near":
-        return _near(name, arguments, parts)
+        if not parts or not all(tile.isdigit() and int(tile) > 0 for tile in parts):
+            raise SpecError(f"{name}: near({arguments}) needs positive tiles, whole numbers such as near(64,128)")
+        return tuple(sorted({extent for tile in map(int, parts) for extent in (tile - 1, tile, tile + 1)}))
     if function not in known:
         raise SpecError(f"{name}: function {function!r} is not known; give {_EXAMPLES}")
     wanted, apply = known[function]
@@ -141,15 +139,8 @@ def _pow2(name: str, first: int, last: int) -> tuple[int, ...]:
     return values
 
 
-def _near(name: str, arguments: str, tiles: Sequence[str]) -> tuple[int, ...]:
-    """Return each tile with its neighbours: what fills it, leaves one element free, or needs one more tile."""
-    if not tiles or not all(tile.isdigit() and int(tile) > 0 for tile in tiles):
-        raise SpecError(f"{name}: near({arguments}) needs positive tiles, whole numbers such as near(64,128)")
-    return tuple(sorted({extent for tile in map(int, tiles) for extent in (tile - 1, tile, tile + 1)}))
-
-
 def _edges(name: str, first: int, last: int) -> tuple[int, ...]:  # noqa: ARG001  # as the other functions
-    """Return both ends and what lies just inside."""
+    """Return both ends and their inner neighbours."""
     return tuple(sorted({extent for extent in (first, first + 1, last - 1, last) if first <= extent <= last}))
 
 
@@ -182,7 +173,7 @@ def _histogram(name: str, file: Path) -> dict[int, int]:
 
 
 def _split(text: str) -> list[str]:
-    """Return the parts of `text` between commas that stand in no bracket.
+    """Return the parts of `text` between commas outside brackets.
 
     >>> _split("1:4, [8, 16], pow2(1,8)")
     ['1:4', '[8, 16]', 'pow2(1,8)']

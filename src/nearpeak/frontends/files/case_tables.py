@@ -1,4 +1,4 @@
-"""Tables of cases in and out: CSV, JSON lines, and Parquet through the extra `tables`."""
+"""Reading and writing of case tables: CSV, JSON lines, and Parquet (extra `tables`)."""
 
 import csv
 import importlib.util
@@ -21,9 +21,9 @@ from nearpeak.errors import MissingExtraError, SpecError
 
 SUFFIXES = (".csv", ".jsonl", ".parquet")
 _MAGIC = b"PAR1"
-"""What a Parquet file begins and ends with."""
+"""First and last bytes of a Parquet file."""
 _PATTERN = frozenset("*?[")
-"""Characters that make a pattern of a name."""
+"""Characters that make a file name a pattern for DuckDB."""
 
 
 def read_columns(path: Path) -> dict[str, Any]:
@@ -40,9 +40,11 @@ def read_columns(path: Path) -> dict[str, Any]:
             if file.read(2) == b"\x1f\x8b":
                 raise SpecError(f"table {path}: is packed by gzip; unpack it (gunzip) and give what is in it")
     check_suffix(path)
-    reader = {".csv": _read_csv, ".jsonl": _read_jsonl, ".parquet": _read_parquet}[path.suffix.lower()]
     try:
-        columns = reader(path)
+        if path.suffix.lower() == ".jsonl":
+            columns = rows_to_columns(parse_jsonl(path.read_text(encoding="utf-8-sig"), str(path)))
+        else:
+            columns = (_read_csv if path.suffix.lower() == ".csv" else _read_parquet)(path)
     except UnicodeDecodeError as error:
         raise SpecError(f"table {path}: not UTF-8 text: {error}") from None
     if not columns or not len(next(iter(columns.values()))):
@@ -90,15 +92,15 @@ def parse_jsonl(text: str, where: str) -> list[dict[str, Any]]:
     >>> parse_jsonl('{"op": "gemm"}', "stdin")
     [{'op': 'gemm'}]
     """
-    found = []
+    records = []
     for number, line in enumerate(text.split("\n"), start=1):  # a string may hold what else ends lines, as U+2028
         if line.strip():
-            found.append(_record(line, f"{where}, line {number}"))
-    return found
+            records.append(_record(line, f"{where}, line {number}"))
+    return records
 
 
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,400})(\.([0-9]+))?([eE][+-]?[0-9]+)?")
-"""How numbers are written: 007 and +1 are not, which as numbers would lose what they say, nor what no float reaches."""
+"""Numbers that survive a round trip: not 007 or +1, nor values beyond the range of floats."""
 
 
 def numbers_of(column: Any) -> Any:
@@ -113,14 +115,14 @@ def numbers_of(column: Any) -> Any:
     if not isinstance(column, np.ndarray) or column.dtype.kind != "U":
         return column
     cells = column.tolist()
-    found = {cell: _NUMBER.fullmatch(cell) for cell in set(cells) if cell.lower() not in ("", "nan")}
-    if not found or None in found.values():
+    matches = {cell: _NUMBER.fullmatch(cell) for cell in set(cells) if cell.lower() not in ("", "nan")}
+    if not matches or None in matches.values():
         return column
-    places = {one.group(3) for one in found.values() if one is not None and one.group(3)}
-    if len(set(map(len, places))) > 1 and any(len(one) > 1 and one.endswith("0") for one in places):
+    places = {item.group(3) for item in matches.values() if item is not None and item.group(3)}
+    if len(set(map(len, places))) > 1 and any(len(item) > 1 and item.endswith("0") for item in places):
         return column
-    numbers = {cell: _number(cell) for cell in found}
-    if not all(-(2**63) <= one < 2**63 if isinstance(one, int) else math.isfinite(one) for one in numbers.values()):
+    numbers = {cell: _number(cell) for cell in matches}
+    if not all(-(2**63) <= item < 2**63 if isinstance(item, int) else math.isfinite(item) for item in numbers.values()):
         return column
     return [numbers.get(cell) for cell in cells]
 
@@ -158,7 +160,7 @@ def _record(line: str, where: str) -> dict[str, Any]:
 
 _OTHER_SEPARATORS = (";", "\t", "|")
 _LONGEST_CELL = 2**17
-"""Characters of a cell: no extent, name or time has as many."""
+"""Longest accepted cell in characters."""
 
 
 def _read_csv(path: Path) -> dict[str, Any]:
@@ -174,11 +176,11 @@ def _read_csv(path: Path) -> dict[str, Any]:
     if not rows:
         return {}
     header = rows[0][1]
-    separator = next((one for one in _OTHER_SEPARATORS if len(header) == 1 and one in header[0]), "")
+    separator = next((mark for mark in _OTHER_SEPARATORS if len(header) == 1 and mark in header[0]), "")
     if separator:
         raise SpecError(f"table {path}: its cells are separated by {separator!r}; separate them by commas")
     if len(set(header)) < len(header):
-        raise SpecError(f"table {path}: a column name stands twice in {header}")
+        raise SpecError(f"table {path}: a column name occurs twice in {header}")
     for number, row in rows[1:]:
         if len(row) != len(header):
             raise SpecError(f"table {path}, line {number}: has {len(row)} cells; the header has {len(header)}")
@@ -195,25 +197,21 @@ def _typed(cells: Any) -> Any:
     return numbers if (numbers.astype(cells.dtype) == cells).all() else cells
 
 
-def _read_jsonl(path: Path) -> dict[str, Any]:
-    return rows_to_columns(parse_jsonl(path.read_text(encoding="utf-8-sig"), str(path)))
-
-
 def _read_parquet(path: Path) -> dict[str, Any]:
     duckdb = _duckdb()
     _check_parquet(path)
     with _plainly_named(path) as plain:
         try:
-            found = duckdb.sql(f"select * from read_parquet('{_quoted(plain)}')").fetchnumpy()
+            columns = duckdb.sql(f"select * from read_parquet('{_quoted(plain)}')").fetchnumpy()
         except duckdb.Error as error:
             raise SpecError(f"table {path}: not Parquet: {str(error).splitlines()[0]}") from None
     return {
-        name: values.tolist() if np.ma.is_masked(values) else np.asarray(values) for name, values in found.items()
-    }  # tolist makes None of what is null; `filled` would make 999999 of it, also when told to fill with None
+        name: values.tolist() if np.ma.is_masked(values) else np.asarray(values) for name, values in columns.items()
+    }  # tolist turns null into None; `filled` would turn it into 999999, even with None as fill value
 
 
 def _check_parquet(path: Path) -> None:
-    """Refuse what is no Parquet file by its ends, in words of this table rather than of the library that reads it."""
+    """Refuse files without Parquet's first and last bytes, with a clearer message than DuckDB's."""
     with path.open("rb") as file:
         begin = file.read(len(_MAGIC))
         if not begin:
@@ -225,7 +223,7 @@ def _check_parquet(path: Path) -> None:
 
 @contextmanager
 def _plainly_named(path: Path) -> Iterator[Path]:
-    """Give a file by a name that is no pattern: DuckDB reads all files that match one."""
+    """Yield a path to the file without pattern characters: DuckDB reads all files that match a pattern."""
     whole = path.resolve()
     if not _PATTERN.intersection(str(whole)):
         yield whole
@@ -234,7 +232,7 @@ def _plainly_named(path: Path) -> Iterator[Path]:
         plain = Path(folder) / "table.parquet"
         try:
             plain.symlink_to(whole)
-        except OSError:  # links are not for everybody everywhere
+        except OSError:  # links need privileges on some systems
             shutil.copyfile(whole, plain)
         yield plain
 
@@ -264,7 +262,9 @@ def _write_parquet(path: Path, columns: Mapping[str, Any]) -> None:
     kinds = {name: _kind(_plain(column)) for name, column in columns.items()}
     with tempfile.TemporaryDirectory() as folder:
         lines = Path(folder) / "rows.jsonl"
-        _write_jsonl(lines, {name: [_fitting(c, kinds[name]) for c in _plain(one)] for name, one in columns.items()})
+        _write_jsonl(
+            lines, {name: [_fitting(c, kinds[name]) for c in _plain(cells)] for name, cells in columns.items()}
+        )
         named = ", ".join(f"'{name.replace(chr(39), chr(39) * 2)}': '{kind}'" for name, kind in kinds.items())
         read = f"read_json('{_quoted(lines)}', format='newline_delimited', columns={{{named}}})"
         duckdb.sql(f"copy (select * from {read}) to '{_quoted(path)}' (format parquet)")
@@ -285,7 +285,7 @@ def _kind(cells: Sequence[Any]) -> str:
 
 
 def _fitting(cell: Any, kind: str) -> Any:
-    """Return a cell as JSON of its column's type states it; JSON has no word for what is no number."""
+    """Return a cell as JSON value of its column's type; non-finite numbers become text."""
     if isinstance(cell, str) or cell is None:
         return cell
     if kind == "VARCHAR":
@@ -294,16 +294,16 @@ def _fitting(cell: Any, kind: str) -> Any:
 
 
 def _arrays(columns: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return columns of numbers and text as arrays of one type each; none where one has gaps, or DuckDB is absent."""
-    found = {}
+    """Return columns as arrays of one type each; none if a column has gaps or DuckDB is not installed."""
+    arrays = {}
     for name, column in columns.items():
         array = np.asarray(column)
         if array.dtype.kind == "O" and set(map(type, array)) <= {str}:
             array = array.astype(str)
         if array.dtype.kind not in "iufU":
             return None
-        found[name] = array
-    return found if importlib.util.find_spec("duckdb") else None
+        arrays[name] = array
+    return arrays if importlib.util.find_spec("duckdb") else None
 
 
 def _copy(held: Mapping[str, Any], path: Path, options: str) -> None:

@@ -1,7 +1,7 @@
-"""Reads the problem headers of DeepBench (gemm_problems.h, conv_problems.h, rnn_problems.h and the like)."""
+"""Import of DeepBench problem headers (gemm_problems.h, conv_problems.h, rnn_problems.h and others)."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +36,22 @@ def capture_deepbench(path: Path, *, dtype: str | None = None) -> Workload:
         raise SpecError(f"{path}: no such file; give a header of DeepBench problems")
     calls: list[Call] = []
     rejected: list[str] = []
-    for number, group, cells in _rows(path.read_text(encoding="utf-8", errors="replace")):
+    text = path.read_text(encoding="utf-8", errors="replace")
+    plain = _COMMENT.sub(lambda comment: re.sub(r"[^\n]", " ", comment.group()), text)
+    rows = [
+        (match.group(1), row) for match in _SET.finditer(plain)
+        for row in _ROW.finditer(plain, match.start(2), match.end(2))
+    ]  # fmt: skip
+    for group, row in rows:
+        number = plain.count("\n", 0, row.start()) + 1
+        cells = [cell.strip() for cell in (row.group(1) or row.group(2) or "").split(",")]
         try:
-            found, operator = _problem(cells, dtype or "fp32")
+            problem, operator = _problem(cells, dtype or "fp32")
         except (SpecError, ValueError) as error:
             rejected.append(f"line {number}: {error}")
             continue
         source = f"{path.name}:{number}"
-        calls.append(Call(case=found, operator=operator, phase="forward", module=group, source=source))
+        calls.append(Call(case=problem, operator=operator, phase="forward", module=group, source=source))
     if not calls:
         raise SpecError(f"{path}: holds no problem; rows look like std::make_tuple(1760, 16, 1760, false, false)")
     recurrent = any(call.operator == "deepbench.rnn" for call in calls)
@@ -54,17 +62,8 @@ def capture_deepbench(path: Path, *, dtype: str | None = None) -> Workload:
     return Workload(name=path.stem, step="sweep", calls=tuple(calls), origin=origin, assumptions=tuple(notes))
 
 
-def _rows(text: str) -> Iterator[tuple[int, str, list[str]]]:
-    """Yield line number, name of the set and cells of each row."""
-    plain = _COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found.group()), text)
-    for group in _SET.finditer(plain):
-        for row in _ROW.finditer(plain, group.start(2), group.end(2)):
-            cells = [cell.strip() for cell in (row.group(1) or row.group(2) or "").split(",")]
-            yield plain.count("\n", 0, row.start()) + 1, group.group(1), cells
-
-
 def _problem(cells: list[str], dtype: str) -> tuple[Case | None, str]:
-    """Return the case of a row and the name of its kind; which kind it is, its number of cells says."""
+    """Return the case of a row and the name of its kind, which follows from the number of cells."""
     kinds: dict[int, tuple[str, Callable[..., Case | None]]] = {
         4: ("deepbench.rnn", _recurrent), 5: ("deepbench.gemm", _gemm), 6: ("deepbench.sparse", _sparse),
         11: ("deepbench.conv", _conv),

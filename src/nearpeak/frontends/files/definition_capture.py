@@ -1,7 +1,8 @@
-"""Captures a definition file of flashinfer-bench or SOL-ExecBench: its reference, on a workload's extents."""
+"""Capture of a kernel definition of flashinfer-bench or SOL-ExecBench: its reference at a workload's extents."""
 
 import sys
 from collections.abc import Callable, Mapping
+from math import prod
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -45,7 +46,10 @@ def capture_definition(
 
     def build() -> Callable[..., Any]:
         with stage(where, "reading the reference", file):
-            loaded.append(_loaded(definition))
+            module = ModuleType(_MODULE)
+            sys.modules[_MODULE] = module  # dataclasses and inspect look it up
+            exec(compile(definition.reference, f"{definition.name}.reference.py", "exec"), module.__dict__)
+            loaded.append(module)
         run: Callable[..., Any] = loaded[0].run
         return run
 
@@ -56,52 +60,37 @@ def capture_definition(
     name = " ".join(
         (definition.name, *(f"{axis}={extents[axis]}" for axis in extents if definition.axes[axis]["type"] == "var"))
     )
-    scalars = {one: _assumed(spec) for one, spec in definition.inputs.items() if spec.shape is None}
-    notes = [f"no workload is given: {one} = {value} is assumed" for one, value in scalars.items() if not workload]
+    scalars = {key: _assumed(spec) for key, spec in definition.inputs.items() if spec.shape is None}
+    notes = [f"no workload is given: {key} = {value} is assumed" for key, value in scalars.items() if not workload]
     origin = {"definition": definition.name, **({"workload": workload.uuid} if workload else {})}
     try:
-        return capture_torch(
-            build, inputs, name=name, origin=origin, folder=file.parent,
-            assumptions=notes,
-        )  # fmt: skip
+        return capture_torch(build, inputs, name=name, origin=origin, folder=file.parent, assumptions=notes)
     finally:
         sys.modules.pop(_MODULE, None)
-
-
-def _loaded(definition: Definition) -> ModuleType:
-    module = ModuleType(_MODULE)
-    sys.modules[_MODULE] = module  # dataclasses and inspect look it up
-    exec(compile(definition.reference, f"{definition.name}.reference.py", "exec"), module.__dict__)
-    return module
 
 
 def _inputs(
     definition: Definition, axes: Mapping[str, int], line: WorkloadLine | None, module: ModuleType, folder: Path,
     where: str,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """Return the arguments of `run`: tensors without memory, scalars with the workload's values."""
-    rows = _rows(definition) if line is None else line.inputs
+    """Return the arguments of `run`: fake tensors, and scalars with the workload's values."""
+    rows: Mapping[str, Mapping[str, Any]] = {
+        name: {"type": "random"} if spec.shape is not None else {"type": "scalar", "value": _assumed(spec)}
+        for name, spec in definition.inputs.items()
+    } if line is None else line.inputs  # fmt: skip
     custom = _custom(definition, axes, rows, module, where)
-    found = []
+    arguments = []
     for name, spec in definition.inputs.items():
         if spec.shape is not None:
             values = _file_values(rows[name], folder)
-            found.append(_empty(spec, axes, where) if values is None else values)
+            arguments.append(_empty(spec, axes, where) if values is None else values)
         elif rows[name]["type"] == "scalar":
-            found.append(rows[name]["value"])
+            arguments.append(rows[name]["value"])
         elif name in custom:
-            found.append(custom[name])
+            arguments.append(custom[name])
         else:
             raise SpecError(f"{where}: input {name!r} is a scalar; its workload must state a value or be custom")
-    return tuple(found)
-
-
-def _rows(definition: Definition) -> dict[str, Mapping[str, Any]]:
-    """Return how inputs are made where no workload says so."""
-    scalars = {name: {"type": "scalar", "value": _assumed(spec)} for name, spec in definition.inputs.items()}
-    return {
-        name: scalars[name] if spec.shape is None else {"type": "random"} for name, spec in definition.inputs.items()
-    }
+    return tuple(arguments)
 
 
 def _assumed(spec: TensorSpec) -> bool | int | float:
@@ -112,7 +101,7 @@ def _assumed(spec: TensorSpec) -> bool | int | float:
 def _custom(
     definition: Definition, axes: Mapping[str, int], rows: Mapping[str, Any], module: ModuleType, where: str
 ) -> Mapping[str, Any]:
-    """Return what the definition's own entry point makes, where a scalar depends on it."""
+    """Return the inputs that the definition's own entry point makes, if a scalar is among them."""
     scalars = [name for name, spec in definition.inputs.items() if spec.shape is None]
     if not any(rows[name]["type"] == "custom" for name in scalars):
         return {}
@@ -134,7 +123,7 @@ def _empty(spec: TensorSpec, axes: Mapping[str, int], where: str) -> Any:
 
 
 def _file_values(row: Mapping[str, Any], folder: Path) -> Any:
-    """Return a small tensor of whole numbers with its values (offsets, page tables); none where they do not matter."""
+    """Return a small integer tensor with its values (offsets, page tables); none for other tensors."""
     if row["type"] != "safetensors" or not (folder / row["path"]).is_file():
         return None
     try:
@@ -145,9 +134,6 @@ def _file_values(row: Mapping[str, Any], folder: Path) -> Any:
 
     with unset_fake_temporarily(), safe_open(str(folder / row["path"]), framework="pt") as file:
         part = file.get_slice(row["tensor_key"])
-        elements = 1
-        for extent in part.get_shape():
-            elements *= extent
-        if part.get_dtype() not in ("I64", "I32", "BOOL") or elements > CONSTANT_ELEMENTS:
+        if part.get_dtype() not in ("I64", "I32", "BOOL") or prod(part.get_shape()) > CONSTANT_ELEMENTS:
             return None
         return part[:]

@@ -1,4 +1,4 @@
-"""Strides that an operator log states, as a case keeps them: a layout of an input, or a call taken for dense."""
+"""Memory layouts of inputs, derived from the strides in an operator log."""
 
 from collections.abc import Iterable, Sequence
 from math import prod
@@ -12,8 +12,8 @@ from nearpeak.ops.shared.definition.memory_layout import DENSE, LAYOUTS, strides
 from nearpeak.ops.shared.torch_names import torch_dtype
 
 
-class _Lying(NamedTuple):
-    """How a tensor lies in memory."""
+class _Strided(NamedTuple):
+    """Shape, strides and format of a tensor."""
 
     extents: tuple[int, ...]
     """Without those of 1."""
@@ -30,7 +30,7 @@ def lying(case: Case, tensors: Sequence[Any]) -> tuple[Case, bool]:
     everywhere is dense to an operator that takes elements one by one, in whatever order. Elements that an expanded
     tensor repeats are read once, as the case's extents say.
     """
-    strided = [one for one in tensors if not one.is_contiguous()]
+    strided = [tensor for tensor in tensors if not tensor.is_contiguous()]
     if not strided:
         return case, True
     layout = str(dict(case.attributes).get("layout", ""))
@@ -39,58 +39,58 @@ def lying(case: Case, tensors: Sequence[Any]) -> tuple[Case, bool]:
     operator = OPS[case.op]
     arguments = operator.forward_arguments(case)
     inputs = operator.inputs(**arguments)
-    if all(len(one.shape) == 1 for one in inputs.values()) and _alike(tensors):
+    if all(len(tensor.shape) == 1 for tensor in inputs.values()) and _alike(tensors):
         return case, True
-    found = _layouts(inputs, [_distinct(one) for one in tensors])
-    if found is None:
+    layouts = _layouts(inputs, [_distinct(tensor) for tensor in tensors])
+    if layouts is None:
         return case, False
-    return operator.case("forward", **arguments, **{f"{name}.layout": layout for name, layout in found.items()}), True
+    return operator.case("forward", **arguments, **{f"{name}.layout": layout for name, layout in layouts.items()}), True
 
 
 def _is_said(case: Case, layout: str, strided: Sequence[Any]) -> bool:
     """Say whether the choice `layout` of a case says how all of these tensors lie."""
     if layout in sliding_windows.LAYOUTS:
-        return all(_is_dense(one, sliding_windows.strides_of(tuple(one.shape), layout)) for one in strided)
+        return all(_is_dense(tensor, sliding_windows.strides_of(tuple(tensor.shape), layout)) for tensor in strided)
     inputs = OPS[case.op].inputs(**OPS[case.op].forward_arguments(case)).values()
-    return all(any(_is_stored(_distinct(one), known) for known in inputs) for one in strided)
+    return all(any(_is_stored(_distinct(tensor), known) for known in inputs) for tensor in strided)
 
 
 def _is_dense(tensor: Any, strides: Sequence[int] | None) -> bool:
     """Say whether a tensor that is not contiguous has these strides, where it has more than one element to step to."""
     rows = () if strides is None else zip(tensor.shape, tensor.stride(), strides, strict=True)
-    return strides is not None and all(extent == 1 or own == one for extent, own, one in rows)
+    return strides is not None and all(extent == 1 or actual == expected for extent, actual, expected in rows)
 
 
-def _is_stored(tensor: _Lying, described: Tensor) -> bool:
+def _is_stored(tensor: _Strided, described: Tensor) -> bool:
     """Say whether a tensor lies as the case says that this input does; its order among the inputs may be another."""
     strides = described.strides or strides_of(described.shape, DENSE)
-    kept = tuple(one if extent > 1 else 0 for one, extent in zip(strides, described.shape, strict=True))
-    return _holds(described, tensor) and merged(tensor.extents, tensor.strides, described.shape) == kept
+    distinct = tuple(stride if extent > 1 else 0 for stride, extent in zip(strides, described.shape, strict=True))
+    return _holds(described, tensor) and merged(tensor.extents, tensor.strides, described.shape) == distinct
 
 
 def _alike(tensors: Sequence[Any]) -> bool:
     """Say whether all tensors have one shape and one order of dimensions, without gaps."""
-    (shape, strides), *others = {(tuple(one.shape), one.stride()) for one in tensors}
+    (shape, strides), *others = {(tuple(tensor.shape), tensor.stride()) for tensor in tensors}
     dense = sorted(stride for stride, extent in zip(strides, shape, strict=True) if extent > 1)
     extents = [extent for _, extent in sorted(zip(strides, shape, strict=True)) if extent > 1]
     return not others and dense == [prod(extents[:place]) for place in range(len(extents))]
 
 
-def _distinct(tensor: Any) -> _Lying:
+def _distinct(tensor: Any) -> _Strided:
     """Return how a tensor lies, without the dimensions along which it repeats itself."""
     sides = [pair for pair in zip(tensor.shape, tensor.stride(), strict=True) if pair[0] != 1]
-    kept = [pair for pair in sides if pair[1] != 0] if tensor.numel() else sides
-    return _Lying(tuple(extent for extent, _ in kept), tuple(stride for _, stride in kept), tensor.dtype)
+    stepped = [pair for pair in sides if pair[1] != 0] if tensor.numel() else sides
+    return _Strided(tuple(extent for extent, _ in stepped), tuple(stride for _, stride in stepped), tensor.dtype)
 
 
-def _layouts(inputs: dict[str, Tensor], tensors: Iterable[_Lying]) -> dict[str, str] | None:
+def _layouts(inputs: dict[str, Tensor], tensors: Iterable[_Strided]) -> dict[str, str] | None:
     """Return the layout of each input that is not dense; none where a tensor is no input, or lies in a way of its own.
 
     Tensors and inputs come in the same order; those of other extents or formats are passed over.
     """
-    left, found = list(inputs.items()), {}
+    left, layouts = list(inputs.items()), {}
     for tensor in tensors:
-        place = next((n for n, (_, one) in enumerate(left) if _holds(one, tensor)), None)
+        place = next((n for n, (_, described_input) in enumerate(left) if _holds(described_input, tensor)), None)
         if place is None:
             if tensor.strides == strides_of(tensor.extents, DENSE):
                 continue
@@ -103,11 +103,11 @@ def _layouts(inputs: dict[str, Tensor], tensors: Iterable[_Lying]) -> dict[str, 
         if layout is None:
             return None
         if layout != DENSE:
-            found[name] = layout
-    return found
+            layouts[name] = layout
+    return layouts
 
 
-def _holds(described: Tensor, tensor: _Lying) -> bool:
+def _holds(described: Tensor, tensor: _Strided) -> bool:
     import torch
 
     return described.elements == prod(tensor.extents) and torch_dtype(torch, described.dtype) is tensor.dtype
@@ -121,7 +121,7 @@ def merged(extents: Sequence[int], strides: Sequence[int], shape: Sequence[int])
     >>> merged((32, 128), (1, 32), (1, 32, 128))
     (0, 1, 32)
     """
-    left, found = list(zip(extents, strides, strict=True)), []
+    left, merged_strides = list(zip(extents, strides, strict=True)), []
     for side in shape:
         length, stride = 1, 0
         while length < side:
@@ -131,5 +131,5 @@ def merged(extents: Sequence[int], strides: Sequence[int], shape: Sequence[int])
             length *= extent
         if length != side:
             return None
-        found.append(stride)
-    return None if left else tuple(found)
+        merged_strides.append(stride)
+    return None if left else tuple(merged_strides)

@@ -1,4 +1,4 @@
-"""Reads logs of operator inputs, as TorchInductor and TritonBench keep them: operators, arguments, counts."""
+"""Import of operator-input logs of TorchInductor and TritonBench: operators, arguments and call counts."""
 
 import ast
 import re
@@ -12,7 +12,7 @@ from nearpeak.core.work.workload import Call, Workload
 from nearpeak.errors import SpecError
 from nearpeak.frontends.files.log_strides import lying
 from nearpeak.frontends.torch.fake_tensors import require_torch
-from nearpeak.frontends.torch.module_capture import _world
+from nearpeak.frontends.torch.module_capture import fake_world
 from nearpeak.units import counted
 
 _OPERATOR = re.compile(r"Operator:\s*(\S+)\s*$")
@@ -25,7 +25,7 @@ _FORMATS = {
 _NUMBERS = {"inf": float("inf"), "nan": float("nan")}
 _SHOWN = 5
 _OUTSIDE = ("from_file", "save", "_print")
-"""Operators that touch the world outside."""
+"""Operators with side effects outside the process, which are not run."""
 
 
 class _UnreadableError(Exception):
@@ -47,8 +47,8 @@ def capture_op_log(path: Path) -> Workload:
     A log holds lines `Operator: aten.mm.default`, each followed by lines `cnt: 12, ((T([2, 4], f16), …), {…})`, where
     `T(shape, format, stride=…)` is a tensor. Each row is dispatched once, on tensors without memory; nothing in the
     file is executed. Views launch nothing and are counted apart. A row that cannot be read and one that no operator of
-    the catalogue matches are uncovered calls; what is wrong with a line is named among the assumptions. Strides become
-    layouts of the case's inputs where there is a word for them; calls that are taken for dense are counted.
+    the catalogue matches are uncovered calls; unreadable lines are named among the assumptions. Strides become
+    layouts of the case's inputs where such a layout exists; other calls are taken for dense and counted.
 
     Raises:
         SpecError: the file is missing or holds no row of a log.
@@ -63,34 +63,33 @@ def capture_op_log(path: Path) -> Workload:
     lost: list[Call] = []
     skipped: Counter[str] = Counter()
     dense: Counter[str] = Counter()
-    with _world(None) as world:
+    with fake_world(None) as world:
         for row in rows:
             try:
                 calls += _calls(world, row, path.name, skipped, dense)
             except _UnreadableError as error:
                 rejected[f"{error} (line {row.number})"] += 1
-                lost += [_uncovered(row, path.name)] if row.call_count else []
+                if row.call_count:  # counts as uncovered among all calls
+                    place = f"{path.name}:{row.number}"
+                    lost.append(
+                        Call(
+                            case=None, operator=row.operator, phase=_phase(row), source=place, call_count=row.call_count
+                        )
+                    )
     if not calls:
         raise SpecError(
             f"{path}: no row of it can be read; rows look like 'cnt: 1, ((T([2, 4], f16),), {{}})'{_why(rejected)}"
         )
-    notes = [f"{counted(sum(rejected.values()), 'line')} could not be read{_why(rejected)}"] if rejected else []
-    origin = {
-        "kind": "operator log",
-        "file": path.name,
-        "rows": str(len(rows)),
-        "calls": str(sum(r.call_count for r in rows)),
-        **({"unread": notes[0]} if notes else {}),
-        **({"strides": f"{_taken(sum(dense.values()))} for dense{_why(dense)}"} if dense else {}),
-    }
+    notes = [f"{counted(rejected.total(), 'line')} could not be read{_why(rejected)}"] if rejected else []
+    origin = {"kind": "operator log", "file": path.name, "rows": str(len(rows)),
+              "calls": str(sum(row.call_count for row in rows)), **({"unread": notes[0]} if notes else {})}  # fmt: skip
+    if dense:
+        verb = "is" if dense.total() == 1 else "are"
+        origin["strides"] = f"{counted(dense.total(), 'call')} {verb} taken for dense{_why(dense)}"
     return Workload(
         name=path.stem, step="sweep", calls=(*calls, *lost), origin=origin, assumptions=tuple(notes),
         skipped=dict(sorted(skipped.items())),
     )  # fmt: skip
-
-
-def _taken(call_count: int) -> str:
-    return f"{counted(call_count, 'call')} {'is' if call_count == 1 else 'are'} taken"
 
 
 def _why(rejected: Counter[str]) -> str:
@@ -99,7 +98,7 @@ def _why(rejected: Counter[str]) -> str:
 
 
 def _lines(text: str) -> tuple[list[_Row], list[str]]:
-    """Return the rows, and what is wrong with the other lines; empty lines say nothing."""
+    """Return the rows, and descriptions of the lines that cannot be read."""
     rows: list[_Row] = []
     unread: list[str] = []
     operator = ""
@@ -115,32 +114,27 @@ def _lines(text: str) -> tuple[list[_Row], list[str]]:
 
 
 def _calls(world: Any, row: _Row, file: str, skipped: Counter[str], dense: Counter[str]) -> Iterator[Call]:
-    """Yield what one row dispatches, as often as the log counts it."""
+    """Yield the calls that one row dispatches, with the log's count."""
     import torch
 
     function = _function(torch, row.operator)
     args, kwargs = _parsed(row.arguments)
-    builder, recorder = world.recorder.builder, world.recorder
-    first, before = len(builder.calls), Counter(builder.skipped)
-    recorder.phase, recorder.recording = "forward", True
+    builder = world.recorder.builder
+    before = Counter(builder.skipped)
     try:
-        with torch.no_grad():
+        with world.recorder.detached("forward") as made:
             function(*args, **kwargs)
-    except Exception as error:  # PyTorch raises whatever it likes; the row is at fault
+    except Exception as error:  # PyTorch raises exceptions of any type; the row is at fault
         reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
         raise _UnreadableError(f"{row.operator}: {reason}") from None
-    finally:
-        recorder.recording = False
-        made = builder.calls[first:]
-        del builder.calls[first:]
     for name, count in (Counter(builder.skipped) - before).items():
         skipped[name] += count * row.call_count
     from torch.utils._pytree import tree_leaves
 
-    tensors = [one for one in tree_leaves((args, kwargs)) if isinstance(one, torch.Tensor)]
+    tensors = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
     for call in made:
-        case, kept = lying(call.case, tensors) if call.case is not None else (None, True)
-        if not kept:
+        case, is_exact = lying(call.case, tensors) if call.case is not None else (None, True)
+        if not is_exact:
             dense[f"{row.operator} (line {row.number})"] += call.call_count * row.call_count
         yield replace(
             call, case=case, phase=_phase(row), module="", source=f"{file}:{row.number}", reads=(), writes=(),
@@ -152,25 +146,18 @@ def _phase(row: _Row) -> str:
     return "backward" if "backward" in row.operator else "forward"
 
 
-def _uncovered(row: _Row, file: str) -> Call:
-    """Return the call of a row that cannot be read, so that shares of all calls count it as one that is not covered."""
-    return Call(
-        case=None, operator=row.operator, phase=_phase(row), source=f"{file}:{row.number}", call_count=row.call_count,
-    )  # fmt: skip
-
-
 def _function(torch: Any, name: str) -> Any:
     parts = name.split(".")
     if parts[0] in ("aten", "prims", "torchvision") and len(parts) in (2, 3) and parts[1] not in _OUTSIDE:
-        found = getattr(getattr(torch.ops, parts[0]), parts[1], None)
-        overload = getattr(found, parts[2] if len(parts) == 3 else "default", None)
+        packet = getattr(getattr(torch.ops, parts[0]), parts[1], None)
+        overload = getattr(packet, parts[2] if len(parts) == 3 else "default", None)
         if overload is not None:
             return overload
     raise _UnreadableError(f"operator {name} is not known to this PyTorch")
 
 
 def _parsed(text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return positional and keyword arguments; the text is read as literals and never evaluated."""
+    """Return positional and keyword arguments; the text is parsed as literals and never executed."""
     try:
         value = _value(ast.parse(text.strip(), mode="eval").body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -191,7 +178,7 @@ def _value(node: Any) -> Any:
 
 
 def _called(node: ast.Call) -> Any:
-    """Return a tensor `T(…)`, or nothing for a device."""
+    """Return a tensor `T(…)`, or none for a device."""
     name = node.func.id if isinstance(node.func, ast.Name) else ""
     if name not in ("T", "device"):
         raise _UnreadableError(f"{ast.unparse(node)[:40]} is neither a tensor nor a device")
@@ -221,9 +208,9 @@ def _option(node: ast.Attribute) -> Any:
     import torch
 
     name = node.attr
-    found = getattr(torch, name, None)
-    if ast.unparse(node.value) == "torch" and isinstance(found, (torch.dtype, torch.memory_format, torch.layout)):
-        return found
+    option = getattr(torch, name, None)
+    if ast.unparse(node.value) == "torch" and isinstance(option, (torch.dtype, torch.memory_format, torch.layout)):
+        return option
     raise _UnreadableError(f"torch.{name} is no format")
 
 
@@ -231,11 +218,11 @@ def _tensor(node: ast.Call) -> Any:
     """Return the tensor without memory that `T(shape, format, stride=…)` describes; contiguous without strides."""
     import torch
 
-    given = [_value(item) for item in node.args]
+    arguments = [_value(item) for item in node.args]
     options = {word.arg: _value(word.value) for word in node.keywords}
-    if len(given) != 2 or set(options) - {"stride"} or not isinstance(given[1], torch.dtype):
+    if len(arguments) != 2 or set(options) - {"stride"} or not isinstance(arguments[1], torch.dtype):
         raise _UnreadableError(f"{ast.unparse(node)[:60]} is not T(shape, format) or T(shape, format, stride=…)")
-    shape, dtype = given
+    shape, dtype = arguments
     extents = [*shape, *options.get("stride", ())] if isinstance(shape, list) else [None]
     if not all(type(extent) is int and 0 <= extent <= 1 << 40 for extent in extents):
         raise _UnreadableError(f"{ast.unparse(node)[:60]}: extents and strides are whole numbers")

@@ -1,4 +1,4 @@
-"""A workload as JSON text and back: documented, versioned, the same bytes for the same workload."""
+"""Versioned JSON format of a saved workload; equal workloads give identical bytes."""
 
 import base64
 import json
@@ -36,7 +36,7 @@ SCHEMA = Schema(
 
 
 def is_workload(data: object) -> bool:
-    """Say whether `data`, read from JSON, claims to be a saved workload of any version.
+    """Return whether JSON data is marked as a saved workload, of any version.
 
     >>> is_workload({"schema": "nearpeak.workload", "version": 1}), is_workload({"model_type": "llama"})
     (True, False)
@@ -97,7 +97,7 @@ def _workload(data: dict[str, Any], where: str) -> Workload:
     workload: Workload = codec.value(data, Workload, where)
     values = dict(_FORMS.value(data.get("values", []), tuple[tuple[int, float], ...], f"{where}.values"))
     if values:
-        buffers = tuple(replace(one, value=values.get(number)) for number, one in enumerate(workload.buffers))
+        buffers = tuple(replace(buffer, value=values.get(number)) for number, buffer in enumerate(workload.buffers))
         workload = replace(workload, buffers=buffers)
     try:
         _check(workload)
@@ -107,7 +107,7 @@ def _workload(data: dict[str, Any], where: str) -> Workload:
 
 
 def _call_fields(record: Any) -> Any:
-    """Return the record of a call with form and storages apart, which the file holds in one list."""
+    """Return the record of a call with `form` and `storages` separated; the file holds them in one list."""
     if not isinstance(record, dict) or not isinstance(record.get("form"), list) or not record["form"]:
         return record
     form, *storages = record["form"]
@@ -115,7 +115,7 @@ def _call_fields(record: Any) -> Any:
 
 
 def _check(workload: Workload) -> None:
-    """Refuse numbers of buffers, calls and patterns that are not there."""
+    """Refuse references to buffers, calls and patterns that do not exist."""
     calls, buffer_count = workload.calls, len(workload.buffers)
     if not calls:
         raise SpecError("holds no call")
@@ -129,16 +129,16 @@ def _check(workload: Workload) -> None:
     for group in workload.groups:
         if not group or max(group) >= len(calls):
             raise SpecError(f"a group names calls {list(group)} of {len(calls)}")
-    for one in workload.known:
-        is_there = one.call < len(calls) and one.tensor < len(calls[one.call].storages)
-        if not is_there or one.pattern >= len(workload.patterns) or one.says not in SAYINGS:
-            raise SpecError(f"{one} names a call, a tensor, a pattern or a fact that is not there")
+    for fact in workload.known:
+        is_there = fact.call < len(calls) and fact.tensor < len(calls[fact.call].storages)
+        if not is_there or fact.pattern >= len(workload.patterns) or fact.says not in SAYINGS:
+            raise SpecError(f"{fact} names a call, a tensor, a pattern or a fact that is not there")
     for pattern in workload.patterns:
         _check_pattern(pattern)
 
 
 def _check_pattern(pattern: Pattern) -> None:
-    """Refuse a set of elements that does not hold as many bits as its extents say."""
+    """Refuse a pattern whose number of bits is not that of its extents."""
     byte_count, opened = -(-math.prod(pattern.shape) // 8), zlib.decompressobj()
     try:
         is_whole = len(opened.decompress(pattern.packed, byte_count + 1)) == byte_count
@@ -149,7 +149,7 @@ def _check_pattern(pattern: Pattern) -> None:
 
 
 def _numbered(values: Sequence[Any]) -> Converter:
-    """Return the converter of values that are stated by their number in a list."""
+    """Return the converter of values that records refer to by their position in a list."""
 
     def read(raw: Any) -> Any:
         if COUNT.read(raw) >= len(values):

@@ -1,4 +1,4 @@
-"""Capture of hand-written cases: JSON lines, or TOML with single cases and sweeps over axes."""
+"""Import of hand-written cases: JSON lines, or TOML with single cases and sweeps over axes."""
 
 import math
 import shlex
@@ -22,17 +22,17 @@ LARGEST_CASE_COUNT = 1_000_000
 LARGEST_EXTENT = 2**40
 _RESERVED = ("op", "phase", "count", "rule")
 TOTALS = ("bytes_total", "flop_total")
-"""What constraints may name beside axes: the bytes that a case must read and write, and its arithmetic."""
+"""Names that constraints may use besides axes: bytes read and written by a case, and its FLOP."""
 REMOVED = "removed by "
-"""Begins the name of a count of what a constraint took away, in a sweep's origin."""
+"""Prefix, in a sweep's origin, of the number of points that a constraint removed."""
 COMBINATIONS = " (combinations)"
-"""Ends the name of a count of combinations that have no row in a covering array, instead of points."""
+"""Suffix of such a number if it counts combinations without a row in a covering array."""
 _COVER = "cover"
 """Key of a sweep that takes a covering array of that strength instead of all points."""
 
 
 class _Found:
-    """Calls collected so far, and what constraints took away."""
+    """Calls collected so far, and the number of points that each constraint removed."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
@@ -47,15 +47,15 @@ def capture_sweep(path: Path) -> Workload:
     """
     if not path.is_file():
         raise SpecError(f"{path}: no such file; give a .jsonl or .toml file of cases")
-    found = _Found()
+    collected = _Found()
     if path.suffix == ".toml":
-        _read_toml(path, found)
+        _read_toml(path, collected)
     else:
-        _read_lines(path, found)
-    if not found.calls:
+        _read_lines(path, collected)
+    if not collected.calls:
         raise SpecError(f'{path}: states no case; write e.g. {{"op": "gemm", "dtype": "bf16", "m": 1, …}}')
-    origin = {"kind": "sweep", "file": path.name, **_removals(found)}
-    return Workload(name=path.stem, step="sweep", calls=tuple(found.calls), origin=origin)
+    origin = {"kind": "sweep", "file": path.name, **_removals(collected)}
+    return Workload(name=path.stem, step="sweep", calls=tuple(collected.calls), origin=origin)
 
 
 def swept(name: str, line: str, where: Sequence[str] = ()) -> Workload:
@@ -80,28 +80,28 @@ def swept(name: str, line: str, where: Sequence[str] = ()) -> Workload:
         table[key] = {"true": True, "false": False}.get(text, text)
     if str(table.get(_COVER, "")).isdigit():
         table[_COVER] = int(table[_COVER])
-    found = _Found()
-    _expand(name, {**table, **({"where": list(where)} if where else {})}, found)
-    origin = {"kind": "sweep", "line": line, **_removals(found)}
-    return Workload(name=name, step="sweep", calls=tuple(found.calls), origin=origin)
+    collected = _Found()
+    _expand(name, {**table, **({"where": list(where)} if where else {})}, collected)
+    origin = {"kind": "sweep", "line": line, **_removals(collected)}
+    return Workload(name=name, step="sweep", calls=tuple(collected.calls), origin=origin)
 
 
-def _removals(found: _Found) -> dict[str, str]:
-    return {f"{REMOVED}{text}": str(count) for text, count in found.removed.items()}
+def _removals(collected: _Found) -> dict[str, str]:
+    return {f"{REMOVED}{text}": str(count) for text, count in collected.removed.items()}
 
 
-def _read_lines(path: Path, found: _Found) -> None:
+def _read_lines(path: Path, collected: _Found) -> None:
     with path.open(encoding="utf-8") as lines:
         try:
             for number, line in enumerate(lines, start=1):
                 _check_count(number)
                 if line.strip():
-                    _add_line(f"{path.name}:{number}", line, found)
+                    _add_line(f"{path.name}:{number}", line, collected)
         except UnicodeDecodeError:
             raise SpecError(f"{path}: is not UTF-8 text; give JSON lines or TOML") from None
 
 
-def _add_line(where: str, line: str, found: _Found) -> None:
+def _add_line(where: str, line: str, collected: _Found) -> None:
     try:
         row = parsed_once(line)
     except SpecError as error:
@@ -110,10 +110,10 @@ def _add_line(where: str, line: str, found: _Found) -> None:
         raise SpecError(f"{where}: not JSON ({error}); write one object per line") from None
     if not isinstance(row, dict):
         raise SpecError(f"{where}: is {type(row).__name__}, not an object with op, dtype and axes")
-    found.calls.append(_call(where, row))
+    collected.calls.append(_call(where, row))
 
 
-def _read_toml(path: Path, found: _Found) -> None:
+def _read_toml(path: Path, collected: _Found) -> None:
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -123,9 +123,9 @@ def _read_toml(path: Path, found: _Found) -> None:
         raise SpecError(f"{path}: table {unknown[0]!r} is not known; use [[case]] and [[sweep]]")
     for number, row in enumerate(_tables(path, data, "case"), start=1):
         _check_count(number)
-        found.calls.append(_call(f"{path.name} case {number}", row))
+        collected.calls.append(_call(f"{path.name} case {number}", row))
     for number, row in enumerate(_tables(path, data, "sweep"), start=1):
-        _expand(f"{path.name} sweep {number}", row, found)
+        _expand(f"{path.name} sweep {number}", row, collected)
 
 
 def _tables(path: Path, data: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
@@ -136,54 +136,55 @@ def _tables(path: Path, data: Mapping[str, Any], name: str) -> list[dict[str, An
     return tables
 
 
-def _expand(where: str, table: Mapping[str, Any], found: _Found) -> None:
-    """Append every point of the sweep that its constraints leave."""
+def _expand(where: str, table: Mapping[str, Any], collected: _Found) -> None:
+    """Append every point of the sweep that meets its constraints."""
     try:
         fixed = {key: table[key] for key in _RESERVED if key in table and not isinstance(table[key], list)}
-        axes = [axis_values(key, given) for key, given in table.items() if key not in (*fixed, "where", _COVER)]
+        axes = [axis_values(key, values) for key, values in table.items() if key not in (*fixed, "where", _COVER)]
         constraints = _constraints(table.get("where", []), axes, fixed, where)
         ruled_out: dict[str, int] = {}
         points = _points(axes) if _COVER not in table else _covered(axes, table[_COVER], constraints, ruled_out)
         if _COVER not in table:
             counted = " × ".join(f"{','.join(axis.names)} {axis.value_count}" for axis in axes)
-            _check_count(len(found.calls) + math.prod(axis.value_count for axis in axes), counted)
+            _check_count(len(collected.calls) + math.prod(axis.value_count for axis in axes), counted)
     except SpecError as error:
         raise type(error)(f"{where}: {error}") from None
     removed = dict.fromkeys(constraints, 0)
-    before = len(found.calls)
+    before = len(collected.calls)
     for row in points:
         failed = _first_failed(where, constraints, row)
         if failed:
             removed[failed] += 1
         else:
-            found.calls.append(_call(where, {**fixed, **row}))
-    if len(found.calls) == before:
+            collected.calls.append(_call(where, {**fixed, **row}))
+    if len(collected.calls) == before:
         counts = {text: count + ruled_out.get(f"{text}{COMBINATIONS}", 0) for text, count in removed.items()}
         most = max(counts, key=lambda text: counts[text])
         raise SpecError(f"{where}: no case is left; constraint {most!r} removed {counts[most]:,}: loosen it")
     for text, count in (*removed.items(), *ruled_out.items()):
-        found.removed[text] = found.removed.get(text, 0) + count
+        collected.removed[text] = collected.removed.get(text, 0) + count
 
 
 def _constraints(
-    given: object, axes: list[AxisValues], fixed: Mapping[str, Any], where: str
+    stated: object, axes: list[AxisValues], fixed: Mapping[str, Any], where: str
 ) -> dict[str, Callable[[Mapping[str, Any]], bool]]:
-    """Return the test of each constraint; totals of the case are computed only where one is named."""
-    texts = given if isinstance(given, list) else [given]
+    """Return the test of each constraint; totals of the case are computed only for constraints that use them."""
+    texts = stated if isinstance(stated, list) else [stated]
     names = frozenset(name for axis in axes for name in axis.names)
     tests = {str(text): condition(text, names | frozenset(TOTALS)) for text in texts}
     totals = {text for text in tests if any(name in text for name in TOTALS)}
 
     def of_case(test: Callable[[Mapping[str, Any]], bool]) -> Callable[[Mapping[str, Any]], bool]:
-        return lambda row: test({**row, **_totals(_call(where, {**fixed, **row}).case)})
+        def holds(row: Mapping[str, Any]) -> bool:
+            case = _call(where, {**fixed, **row}).case
+            assert case is not None  # every row of a sweep has one
+            work = work_of(case)
+            totals = (int(work.read_bytes + work.write_bytes), int(sum(work.flop.values())))
+            return test({**row, **dict(zip(TOTALS, totals, strict=True))})
+
+        return holds
 
     return {text: of_case(test) if text in totals else test for text, test in tests.items()}
-
-
-def _totals(case: Case | None) -> dict[str, int]:
-    assert case is not None  # every row of a sweep has one
-    work = work_of(case)
-    return {TOTALS[0]: int(work.read_bytes + work.write_bytes), TOTALS[1]: int(sum(work.flop.values()))}
 
 
 def _points(axes: list[AxisValues]) -> Iterator[dict[str, Value]]:
@@ -195,7 +196,7 @@ def _points(axes: list[AxisValues]) -> Iterator[dict[str, Value]]:
 def _covered(
     axes: list[AxisValues], strength: object, constraints: Mapping[str, Any], removed: dict[str, int]
 ) -> Iterator[dict[str, Value]]:
-    """Return few points in which every combination of `strength` axes occurs that the constraints allow."""
+    """Return a covering array: every allowed combination of values of `strength` axes occurs in a point."""
     if type(strength) is not int or not 1 <= strength <= 4:
         raise SpecError(f"cover={strength!r}: is not a whole number from 1 to 4; 2 combines all pairs of axes")
     most = sorted((axis.value_count for axis in axes), reverse=True)[:strength]
@@ -204,7 +205,11 @@ def _covered(
 
     def point(row: Mapping[str, Any]) -> dict[str, Value]:
         taken = {key: values[key][position] for key, position in row.items()}
-        return {name: value for key, one in taken.items() for name, value in zip(key.split(","), one, strict=True)}
+        return {
+            name: value
+            for key, row_values in taken.items()
+            for name, value in zip(key.split(","), row_values, strict=True)
+        }
 
     def refusal(row: Mapping[str, Any]) -> str:
         return _first_failed("cover", constraints, point(row))
@@ -213,8 +218,8 @@ def _covered(
 
     def hopeful(row: Mapping[str, Any]) -> bool:
         known = point(row)
-        told = {text: holds for text, holds in constraints.items() if names[text] <= known.keys()}
-        return not _first_failed("cover", told, known)
+        decidable = {text: holds for text, holds in constraints.items() if names[text] <= known.keys()}
+        return not _first_failed("cover", decidable, known)
 
     array = covering({key: range(len(rows)) for key, rows in values.items()}, strength, refusal, hopeful)
     for reason in array.infeasible.values():
@@ -236,7 +241,7 @@ def _check_count(count: int, counted: str = "") -> None:
 
 
 def _call(where: str, row: Mapping[str, Any]) -> Call:
-    """Return the call that one row states; its module is the rule that asked for it, where one is named."""
+    """Return the call that one row states; its module is the rule that the row names."""
     op, count = row.get("op"), row.get("count", 1)
     if not isinstance(op, str) or not op.strip():
         raise SpecError(f"{where}: 'op' is {'blank' if isinstance(op, str) else 'missing'}; write e.g. op = \"gemm\"")
@@ -255,7 +260,7 @@ def _call(where: str, row: Mapping[str, Any]) -> Call:
 
 
 def check_size(case: Case) -> None:
-    """Refuse a case with an extent or a tensor that no machine will hold, naming the axis to look at.
+    """Refuse a case with an extent over 2^40 or a tensor over 2^50 bytes, naming the axis.
 
     >>> from nearpeak.ops import case
     >>> check_size(case("gemm", m=4, n=4, k=8, dtype="bf16"))

@@ -1,1 +1,1 @@
-"""Frontend for Hugging Face models: published dimensions and input recipes."""
+"""Frontend for Hugging Face models: published dimensions, and inputs made by recipes."""

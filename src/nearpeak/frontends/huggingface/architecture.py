@@ -1,4 +1,4 @@
-"""Capture of Hugging Face architectures at full published size: dimensions in, no weight and no download."""
+"""Capture of Hugging Face models at their published dimensions, without weights or downloads."""
 
 import dataclasses
 import inspect
@@ -30,7 +30,7 @@ from nearpeak.frontends.huggingface.settings import settings_of
 from nearpeak.frontends.huggingface.transformers_package import SWITCHES, built, transformers_package
 from nearpeak.frontends.torch.fake_tensors import eager_models
 from nearpeak.frontends.torch.kernel_packages import kernels_kept_whole
-from nearpeak.frontends.torch.module_capture import _world, capture_torch, torch_dtype
+from nearpeak.frontends.torch.module_capture import capture_torch, fake_world, torch_dtype
 
 
 def capture_architecture(name_or_config: str | Path, options: CaptureOptions = CaptureOptions()) -> Workload:
@@ -74,13 +74,13 @@ def parameters_count(name_or_config: str | Path) -> int:
     config = _config(transformers, model)
     cls, _ = _class(transformers, model, config, "forward")
     plan = ModelPlan(cls=cls, facts=_facts(model, cls, config), options=CaptureOptions(), dtype="bf16")
-    with _world(None) as world:
+    with fake_world(None) as world:
         module, _ = world.prepared(model.name, plan.build, ((), {}))
         return sum(parameter.numel() for parameter in module.parameters())
 
 
 class ModelPlan:
-    """How to build the model and its inputs inside the fake world."""
+    """Builds the model and its inputs under fake tensors."""
 
     def __init__(self, *, cls: Any, facts: ModelFacts, options: CaptureOptions, dtype: str) -> None:
         self._cls, self._facts, self._options, self._dtype = cls, facts, options, dtype
@@ -103,21 +103,21 @@ class ModelPlan:
 
     def build(self) -> Any:
         """Return the model."""
-        self._model = built(self._cls, self._facts.config, torch_dtype(self._dtype))
+        self._model = built(lambda: self._cls._from_config(self._facts.config, dtype=torch_dtype(self._dtype)))
         return self._model
 
     def inputs(self) -> tuple[Any, ...]:
-        """Return args, kwargs and the tensors that need a name of their own."""
+        """Return args, kwargs and the tensors that are labelled separately."""
         if self._options.step == "decode":
             return self._decode_inputs()
-        given = self._given()
+        inputs = self._given()
         if self._options.step == "train" and self._facts.compares_text_with_images:
-            return (), {**self._noted(given), "return_loss": True}, ()
-        shape = label_shape(self._facts, given) if self._options.step == "train" else None
-        return (), self._noted(given | ({} if shape is None else {"labels": _whole(shape)})), ()
+            return (), {**self._noted(inputs), "return_loss": True}, ()
+        shape = label_shape(self._facts, inputs) if self._options.step == "train" else None
+        return (), self._noted(inputs | ({} if shape is None else {"labels": _whole(shape)})), ()
 
     def _tokens(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of what is made of tokens, known before the model is built."""
+        """Return the shapes of token inputs, which are known before the model is built."""
         names = {"input_ids": "text_tokens", "decoder_input_ids": "decoder_sequence"}
         return {
             name: (self._options.batch_count, self._sizes[size])
@@ -126,41 +126,41 @@ class ModelPlan:
         }
 
     def _given(self, *, without: str = "") -> dict[str, Any]:
-        """Return what the recipes make; values of plain tokens are not known."""
+        """Return the inputs that the recipes make; values of plain tokens are unknown."""
         facts, options = self._facts, self._options
         ask = Ask(
-            model=self._model, model_type=facts.config.model_type, recipes=tuple(RECIPES[one] for one in RECIPES),
+            model=self._model, model_type=facts.config.model_type, recipes=tuple(RECIPES[key] for key in RECIPES),
             unknown=by_name, options=options,
             hints={**settings_of(facts.config.model_type).get("inputs", {}), **self._sizes, "values": "unknown"},
         )  # fmt: skip
-        found = {name: value for name, value in ask.inputs().items() if name != without}
-        if facts.main_input not in found:
+        inputs = {name: value for name, value in ask.inputs().items() if name != without}
+        if facts.main_input not in inputs:
             raise NotModelledError(f"{facts.name}: no recipe for input {facts.main_input!r}")
-        tensors = {name: tuple(value.shape) for name, value in found.items() if hasattr(value, "shape")}
+        tensors = {name: tuple(value.shape) for name, value in inputs.items() if hasattr(value, "shape")}
         _check_sizes(facts, options, tensors, self._dtype)
-        return found
+        return inputs
 
-    def _noted(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Return the inputs, which are put into words."""
-        parts = [f"{name} {'×'.join(map(str, getattr(value, 'shape', ())))}" for name, value in given.items()]
+    def _noted(self, inputs: dict[str, Any]) -> dict[str, Any]:
+        """Return the inputs, and describe them for the origin."""
+        parts = [f"{name} {'×'.join(map(str, getattr(value, 'shape', ())))}" for name, value in inputs.items()]
         cached = [f"{self._kv_count} cached positions"] if self._options.step == "decode" else []
         self.described = ", ".join([*parts, *cached])
-        return given
+        return inputs
 
     def _decode_inputs(self) -> tuple[Any, ...]:
-        """Let the model make a cache for one token, then stretch it: its layout is the model's own affair."""
+        """Let the model create a cache for one token, whose layout only it knows, and extend it."""
         import torch
         from transformers.modeling_outputs import BaseModelOutput
 
         encoded = self._facts.is_encoder_decoder
         tokens = {"decoder_input_ids" if encoded else self._facts.main_input: _whole((self._options.batch_count, 1))}
-        given = self._noted((self._given(without="decoder_input_ids") if encoded else {}) | tokens)
+        inputs = self._noted((self._given(without="decoder_input_ids") if encoded else {}) | tokens)
         with torch.no_grad(), eager_models(), kernels_kept_whole(self._model):
-            output = self._model.eval()(**given, use_cache=True)
-        found = stretched(output, self._kv_count)
-        if found is None:
+            output = self._model.eval()(**inputs, use_cache=True)
+        named_cache = stretched(output, self._kv_count)
+        if named_cache is None:
             raise CaptureError(f"{self._facts.name}: its decode step leaves no cache; capture step 'forward' instead")
-        name, cache = found
+        name, cache = named_cache
         kwargs = {**tokens, name: cache, "use_cache": True}
         if encoded:
             hidden = torch.empty_like(output.encoder_last_hidden_state)
@@ -170,7 +170,7 @@ class ModelPlan:
 
 
 def _whole(shape: tuple[int, ...]) -> Any:
-    """Return whole numbers that are not known."""
+    """Return an integer tensor of unknown values."""
     import torch
 
     return torch.empty(shape, dtype=torch.int64)
@@ -196,18 +196,18 @@ def _config(transformers: Any, model: Published) -> Any:
 
 
 def _class(transformers: Any, model: Published, config: Any, step: str) -> tuple[Any, tuple[str, ...]]:
-    """Return the model class, and what was assumed in choosing it."""
+    """Return the model class, and notes on its choice."""
     wanted = (model.training_class, *model.class_names) if step == "train" else model.class_names
-    found: Any = next((getattr(transformers, name) for name in wanted if name and hasattr(transformers, name)), None)
+    cls: Any = next((getattr(transformers, name) for name in wanted if name and hasattr(transformers, name)), None)
     notes: tuple[str, ...] = ()
-    if found is None:
-        found = transformers.MODEL_MAPPING.get(type(config), None)
-        found = found[0] if isinstance(found, (tuple, list)) else found
+    if cls is None:
+        cls = transformers.MODEL_MAPPING.get(type(config), None)
+        cls = cls[0] if isinstance(cls, (tuple, list)) else cls
         named = wanted[0] if wanted else "no class"
-        notes = (f"config.json names {named}; the bare {getattr(found, '__name__', '')} is captured, without a head.",)
-    if not inspect.isclass(found) or not issubclass(found, transformers.PreTrainedModel):
+        notes = (f"config.json names {named}; the bare {getattr(cls, '__name__', '')} is captured, without a head.",)
+    if not inspect.isclass(cls) or not issubclass(cls, transformers.PreTrainedModel):
         raise SpecError(f"{model.name}: no class for {model.model_type!r}; name one under 'architectures'")
-    chosen: Any = found
+    chosen: Any = cls
     if step == "decode" and not chosen.can_generate():
         raise SpecError(f"{model.name}: {chosen.__name__} makes no tokens one by one; use step 'forward'")
     return chosen, notes
@@ -222,7 +222,7 @@ def _facts(model: Published, cls: Any, config: Any) -> ModelFacts:
 
 
 def _check_sizes(facts: ModelFacts, options: CaptureOptions, shapes: Mapping[str, tuple[int, ...]], dtype: str) -> None:
-    """Refuse sizes whose tensors no machine will hold, naming the option to look at."""
+    """Refuse sizes that need a tensor over 2^50 bytes, naming the option."""
     widest = max((facts.setting(n) or 1) for n in ("vocab_size", "intermediate_size", "hidden_size"))
     for name, shape in shapes.items():
         count = prod(shape) * (widest if name.endswith("input_ids") else 1)

@@ -1,4 +1,4 @@
-"""Tries a capture again with what its error says may be wrong: for model types that nobody has looked at by hand."""
+"""Retries of a failed capture with configuration and input changes that its error message suggests."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -15,10 +15,10 @@ _STAGES = ("building the model", "making the inputs", "forward", "backward", "op
 
 
 def first_that_runs(run: Callable[[Trial], T], repairs: Callable[[str, Trial], Iterator[Trial]]) -> T:
-    """Return what the first trial gives that does not fail.
+    """Return the result of the first trial that does not fail.
 
-    A change of the configuration that leads to an error not met before, at no earlier stage, is mended further; a
-    layout of the inputs runs or was a wrong guess. When nothing helps, the error is that of the model as it is.
+    A configuration change that leads to a new error at no earlier stage is repaired further; a changed input layout
+    either works or is dropped. If nothing helps, the error is that of the unchanged model.
 
     Raises:
         CaptureError: no change helped.
@@ -32,11 +32,11 @@ def first_that_runs(run: Callable[[Trial], T], repairs: Callable[[str, Trial], I
         for candidate in repairs(str(error), trial):
             if time.process_time() > ends_s:
                 return None
-            found = _failed(run, candidate)
-            if not isinstance(found, _Failure):
-                return found
-            is_new = str(found) not in seen and _stage(found) >= _stage(error)
-            further = mended(candidate, found) if is_new and candidate.hints == trial.hints else None
+            result = _failed(run, candidate)
+            if not isinstance(result, _Failure):
+                return result
+            is_new = str(result) not in seen and _stage(result) >= _stage(error)
+            further = mended(candidate, result) if is_new and candidate.hints == trial.hints else None
             if further is not None:
                 return further
         return None
@@ -44,10 +44,10 @@ def first_that_runs(run: Callable[[Trial], T], repairs: Callable[[str, Trial], I
     first = _failed(run, UNCHANGED)
     if not isinstance(first, _Failure):
         return first
-    found = mended(UNCHANGED, first)
-    if found is None:
+    result = mended(UNCHANGED, first)
+    if result is None:
         raise first
-    return found
+    return result
 
 
 def _failed(run: Callable[[Trial], T], trial: Trial) -> T | _Failure:

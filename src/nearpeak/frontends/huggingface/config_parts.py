@@ -1,4 +1,4 @@
-"""Walks the configuration of a Hugging Face model: its parts, their settings, and a copy with fewer layers."""
+"""Traversal of nested model configurations, filling of open settings, and a copy with fewer layers."""
 
 import copy
 import re
@@ -11,15 +11,15 @@ _DEPTH = re.compile(
 )
 _NO_DEPTH = re.compile(r"max_.*|min_.*|iou_.*|num_adapter.*|num_lstm.*|.*feat_extract.*|spatial_.*|.*(net|proj)_layers")
 _MUST_AGREE = ("out_hidden_size", "output_dim")
-"""Widths of what a tower hands over, which the language model takes as it is."""
+"""Output widths of a tower, which must equal the language model's width."""
 _PLACEHOLDERS = (
     "image_token_id", "video_token_id", "audio_token_id", "image_token_index", "video_token_index", "audio_token_index",
 )  # fmt: skip
 _READ_LAYERS = ("intermediate_layers_indices", "extract_layers", "intermediate_layer_indices")
 _READ_OF_TOWER = ("vision_feature_layer", "vision_feature_layers")
-"""Layers of the vision tower that another part reads, the last ones with negative numbers."""
+"""Layers of the vision tower that another part reads; negative numbers count from the end."""
 _DEPTH_LISTS = ("depths", "num_blocks", "num_block_repeats", "block_repeats")
-"""Layers of each stage; other lists that go with them name blocks, not stages, and such stacks are left whole."""
+"""Layers of each stage; stacks whose other lists name blocks instead of stages are not cut."""
 
 
 def parts(config: Any, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -31,9 +31,9 @@ def parts(config: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def with_layers(config: Any, layer_count: int) -> Any:
-    """Return a copy in which every stack has at most `layer_count` layers, but one whole period of its layer types.
+    """Return a copy in which every stack has `layer_count` layers, or one period of its layer types if that is more.
 
-    Lists with an entry per layer are cut with their stack; a stack of which several layers are read keeps them.
+    Lists with an entry per layer are cut with their stack; layers that other parts read are kept.
     """
     smaller = copy.deepcopy(config)
     tower_depth = _tower_depth(smaller)
@@ -47,27 +47,29 @@ def with_layers(config: Any, layer_count: int) -> Any:
             if _is_count(value) and value in stages:
                 continue  # a number of stages, between which the width changes
             if _DEPTH.fullmatch(name) and not _NO_DEPTH.fullmatch(name) and _is_count(value) and value > layer_count:
-                kept = max(layer_count, _period(part, value), tower_depth if "vi" in path else 1)
-                _cut(part, name, value, min(value, kept))
+                depth = max(layer_count, _period(part, value), tower_depth if "vi" in path else 1)
+                _cut(part, name, value, min(value, depth))
             elif name in _DEPTH_LISTS and isinstance(value, (list, tuple)) and all(map(_is_count, value)):
                 setattr(part, name, type(value)(min(count, layer_count) for count in value))
     return smaller
 
 
 def _tower_depth(config: Any) -> int:
-    """Return how many layers of the vision tower are read, where several are."""
+    """Return the number of vision-tower layers that must be kept because other parts read them."""
     stated = (vars(part).get(name) for _, part in parts(config) for name in _READ_OF_TOWER)
-    read: list[int] = [index for one in stated if isinstance(one, (list, tuple)) for index in one if _is_count(index)]
+    read: list[int] = [
+        index for layers in stated if isinstance(layers, (list, tuple)) for index in layers if _is_count(index)
+    ]
     return max([1, *(-index if index < 0 else index + 1 for index in read)])
 
 
 def fitted(config: Any) -> tuple[str, ...]:
-    """Fill in what transformers' own defaults leave open or contradictory; return what was done, in sentences."""
+    """Fill in open or contradictory defaults of transformers; return notes on the changes."""
     every, notes = dict(parts(config)), []
     texts = [part for path, part in every.items() if path.endswith("text_config")]
     for path, part in every.items():
-        own = vars(part)  # as a per-layer setting cannot be asked for by name
-        heads, width = own.get("num_attention_heads"), own.get("hidden_size")
+        settings = vars(part)  # as a per-layer setting cannot be asked for by name
+        heads, width = settings.get("num_attention_heads"), settings.get("hidden_size")
         wanted = {
             "head_dim": width // heads if _is_count(heads) and _is_count(width) and heads else None,
             "num_key_value_heads": heads,
@@ -75,7 +77,7 @@ def fitted(config: Any) -> tuple[str, ...]:
             "output_dim": vars(texts[0]).get("hidden_size") if texts and path.endswith("audio_config") else None,
         }
         for name, value in wanted.items():
-            present = own.get(name, value)
+            present = settings.get(name, value)
             if value is not None and (present is None or (name in _MUST_AGREE and present != value)):
                 setattr(part, name, value)
                 notes.append(
@@ -85,7 +87,7 @@ def fitted(config: Any) -> tuple[str, ...]:
 
 
 def _placeholders(config: Any) -> Iterator[str]:
-    """Give each kind of input that has no placeholder token one from the end of the vocabulary; yield what was done."""
+    """Assign missing placeholder tokens from the end of the vocabulary; yield notes on the changes."""
     sizes = [vars(part).get("vocab_size") for path, part in parts(config) if path in ("", "text_config")]
     vocabulary = next((size for size in sizes if _is_count(size)), None)
     for place, name in enumerate(_PLACEHOLDERS, start=1):
@@ -99,21 +101,21 @@ def _is_count(value: object) -> bool:
 
 
 def _period(part: Any, layer_count: int) -> int:
-    """Return how many of the first layers hold every kind of layer, and every one that is read from."""
-    kept = 1
+    """Return the number of leading layers that include every layer type and all layers that are read."""
+    period = 1
     for value in vars(part).values():
         if isinstance(value, (list, tuple)) and len(value) == layer_count and all(isinstance(v, str) for v in value):
-            kept = max(kept, max(value.index(one) for one in set(value)) + 1)
+            period = max(period, max(value.index(item) for item in set(value)) + 1)
     if getattr(part, "num_kv_shared_layers", 0):
-        kept *= 2  # a period with keys and values of its own, one without
+        period *= 2  # a period with keys and values of its own, one without
     read = [list(vars(part).get(name) or ()) for name in _READ_LAYERS]
     outputs = list(getattr(part, "out_indices", None) or ())
     read.append(outputs if len(outputs) > 1 else [])
-    return max([kept, *(int(index) + 1 for one in read for index in one)])
+    return max([period, *(int(index) + 1 for item in read for index in item)])
 
 
 def _cut(part: Any, name: str, before: int, after: int) -> None:
-    """Set a depth, and cut the lists that have an entry per layer."""
+    """Set a depth, and cut the lists with an entry per layer."""
     setattr(part, name, after)
     if name == "num_hidden_layers" and vars(part).get("num_kv_shared_layers"):
         part.num_kv_shared_layers = after // 2

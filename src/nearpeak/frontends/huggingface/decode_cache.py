@@ -1,26 +1,26 @@
-"""The cache of a decode step: made by the model for one token, then stretched to the positions that were asked for."""
+"""KV cache of a decode step: created by the model for one token, then extended to the requested length."""
 
 from collections.abc import Iterator
 from typing import Any
 
 _CACHES = ("past_key_values", "cache_params", "state")
-"""Outputs under which models return what a decode step goes on from; inputs of the same name take it."""
+"""Names of the cache among outputs of models, and among inputs of the next decode step."""
 
 
 def stretched(output: Any, kv_count: int) -> tuple[str, Any] | None:
-    """Return the input that takes the cache in `output`, with `kv_count` positions; none where there is no cache."""
-    found = {name: getattr(output, name) for name in _CACHES if getattr(output, name, None) is not None}
-    if not found:
+    """Return name and value of the cache in `output`, extended to `kv_count` positions; none if there is no cache."""
+    caches = {name: getattr(output, name) for name in _CACHES if getattr(output, name, None) is not None}
+    if not caches:
         return None
-    name, cache = next(iter(found.items()))
-    own = getattr(cache, "self_attention_cache", cache)
-    for layer in getattr(own, "layers", ()):
+    name, cache = next(iter(caches.items()))
+    self_attention = getattr(cache, "self_attention_cache", cache)
+    for layer in getattr(self_attention, "layers", ()):
         _fill(layer, kv_count)
     return name, cache
 
 
 def forget_encoded(cache: Any) -> None:
-    """Give the keys and values of what was encoded storages of their own, as if from an earlier step."""
+    """Give the cross-attention cache storages of its own, as if from an earlier step."""
     import torch
 
     for layer in cache.cross_attention_cache.layers:
@@ -28,7 +28,7 @@ def forget_encoded(cache: Any) -> None:
 
 
 def _fill(layer: Any, kv_count: int) -> None:
-    """Give an attention layer's cache `kv_count` positions, a sliding one no more than its window keeps.
+    """Extend an attention layer's cache to `kv_count` positions, a sliding-window one to its window at most.
 
     The new position is written in place, as serving engines do; transformers' own cache would copy everything.
     """
@@ -38,15 +38,15 @@ def _fill(layer: Any, kv_count: int) -> None:
     if keys is None or values is None:
         return  # a recurrent layer: its state has the same size at every position
     window = getattr(layer, "sliding_window", None)
-    kept = min(kv_count, window - 1) if isinstance(window, int) else kv_count
-    room = [torch.empty((*t.shape[:-2], kept + 1, t.shape[-1]), dtype=t.dtype) for t in (keys, values)]
-    layer.keys, layer.values = (storage[..., :kept, :] for storage in room)
+    position_count = min(kv_count, window - 1) if isinstance(window, int) else kv_count
+    room = [torch.empty((*t.shape[:-2], position_count + 1, t.shape[-1]), dtype=t.dtype) for t in (keys, values)]
+    layer.keys, layer.values = (storage[..., :position_count, :] for storage in room)
     if hasattr(layer, "cumulative_length"):
         layer.cumulative_length = kv_count
 
     def append(new_keys: Any, new_values: Any, *_args: Any, **_kwargs: Any) -> tuple[Any, Any]:
         for storage, new in zip(room, (new_keys, new_values), strict=True):
-            storage[..., kept:, :].copy_(new)
+            storage[..., position_count:, :].copy_(new)
         layer.keys, layer.values = room
         return room[0], room[1]
 

@@ -1,4 +1,4 @@
-"""Capture of a decode step of a model type: one new token per sequence, with the cache that its own class makes."""
+"""Capture of a decode step of a model type: one new token per sequence with a filled KV cache."""
 
 import dataclasses
 import inspect
@@ -38,11 +38,11 @@ def decode_step(
         "kind": "model type", "class": cls.__name__, "batch": str(options.batch_count),
         "dimensions": f"defaults of {type(config).__name__}",
     }  # fmt: skip
-    found = capture_torch(
+    workload = capture_torch(
         plan.build, plan.inputs, dataclasses.replace(options, dtype=None, guess_sizes=True), name=name, origin=origin,
         assumptions=(*notes, *plan.notes), expert_counts=experts,
     )  # fmt: skip
-    return dataclasses.replace(found, origin={**found.origin, "inputs": plan.described})
+    return dataclasses.replace(workload, origin={**workload.origin, "inputs": plan.described})
 
 
 def _generating_class(name: str, config: Any) -> Any:
@@ -51,8 +51,8 @@ def _generating_class(name: str, config: Any) -> Any:
 
     for kind in (*_ENCODED, *_ALONE) if getattr(config, "is_encoder_decoder", False) else (*_ALONE, *_ENCODED):
         table = getattr(modeling_auto, f"MODEL_FOR_{kind}_MAPPING", {})
-        found = table.get(type(config), None) if table else None
-        chosen: Any = found[0] if isinstance(found, (tuple, list)) and found else found
+        classes = table.get(type(config), None) if table else None
+        chosen: Any = classes[0] if isinstance(classes, (tuple, list)) and classes else classes
         if inspect.isclass(chosen) and getattr(chosen, "can_generate", bool)():
             return chosen
     raise SpecError(f"hf:{name}: transformers names no class of it that makes tokens one by one; use step 'forward'")

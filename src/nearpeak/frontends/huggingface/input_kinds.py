@@ -1,7 +1,6 @@
-"""Kinds of input: which parameters of a forward pass bring text, pictures, sound and the like."""
+"""Kinds of input (text, image, audio, …) by parameter name of a model's forward pass."""
 
 from collections.abc import Iterable
-from typing import Any
 
 _KINDS = {
     "input_ids": "text", "pixel_values": "image", "image": "image",
@@ -23,15 +22,5 @@ def kinds_of(parameters: Iterable[str]) -> frozenset[str]:
     >>> sorted(kinds_of(["input_ids", "attention_mask", "pixel_values"]))
     ['image', 'text']
     """
-    own = (name.rpartition(":")[2] for name in parameters)
-    return frozenset(_KINDS[name] for name in own if name in _KINDS)
-
-
-def kinds_taken(ask: Any) -> frozenset[str]:
-    """Return the kinds that a model takes in real use, as the signature of its forward pass names them.
-
-    Text that a model says it does not take, and the tokens of a decoder that makes them itself, are left out.
-    """
-    found = kinds_of(ask.parameters)
-    either = frozenset(ask.hints.get("either", ()))
-    return found - either
+    names = (name.rpartition(":")[2] for name in parameters)
+    return frozenset(_KINDS[name] for name in names if name in _KINDS)

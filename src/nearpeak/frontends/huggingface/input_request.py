@@ -1,4 +1,4 @@
-"""A model asks for its inputs: what a recipe may look at, and what it gives back."""
+"""Recipe interface: the model properties that an input recipe may read, and the tensors that it returns."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
@@ -17,32 +17,32 @@ _OTHER_WORDS = {
     "audio": ("audio", "speech", "sound", "encoder"),
     "text": ("text", "llm", "language", "thinker", "decoder"),
 }  # fmt: skip
-"""Words in the names of nested configurations, by kind of input."""
+"""Words in names of nested configurations, by kind of input."""
 
 _MAIN = ("input_ids", "pixel_values", "pixel_values_videos", "input_features", "input_values", "inputs_embeds")
-"""Parameters that bring a kind of input, or leave it out."""
+"""Parameters whose absence leaves out a kind of input."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How the tensors of one kind of input, or of one family of models, are made."""
+    """Makers of the tensors of one kind of input, or of one family of models."""
 
     gives: Mapping[str, Callable[["Ask"], Any]]
-    """Maker by parameter of the forward pass; a maker may return none, which leaves the parameter out."""
+    """Maker by parameter of the forward pass; a maker that returns none omits the parameter."""
     config: Callable[[], Mapping[str, Any]] = dict
-    """Settings that are too long for a file, for the types that the recipe is for."""
+    """Settings of the recipe's model types that are too long for a file."""
     model_types: frozenset[str] = frozenset()
-    """Types that it is for, as transformers names them; empty: any that no other recipe is for."""
+    """Model types that it applies to; empty for all without a specific recipe."""
 
 
 class Ask:
-    """One model that needs inputs; each is made once, when it or another recipe asks for it."""
+    """The inputs of one model; each is made once, on first use by the model or another recipe."""
 
     def __init__(
         self, *, model: Any, model_type: str, recipes: tuple[Recipe, ...], options: CaptureOptions,
         hints: Mapping[str, Any], unknown: Callable[["Ask", str], Any], method: str = "forward",
     ) -> None:  # fmt: skip
-        """Keep the model and the options; `hints` are sizes, `unknown` makes what must be given and no recipe knows."""
+        """Set model and options; `hints` are sizes, `unknown` makes required inputs that no recipe makes."""
         self.model, self.config, self.model_type = model, model.config, model_type
         self.batch, self.sequence, self.step, self.hints = options.batch_count, options.sequence, options.step, hints
         self._unknown = unknown
@@ -52,19 +52,19 @@ class Ask:
             for name, parameter in signature.parameters.items()
             if name != "self" and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
         }
-        self.annotations = {name: str(one.annotation) for name, one in signature.parameters.items()}
-        own = [recipe for recipe in recipes if model_type in recipe.model_types]
-        self._recipes = [*own, *(recipe for recipe in recipes if not recipe.model_types)]
+        self.annotations = {name: str(stated.annotation) for name, stated in signature.parameters.items()}
+        specific = [recipe for recipe in recipes if model_type in recipe.model_types]
+        self._recipes = [*specific, *(recipe for recipe in recipes if not recipe.model_types)]
         self._made: dict[str, Any] = {}
         self.named: list[tuple[Any, str, str]] = []
 
     def inputs(self) -> dict[str, Any]:
         """Return every tensor that the forward pass takes and a recipe makes, by parameter."""
-        found = {name: self.given(name) for name in self.parameters}
-        return {name: value for name, value in found.items() if value is not None}
+        values = {name: self.given(name) for name in self.parameters}
+        return {name: value for name, value in values.items() if value is not None}
 
     def given(self, name: str) -> Any:
-        """Return the value of one parameter; none where no recipe makes it or the forward pass does not take it."""
+        """Return the value of one parameter; none if no recipe makes it or the forward pass does not take it."""
         if name not in self._made:
             self._made[name] = None  # a recipe that asks in a circle finds nothing
             maker = next((recipe.gives[name] for recipe in self._recipes if name in recipe.gives), None)
@@ -73,15 +73,15 @@ class Ask:
         return self._made[name]
 
     def _must_have(self, name: str) -> bool:
-        """Say whether the forward pass, or what it makes of an image or of sound, cannot do without a parameter."""
+        """Return whether the forward pass, or a `get_<kind>_features` method, requires a parameter."""
         if name not in self.parameters or name in _MAIN:
             return self.parameters.get(name, False)
         return self.parameters[name] or any(name in self.needed(kind) for kind in ("image", "video", "audio"))
 
     def setting(self, *names: str, kind: str = "", default: Any = None) -> Any:
-        """Return the first of the settings that a part of the configuration states, parts of `kind` first."""
-        found = (getattr(part, name, None) for name in names for part in self.parts(kind))
-        return self.hints.get(names[0], next((value for value in found if value is not None), default))
+        """Return the first of the settings that a configuration part has, parts of `kind` first."""
+        values = (getattr(part, name, None) for name in names for part in self.parts(kind))
+        return self.hints.get(names[0], next((value for value in values if value is not None), default))
 
     def parts(self, kind: str = "") -> Iterator[Any]:
         """Yield the parts of the configuration, those named like `kind` first."""
@@ -108,8 +108,8 @@ class Ask:
         """Return a tensor that holds one known whole number everywhere."""
         import torch
 
-        one = torch.full([1] * len(shape), value, dtype=torch.int64)
-        return one.expand(shape)  # a view, whose value stays known at any size
+        element = torch.full([1] * len(shape), value, dtype=torch.int64)
+        return element.expand(shape)  # a view, whose value stays known at any size
 
     @property
     def values_known(self) -> bool:
@@ -123,7 +123,7 @@ class Ask:
         return self.filled(*shape, value=value) if self.values_known else torch.empty(shape, dtype=torch.int64)
 
     def features(self, kind: str) -> Any:
-        """Return what the model's own `get_<kind>_features` makes of the inputs, none where it has no such method."""
+        """Return the result of the model's `get_<kind>_features` on the inputs, none if it has no such method."""
         import torch
 
         method = self._method(kind)
@@ -133,18 +133,22 @@ class Ask:
         other = (
             {"pixel_values": "pixel_values_videos"} if kind == "video" and "pixel_values_videos" not in names else {}
         )
-        given = {name: self.given(other.get(name, name)) for name in names if name not in ("kwargs", "return_dict")}
-        given = {name: value for name, value in given.items() if value is not None}
-        if not given:
+        arguments = {name: self.given(other.get(name, name)) for name in names if name not in ("kwargs", "return_dict")}
+        arguments = {name: value for name, value in arguments.items() if value is not None}
+        if not arguments:
             return None
         with torch.no_grad():
-            return method(**given)
+            return method(**arguments)
 
     def needed(self, kind: str) -> frozenset[str]:
-        """Return the parameters that `get_<kind>_features` of the model cannot do without."""
+        """Return the required parameters of the model's `get_<kind>_features`."""
         method = self._method(kind)
         every = inspect.signature(method).parameters.values() if method is not None else ()
-        return frozenset(one.name for one in every if one.default is one.empty and one.kind is not one.VAR_KEYWORD)
+        return frozenset(
+            parameter.name
+            for parameter in every
+            if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
+        )
 
     def _method(self, kind: str) -> Callable[..., Any] | None:
         name = f"get_{kind}_features"

@@ -1,4 +1,4 @@
-"""Inputs that no recipe knows and a model cannot do without, by what their name and annotation say of them."""
+"""Inputs for required parameters without a recipe, inferred from parameter names and annotations."""
 
 import re
 from collections.abc import Callable
@@ -14,7 +14,7 @@ _NUMBERS: dict[str, Any] = {"int": 1, "float": 1.0, "bool": False}
 
 
 def by_name(ask: Ask, name: str) -> Any:
-    """Return a value for a parameter that must be given; none where its name says nothing."""
+    """Return a value for a required parameter; none if its name matches no pattern."""
     annotation = ask.annotations.get(name, "")
     plain = next((value for kind, value in _NUMBERS.items() if re.match(rf"(<class ')?{kind}\b", annotation)), None)
     if plain is not None:
@@ -23,7 +23,7 @@ def by_name(ask: Ask, name: str) -> Any:
 
 
 def first_layer_input(ask: Ask) -> Any:
-    """Return what the first layer of the model takes: a picture, a row of frames, or a row of vectors."""
+    """Return an input for the model's first layer: an image, a sequence of frames, or a sequence of vectors."""
     import torch
 
     kinds = (torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.ConvTranspose1d, torch.nn.Linear)
@@ -60,4 +60,4 @@ _MAKERS: tuple[tuple[str, Callable[[Ask], Any]], ...] = (
     (r"conditioning|(speaker|condition)_(embeddings?|vector)", _vector),
     (r"(\w+_)?(hidden_states?|embeds|embeddings?|latents?|features|inputs?|sequence)|x", first_layer_input),
 )  # fmt: skip
-"""Pattern of names, and the maker of what they stand for."""
+"""Name pattern, and maker of the input."""

@@ -1,4 +1,4 @@
-"""Capture of any model type that transformers knows, with inputs of every kind that it takes."""
+"""Capture of any model type that transformers knows, at its default dimensions and with all kinds of input."""
 
 import dataclasses
 import inspect
@@ -15,7 +15,7 @@ from nearpeak.errors import CaptureError, MissingExtraError, SpecError
 from nearpeak.frontends.huggingface.capture_retry import first_that_runs
 from nearpeak.frontends.huggingface.config_parts import fitted, parts, with_layers
 from nearpeak.frontends.huggingface.decode_step import decode_step
-from nearpeak.frontends.huggingface.input_kinds import kinds_taken
+from nearpeak.frontends.huggingface.input_kinds import kinds_of
 from nearpeak.frontends.huggingface.input_request import Ask
 from nearpeak.frontends.huggingface.inputs_by_name import by_name
 from nearpeak.frontends.huggingface.partial_models import parameters_of, runnable_parts
@@ -23,7 +23,7 @@ from nearpeak.frontends.huggingface.published_inputs import check_cache
 from nearpeak.frontends.huggingface.recipes import RECIPES
 from nearpeak.frontends.huggingface.repairs import UNCHANGED, Trial, repairs
 from nearpeak.frontends.huggingface.settings import settings_of
-from nearpeak.frontends.huggingface.transformers_package import SWITCHES, transformers_package
+from nearpeak.frontends.huggingface.transformers_package import SWITCHES, built, transformers_package
 from nearpeak.frontends.torch.module_capture import capture_torch, torch_dtype
 
 _EXPERTS = re.compile(r"(\w+_)?(num|n)_(\w+_)?experts")
@@ -62,7 +62,7 @@ def capture_model_type(name: str, options: CaptureOptions = CaptureOptions()) ->
 
 
 def _decode(name: str, options: CaptureOptions) -> Workload:
-    """Return the workload of one new token per sequence, by the type's class that makes tokens."""
+    """Return the decode step of the type's generating class: one new token per sequence."""
     settings = settings_of(name)
     _, config, notes = class_and_config(name, UNCHANGED)
     if options.layers is not None:
@@ -73,7 +73,7 @@ def _decode(name: str, options: CaptureOptions) -> Workload:
 
 
 def _captured(name: str, trial: Trial, made: dict[str, Any], options: CaptureOptions) -> Workload:
-    """Return the workload of a model type tried in one way; `made` keeps its configuration and what its parts take."""
+    """Return the workload of one trial; `made` receives the configuration and the parameters of the parts."""
     settings = settings_of(name)
     cls, config, notes = class_and_config(name, trial)
     made["config"] = config
@@ -83,11 +83,7 @@ def _captured(name: str, trial: Trial, made: dict[str, Any], options: CaptureOpt
     wanted = torch_dtype(options.dtype or trial.dtype or settings.get("dtype") or usual)
 
     def build() -> Any:
-        from transformers import initialization
-
-        with initialization.no_init_weights():
-            model = cls._from_config(config, dtype=wanted)
-        model.tie_weights()  # skipped together with the initial values
+        model = built(lambda: cls._from_config(config, dtype=wanted))
         runs, made["parts"] = runnable_parts(name, model)
         made["parameters"] = parameters_of(made["parts"])
         return runs
@@ -117,31 +113,31 @@ def _captured(name: str, trial: Trial, made: dict[str, Any], options: CaptureOpt
 
 
 def _inputs(name: str, parts_: Mapping[str, Any], trial: Trial, options: CaptureOptions) -> dict[str, Any]:
-    """Return the inputs of all parts of a model by name, what they are of, and tensors inside objects."""
-    recipes = tuple(RECIPES[one] for one in RECIPES)
+    """Return the inputs of all parts of a model by name, their kinds, and named tensors inside objects."""
+    recipes = tuple(RECIPES[key] for key in RECIPES)
     inputs: dict[str, Any] = {}
     asks = {}
     for path, (part, method) in parts_.items():
-        own = (part.config.model_type or f"{name}_{path}") if path else name
+        model_type = (part.config.model_type or f"{name}_{path}") if path else name
         asks[path] = Ask(
-            model=part, method=method, model_type=own, recipes=recipes, unknown=by_name,
-            hints={**settings_of(own).get("inputs", {}), **trial.hints}, options=options,
+            model=part, method=method, model_type=model_type, recipes=recipes, unknown=by_name,
+            hints={**settings_of(model_type).get("inputs", {}), **trial.hints}, options=options,
         )  # fmt: skip
         inputs |= {f"{path}:{key}" if path else key: value for key, value in asks[path].inputs().items()}
     return {
-        "inputs": inputs, "named": [one for ask in asks.values() for one in ask.named],
-        "kinds": {kind for ask in asks.values() for kind in kinds_taken(ask)},
+        "inputs": inputs, "named": [tensor for ask in asks.values() for tensor in ask.named],
+        "kinds": {kind for ask in asks.values() for kind in kinds_of(ask.parameters) - {*ask.hints.get("either", ())}},
     }  # fmt: skip
 
 
 def class_and_config(name: str, trial: Trial = UNCHANGED) -> tuple[Any, Any, tuple[str, ...]]:
-    """Return the model class of a type, its configuration with our settings, and what was filled in, in sentences."""
+    """Return the model class of a type, its configuration with our settings, and notes on filled settings."""
     transformers = transformers_package()
     known = model_types()
     if name not in known:
         raise unknown_name("model type", name, known)
     long: dict[str, Any] = {}  # settings that a recipe makes, as they are too long for a file
-    for recipe in (RECIPES[one] for one in RECIPES):
+    for recipe in (RECIPES[recipe_name] for recipe_name in RECIPES):
         long |= recipe.config() if name in recipe.model_types else {}
     try:
         config = transformers.AutoConfig.for_model(name, **settings_of(name).get("config", {}), **long)
@@ -158,7 +154,7 @@ def class_and_config(name: str, trial: Trial = UNCHANGED) -> tuple[Any, Any, tup
 
 
 def expert_counts(config: Any) -> frozenset[int]:
-    """Return among how many experts the parts of a model route tokens; PyTorch groups their products in bf16 only."""
+    """Return the numbers of experts in the parts of a model; PyTorch has grouped products of experts in bf16 only."""
     return frozenset(
         value
         for _, part in parts(config)
@@ -190,12 +186,12 @@ def _class(transformers: Any, name: str, config: Any) -> Any:
     heads = sorted(table for table in dir(auto) if re.fullmatch(r"MODEL_FOR_\w+_MAPPING", table))
     for table in ("MODEL_MAPPING", *heads):
         try:
-            found = getattr(auto, table).get(type(config), None)
+            cls = getattr(auto, table).get(type(config), None)
         except ValueError:  # named, but not there
             continue
-        found = found[0] if isinstance(found, (tuple, list)) and found else found
-        if inspect.isclass(found):
-            return found
+        cls = cls[0] if isinstance(cls, (tuple, list)) and cls else cls
+        if inspect.isclass(cls):
+            return cls
     raise MissingExtraError(
         f"hf:{name}: transformers {transformers.__version__} has no model class for it that can be loaded"
     )

@@ -1,4 +1,4 @@
-"""Models without a forward pass of their own: what of them runs, each part with inputs of its own."""
+"""Models without a forward pass of their own: their runnable sub-models, each with separate inputs."""
 
 import inspect
 from collections.abc import Iterator, Mapping
@@ -7,33 +7,36 @@ from typing import Any
 from nearpeak.errors import NotModelledError
 
 _METHODS = ("encode", "decode")
-"""What a model without a forward pass and without parts may be called by."""
+"""Methods that run a model without a forward pass and without runnable parts."""
 
 
 def runnable_parts(name: str, model: Any) -> tuple[Any, Mapping[str, tuple[Any, str]]]:
-    """Return what runs a model, and its parts by path, each with the name of the method that runs it.
+    """Return a runnable module, and the model's parts by path, each with the name of the method that runs it.
 
-    A model with a forward pass is its only part, at the empty path. Of another one, its outermost parts with a forward
-    pass run one after the other, as what stands between them picks tokens one by one; with no such part it is called
-    by its encoding half.
+    A model with a forward pass is its only part, at the empty path. Otherwise the outermost parts with a forward pass
+    run in sequence, as the code between them generates token by token; without such a part the model's encoding
+    method is called.
 
     Raises:
         NotModelledError: nothing of the model runs on tensors alone.
     """
     if _runs(model):
         return model, {"": (model, "forward")}
-    found = {path: (part, "forward") for path, part in _outermost(model)}
-    if not found:
-        found = {method: (model, method) for method in [one for one in _METHODS if hasattr(model, one)][:1]}
-    if not found:
+    parts = {path: (part, "forward") for path, part in _outermost(model)}
+    if not parts:
+        parts = {
+            method: (model, method)
+            for method in [method_name for method_name in _METHODS if hasattr(model, method_name)][:1]
+        }
+    if not parts:
         raise NotModelledError(f"hf:{name}: {type(model).__name__} has no forward pass of its own, and no part has one")
-    return _in_turn(model, found), found
+    return _in_turn(model, parts), parts
 
 
-def parameters_of(found: Mapping[str, tuple[Any, str]]) -> frozenset[str]:
+def parameters_of(parts: Mapping[str, tuple[Any, str]]) -> frozenset[str]:
     """Return the parameters that the parts take together."""
     return frozenset(
-        name for part, method in found.values() for name in inspect.signature(getattr(type(part), method)).parameters
+        name for part, method in parts.values() for name in inspect.signature(getattr(type(part), method)).parameters
     )
 
 
@@ -53,7 +56,7 @@ def _outermost(model: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield from _outermost(child, here)
 
 
-def _in_turn(model: Any, found: Mapping[str, tuple[Any, str]]) -> Any:
+def _in_turn(model: Any, parts: Mapping[str, tuple[Any, str]]) -> Any:
     """Return a module that runs each part once; its inputs are named `<path>:<parameter>`."""
     import torch
 
@@ -64,9 +67,9 @@ def _in_turn(model: Any, found: Mapping[str, tuple[Any, str]]) -> Any:
 
         def forward(self, **inputs: Any) -> dict[str, Any]:
             outputs = {}
-            for path, (part, method) in found.items():
-                own = {key.split(":")[1]: value for key, value in inputs.items() if key.split(":")[0] == path}
-                outputs[path] = (part if method == "forward" else getattr(part, method))(**own)
+            for path, (part, method) in parts.items():
+                part_inputs = {key.split(":")[1]: value for key, value in inputs.items() if key.split(":")[0] == path}
+                outputs[path] = (part if method == "forward" else getattr(part, method))(**part_inputs)
             return outputs
 
     return InTurn()

@@ -1,4 +1,4 @@
-"""`from_pretrained` without a download: published dimensions instead of a checkpoint, since no weight is ever read."""
+"""Replacement of `from_pretrained` that builds models from published dimensions instead of downloading weights."""
 
 import difflib
 import re
@@ -9,6 +9,7 @@ from typing import Any
 
 from nearpeak.errors import CaptureError
 from nearpeak.frontends.huggingface.published_models import MODELS, Published
+from nearpeak.frontends.huggingface.transformers_package import built
 from nearpeak.frontends.torch.fake_tensors import replaced
 
 _HUB_NAME = re.compile(r"config\.json of (\S+)")
@@ -16,7 +17,7 @@ _DTYPE_OPTIONS = ("dtype", "torch_dtype")
 
 
 def wants_pretrained(source: str) -> bool:
-    """Return whether Python `source` asks for pretrained models.
+    """Return whether Python `source` loads pretrained models.
 
     >>> wants_pretrained("AutoModel.from_pretrained(name)"), wants_pretrained("import torch")
     (True, False)
@@ -26,7 +27,7 @@ def wants_pretrained(source: str) -> bool:
 
 @contextmanager
 def without_downloads() -> Iterator[None]:
-    """Let transformers' `from_pretrained` build configurations and models of published dimensions while the block runs.
+    """Let `from_pretrained` of transformers build models from published dimensions while the block runs.
 
     A folder or file that exists is read as always; weights in it are not.
     """
@@ -56,9 +57,9 @@ def published_as(name: str) -> Published:
     ('GPT-2', 'GPT-2')
     """
     known = _by_hub_name()
-    found = known.get(name.lower()) or known.get(name.lower().rsplit("/", 1)[-1])
-    if found is not None:
-        return found
+    model = known.get(name.lower()) or known.get(name.lower().rsplit("/", 1)[-1])
+    if model is not None:
+        return model
     near = difflib.get_close_matches(name.lower().rsplit("/", 1)[-1], known, n=3, cutoff=0.5)
     hint = f"; near it are {', '.join(near)}" if near else ""
     raise CaptureError(
@@ -69,13 +70,13 @@ def published_as(name: str) -> Published:
 
 def _by_hub_name() -> dict[str, Published]:
     """Return published models by our name, by hub name, and by hub name without its owner."""
-    found: dict[str, Published] = {}
+    models: dict[str, Published] = {}
     for name in MODELS:
         match = _HUB_NAME.search(MODELS[name].source)
         names = [name, *([match.group(1).lower(), match.group(1).lower().rsplit("/", 1)[-1]] if match else [])]
-        for one in names:
-            found.setdefault(one, MODELS[name])
-    return found
+        for alias in names:
+            models.setdefault(alias, MODELS[name])
+    return models
 
 
 def _is_local(name: object) -> bool:
@@ -108,24 +109,14 @@ def _configured(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _auto_model(cls: Any, name: Any, *_args: Any, **options: Any) -> Any:
     config = options.pop("config", None) or _auto_config(None, name, **_without_dtype(options))
-    return _built(lambda: cls.from_config(config, **_dtype(options)))
+    return built(lambda: cls.from_config(config, **_dtype(options))).eval()
 
 
 def _model(cls: Any, name: Any, *_args: Any, **options: Any) -> Any:
     config = options.pop("config", None)
     if config is None:
         config = cls.config_class.from_pretrained(name, **_without_dtype(options))
-    return _built(lambda: cls._from_config(config, **_dtype(options)))
-
-
-def _built(build: Callable[[], Any]) -> Any:
-    """Return the model as loading would leave it; its initial values do not matter, so they are not drawn."""
-    from transformers import initialization
-
-    with initialization.no_init_weights():
-        model = build()
-    model.tie_weights()  # skipped together with the initial values
-    return model.eval()
+    return built(lambda: cls._from_config(config, **_dtype(options))).eval()
 
 
 def _tokenizer(_cls: Any, name: Any, *_args: Any, **_options: Any) -> Any:
@@ -147,5 +138,5 @@ def _without_dtype(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _dtype(options: dict[str, Any]) -> dict[str, Any]:
-    given = next((options[key] for key in _DTYPE_OPTIONS if options.get(key) not in (None, "auto")), None)
-    return {} if given is None else {"dtype": given}
+    dtype = next((options[key] for key in _DTYPE_OPTIONS if options.get(key) not in (None, "auto")), None)
+    return {} if dtype is None else {"dtype": dtype}

@@ -1,4 +1,4 @@
-"""What is asked of a published model: sizes of its inputs, within the positions that it was published with."""
+"""Input sizes of published models: sequence, cache and decoder lengths, checked against the model's positions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ _RELATIVE_POSITIONS = ("t5", "mt5", "umt5", "longt5", "bloom", "mpt")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFacts:
-    """What a recipe needs to know of a model."""
+    """Properties of a model that determine its input sizes."""
 
     name: str
     """Name for messages."""
@@ -38,15 +38,15 @@ class ModelFacts:
     main_input: str
     """Driving input, as transformers names it."""
     parameters: frozenset[str]
-    """Names that the forward pass takes."""
+    """Parameters of the forward pass."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Input sizes from the model's file."""
 
     def setting(self, *names: str) -> Any:
         """Return the first of the settings that the configuration or a nested one states, else none."""
         configs = [self.config, *(getattr(self.config, nested, None) for nested in _NESTED)]
-        found = (_stated(config, name) for name in names for config in configs if config is not None)
-        return next((value for value in found if value is not None), None)
+        values = (_stated(config, name) for name in names for config in configs if config is not None)
+        return next((value for value in values if value is not None), None)
 
     @property
     def compares_text_with_images(self) -> bool:
@@ -60,7 +60,7 @@ class ModelFacts:
 
 
 def _stated(config: Any, name: str) -> Any:
-    """Return a setting, none where there is none; one that differs between layers raises, and stands in the whole."""
+    """Return a setting or none; reading one that differs between layers raises, so it is read from the dictionary."""
     try:
         return getattr(config, name, None)
     except Exception:  # transformers' own error, of a class that older releases lack
@@ -76,8 +76,13 @@ def input_sizes(facts: ModelFacts, options: CaptureOptions) -> tuple[dict[str, A
     sizes: dict[str, Any] = {"decoder_sequence": DEFAULT_DECODER_SEQUENCE, **facts.defaults}
     notes: tuple[str, ...] = ()
     if "input_ids" in facts.parameters:
-        sizes["text_tokens"], notes = _text_tokens(facts, options)
-    elif options.sequence is not None and not _says_decoder(facts):
+        limit = _positions(facts, decoder=False)
+        sizes["text_tokens"] = options.sequence
+        if options.sequence is None:
+            sizes["text_tokens"] = facts.defaults.get("sequence") or min(limit or DEFAULT_SEQUENCE, DEFAULT_SEQUENCE)
+        else:
+            notes = _check_positions(facts, "--sequence", options.sequence, limit)
+    elif options.sequence is not None and not _sequence_is_decoder(facts):
         raise SpecError(f"--sequence {options.sequence}: {facts.name} reads {_read(facts)}; leave it out")
     if "input_values" in facts.parameters:
         length_s = facts.defaults.get("audio_s", DEFAULT_AUDIO_S)
@@ -98,7 +103,7 @@ def check_cache(options: CaptureOptions) -> None:
 
 
 def cached_positions(facts: ModelFacts, options: CaptureOptions) -> int:
-    """Return the positions that stand in the cache before a decode step."""
+    """Return the number of cached positions before a decode step."""
     limit = _positions(facts, decoder=True)
     if options.kv is not None:
         _check_positions(facts, "--kv", options.kv, limit - 1 if limit else None)
@@ -108,13 +113,13 @@ def cached_positions(facts: ModelFacts, options: CaptureOptions) -> int:
 
 
 def label_kind(facts: ModelFacts) -> str:
-    """Return what a label of the model's own loss belongs to, empty where its head has no loss."""
+    """Return the unit that labels of the model's own loss refer to, empty if its head has no loss."""
     kind = next((kind for ending, kind in _LABELS.items() if facts.class_name.endswith(ending)), "")
     return kind if "labels" in facts.parameters else ""
 
 
 def label_shape(facts: ModelFacts, inputs: Mapping[str, Any]) -> tuple[int, ...] | None:
-    """Return the shape of what the model's own loss compares with, none where its head has no loss."""
+    """Return the shape of the labels of the model's own loss, none if its head has no loss."""
     first = tuple(inputs[facts.main_input].shape)
     shapes = {
         "token": tuple(inputs.get("decoder_input_ids", inputs[facts.main_input]).shape),
@@ -132,20 +137,13 @@ _LABELS = {
 """What a label belongs to, by the ending of the class name."""
 
 
-def _text_tokens(facts: ModelFacts, options: CaptureOptions) -> tuple[int, tuple[str, ...]]:
-    limit = _positions(facts, decoder=False)
-    if options.sequence is not None:
-        return options.sequence, _check_positions(facts, "--sequence", options.sequence, limit)
-    return facts.defaults.get("sequence") or min(limit or DEFAULT_SEQUENCE, DEFAULT_SEQUENCE), ()
-
-
-def _says_decoder(facts: ModelFacts) -> bool:
-    """Say whether `--sequence` means the decoder, as the encoder hears."""
+def _sequence_is_decoder(facts: ModelFacts) -> bool:
+    """Return whether `--sequence` sets the decoder's length, as the encoder reads audio."""
     return facts.is_encoder_decoder and facts.main_input == "input_features"
 
 
 def _read(facts: ModelFacts) -> str:
-    """Return what a model without tokens reads, in words."""
+    """Return a description of the input of a model without tokens."""
     if facts.main_input != "pixel_values":
         return "sound, not tokens"
     size = facts.defaults.get("image_size") or facts.setting("image_size") or DEFAULT_IMAGE_SIZE
@@ -156,7 +154,7 @@ def _read(facts: ModelFacts) -> str:
 def _decoder_tokens(facts: ModelFacts, options: CaptureOptions) -> tuple[int, tuple[str, ...]]:
     """Return the tokens of the decoder, and what was assumed."""
     length = facts.defaults.get("decoder_sequence") or DEFAULT_DECODER_SEQUENCE
-    if not _says_decoder(facts):
+    if not _sequence_is_decoder(facts):
         return length, (f"The decoder makes {length} tokens at once (teacher forcing).",)
     length = options.sequence or facts.defaults.get("sequence") or length
     return length, _check_positions(facts, "--sequence", length, _positions(facts, decoder=True))

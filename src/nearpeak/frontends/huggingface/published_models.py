@@ -1,4 +1,4 @@
-"""Published dimensions of models: the files that come with nearpeak, or a config.json of the user's."""
+"""Published model dimensions, from the files shipped with nearpeak or from a user's config.json."""
 
 import difflib
 import json
@@ -19,7 +19,7 @@ _KEYS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Published:
-    """A model's dimensions and where they come from."""
+    """A model's dimensions and their source."""
 
     name: str
     """Name on the command line, or of the folder of a config.json."""
@@ -34,7 +34,7 @@ class Published:
     dtype: str = ""
     """Published number format of the weights, empty when not stated."""
     training_class: str = ""
-    """Class with the head that the model was trained with, where it is another one."""
+    """Class with the training head, if it is a different one."""
     parameters_count: int = 0
     """Parameters, tied ones once; 0 when not stated."""
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -42,11 +42,11 @@ class Published:
     inputs: Mapping[str, Any] = field(default_factory=dict)
     """Usual input sizes."""
     notes: tuple[str, ...] = ()
-    """What was left out, in sentences."""
+    """Notes on omissions."""
 
     @property
     def reads_text(self) -> bool:
-        """Whether the model takes or makes tokens: it states how many there are.
+        """Whether the model reads or generates tokens: it states a vocabulary size.
 
         >>> MODELS["whisper-tiny"].reads_text, MODELS["resnet-50"].reads_text
         (True, False)
@@ -55,7 +55,7 @@ class Published:
 
 
 def _states(config: Mapping[str, Any], name: str) -> bool:
-    """Say whether a configuration, or one within it, states a dimension."""
+    """Return whether a configuration, or a nested one, states a dimension."""
     return name in config or any(_states(value, name) for value in config.values() if isinstance(value, Mapping))
 
 

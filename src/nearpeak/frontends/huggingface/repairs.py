@@ -1,4 +1,4 @@
-"""What may be wrong with the dimensions or inputs of a model that failed, read from its error: changes worth a try."""
+"""Configuration and input changes that are worth a retry after a failed capture, derived from its error message."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,12 +17,12 @@ from nearpeak.frontends.huggingface.config_parts import parts
 Setting = tuple[str, str, Any]
 """Dotted path of a part of the configuration, name, value."""
 Rules = tuple[tuple[str, Callable[[re.Match[str], "Trial", Any], Iterator["Trial"]]], ...]
-"""Pattern in a message, and what yields the changes that it suggests."""
+"""Message pattern, and the generator of the changes that it suggests."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A way to build and feed a model, beside what transformers and the settings of its type say."""
+    """Changes to configuration and inputs, on top of transformers' defaults and the settings of the model type."""
 
     settings: tuple[Setting, ...] = ()
     """Changes of the configuration, in order."""
@@ -64,73 +64,77 @@ class Trial:
 
 
 UNCHANGED = Trial()
-"""The model as it is."""
+"""The unchanged model."""
 
-
+_SIZE = re.compile(r"\w*(hidden_size|_dim|_width|d_model|output_size)")
 _CHANNELS = re.compile(r"input\[\d+, \d+, \d+, \d+\] to have (\d+) channels, but got (\d+) channels")
-"""A convolution over pictures: what they are called says how they lie, so that their layout is not in doubt."""
+"""A 2-D convolution with a wrong channel count: the layout of the images is right, and no other is tried."""
 
 
 def repairs(error: str, trial: Trial, config: Any, parameters: Sequence[str]) -> Iterator[Trial]:
-    """Yield ways to go on after an error, the likeliest first.
+    """Yield changes to try after an error, the likeliest first.
 
     Args:
         error: the message of the capture that failed.
-        trial: how it was tried.
+        trial: the changes of the failed attempt.
         config: its configuration, changes included.
-        parameters: what its forward passes take.
+        parameters: parameters of its forward passes.
     """
     inputs_are_there = "building the model" not in error
     in_doubt = inputs_are_there and not _CHANNELS.search(error)
     yield from _ruled(_RULES, error, trial, config)
-    if in_doubt:
-        yield from _layouts(trial, parameters)
+    gridded = any("grid" in name for name in parameters)
+    for name in _VARIANTS if in_doubt else ():
+        if name in parameters and gridded is _GRIDDED.get(name, gridded):
+            yield from (trial.with_hints(**hints) for hints in _VARIANTS[name] if not set(hints) <= set(trial.hints))
     yield from _ruled(_WIDTHS, error, trial, config)
     if in_doubt and "pixel_values" in parameters:
-        yield from _pictures(trial, config)
+        stated = [path for path, part in parts(config) if isinstance(vars(part).get("image_size"), int)]
+        for side in _SIDES:
+            yield trial.with_settings(*((path, "image_size", side) for path in stated)).with_hints(image_size=side)
 
 
 def _ruled(rules: Rules, error: str, trial: Trial, config: Any) -> Iterator[Trial]:
     for pattern, rule in rules:
-        found = re.search(pattern, error)
-        if found:
-            yield from rule(found, trial, config)
+        match = re.search(pattern, error)
+        if match:
+            yield from rule(match, trial, config)
 
 
-def _absent(found: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
+def _absent(match: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
     """A setting that one class of configuration lacks."""
     for path, part in parts(config):
-        if type(part).__name__ == found[1]:
-            value = missing_setting(config, part, found[2])
+        if type(part).__name__ == match[1]:
+            value = missing_setting(config, part, match[2])
             if value is not None:
-                yield trial.with_settings((path, found[2], value))
+                yield trial.with_settings((path, match[2], value))
 
 
-def _unstated(found: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
+def _unstated(match: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
     """A setting that the model asks for by name."""
     for path, part in parts(config):
-        if found[1] in vars(part):
-            value = missing_setting(config, part, found[1])
-            yield trial.with_settings((path, found[1], 24 if value is None else value))
+        if match[1] in vars(part):
+            value = missing_setting(config, part, match[1])
+            yield trial.with_settings((path, match[1], 24 if value is None else value))
 
 
-def _none(_found: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
+def _none(_match: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
     """Something that is not there: a part of the configuration, or sizes that are left open."""
     for changes in (default_parts(config), open_settings(config)):
         if changes:
             yield trial.with_settings(*changes)
 
 
-def _timm(_found: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
+def _timm(_match: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
     """A backbone of a package that is not installed."""
     changes = without_timm(config)
     if changes:
         yield trial.with_settings(*changes)
 
 
-def _sections(found: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
+def _sections(match: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
     """Sections of a rotary embedding that do not add up to its dimension."""
-    wanted, sections = int(found[1]), [int(one) for one in found[2].split(",")]
+    wanted, sections = int(match[1]), [int(size) for size in match[2].split(",")]
     for path, part in parts(config):
         rope = getattr(part, "rope_parameters", None)
         if not isinstance(rope, Mapping) or not path.endswith("text_config") | (part is config):
@@ -139,28 +143,28 @@ def _sections(found: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial
         total = sum(stated)
         if 0 < total < wanted:
             yield trial.with_settings((path, "rope_parameters", {**rope, "partial_rotary_factor": total / wanted}))
-        share = [one * wanted // total for one in stated]
+        share = [size * wanted // total for size in stated]
         share[0] += wanted - sum(share)
         yield trial.with_settings((path, "rope_parameters", {**rope, "mrope_section": share}))
 
 
-def _kinds_of_layers(found: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
+def _kinds_of_layers(match: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
     """Rotary parameters that each kind of layer should have of its own."""
     for path, part in parts(config):
         kinds = set(getattr(part, "layer_types", None) or ())
-        if found[1] in kinds:
-            one = {"rope_type": "default", "rope_theta": 10000.0}
-            yield trial.with_settings((path, "rope_parameters", dict.fromkeys(sorted(kinds), one)))
+        if match[1] in kinds:
+            rope = {"rope_type": "default", "rope_theta": 10000.0}
+            yield trial.with_settings((path, "rope_parameters", dict.fromkeys(sorted(kinds), rope)))
 
 
-def _bf16(_found: re.Match[str], trial: Trial, _config: Any) -> Iterator[Trial]:
+def _bf16(_match: re.Match[str], trial: Trial, _config: Any) -> Iterator[Trial]:
     """Grouped products of experts, which PyTorch has in bf16 only."""
     yield replace(trial, dtype="bf16")
 
 
-def _heads(found: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
+def _heads(match: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
     """Heads that do not divide a width: the next number that does."""
-    width, heads = int(found[1]), int(found[2])
+    width, heads = int(match[1]), int(match[2])
     fits = [count for count in range(1, 2 * heads) if width % count == 0 and width // count % 2 == 0]
     for path, part in parts(config):
         if vars(part).get("hidden_size") == width and vars(part).get("num_attention_heads") == heads:
@@ -169,47 +173,42 @@ def _heads(found: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
             )
 
 
-def _widths(found: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
+def _widths(match: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
     """A layer that takes another width than it gets: settings with one of the two become the other."""
-    got, wanted = int(found[1]), int(found[2])
-    own = [
-        (path, name, value) for path, part in parts(config) for name, value in vars(part).items() if _size(name, value)
-    ]
-    for path, name, value in own:
+    got, wanted = int(match[1]), int(match[2])
+    sizes = [
+        (path, name, value) for path, part in parts(config) for name, value in vars(part).items()
+        if isinstance(value, int) and value > 1 and _SIZE.fullmatch(name)
+    ]  # fmt: skip
+    for path, name, value in sizes:
         if value == wanted and path:
             yield trial.with_settings((path, name, got))
-    for path, name, value in own:
+    for path, name, value in sizes:
         if path and "text" not in path and got % value == 0 and wanted % (got // value) == 0 and value != wanted:
             yield trial.with_settings((path, name, wanted // (got // value)))
 
 
-def _size(name: str, value: Any) -> bool:
-    return (
-        bool(re.fullmatch(r"\w*(hidden_size|_dim|_width|d_model|output_size)", name))
-        and isinstance(value, int)
-        and value > 1
-    )
-
-
-def _specified(_found: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
+def _specified(_match: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
     """A part that is not the one which the class of the configuration specifies."""
     changes = specified_parts(config)
     if changes:
         yield trial.with_settings(*changes)
 
 
-def _channels(found: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
+def _channels(match: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
     """A convolution that takes another number of channels than it gets: a list of widths is the likeliest wrong."""
-    wanted, got = int(found[1]), int(found[2])
+    wanted, got = int(match[1]), int(match[2])
     for path, part in parts(config):
         for name, value in vars(part).items():
             if isinstance(value, (list, tuple)) and wanted in value and not name.startswith("_"):
-                yield trial.with_settings((path, name, type(value)(got if one == wanted else one for one in value)))
+                yield trial.with_settings(
+                    (path, name, type(value)(got if width == wanted else width for width in value))
+                )
 
 
-def _embeddings(found: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
+def _embeddings(match: re.Match[str], trial: Trial, config: Any) -> Iterator[Trial]:
     """Embeddings of an image that are not as wide as those of text."""
-    tokens, features = int(found[1]), int(found[2])
+    tokens, features = int(match[1]), int(match[2])
     texts = [(path, part) for path, part in parts(config) if path.endswith("text_config")]
     towers = [(path, part) for path, part in parts(config) if path and "text" not in path]
     for path, part in texts:
@@ -248,9 +247,9 @@ _RULES: Rules = (
     (_CHANNELS.pattern, _channels),
     (r"do not match, tokens: (\d+), features: (\d+)", _embeddings),
 )  # fmt: skip
-"""Pattern in the message of an error, and what it may mean."""
+"""Message pattern, and the rule for its cause."""
 _WIDTHS: Rules = ((r"same reduction dim, but got \[\d+, (\d+)\] X \[(\d+), \d+\]", _widths),)
-"""What an error may mean if no other layout of the inputs helps."""
+"""Rules that are tried after all other input layouts."""
 
 _PATCHES = tuple({"patch_layout": layout} for layout in ("pictures", "row of pictures", "merged pictures"))
 _VARIANTS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
@@ -268,21 +267,5 @@ _VARIANTS: Mapping[str, tuple[Mapping[str, Any], ...]] = {
 """Layouts and sizes in which models take an input, by parameter: the ones to try where the usual one is refused."""
 _GRIDDED = {"pixel_values": False, "pixel_values_videos": False}
 """Parameters whose layout is another one where a grid of patches comes with them."""
-
-
 _SIDES = (448, 512, 896, 560, 490, 364, 1536)
-"""Pixels a side of an image in released models, the most usual first."""
-
-
-def _pictures(trial: Trial, config: Any) -> Iterator[Trial]:
-    """Sides of an image that the patches, windows or queries of a model may divide."""
-    stated = [path for path, part in parts(config) if isinstance(vars(part).get("image_size"), int)]
-    for side in _SIDES:
-        yield trial.with_settings(*((path, "image_size", side) for path in stated)).with_hints(image_size=side)
-
-
-def _layouts(trial: Trial, parameters: Sequence[str]) -> Iterator[Trial]:
-    gridded = any("grid" in name for name in parameters)
-    for name in _VARIANTS:
-        if name in parameters and gridded is _GRIDDED.get(name, gridded):
-            yield from (trial.with_hints(**hints) for hints in _VARIANTS[name] if not set(hints) <= set(trial.hints))
+"""Image sides in released models, most common first; patches, windows or queries may need to divide them."""

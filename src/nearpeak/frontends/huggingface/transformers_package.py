@@ -1,6 +1,7 @@
-"""The package transformers: off the network, and with nothing in a model left to chance."""
+"""Import of transformers in offline mode, and construction of models without random behaviour."""
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from nearpeak.errors import MissingExtraError
@@ -9,7 +10,7 @@ SWITCHES = {
     "layerdrop": 0.0, "encoder_layerdrop": 0.0, "decoder_layerdrop": 0.0, "apply_spec_augment": False,
     "output_router_logits": False,
 }  # fmt: skip
-"""Settings that would leave parts of the model to chance."""
+"""Settings that would make the forward pass random."""
 
 
 def transformers_package() -> Any:
@@ -30,11 +31,11 @@ def transformers_package() -> Any:
     return transformers
 
 
-def built(cls: Any, config: Any, dtype: Any) -> Any:
-    """Return a model of `cls`; its initial values do not matter, so they are not drawn."""
+def built(build: Callable[[], Any]) -> Any:
+    """Return the model that `build` makes, as after loading; initial values do not matter and are not drawn."""
     from transformers import initialization
 
     with initialization.no_init_weights():
-        model = cls._from_config(config, dtype=dtype)
+        model = build()
     model.tie_weights()  # skipped together with the initial values
     return model

@@ -1,4 +1,4 @@
-"""Captures a JAX function: its jaxpr is walked primitive by primitive; nothing is computed."""
+"""Capture of a JAX function by walking its jaxpr; nothing is computed."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,10 @@ def capture_jax(
         SpecError: another step.
         CaptureError: JAX cannot trace the function.
     """
-    jax = _require_jax()
+    try:
+        import jax
+    except ImportError:
+        raise MissingExtraError("capture: JAX is not installed; install nearpeak[jax]") from None
     if step not in ("forward", "train"):
         raise SpecError(f"{name}: a JAX function has no step {step!r}; use forward or train")
     with stage(name, "tracing"):
@@ -46,7 +49,7 @@ def capture_jax(
 
 
 def is_jax(function: Any, inputs: Any) -> bool:
-    """Say whether a function or its inputs are JAX's; JAX is not imported for it."""
+    """Return whether a function or its inputs are JAX's, without importing JAX."""
     jax = sys.modules.get("jax")
     if jax is None:
         return False
@@ -56,16 +59,8 @@ def is_jax(function: Any, inputs: Any) -> bool:
     )
 
 
-def _require_jax() -> Any:
-    try:
-        import jax
-    except ImportError:
-        raise MissingExtraError("capture: JAX is not installed; install nearpeak[jax]") from None
-    return jax
-
-
 def _with_loss(jax: Any, function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Return the function that gives one number to differentiate."""
+    """Return a function with a scalar loss."""
     jnp = jax.numpy
 
     def loss(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Walks a jaxpr primitive by primitive, with tensors in place of values."""
+"""Traversal of a jaxpr that records each primitive as a call on tensors without memory."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,13 +16,13 @@ _KEYS = frozenset({
     "random_seed", "random_wrap", "random_unwrap", "random_split", "random_fold_in", "random_clone", "create_token",
     "debug_callback", "debug_print", "optimization_barrier",
 })  # fmt: skip
-"""Random keys of a few bytes, and what orders calls: no kernel worth counting."""
+"""Random keys of a few bytes, and primitives that only order calls: no kernels."""
 _INNER = ("jaxpr", "call_jaxpr", "fun_jaxpr")
 _IN_PLACE = frozenset({"dynamic_update_slice"})
 
 
 class Frame:
-    """Where the walk is: module path, phase, how often the enclosing loops run, and the user's line."""
+    """Context of an equation: module path, phase, trip count of the enclosing loops, and source line."""
 
     def __init__(self, module: str = "", phase: str = "forward", call_count: int = 1, source: str = "") -> None:
         self.module, self.phase, self.call_count, self.source = module, phase, call_count, source
@@ -54,9 +54,9 @@ class Walk:
         self._guesses: dict[str, int] = {}
         self.builder = WorkloadBuilder(matchers())
 
-    def inputs(self, given: Any, variables: Any, *, trained: bool) -> list[Tensor]:
+    def inputs(self, arguments: Any, variables: Any, *, trained: bool) -> list[Tensor]:
         """Return the arguments as tensors, named by their place; in training the first one holds the weights."""
-        paths = [path for path, _ in self._tree.tree_flatten_with_path(given)[0]]
+        paths = [path for path, _ in self._tree.tree_flatten_with_path(arguments)[0]]
         tensors = []
         for path, variable in zip(paths, variables, strict=True):
             weight = trained and [getattr(key, "idx", None) for key in path[:2]] == [0, 0]
@@ -73,13 +73,13 @@ class Walk:
         return self._new(value, "weight")
 
     def keep(self, outputs: Sequence[Any]) -> None:
-        """Mark what the function returns."""
+        """Mark the buffers that the function returns."""
         for tensor in outputs:
             if isinstance(tensor, Tensor) and self.builder.buffers[tensor.buffer].kind in ("activation", "constant"):
                 self.builder.relabel(tensor.buffer, "output")
 
     def guards(self) -> list[str]:
-        """Return what was assumed of data, in sentences."""
+        """Return the assumptions about data, in sentences."""
         return [f"{count} × {what}" for what, count in sorted(self._guesses.items())]
 
     def run(
@@ -95,8 +95,8 @@ class Walk:
         placed = {id(jaxpr.outvars[place]): tensor for place, tensor in (into or {}).items()}
         for equation in jaxpr.eqns:
             operands = [self._value(known, variable) for variable in equation.invars]
-            found = self._equation(equation, operands, frame.at(equation), placed)
-            known.update(zip(equation.outvars, found, strict=True))
+            results = self._equation(equation, operands, frame.at(equation), placed)
+            known.update(zip(equation.outvars, results, strict=True))
         return [self._value(known, variable) for variable in jaxpr.outvars]
 
     def _value(self, known: Mapping[Any, Any], variable: Any) -> Any:
@@ -110,8 +110,8 @@ class Walk:
         if inner is not None:
             jaxpr, consts = (inner.jaxpr, inner.consts) if hasattr(inner, "jaxpr") else (inner, ())
             below = frame.inside(str(params.get("name", "")) if name in ("jit", "pjit") else "")
-            given = operands[len(operands) - len(jaxpr.invars) :]
-            return self.run(jaxpr, [self.constant(value) for value in consts], given, below)
+            arguments = operands[len(operands) - len(jaxpr.invars) :]
+            return self.run(jaxpr, [self.constant(value) for value in consts], arguments, below)
         if name != "iota" and not any(isinstance(x, Tensor) for x in operands) and not equation.outvars[0].aval.shape:
             return [operands[0]] if name == "convert_element_type" else self._free(equation)  # numbers known beforehand
         if name in _KEYS:
@@ -124,7 +124,7 @@ class Walk:
         return [self._new(variable.aval, "constant") for variable in equation.outvars]
 
     def _view(self, equation: Any, operands: list[Any]) -> list[Any] | None:
-        """Return the result of a primitive that only looks at its operand in another way."""
+        """Return the result of a view, none for other primitives and views that must copy."""
         name = equation.primitive.name
         if name == "split" and isinstance(operands[0], Tensor):
             self.builder.skip("jax.split")
@@ -136,10 +136,10 @@ class Walk:
             if not shape:
                 return [x]
             x = self._new(equation.outvars[0].aval, "constant", shape=())
-        found = VIEWS[name](x, equation.params, shape)
-        if found is not None:
+        view = VIEWS[name](x, equation.params, shape)
+        if view is not None:
             self.builder.skip(f"jax.{name}")
-        return None if found is None else [replace(found, dtype=_format(equation.outvars[0].aval.dtype))]
+        return None if view is None else [replace(view, dtype=_format(equation.outvars[0].aval.dtype))]
 
     def _call(self, equation: Any, operands: list[Any], frame: Frame, placed: Mapping[int, Tensor]) -> list[Any]:
         """Record one call and return its results."""
@@ -172,22 +172,25 @@ class Walk:
         return self._new(variable.aval, "constant" if name in ("iota", "random_bits") else "activation")
 
     def _scan(self, params: Any, operands: list[Any], frame: Frame) -> list[Any]:
-        """Run the body once for all its rounds; what it stacks is written where it ends up."""
+        """Run the body once for all iterations; stacked outputs are written to their final buffer."""
         body, rounds = params["jaxpr"], params["length"]
         fixed, carried = params["num_consts"], params["num_consts"] + params["num_carry"]
         rows = [_row(x) for x in operands[carried:]]
-        stacked = [self._stack(v.aval, rounds) for v in body.jaxpr.outvars[params["num_carry"] :]]
+        stacked = [
+            self._new(v.aval, "activation", shape=(rounds, *v.aval.shape))
+            for v in body.jaxpr.outvars[params["num_carry"] :]
+        ]
         into = {params["num_carry"] + place: _row(tensor) for place, tensor in enumerate(stacked)}
         state = [
             self._settled(x, variable.aval)
             for x, variable in zip(operands[fixed:carried], body.jaxpr.invars[fixed:carried], strict=True)
         ]
         below = frame.inside("", rounds)
-        found = self._closed(body, [*operands[:fixed], *state, *rows], below, into)
-        return [*found[: params["num_carry"]], *stacked]
+        results = self._closed(body, [*operands[:fixed], *state, *rows], below, into)
+        return [*results[: params["num_carry"]], *stacked]
 
     def _settled(self, x: Any, aval: Any) -> Tensor:
-        """Return what a loop carries: from its second round on an array of its own."""
+        """Return the loop-carried tensor; a broadcast one is materialised, as from the second iteration on."""
         whole = isinstance(x, Tensor) and x.distinct == x.elements
         return x if whole else self._new(aval, "activation")
 
@@ -217,9 +220,6 @@ class Walk:
     def _guess(self, what: str) -> None:
         self._guesses[what] = self._guesses.get(what, 0) + 1
 
-    def _stack(self, aval: Any, rounds: int) -> Tensor:
-        return self._new(aval, "activation", shape=(rounds, *aval.shape))
-
     def _new(self, aval: Any, kind: str, name: str = "", shape: tuple[int, ...] | None = None) -> Tensor:
         extents = tuple(aval.shape) if shape is None else shape
         dtype = _format(aval.dtype)
@@ -228,7 +228,7 @@ class Walk:
 
 
 def _row(x: Any) -> Any:
-    """Return one row of what a scan runs over."""
+    """Return one slice of an array that a scan iterates over."""
     if not isinstance(x, Tensor):
         return x
     strides = None if x.strides is None else x.strides[1:]

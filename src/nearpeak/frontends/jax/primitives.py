@@ -1,4 +1,4 @@
-"""What JAX primitives are in the catalogue: ATen operators of the same work, or cases made from their parameters."""
+"""Mapping of JAX primitives to ATen operators of the same work, or directly to cases."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
@@ -15,18 +15,11 @@ Params = Mapping[str, Any]
 
 _SAME_NAME = (
     "neg", "abs", "exp", "exp2", "log", "log1p", "expm1", "tanh", "sin", "cos", "tan", "sinh", "cosh", "asin", "acos",
-    "atan", "asinh", "acosh", "atanh", "sqrt", "rsqrt", "erf", "erfc", "floor", "ceil", "round", "sign", "lgamma",
-    "digamma",
+    "atan", "asinh", "acosh", "atanh", "sqrt", "rsqrt", "square", "erf", "erfc", "floor", "ceil", "round", "sign",
+    "lgamma", "digamma",
 )  # fmt: skip
-_UNARY = {name: name for name in _SAME_NAME} | {
-    "logistic": "sigmoid",
-    "is_finite": "isfinite",
-    "not": "bitwise_not",
-    "square": "square",
-}
-_BINARY = {
-    name: name for name in ("add", "sub", "mul", "div", "pow", "atan2", "eq", "ne", "lt", "le", "gt", "ge")
-} | {
+_UNARY = {name: name for name in _SAME_NAME} | {"logistic": "sigmoid", "is_finite": "isfinite", "not": "bitwise_not"}
+_BINARY = {name: name for name in ("add", "sub", "mul", "div", "pow", "atan2", "eq", "ne", "lt", "le", "gt", "ge")} | {
     "add_any": "add", "max": "maximum", "min": "minimum", "rem": "fmod", "and": "bitwise_and", "or": "bitwise_or",
     "xor": "bitwise_xor", "shift_left": "bitwise_left_shift", "shift_right_logical": "bitwise_right_shift",
     "shift_right_arithmetic": "bitwise_right_shift",
@@ -53,8 +46,8 @@ def site_of(name: str, operands: Operands, params: Params, outputs: tuple[Tensor
     if name in _RENAMED:
         operator, arguments = _RENAMED[name](operands, params)
         return AtenSite(name=operator, args=arguments, outputs=outputs)
-    given = {f"operand{index}": operand for index, operand in enumerate(operands)}
-    return AtenSite(name=f"jax.{name}", args={**given, "params": params}, outputs=outputs)
+    named_operands = {f"operand{index}": operand for index, operand in enumerate(operands)}
+    return AtenSite(name=f"jax.{name}", args={**named_operands, "params": params}, outputs=outputs)
 
 
 _RENAMED: Mapping[str, Callable[[Operands, Params], tuple[str, dict[str, Any]]]] = {
@@ -74,15 +67,15 @@ _RENAMED: Mapping[str, Callable[[Operands, Params], tuple[str, dict[str, Any]]]]
 
 
 def matchers() -> dict[str, tuple[str, Matcher]]:
-    """Return operator and matcher by name: those of ATen, and those of primitives that ATen has no like of."""
-    own: dict[str, tuple[str, Matcher]] = {
+    """Return operator and matcher by name: those of ATen, and of primitives without an ATen equivalent."""
+    jax_matchers: dict[str, tuple[str, Matcher]] = {
         "jax.dot_general": ("gemm", _dot_general), "jax.conv_general_dilated": ("conv", _conv),
         "jax.gather": ("gather", _gather), "jax.dynamic_slice": ("copy", _part), "jax.pad": ("copy", _padded),
         "jax.dynamic_update_slice": ("copy", _updated), "jax.select_n": ("elementwise", _selected),
         "jax.scatter": ("scatter", _scatter), "jax.scatter-add": ("scatter", _scatter),
         "jax.scatter_add": ("scatter", _scatter), "jax.reduce_window_max": ("max_pool", _max_pool),
     }  # fmt: skip
-    return aten_matchers() | own
+    return aten_matchers() | jax_matchers
 
 
 def _dot_general(site: AtenSite) -> Match:
@@ -91,9 +84,7 @@ def _dot_general(site: AtenSite) -> Match:
     k, batch = prod(a.shape[i] for i in left), prod(a.shape[i] for i in left_batch)
     m = prod(extent for i, extent in enumerate(a.shape) if i not in (*left, *left_batch))
     n = prod(extent for i, extent in enumerate(b.shape) if i not in (*right, *right_batch))
-    return Match(
-        arguments={"m": m, "n": n, "k": k, "batch": batch, "dtype": a.dtype, "out_dtype": out.dtype}
-    )  # fmt: skip
+    return Match(arguments={"m": m, "n": n, "k": k, "batch": batch, "dtype": a.dtype, "out_dtype": out.dtype})
 
 
 def _conv(site: AtenSite) -> Match:
@@ -124,7 +115,7 @@ def _strided(axis: str, _taps: int, params: Params, index: int) -> dict[str, int
 
 
 def _cropped(axis: str, taps: int, params: Params, index: int) -> dict[str, int]:
-    """Return stride and crop of the transposed convolution: padding and crop add up to the taps' reach."""
+    """Return stride and crop of the transposed convolution: padding plus crop is the reach of the filter taps."""
     low, high = params["padding"][index]
     reach = (taps - 1) * params["rhs_dilation"][index]
     if params["window_strides"][index] != 1 or low > reach:
@@ -137,7 +128,7 @@ def _cropped(axis: str, taps: int, params: Params, index: int) -> dict[str, int]
 
 
 def _max_pool(site: AtenSite) -> Match:
-    """Match the maximum over windows; dimensions without a window are counted together."""
+    """Match the maximum over windows; dimensions without a window are merged."""
     x, params = site.args["operand0"], site.args["params"]
     wide = [i for i, taps in enumerate(params["window_dimensions"]) if taps > 1]
     plain = all(params["window_strides"][i] == 1 for i in range(len(x.shape)) if i not in wide)
@@ -201,6 +192,6 @@ def _selected(site: AtenSite) -> Match:
         raise NotModelledError("jax: no rule for a choice among more than two arrays")
     chosen = {"condition": site.args["operand0"], "self": site.args["operand2"], "other": site.args["operand1"]}
     where = AtenSite(name="aten.where.self", args=chosen, outputs=site.outputs)
-    found = aten_matchers()["aten.where.self"][1](where)
-    assert isinstance(found, Match)
-    return found
+    match = aten_matchers()["aten.where.self"][1](where)
+    assert isinstance(match, Match)
+    return match

@@ -1,4 +1,4 @@
-"""JAX primitives that compute nothing: the same storage seen with another shape."""
+"""JAX primitives that compute nothing: views of the same storage with another shape."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,1 +1,1 @@
-"""Values of tensors that a program itself decides: masks, zeros, sizes."""
+"""Tensor values that the program itself determines: masks, zeros, sizes."""

@@ -1,13 +1,13 @@
-"""Operators whose result is as large as values say: known values decide, and unknown ones are guessed and counted."""
+"""Operators with data-dependent output sizes: known values set the size, unknown ones are guessed and counted."""
 
 from typing import Any
 
 SIZED_BY_VALUES = frozenset({"index", "nonzero", "masked_select", "repeat_interleave"})
-"""ATen names; all of them refuse fake tensors otherwise."""
+"""ATen operators that refuse fake tensors without values."""
 SIZED_BY_DISTINCT = frozenset({"_unique2", "unique_consecutive", "unique_dim"})
-"""As large as there are different values."""
+"""ATen operators whose result size is the number of distinct values."""
 CHOICES = frozenset({"topk", "argmax", "max"})
-"""ATen names of what a router chooses experts with."""
+"""ATen operators with which a router selects experts."""
 CONSTANT_ELEMENTS = 65536
 """Fake tensors up to this size carry their values when these are known without any input."""
 _LARGEST_GUESS_ELEMENTS = 1 << 20
@@ -15,13 +15,13 @@ _FEW = 256
 
 
 def sized(values: Any, packet: str, args: Any) -> Any:
-    """Return arguments with known values in place of those that decide how large the result is.
+    """Return arguments with known values in place of those that determine the size of the result.
 
-    What a mask picks may be unknown while the mask is known. An unknown mask is taken to pick everything, unknown
-    repeats to be one each, and unknown values to be all different: where `values` may guess sizes, which it counts.
+    If `values` may guess sizes, an unknown mask selects everything, unknown repeats are one each, and unknown values
+    are all different; guesses are counted.
     """
     if packet == "index":
-        return args[0], [one for index in args[1] for one in _positions(values, index)]
+        return args[0], [positions for index in args[1] for positions in _positions(values, index)]
     if packet in SIZED_BY_DISTINCT:
         return (_decided(values, packet, args[0]), *args[1:])
     if packet == "masked_select":
@@ -36,7 +36,7 @@ def sized(values: Any, packet: str, args: Any) -> Any:
 
 
 def _positions(values: Any, index: Any) -> list[Any]:
-    """Return what picks the same elements as `index`: itself, or one tensor of positions per dimension of a mask."""
+    """Return an equivalent of `index`: itself, or one tensor of positions per dimension of a mask."""
     import torch
     from torch._subclasses.fake_tensor import unset_fake_temporarily
 
@@ -48,12 +48,14 @@ def _positions(values: Any, index: Any) -> list[Any]:
     with unset_fake_temporarily():
         count = int(decided.count_nonzero())
         few = count * decided.dim() <= CONSTANT_ELEMENTS
-        found = [one.clone() for one in decided.nonzero(as_tuple=True)] if few else []
-    return [values.known(one) for one in found] or [torch.empty(count, dtype=torch.int64) for _ in range(decided.dim())]
+        positions = [column.clone() for column in decided.nonzero(as_tuple=True)] if few else []
+    return [values.known(column) for column in positions] or [
+        torch.empty(count, dtype=torch.int64) for _ in range(decided.dim())
+    ]
 
 
 def picked(tensor: Any, mask: Any) -> int | None:
-    """Return how many elements a known mask picks of a tensor whose values are not known, else none."""
+    """Return the number of elements that a known mask selects of a tensor with unknown values, else none."""
     import torch
     from torch._subclasses.fake_tensor import unset_fake_temporarily
 
@@ -65,7 +67,7 @@ def picked(tensor: Any, mask: Any) -> int | None:
 
 
 def _some(values: Any, tensor: Any) -> Any:
-    """Return a small stand-in for a large unknown tensor: few of its elements are taken to be true, as of a picture."""
+    """Return a small substitute for a large unknown tensor: few of its elements are assumed to be true."""
     import torch
     from torch._subclasses.fake_tensor import unset_fake_temporarily
 
@@ -78,7 +80,7 @@ def _some(values: Any, tensor: Any) -> Any:
 
 
 def _decided(values: Any, packet: str, tensor: Any) -> Any:
-    """Return `tensor` where its values are known or may not be guessed, else one that is true everywhere."""
+    """Return `tensor` if its values are known or may not be guessed, else one that is true everywhere."""
     import torch
     from torch._subclasses.fake_tensor import unset_fake_temporarily
 
@@ -98,10 +100,10 @@ def _decided(values: Any, packet: str, tensor: Any) -> Any:
 
 
 def routed(values: Any, packet: str, args: Any, out: Any) -> Any:
-    """Return the result of a choice; where a router of unknown values made it, its experts take turns.
+    """Return the result of a top-k or argmax; a router with unknown scores selects its experts in turn.
 
-    Who goes to which expert is data, how many go to all experts together is not: a loop over the experts then
-    does the work of every pair of token and expert once.
+    The expert of a token is data, the total number of pairs is not: a loop over the experts then processes every
+    pair of token and expert once.
     """
     import torch
     from torch._subclasses.fake_tensor import unset_fake_temporarily

@@ -1,4 +1,4 @@
-"""Known values on fake tensors: small factories computed for real, and an oracle that is counted when it guesses."""
+"""Known values of fake tensors: small factories computed for real, and counted guesses for unknown scalars."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,13 +14,13 @@ from nearpeak.frontends.known_values.data_dependent_sizes import (
 )
 
 _SURELY_SMALL_ELEMENTS = 64
-"""Inputs of so few elements together have no result worth checking for its size first."""
+"""Inputs with so few elements are computed without checking the size of the result first."""
 
 _VALUE_FREE = frozenset({
     "arange", "zeros", "ones", "full", "eye", "scalar_tensor", "tril_indices", "triu_indices", "linspace", "empty",
 })  # fmt: skip
 _UNWRITTEN = frozenset({"new_empty", "empty_like", "new_empty_strided"})
-"""Results of known tensors that nobody has written to; fake ones would carry whatever the memory held before."""
+"""Uninitialised results; fake tensors would carry whatever the memory held before."""
 _TRUE = frozenset({
     "all", "_is_all_true", "logical_not", "equal",
 })  # fmt: skip
@@ -30,22 +30,22 @@ _READ = "value of the inputs decided what runs", "values of the inputs decided w
 
 
 class Values:
-    """Answers questions about values; guesses are counted by the operator that produced the value."""
+    """Answers queries for values; guesses are counted by the operator that produced the value."""
 
     def __init__(
         self, fake_mode: Any, *, guess_sizes: bool = False, expert_counts: frozenset[int] = frozenset()
     ) -> None:
-        """Keep the fake mode; `guess_sizes` answers questions for sizes too, else they stay an error."""
+        """Set the fake mode; with `guess_sizes` unknown sizes are guessed too, else they are an error."""
         self._fake_mode, self.guess_sizes, self.expert_counts = fake_mode, guess_sizes, expert_counts
         self._producers: dict[int, tuple[str, Any]] = {}
         self.building = False
         self.guesses: dict[str, int] = {}
         self._read: dict[str, int] = {}
         self.of_data: Callable[[Any], bool] = lambda _tensor: False
-        """Says whether inputs decide the known values of a tensor; the recorder knows."""
+        """Returns whether inputs determine the known values of a tensor; set by the recorder."""
 
     def run(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Return what `func` gives, with its values where all inputs are known and the result is small.
+        """Return the result of `func`, with values if all inputs are known and the result is small.
 
         Fake tensors with values compute for real before they look at the size of the result.
         """
@@ -62,7 +62,7 @@ class Values:
         return self._computed(func, args, kwargs)
 
     def _computed(self, func: Any, args: Any, kwargs: Any) -> Any:
-        """Return what `func` gives: computed for real where that is small, known where one value repeats."""
+        """Return the result of `func`: computed for real if small, known if it repeats one value."""
         inputs = _all_known((*args, *kwargs.values()))
         at_once = func._schema.is_mutable or func.is_view or func._opname in (*SIZED_BY_VALUES, *SIZED_BY_DISTINCT)
         if func._opname in _UNWRITTEN or (func._opname == "index" and not inputs):
@@ -92,12 +92,12 @@ class Values:
         from torch._subclasses.fake_tensor import unset_fake_temporarily
 
         with unset_fake_temporarily():
-            one = func(real[(slice(0, 1),) * real.dim()], **kwargs)
-            out.constant = one.expand(real.shape)
+            element = func(real[(slice(0, 1),) * real.dim()], **kwargs)
+            out.constant = element.expand(real.shape)
         return out
 
     def _placeholders_kept(self, tensor: Any) -> Any:
-        """Return known whole numbers as they were where tokens that data decide replace placeholders among them."""
+        """Return known integers unchanged where data-dependent tokens replace placeholders among them."""
         from torch._subclasses.fake_tensor import unset_fake_temporarily
 
         self.guess("masked_scatter", "placeholders kept")
@@ -128,7 +128,7 @@ class Values:
         return known(self._fake_mode, real)
 
     def note(self, packet: str, out: Any, args: Any) -> None:
-        """Remember who produced a truth value; a count of all elements, or of no NaN, is an `all`."""
+        """Note the producer of a truth value; a count of all elements, or of no NaN, is an `all`."""
         if packet in _TRUE:
             self._produced(packet, out)
         elif packet == "isnan":
@@ -147,8 +147,8 @@ class Values:
         self._producers[storage._cdata] = (what, storage)
 
     def _producer(self, tensor: Any) -> str:
-        found: str = self._producers.get(tensor.untyped_storage()._cdata, ("", None))[0]
-        return found
+        producer: str = self._producers.get(tensor.untyped_storage()._cdata, ("", None))[0]
+        return producer
 
     def scalar(self, tensor: Any) -> Any:
         """Return the value of a one-element tensor: the known one, or a guess."""
@@ -168,7 +168,7 @@ class Values:
         return self.guess(packet or kind, answer)
 
     def whole_numbers(self, tensor: Any) -> tuple[int, ...] | None:
-        """Return the values of a short row of whole numbers, none when they are not known."""
+        """Return the values of a short integer vector, none if they are not known."""
         constant = getattr(tensor, "constant", tensor)
         if constant is None:
             return None
@@ -179,36 +179,36 @@ class Values:
             return tuple(constant.tolist())
 
     def read(self, what: str, answer: object, tensor: Any) -> None:
-        """Count a known value on which the calls depend, where inputs decide it."""
+        """Count a known value that determines calls, if inputs determine it."""
         if not self.building and self.of_data(tensor):
             self._read[f"{what} = {answer}"] = self._read.get(f"{what} = {answer}", 0) + 1
 
     def guess(self, what: str, answer: object) -> object:
-        """Count a guess and return it; constructors may ask whatever they like."""
+        """Count a guess and return it; guesses in constructors are not counted."""
         if not self.building:
             self.guesses[f"{what} = {answer}"] = self.guesses.get(f"{what} = {answer}", 0) + 1
         return answer
 
     def guards(self) -> tuple[str, ...]:
-        """Return what was guessed, and what was read of the inputs, in sentences."""
+        """Return notes on guessed values, and on input values that determined calls."""
         return tuple(
             f"{count} {kind}: {what}"
-            for kinds, found in ((_GUESSED, self.guesses), (_READ, self._read))
-            for what, count in sorted(found.items())
+            for kinds, counts in ((_GUESSED, self.guesses), (_READ, self._read))
+            for what, count in sorted(counts.items())
             for kind in (kinds[count > 1],)
         )
 
 
 def _all_known(arguments: Any) -> list[Any]:
     """Return the tensors among `arguments` if the values of all of them are known, else none."""
-    found: list[Any] = []
+    tensors: list[Any] = []
     for argument in arguments:
         for item in argument if isinstance(argument, (list, tuple)) else (argument,):
             if hasattr(item, "untyped_storage"):
                 if getattr(item, "constant", None) is None:
                     return []
-                found.append(item)
-    return found
+                tensors.append(item)
+    return tensors
 
 
 def known(fake_mode: Any, real: Any) -> Any:

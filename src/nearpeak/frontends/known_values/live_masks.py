@@ -1,4 +1,4 @@
-"""Counts what attention masks may leave alive: pairs that the program hides are dead, those of data are not."""
+"""Live query-key pairs of attention masks: pairs that the program masks out are dead, data-dependent ones live."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,15 +13,15 @@ from nearpeak.frontends.known_values.value_spans import high_of
 from nearpeak.ops.shared.live_pairs import Live
 
 LARGEST_MASK_ELEMENTS = 2**30
-"""Distinct elements of a mask beyond which counting takes longer than a capture should; its values stay unknown."""
+"""Largest mask, in distinct elements, that is counted; values of larger ones stay unknown, to bound capture time."""
 
 _BLOCK_ELEMENTS = 2**19
 HIDDEN = -5e8
-"""Half of what programs add to hide a pair, so that data may be added too: its exponential is 0 beside any other's."""
+"""Half of the usual masking constant, as data may be added: the exponential is 0 relative to unmasked scores."""
 
 
 class Scores(NamedTuple):
-    """Extents of the scores that a mask goes over."""
+    """Extents of the scores that a mask applies to."""
 
     batch: int
     """Sequences."""
@@ -34,11 +34,11 @@ class Scores(NamedTuple):
     kv: int
     """Keys."""
     causal: bool
-    """Query i sees no key after key i, whatever the mask says."""
+    """True if query i sees no key after key i, in addition to the mask."""
 
 
 class LiveMasks:
-    """Answers what a mask leaves; each mask is counted once however many layers use it."""
+    """Counts the live pairs of masks; a mask that several layers share is counted once."""
 
     def __init__(self, origins: Origins) -> None:
         self._origins = origins
@@ -47,14 +47,14 @@ class LiveMasks:
         self._mixed: dict[int, Any] = {}
 
     def known(self, mask: Any) -> bool:
-        """Say whether the program makes the mask; one that inputs decide is stated."""
+        """Return whether the program determines the mask; data-dependent masks are noted."""
         if self._origins.of(mask) is None:
             self._unknown[mask.untyped_storage()._cdata] = mask
             return False
         return True
 
     def live(self, query: Any, key: Any, mask: Any, causal: bool) -> Live | None:
-        """Return what `mask` leaves, none when its values are data or too many to count."""
+        """Return the live pairs of `mask`, none if its values are data or too many to count."""
         if not self.known(mask):
             return None
         part = self._origins.of(mask)
@@ -71,22 +71,22 @@ class LiveMasks:
         return live if hides else None
 
     def assumptions(self) -> tuple[str, ...]:
-        """Return what could not be known, in sentences."""
+        """Return notes on masks whose values are not known."""
         large = sum(1 for _, live in self._counted.values() if live is None)
-        found = {
+        counts = {
             "depend on inputs or weights: every pair counts as live": len(self._unknown),
             "depend on inputs or weights in part: pairs that the program does not hide count as live": len(self._mixed),
             "are too many to count: every pair counts as live": large,
         }
         return tuple(
             f"values of {count} attention mask{'s' if count > 1 else ''} {cause}"
-            for cause, count in found.items()
+            for cause, count in counts.items()
             if count
         )
 
 
 def counted(part: Part, scores: Scores) -> Live | None:
-    """Return what a mask over `scores` leaves in all heads of the batch together; none when it is too large."""
+    """Return the live pairs of a mask over `scores`, summed over heads and batch; none if it is too large."""
     import torch
     from torch.utils._python_dispatch import _disable_current_modes
 
@@ -95,22 +95,22 @@ def counted(part: Part, scores: Scores) -> Live | None:
     missing = 4 - len(part.shape)
     shape, strides = (1,) * missing + part.shape, (0,) * missing + part.strides
     # A repeated plane is counted once; repeated queries are too, unless causality tells them apart.
-    kept = [1 if stride == 0 else extent for extent, stride in zip(shape, strides, strict=True)]
-    kept[2] = scores.q if scores.causal else kept[2]
+    extents = [1 if stride == 0 else extent for extent, stride in zip(shape, strides, strict=True)]
+    extents[2] = scores.q if scores.causal else extents[2]
     mask = Part(part.origin, shape, strides, part.offset)
-    kept[:2] = [1 if repeats(mask, dimension) else kept[dimension] for dimension in (0, 1)]
-    if prod(kept) > LARGEST_MASK_ELEMENTS:
+    extents[:2] = [1 if repeats(mask, dimension) else extents[dimension] for dimension in (0, 1)]
+    if prod(extents) > LARGEST_MASK_ELEMENTS:
         return None
     try:
         with _disable_current_modes(), torch.no_grad(), one_thread():
-            return _summed(mask, scores, kept)
+            return _summed(mask, scores, extents)
     except (TooLargeError, RecursionError):
         return None
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Compute blocks on one thread: they are so small that waking others costs more than it brings."""
+    """Compute on one thread: blocks are too small to gain from more."""
     import torch
 
     before = torch.get_num_threads()
@@ -121,25 +121,25 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _summed(mask: Part, scores: Scores, kept: list[int]) -> Live:
-    """Add up the distinct planes, each as often as it is repeated."""
+def _summed(mask: Part, scores: Scores, extents: list[int]) -> Live:
+    """Sum the distinct planes, each multiplied by its repetitions."""
     made = Made()
     pairs = queries = keys = 0
     share = scores.heads // scores.groups
-    for batch in range(kept[0]):
-        seen = np.zeros((scores.groups if kept[1] > 1 else 1, scores.kv), dtype=bool)
-        for head in range(kept[1]):
-            plane = _plane(mask, scores, batch, head, kept[2], made)
+    for batch in range(extents[0]):
+        seen = np.zeros((scores.groups if extents[1] > 1 else 1, scores.kv), dtype=bool)
+        for head in range(extents[1]):
+            plane = _plane(mask, scores, batch, head, extents[2], made)
             pairs, queries = pairs + plane[0], queries + plane[1]
-            seen[head // share if kept[1] > 1 else 0] |= plane[2]
-        keys += int(seen.sum()) * (1 if kept[1] > 1 else scores.groups)
-    repeated = scores.batch // kept[0]
-    planes = repeated * (scores.heads // kept[1])
+            seen[head // share if extents[1] > 1 else 0] |= plane[2]
+        keys += int(seen.sum()) * (1 if extents[1] > 1 else scores.groups)
+    repeated = scores.batch // extents[0]
+    planes = repeated * (scores.heads // extents[1])
     return Live(pairs * planes, keys * repeated, queries * planes)
 
 
 def _plane(mask: Part, scores: Scores, batch: int, head: int, rows: int, made: Made) -> tuple[int, int, Any]:
-    """Return live pairs, queries that see a key, and which keys are seen, of one head of one sequence."""
+    """Return, for one head of one sequence, live pairs, queries with a live key, and the mask of live keys."""
     pairs = queries = 0
     seen = np.zeros(scores.kv, dtype=bool)
     step = max(1, _BLOCK_ELEMENTS // max(1, scores.kv))
@@ -147,7 +147,7 @@ def _plane(mask: Part, scores: Scores, batch: int, head: int, rows: int, made: M
         count = min(step, rows - first)
         starts = [at if extent > 1 else 0 for at, extent in zip((batch, head, first, 0), mask.shape, strict=True)]
         sizes = [1, 1, count if mask.shape[2] > 1 else 1, mask.shape[3]]
-        # Of what data decide in part the upper end counts: a pair is dead only if no data revive it.
+        # For partly data-dependent values the upper bound counts: a pair is dead only if no data can make it live.
         block = np.broadcast_to(_alive(high_of(mask.block(starts, sizes, made))[0, 0]), (count, scores.kv))
         if scores.causal:
             block = np.tril(block, first)
@@ -159,7 +159,7 @@ def _plane(mask: Part, scores: Scores, batch: int, head: int, rows: int, made: M
 
 
 def _alive(block: Any) -> Any:
-    """Return which pairs may take part: a number hides its pair when it is far below, unless all of its row are."""
+    """Return which pairs are live: scores far below zero mask a pair, unless the whole row is masked."""
     import torch
 
     if block.dtype == torch.bool:

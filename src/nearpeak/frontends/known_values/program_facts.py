@@ -1,4 +1,4 @@
-"""What the program alone decides about elements of operands: hidden scores, zeros, conditions that always hold."""
+"""Elements of operands that the program fixes: masked scores, zeros, constant conditions."""
 
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,9 +24,9 @@ from nearpeak.frontends.known_values.tensor_pieces import (
 from nearpeak.frontends.known_values.value_spans import high_of, low_of
 
 LARGEST_ELEMENTS = 2**26
-"""Distinct elements of one tensor beyond which nothing is said of any."""
+"""Largest tensor, in distinct elements, that is examined."""
 _MOST_ELEMENTS = 2**27
-"""Distinct elements looked at in one capture: two or three seconds."""
+"""Most distinct elements examined in one capture, about two to three seconds."""
 _BLOCK_ELEMENTS = 2**16
 _FACTORS = ("zero", "no_product")
 _ASKED: Mapping[str, tuple[tuple[str, str], ...]] = {
@@ -40,11 +40,11 @@ _ASKED: Mapping[str, tuple[tuple[str, str], ...]] = {
     "masked_fill": (("mask", "true"),),
     "where": (("condition", "true"), ("condition", "false")),
 }  # fmt: skip
-"""By operator: what is asked about which of its arguments."""
+"""Facts to examine, by operator: argument and fact."""
 
 
 class _Question(NamedTuple):
-    """What is asked about one operand of one call."""
+    """A fact to examine for one operand of one call."""
 
     call: int
     """Position of the call."""
@@ -53,26 +53,26 @@ class _Question(NamedTuple):
     says: str
     """One of SAYINGS."""
     part: Part
-    """How its values came about."""
+    """The view whose values are examined."""
 
 
 class _Alike:
-    """Numbers origins: two that were made in the same way of the same known values are one, as those of layers are."""
+    """Numbers origins; origins with the same operators on the same values, such as those of layers, share a number."""
 
     def __init__(self) -> None:
         self._of_object: dict[int, int] = {}
         self._of_kind: dict[Any, int] = {}
 
     def number(self, origin: Origin) -> int:
-        """Return the number; what data decide are alike as far as any questions go."""
-        found = self._of_object.get(id(origin))
-        if found is None:
+        """Return the number; all data-dependent origins count as equal."""
+        number = self._of_object.get(id(origin))
+        if number is None:
             try:
                 key = self._key(origin)
             except RecursionError:  # a tensor written piece by piece in thousands of steps is like no other
                 key = id(origin)
-            found = self._of_object[id(origin)] = self._of_kind.setdefault(key, len(self._of_kind))
-        return found
+            number = self._of_object[id(origin)] = self._of_kind.setdefault(key, len(self._of_kind))
+        return number
 
     def _key(self, origin: Origin) -> Any:
         if isinstance(origin, Given):
@@ -93,7 +93,7 @@ class _Alike:
 
 
 class Facts:
-    """Collects operands of which something may be known, and looks at each of them once when the step has ended."""
+    """Collects operands with partly known values, and examines each once at the end of the step."""
 
     def __init__(self, origins: Origins) -> None:
         self._origins = origins
@@ -101,23 +101,23 @@ class Facts:
         self._large = 0
 
     def asks(self, packet: str) -> bool:
-        """Say whether anything is asked about an operator."""
+        """Return whether facts of an operator's arguments are examined."""
         return packet in _ASKED or packet.removesuffix("_") in _ASKED
 
     def note(self, packet: str, call: int, tensors: Sequence[tuple[str, Any]]) -> None:
-        """Remember what is to be asked about a call.
+        """Note the facts to examine for a call.
 
         Args:
             tensors: argument names and tensors in the order of the call's form, none in place of what it overwrites.
         """
         for name, says in _ASKED.get(packet) or _ASKED[packet.removesuffix("_")]:
-            for position, (own, tensor) in enumerate(tensors):
-                part = self._origins.of(tensor) if own == name and tensor is not None else None
+            for position, (argument, tensor) in enumerate(tensors):
+                part = self._origins.of(tensor) if argument == name and tensor is not None else None
                 if part is not None and prod(part.shape) > 1:
                     self._questions.append(_Question(call, position, says, part))
 
     def answers(self) -> tuple[tuple[Known, ...], tuple[Pattern, ...]]:
-        """Return what is known, and the sets of elements that this names."""
+        """Return the known facts, and the element patterns that they refer to."""
         import torch
         from torch.utils._python_dispatch import _disable_current_modes
 
@@ -134,42 +134,42 @@ class Facts:
                     answered[key] = self._pattern(part, says) if small else None
                     self._large += not small
                     left -= size if small else 0
-                found = answered[key]
-                if found is not None:
-                    known.append(Known(call, tensor, says, numbers.setdefault(found, len(numbers))))
+                pattern = answered[key]
+                if pattern is not None:
+                    known.append(Known(call, tensor, says, numbers.setdefault(pattern, len(numbers))))
         return tuple(known), tuple(numbers)
 
     def assumptions(self) -> tuple[str, ...]:
-        """Return what was too large to look at, in a sentence."""
+        """Return a note on operands that were too large to examine."""
         return (f"{self._large} known operands are too large to look at: all of them counts",) if self._large else ()
 
     def _pattern(self, part: Part, says: str) -> Pattern | None:
-        """Return the elements of which that is known; none where there are none."""
+        """Return the elements for which the fact holds, none if there are none."""
         if says == "no_product" and part.origin.mixed:
             return None
         try:
-            said = _said(part, says)
+            holds = _said(part, says)
         except (TooLargeError, RecursionError):
             self._large += 1
             return None
-        return Pattern(said.shape, zlib.compress(np.packbits(said).tobytes(), 1)) if said.any() else None
+        return Pattern(holds.shape, zlib.compress(np.packbits(holds).tobytes(), 1)) if holds.any() else None
 
 
 def _kept(part: Part) -> list[int]:
-    """Return the extents of a view, 1 along dimensions in which it repeats itself."""
+    """Return the extents of a view, 1 along dimensions that only repeat values."""
     return [1 if repeats(part, axis) else extent for axis, extent in enumerate(part.shape)]
 
 
 def _said(part: Part, says: str) -> Any:
-    """Return for each distinct element of a view whether the saying holds of it."""
-    kept, made = _kept(part), Made()
+    """Return for each distinct element of a view whether the fact holds."""
+    extents, made = _kept(part), Made()
     if says == "no_product":
-        return _plain(part.block([0] * len(kept), kept, made))
-    said = np.zeros(kept, dtype=bool)
-    for starts, sizes in _blocks(kept):
+        return _plain(part.block([0] * len(extents), extents, made))
+    holds = np.zeros(extents, dtype=bool)
+    for starts, sizes in _blocks(extents):
         place = tuple(slice(start, start + size) for start, size in zip(starts, sizes, strict=True))
-        said[place] = _SAID[says](part.block(starts, sizes, made))
-    return said
+        holds[place] = _SAID[says](part.block(starts, sizes, made))
+    return holds
 
 
 def _blocks(shape: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
@@ -200,11 +200,11 @@ _SAID: Mapping[str, Callable[[Any], Any]] = {
     "true": lambda block: (low_of(block) != 0).numpy(),
     "false": lambda block: (high_of(block) == 0).numpy(),
 }
-"""What each saying means for a piece whose elements lie between two ends."""
+"""Test of each fact on a piece with lower and upper bounds."""
 
 
 def _plain(values: Any) -> Any:
-    """Return whether no element takes a product: along one dimension each line is a run of one number, then zeros.
+    """Return whether no element needs a product: along one dimension each line is one run of a number, else zeros.
 
     Sums over such runs are differences of running sums, each multiplied once at most: identities, permutations,
     what picks rows, means over windows or over all tokens so far.
@@ -214,7 +214,7 @@ def _plain(values: Any) -> Any:
 
 
 def _one_run(numbers: Any, axis: int) -> bool:
-    """Say whether all that differs from zero is alike and without a gap along one dimension."""
+    """Return whether the nonzero elements along one dimension are equal and contiguous."""
     numbers = np.moveaxis(numbers, axis, -1)
     full = numbers != 0
     begins = full[..., 0].astype(int) + (full[..., 1:] & ~full[..., :-1]).sum(axis=-1)

@@ -1,4 +1,4 @@
-"""Remembers how tensors that no input reaches were made, and makes parts of them for real when they are asked for."""
+"""Provenance of tensor contents that do not depend on inputs, so that pieces can be recomputed on demand."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +14,7 @@ _OVERWRITERS = frozenset({"fill_", "zero_", "copy_"})
 
 
 class Origins:
-    """How the content of each storage came about, where the program alone decides it; no value is kept."""
+    """Origins of the storages whose content the program alone determines; no values are held."""
 
     def __init__(self) -> None:
         import torch
@@ -25,7 +25,7 @@ class Origins:
         self._found: dict[int, tuple[Any, Origin]] = {}
 
     def note(self, func: Any, plan: Plan, args: Any, kwargs: Any, out: Any) -> None:
-        """Remember what `func` made of known tensors, or of known and unknown ones where that may leave some known."""
+        """Note the result of `func` on known tensors, or on partly known ones where some elements may stay known."""
         if plan.mutated:
             if plan.kind == CALL:
                 self._change(func, plan, args, kwargs)
@@ -37,24 +37,24 @@ class Origins:
             self._compute(func, plan.packet, args, kwargs, out)
 
     def give(self, tensor: Any, real: Any) -> None:
-        """Say which values `tensor` has; none when they are not known."""
+        """Set the values of `tensor`; none if they are not known."""
         if real is not None and isinstance(tensor, self._tensor) and not real.requires_grad:
             self._keep(tensor, Given(real))
 
     def forget(self, tensor: Any) -> None:
-        """Say that the values of `tensor` are data."""
+        """Mark the values of `tensor` as data."""
         if tensor.layout is self._strided:
             self._found.pop(tensor.untyped_storage()._cdata, None)
 
     def of(self, tensor: Any) -> Part | None:
-        """Return where the values of `tensor` come from, none when they are data."""
+        """Return the origin of the values of `tensor`, none if they are data."""
         origin = self._origin(tensor)
         if origin is None:
             return None
         return Part(origin, tuple(tensor.shape), tensor.stride(), tensor.storage_offset())
 
     def of_data(self, tensor: Any) -> bool:
-        """Say whether inputs or weights decide values of `tensor`."""
+        """Return whether inputs or weights determine values of `tensor`."""
         origin = self._origin(tensor)
         return origin is None or origin.mixed > 0
 
@@ -78,25 +78,25 @@ class Origins:
         if not self._settled(packet, tensors):
             return
         args, kwargs = self._parts(args), {name: self._parts(value) for name, value in kwargs.items()}
-        own = {tensor.untyped_storage()._cdata for tensor in tensors}
+        input_storages = {tensor.untyped_storage()._cdata for tensor in tensors}
         for index, item in enumerate(out if isinstance(out, (list, tuple)) else [out]):
             strided = isinstance(item, self._tensor) and item.layout is self._strided
-            if strided and item.untyped_storage()._cdata not in own:
+            if strided and item.untyped_storage()._cdata not in input_storages:
                 self._keep(item, Result.of(item, func, args, kwargs, index if item is not out else None))
 
     def _settled(self, packet: str, tensors: list[Any]) -> bool:
-        """Say whether the program decides the result: all of it, or some of it where data decide the rest."""
+        """Return whether the program determines the result, fully or in part."""
         origins = [self._origin(tensor) for tensor in tensors]
         if None not in origins and not any(origin.mixed for origin in origins if origin):
             return True
-        # What has one element says nothing about which pair is hidden.
+        # A one-element tensor carries no information on which pair is masked out.
         telling = any(o is not None and o.mixed < MOST_MIXED and t.numel() > 1
                       for t, o in zip(tensors, origins, strict=True))  # fmt: skip
         ordered = not any(tensor.is_complex() for tensor in tensors)  # complex numbers lie between no two ends
         return telling and ordered and bool(rule_of(packet))
 
     def _change(self, func: Any, plan: Plan, args: Any, kwargs: Any) -> None:
-        """Follow a tensor that is changed in place, if all that it is changed by is known; forget it otherwise."""
+        """Update the origin of a tensor changed in place by known values; drop it otherwise."""
         target = args[0] if args else None
         if isinstance(target, self._tensor) and plan.mutated == {plan.arguments[0][0]}:
             before = None if plan.packet in _OVERWRITERS else self._parts(target)

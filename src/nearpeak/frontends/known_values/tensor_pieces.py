@@ -1,4 +1,4 @@
-"""Rectangular pieces of tensors that a program makes from nothing, computed for real without the whole of them."""
+"""Rectangular pieces of program-made tensors, computed for real without materialising the whole tensor."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -6,9 +6,9 @@ from typing import Any, NamedTuple, TypeAlias
 from nearpeak.frontends.known_values.value_spans import Span, anything, has_span, span_of
 
 WHOLE_BYTES = 2**25
-"""Largest tensor that is made whole, where an operator cannot be computed piece by piece."""
+"""Largest tensor that is materialised, for operators that cannot be computed piece by piece."""
 SPANNED_BYTES = 2**22
-"""Likewise where data decide some of it, so that two ends and what they are made of are held."""
+"""The same limit for partly data-dependent tensors, whose lower and upper bounds are both held."""
 
 _PIECEWISE = frozenset({
     "_to_copy", "clone", "masked_fill", "masked_fill_", "where", "floor_divide", "rsub", "copy_", "fill_", "zero_",
@@ -16,7 +16,7 @@ _PIECEWISE = frozenset({
 """Computed element by element, although their schema does not say so."""
 _TRIANGLES = frozenset({"tril", "triu", "tril_", "triu_"})
 MOST_MIXED = 16
-"""Steps from what data decide beyond which a tensor counts as data altogether: masks need few."""
+"""Operators applied to data beyond which a tensor counts as data entirely; masks need few."""
 
 
 class TooLargeError(Exception):
@@ -24,14 +24,14 @@ class TooLargeError(Exception):
 
 
 class Made(dict[int, Any]):
-    """Tensors that were made whole for one question, by the identity of their origin."""
+    """Tensors materialised for one query, by identity of their origin."""
 
 
 class Part(NamedTuple):
-    """A view of a storage whose content's origin is known."""
+    """A view of a storage whose content has a known origin."""
 
     origin: Any
-    """How the content came about."""
+    """Origin of the content."""
     shape: tuple[int, ...]
     """Extents of the view."""
     strides: tuple[int, ...]
@@ -47,9 +47,9 @@ class Part(NamedTuple):
         """
         offset = self.offset + sum(s * stride for s, stride in zip(starts, self.strides, strict=True))
         if _elements(self.origin.shape) > 2**16:
-            found = self._within(offset, sizes, made)
-            if found is not None:
-                return found
+            piece = self._within(offset, sizes, made)
+            if piece is not None:
+                return piece
         whole = _whole(self.origin, made)
         return whole.as_strided(tuple(sizes), self.strides, offset)
 
@@ -81,13 +81,13 @@ class Part(NamedTuple):
         if any(s + n > extent for s, n, extent in zip(starts, counts, self.origin.shape, strict=True)):
             return None
         piece = self.origin.block(starts, counts, made)
-        kept = [index for index, count in enumerate(counts) if count > 1]
-        piece = piece.reshape([counts[index] for index in kept]).permute([kept.index(index) for index in named])
+        wide = [index for index, count in enumerate(counts) if count > 1]
+        piece = piece.reshape([counts[index] for index in wide]).permute([wide.index(index) for index in named])
         return piece.reshape([1 if i is None else n for i, n in zip(order, sizes, strict=True)]).expand(tuple(sizes))
 
 
 class Given(NamedTuple):
-    """Values that exist: a constant of the program or a buffer of a real module."""
+    """Existing values: a constant of the program or a buffer of a real module."""
 
     real: Any
     """The tensor."""
@@ -118,7 +118,7 @@ class Given(NamedTuple):
 
 
 class Filled(NamedTuple):
-    """The same number everywhere."""
+    """A tensor filled with one number."""
 
     shape: tuple[int, ...]
     """Extents."""
@@ -147,7 +147,7 @@ class Filled(NamedTuple):
 
 
 class Data(NamedTuple):
-    """What inputs or weights decide, wherever one looks."""
+    """Values that inputs or weights determine."""
 
     dtype: Any
     """PyTorch's format."""
@@ -169,7 +169,7 @@ class Data(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What an operator makes of known tensors."""
+    """Result of an operator on known tensors."""
 
     shape: tuple[int, ...]
     """Extents."""
@@ -192,7 +192,7 @@ class Result(NamedTuple):
 
     @staticmethod
     def of(out: Any, func: Any, args: Any, kwargs: Any, index: int | None = None) -> "Result":
-        """Return how `out` came about."""
+        """Return the origin of `out`."""
         size = out.numel() * out.element_size()
         mixed = max((part.origin.mixed for part in parts_in((*args, *kwargs.values()))), default=0)
         mixed += mixed > 0
@@ -232,12 +232,12 @@ class Result(NamedTuple):
             return span_of(self.func, args, named, self.dtype)
         if self.func._schema.is_mutable:
             args[0] = args[0].clone()
-        found = self.func(*args, **named)
-        return found if self.position is None else found[self.position]
+        results = self.func(*args, **named)
+        return results if self.position is None else results[self.position]
 
 
 class Patched(NamedTuple):
-    """A storage of which one view was overwritten."""
+    """A storage with one overwritten view."""
 
     before: Part
     """The view as it was, on the storage as it was."""
@@ -254,7 +254,7 @@ class Patched(NamedTuple):
 
     @staticmethod
     def of(before: Part, after: Result) -> "Patched":
-        """Return the storage after the write; what all writes before it say is kept, as they can be thousands."""
+        """Return the storage after the write, chained to earlier writes, of which there can be thousands."""
         origin = before.origin
         return Patched(
             before, after, tuple(origin.shape), tuple(origin.strides), int(origin.bytes),
@@ -266,7 +266,7 @@ class Patched(NamedTuple):
         return _narrowed(_whole(self, made), starts, sizes)
 
     def whole(self, made: Made) -> Any:
-        """Return the storage's content with all views replaced that were."""
+        """Return the storage's content with all overwritten views applied."""
         chain = [self]
         while isinstance(chain[-1].before.origin, Patched):
             chain.append(chain[-1].before.origin)
@@ -281,7 +281,7 @@ class Patched(NamedTuple):
 
 
 Origin: TypeAlias = Given | Filled | Data | Result | Patched
-"""How the content of a storage came about."""
+"""Origin of the content of a storage."""
 
 
 def _whole(origin: Origin, made: Made) -> Any:
@@ -290,25 +290,25 @@ def _whole(origin: Origin, made: Made) -> Any:
 
     if isinstance(origin, Given):
         return origin.real
-    found = made.get(id(origin))
-    if found is None:
+    content = made.get(id(origin))
+    if content is None:
         shape = origin.shape
         if origin.bytes > (SPANNED_BYTES if origin.mixed else WHOLE_BYTES):
             raise TooLargeError
         values = (
             origin.block([0] * len(shape), shape, made) if isinstance(origin, (Filled, Data)) else origin.whole(made)
         )
-        found = torch.empty_strided(shape, origin.strides, dtype=values.dtype)
-        found = Span(found, found.clone()) if isinstance(values, Span) else found
-        made[id(origin)] = found.copy_(values)
-    return found
+        content = torch.empty_strided(shape, origin.strides, dtype=values.dtype)
+        content = Span(content, content.clone()) if isinstance(values, Span) else content
+        made[id(origin)] = content.copy_(values)
+    return content
 
 
 def _aligned(part: Part, starts: Sequence[int], sizes: Sequence[int], made: Made) -> Any:
     """Return the piece of an argument that broadcasts to a piece of the result."""
     missing = len(sizes) - len(part.shape)
-    own = list(zip(part.shape, starts[missing:], sizes[missing:], strict=True))
-    return part.block([0 if n == 1 else s for n, s, _ in own], [1 if n == 1 else size for n, _, size in own], made)
+    rows = list(zip(part.shape, starts[missing:], sizes[missing:], strict=True))
+    return part.block([0 if n == 1 else s for n, s, _ in rows], [1 if n == 1 else size for n, _, size in rows], made)
 
 
 def parts_in(values: Any) -> Iterator[Part]:
@@ -321,18 +321,18 @@ def parts_in(values: Any) -> Iterator[Part]:
 
 
 def repeats(part: Part, dimension: int) -> bool:
-    """Say whether the view surely holds the same wherever one stands along a dimension."""
+    """Return whether the view certainly repeats the same values along a dimension."""
     origin, stride = part.origin, part.strides[dimension]
     if part.shape[dimension] == 1 or stride == 0 or isinstance(origin, Filled):
         return True
-    own = [d for d, n in enumerate(origin.shape) if n > 1 and origin.strides[d] == stride]
-    if not isinstance(origin, Result) or len(own) != 1:
+    dimensions = [d for d, n in enumerate(origin.shape) if n > 1 and origin.strides[d] == stride]
+    if not isinstance(origin, Result) or len(dimensions) != 1:
         return False
-    from_end = own[0] - len(origin.shape)
+    from_end = dimensions[0] - len(origin.shape)
     cut = origin.func._schema.name.split("::")[1] in _TRIANGLES and from_end < -2
     parts = parts_in((*origin.args, *origin.kwargs.values()))
     return (cut or origin.piecewise) and all(
-        len(one.shape) + from_end < 0 or repeats(one, len(one.shape) + from_end) for one in parts
+        len(argument.shape) + from_end < 0 or repeats(argument, len(argument.shape) + from_end) for argument in parts
     )
 
 

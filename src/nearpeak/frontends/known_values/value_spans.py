@@ -1,21 +1,21 @@
-"""Elements of masks that data decide in part: each is known only to lie between two ends, which are often equal."""
+"""Interval arithmetic for partly data-dependent masks: lower and upper bounds of each element."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
 DATA_LIMIT = 1e6
-"""Size that no number which data decide is taken to exceed, so that adding it shows no pair that a program hides."""
+"""Assumed magnitude limit of data, so that adding data cannot unmask a pair."""
 
 
 class Span:
-    """A tensor whose elements lie between those of `low` and `high`; what moves elements about moves both ends."""
+    """A tensor with elementwise bounds `low` and `high`; methods that move elements apply to both bounds."""
 
     def __init__(self, low: Any, high: Any) -> None:
-        """Keep the two ends, tensors of one shape and number format."""
+        """Set the two bounds, tensors of one shape and number format."""
         self.low, self.high = low, high
 
     def __getattr__(self, name: str) -> Any:
-        """Return what both ends have in common, or a method that moves the elements of both."""
+        """Return an attribute that both bounds share, or a method that applies to both."""
         low = getattr(self.low, name)
         if not callable(low):
             return low
@@ -28,26 +28,26 @@ class Span:
 
 
 def low_of(value: Any) -> Any:
-    """Return the lower end; what is no span is its own."""
+    """Return the lower bound; other values are returned unchanged."""
     if isinstance(value, list):
         return [low_of(item) for item in value]
     return value.low if isinstance(value, Span) else value
 
 
 def high_of(value: Any) -> Any:
-    """Return the upper end; what is no span is its own."""
+    """Return the upper bound; other values are returned unchanged."""
     if isinstance(value, list):
         return [high_of(item) for item in value]
     return value.high if isinstance(value, Span) else value
 
 
 def has_span(values: Any) -> bool:
-    """Say whether a span is among the arguments."""
+    """Return whether a span is among the arguments."""
     return any(isinstance(v, Span) or (isinstance(v, list) and has_span(v)) for v in values)
 
 
 def anything(dtype: Any) -> Span:
-    """Return the span, without dimensions, of what data may be in a number format.
+    """Return the zero-dimensional span of arbitrary data in a number format.
 
     >>> import torch
     >>> anything(torch.bool).high
@@ -66,13 +66,13 @@ def anything(dtype: Any) -> Span:
 
 
 def rule_of(packet: str) -> str:
-    """Return the name by which an operator that spans go through is known here; empty when none do."""
+    """Return the base name of an operator with a rule for spans, else an empty string."""
     base = packet if packet.startswith("_") else packet.removesuffix("_")
     return base if base in _RULES else ""
 
 
 def span_of(func: Any, args: list[Any], kwargs: Mapping[str, Any], dtype: Any) -> Any:
-    """Return what an operator makes of arguments of which some are spans; anything where no rule says more."""
+    """Return the span of an operator's result; the span of arbitrary data if no rule applies."""
     import torch
 
     packet = func._schema.name.split("::")[1]
@@ -85,14 +85,14 @@ def span_of(func: Any, args: list[Any], kwargs: Mapping[str, Any], dtype: Any) -
     low, high = rule(func, args, dict(kwargs))
     if not low.dtype.is_floating_point:
         return Span(low, high)
-    # What data decide shows nothing that is hidden; what is no number is taken for data.
+    # Data cannot unmask a pair; NaN counts as data.
     most = anything(low.dtype).high
     low, high = torch.where(low.isnan(), -most, low), torch.where(high.isnan(), most, high)
     return Span(low, torch.where(low == high, high, high.minimum(most)))
 
 
 def _orderly(base: str, args: list[Any], kwargs: Mapping[str, Any]) -> bool:
-    """Say whether the operator keeps the order that its rule supposes for these number formats and options."""
+    """Return whether the operator is monotonic, as its rule assumes, for these number formats and options."""
     import torch
 
     dtypes = [value.dtype for value in args if isinstance(value, (Span, torch.Tensor))]
@@ -112,32 +112,32 @@ _Ends = tuple[Any, Any]
 
 
 def _rising(func: Any, args: list[Any], kwargs: dict[str, Any]) -> _Ends:
-    """No argument lowers the result."""
+    """The result increases with every argument."""
     return func(*map(low_of, args), **kwargs), func(*map(high_of, args), **kwargs)
 
 
 def _falling(func: Any, args: list[Any], kwargs: dict[str, Any]) -> _Ends:
-    """The only argument lowers the result."""
+    """The result decreases with the only argument."""
     return func(high_of(args[0]), **kwargs), func(low_of(args[0]), **kwargs)
 
 
 def _difference(func: Any, args: list[Any], kwargs: dict[str, Any]) -> _Ends:
-    """The first argument raises the result, the second lowers it: first - second, first > second."""
+    """The result increases with the first and decreases with the second argument: first - second, first > second."""
     first, second, *rest = args
     low = func(low_of(first), high_of(second), *rest, **kwargs)
     return low, func(high_of(first), low_of(second), *rest, **kwargs)
 
 
 def _turned(func: Any, args: list[Any], kwargs: dict[str, Any]) -> _Ends:
-    """The second argument raises the result, the first lowers it: first < second."""
+    """The result increases with the second and decreases with the first argument: first < second."""
     first, second, *rest = args
     low = func(high_of(first), low_of(second), *rest, **kwargs)
     return low, func(low_of(first), high_of(second), *rest, **kwargs)
 
 
 def _product(func: Any, args: list[Any], kwargs: dict[str, Any]) -> _Ends:
-    """The ends are among the products of ends."""
-    corners = [func(one, two, **kwargs) for one in _ends(args[0]) for two in _ends(args[1])]
+    """The bounds are among the products of bounds."""
+    corners = [func(first, second, **kwargs) for first in _ends(args[0]) for second in _ends(args[1])]
     low, high = corners[0], corners[0]
     for corner in corners[1:]:
         low, high = low.minimum(corner), high.maximum(corner)
@@ -145,7 +145,7 @@ def _product(func: Any, args: list[Any], kwargs: dict[str, Any]) -> _Ends:
 
 
 def _equality(_func: Any, args: list[Any], _kwargs: dict[str, Any]) -> _Ends:
-    """Two numbers may be equal where their spans meet, and are where both are known and equal."""
+    """Numbers may be equal where their spans overlap, and are equal where both are known and equal."""
     import torch
 
     low, high = (torch.as_tensor(end) for end in _ends(args[0]))
@@ -160,12 +160,12 @@ def _inequality(func: Any, args: list[Any], kwargs: dict[str, Any]) -> _Ends:
 
 
 def _choice(_func: Any, args: list[Any], _kwargs: dict[str, Any]) -> _Ends:
-    """Either value where the condition is data."""
+    """Both values are possible where the condition is data."""
     return _chosen(args[0], args[1], args[2])
 
 
 def _filled(_func: Any, args: list[Any], _kwargs: dict[str, Any]) -> _Ends:
-    """The number where the condition holds, else what stood there."""
+    """The fill value where the condition holds, else the former element."""
     import torch
 
     dtype = args[0].dtype
@@ -177,25 +177,25 @@ def _chosen(condition: Any, yes: Any, no: Any) -> _Ends:
     import torch
 
     never, always = ~high_of(condition), low_of(condition)
-    found = []
+    bounds = []
     for end, choose in ((low_of, torch.minimum), (high_of, torch.maximum)):
-        one, other = end(yes), end(no)
-        either = torch.where(always, one, other)
-        mixed = torch.where(~always & ~never, choose(*torch.broadcast_tensors(*_alike(one, other))), either)
-        found.append(mixed)
-    return found[0], found[1]
+        if_true, if_false = end(yes), end(no)
+        either = torch.where(always, if_true, if_false)
+        mixed = torch.where(~always & ~never, choose(*torch.broadcast_tensors(*_alike(if_true, if_false))), either)
+        bounds.append(mixed)
+    return bounds[0], bounds[1]
 
 
-def _alike(one: Any, other: Any) -> tuple[Any, Any]:
+def _alike(first: Any, second: Any) -> tuple[Any, Any]:
     import torch
 
-    one, other = torch.as_tensor(one), torch.as_tensor(other)
-    dtype = torch.result_type(one, other)
-    return one.to(dtype), other.to(dtype)
+    first, second = torch.as_tensor(first), torch.as_tensor(second)
+    dtype = torch.result_type(first, second)
+    return first.to(dtype), second.to(dtype)
 
 
 def _cast(func: Any, args: list[Any], kwargs: dict[str, Any]) -> _Ends:
-    """A number format keeps the order; truth is what differs from 0."""
+    """Conversions keep the order; conversion to bool tests for nonzero."""
     import torch
 
     low, high = _rising(func, args, kwargs)

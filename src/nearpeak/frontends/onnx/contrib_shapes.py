@@ -1,22 +1,22 @@
-"""Shapes of the operators that ONNX Runtime adds to the standard: inference stops at what it has no rule for."""
+"""Shape inference for ONNX Runtime's contrib operators, which the standard does not cover."""
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
 DOMAIN = "com.microsoft"
-"""Domain under which ONNX Runtime keeps operators of its own."""
+"""Domain of ONNX Runtime's own operators."""
 
 Shape = tuple[int, ...]
 Number = Callable[[str], int]
-"""Gives a whole number among a node's attributes by name, the length of a list, 0 for what is not stated."""
+"""Returns an integer attribute of a node by name, the length of a list attribute, 0 if absent."""
 _Rule = Callable[[list[Shape | None], Number], Sequence[Shape | None]]
 """Takes the shapes of the inputs, none where absent or open, and the attributes; returns those of the outputs."""
 
 
 @cache
 def describe_contrib(onnx: Any) -> None:
-    """Tell shape inference about the operators, once; packages too old to be told leave their shapes open."""
+    """Register the operators with shape inference, once; old onnx packages without registration leave shapes open."""
     defs = onnx.defs
     if not hasattr(defs.OpSchema, "set_type_and_shape_inference_function"):
         return
@@ -48,8 +48,8 @@ def _infer(onnx: Any, rule: _Rule, context: Any) -> None:
 
 
 def _number(context: Any, name: str) -> int:
-    found = context.get_attribute(name)
-    return 0 if found is None else int(found.i) or len(found.ints)
+    attribute = context.get_attribute(name)
+    return 0 if attribute is None else int(attribute.i) or len(attribute.ints)
 
 
 def _shape(context: Any, position: int) -> Shape | None:
@@ -65,7 +65,7 @@ def _same(inputs: list[Shape | None], _: Number) -> Sequence[Shape | None]:
 
 
 def _skip_norm(inputs: list[Shape | None], _: Number) -> Sequence[Shape | None]:
-    """Result, mean, inverse deviation, and the sum that went in."""
+    """Result, mean, inverse deviation, and the sum that is normalised."""
     return (inputs[0], None, None, inputs[0])
 
 

@@ -1,4 +1,4 @@
-"""Loop and Scan nodes whose number of trips is known: their bodies, written out once for each trip."""
+"""Unrolling of ONNX Loop and Scan nodes with a known trip count."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -6,13 +6,13 @@ from typing import Any
 from nearpeak.core.work.tensor import Tensor
 
 LARGEST_NODE_COUNT = 20_000
-"""Nodes up to which a loop is written out; a longer one stays a node of its own."""
+"""Most nodes of an unrolled loop; longer ones stay a single node."""
 
 
 def written_out(
     onnx: Any, graph: Any, node: Any, values: Mapping[str, Any], tensors: Mapping[str, Tensor], opset: int
 ) -> list[Any]:
-    """Return the nodes that a loop of known trips runs, in order; the node itself where data decide how often.
+    """Return the nodes of an unrolled loop in order; the node itself if its trip count depends on data.
 
     Constants that the body holds are added to `graph`. Results that a body yields trip by trip are stacked.
     """
@@ -25,7 +25,7 @@ def written_out(
 
 
 def _trips(node: Any, values: Mapping[str, Any], tensors: Mapping[str, Tensor], opset: int) -> int | None:
-    """Return how often the body runs, none where data decide."""
+    """Return the trip count, none if it depends on data."""
     stated = {item.name: item for item in node.attribute}
     if node.op_type == "Scan" and opset >= 9:
         count = int(stated["num_scan_inputs"].i)
@@ -39,21 +39,21 @@ def _trips(node: Any, values: Mapping[str, Any], tensors: Mapping[str, Tensor], 
 
 
 def _goes_on(body: Any) -> bool:
-    """Say whether the body never ends the loop: it hands on the condition it got, or one that is stored as true."""
-    name, given = body.output[0].name, body.input[1].name
+    """Return whether the body never ends the loop: its condition is passed through, or a constant true."""
+    name, condition = body.output[0].name, body.input[1].name
     made = {out: node for node in body.node for out in node.output}
     while name in made and made[name].op_type in ("Identity", "Cast"):
         name = made[name].input[0]
-    if name == given:
+    if name == condition:
         return True
     stored = [item for item in body.initializer if item.name == name]
     if name in made and made[name].op_type == "Constant":
         stored = [item.t for item in made[name].attribute if item.name == "value"]
-    return any(any(one.raw_data) or any(one.int32_data) for one in stored)
+    return any(any(constant.raw_data) or any(constant.int32_data) for constant in stored)
 
 
 class _Loop:
-    """One loop that is being written out."""
+    """Unrolls one loop."""
 
     def __init__(self, onnx: Any, graph: Any, node: Any, body: Any, opset: int) -> None:
         self._onnx, self._graph, self._node, self._body, self._opset = onnx, graph, node, body, opset
@@ -100,10 +100,10 @@ class _Loop:
             yielded.append(rest)
         yield from self._results(carried, yielded)
 
-    def _names(self, trip: int, given: list[str]) -> dict[str, str]:
-        """Return what the names of the body stand for in one trip."""
+    def _names(self, trip: int, arguments: list[str]) -> dict[str, str]:
+        """Return the outer name of each name in the body for one iteration."""
         inner = {out: f"{self._prefix}/{trip}/{out}" for node in self._body.node for out in node.output if out}
-        taken = dict(zip((item.name for item in self._body.input), given, strict=True))
+        taken = dict(zip((item.name for item in self._body.input), arguments, strict=True))
         return {**self._stored, **inner, **taken}
 
     def _nodes(self, names: Mapping[str, str]) -> Iterator[Any]:
@@ -144,7 +144,7 @@ class _Loop:
         )
 
     def _constant(self, name: str, value: Any) -> str:
-        """Return the name of a stored constant, made when first asked for."""
+        """Return the name of a constant, stored on first use."""
         whole = f"{self._prefix}/{name}"
         if whole not in self._stored.values():
             self._stored[f"/{name}"] = whole  # no name of a body starts like this
@@ -161,9 +161,9 @@ def _rename(node: Any, names: Mapping[str, str]) -> None:
         field[:] = [names.get(name, name) for name in field]
     for item in node.attribute:
         if item.HasField("g"):
-            own = {one.name for one in (*item.g.input, *item.g.initializer)}
-            own |= {out for inner in item.g.node for out in inner.output}
-            outer = {name: new for name, new in names.items() if name not in own}
+            inner_names = {value.name for value in (*item.g.input, *item.g.initializer)}
+            inner_names |= {out for inner in item.g.node for out in inner.output}
+            outer = {name: new for name, new in names.items() if name not in inner_names}
             for inner in item.g.node:
                 _rename(inner, outer)
             for out in item.g.output:

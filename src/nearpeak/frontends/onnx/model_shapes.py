@@ -1,7 +1,8 @@
-"""Reads an ONNX file as shapes: input dimensions fixed, shape arithmetic folded, weights never loaded."""
+"""Shape inference of ONNX files: input dimensions fixed, shape arithmetic folded, weights never loaded."""
 
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ _DTYPES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnnxGraph:
-    """A graph with everything known that can be known without running it."""
+    """A graph with all tensors and values that are known without running it."""
 
     nodes: tuple[Any, ...]
     """Nodes that remain after folding, in order."""
@@ -68,7 +69,10 @@ def load_graph(path: Path, shapes: Shapes, batch: int | None, known: Container[s
     before = [item.SerializeToString() for item in model.graph.input]
     inputs = _fix_inputs(model.graph, shapes, batch)
     if before != [item.SerializeToString() for item in model.graph.input]:
-        _shed_shapes(model.graph)
+        del model.graph.value_info[:]  # shapes that held before the inputs were fixed
+        for item in model.graph.output:
+            if item.type.HasField("tensor_type"):
+                item.type.tensor_type.ClearField("shape")
     _shed_weights(model, onnx, path)
     model = _spelled_out(onnx, model, known)
     folded: dict[str, int] = {}
@@ -118,7 +122,7 @@ def _loaded(onnx: Any, path: Path) -> Any:
 
 
 def _spelled_out(onnx: Any, model: Any, known: Container[str]) -> Any:
-    """Return the model with operators that are not `known` replaced by the standard's own definitions of them."""
+    """Return the model with operators that are not `known` replaced by the standard's function definitions."""
     opset, stated = _opset(model), {item.name for item in (*model.graph.input, *model.graph.value_info)}
     for item in model.graph.initializer:
         if item.name not in stated:  # definitions that depend on types look for them here
@@ -131,21 +135,18 @@ def _spelled_out(onnx: Any, model: Any, known: Container[str]) -> Any:
         if not defined:
             return model
         done.update(defined)
-        for node in model.graph.node:
-            _write_defaults(node, defined.get(node.op_type))
+        for node in model.graph.node:  # definitions look only at attributes that the node states
+            stated_names = {item.name for item in node.attribute}
+            schema = defined.get(node.op_type)
+            defaults = sorted(schema.attributes.items()) if schema else ()
+            node.attribute.extend(
+                a.default_value for n, a in defaults if n not in stated_names and a.default_value.type
+            )
         chosen = [("", name) for name in defined]
         try:
             model = onnx.inliner.inline_selected_functions(model, chosen, inline_schema_functions=True)
         except RuntimeError:  # a definition that depends on a type which nothing states: the node stays as it is
             continue
-
-
-def _write_defaults(node: Any, schema: Any) -> None:
-    """Write the attributes that the node leaves at the standard's default; definitions look only at the node."""
-    stated = {item.name for item in node.attribute}
-    for name, attribute in sorted(schema.attributes.items()) if schema else ():
-        if name not in stated and attribute.default_value.type:
-            node.attribute.append(attribute.default_value)
 
 
 def _opset(model: Any) -> int:
@@ -172,7 +173,7 @@ def _fix_inputs(graph: Any, shapes: Shapes, batch: int | None) -> tuple[str, ...
 
 
 def _write_shape(item: Any, shape: Sequence[int], symbols: dict[str, int]) -> None:
-    """Write a given shape, refusing one that contradicts the file; note what its symbols stand for."""
+    """Write a requested shape, refusing one that contradicts the file; note the values of its symbols."""
     shape_proto = item.type.tensor_type.shape
     dims = shape_proto.dim if item.type.tensor_type.HasField("shape") else [shape_proto.dim.add() for _ in shape]
     where = f"--input-shape {item.name}={','.join(map(str, shape))}"
@@ -189,7 +190,7 @@ def _write_shape(item: Any, shape: Sequence[int], symbols: dict[str, int]) -> No
 
 
 def _fill_shape(item: Any, batch: int | None, symbols: dict[str, int]) -> int:
-    """Write what is still open, known symbols and the batch in first place; return the first extent."""
+    """Fill open dimensions with known symbols and the batch in first place; return the first extent."""
     if not item.type.tensor_type.HasField("shape"):
         raise SpecError(f"input {item.name!r}: its shape is not stated in the file; give --input-shape {item.name}=…")
     dims = item.type.tensor_type.shape.dim
@@ -209,22 +210,14 @@ def _fill_shape(item: Any, batch: int | None, symbols: dict[str, int]) -> int:
     return int(dims[0].dim_value) if dims else 1
 
 
-def _shed_shapes(graph: Any) -> None:
-    """Drop the shapes that held before the inputs were fixed."""
-    del graph.value_info[:]
-    for item in graph.output:
-        if item.type.HasField("tensor_type"):
-            item.type.tensor_type.ClearField("shape")
-
-
 def _shed_weights(model: Any, onnx: Any, path: Path) -> None:
-    """Drop the contents of large weights; load small constants that stand in a file beside."""
+    """Drop the contents of large weights; load small constants from external data files."""
     graph = model.graph
     model.ir_version = max(model.ir_version, 4)  # before 4, inference ignores constants that are not inputs as well
     for domain in sorted({node.domain for node in graph.node} - {item.domain for item in model.opset_import}):
         model.opset_import.add(domain=domain, version=1)  # inference refuses a domain that the file forgot to state
     for item in graph.initializer:
-        count = _count(item.dims)
+        count = prod(item.dims)
         if count > LARGEST_FOLDED_COUNT and item.data_location != onnx.TensorProto.EXTERNAL:
             for name in ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data"):
                 item.ClearField(name)
@@ -239,17 +232,10 @@ def _load_beside(onnx: Any, item: Any, path: Path) -> None:
     except Exception as error:  # missing, too short or outside the folder: the package has one type for each
         reason = str(error).splitlines()[0]
         raise CaptureError(
-            f"{path}: constant {item.name!r} stands in a file beside it that cannot be read ({reason}); "
+            f"{path}: constant {item.name!r} is stored in an external file that cannot be read ({reason}); "
             f"keep the model's data files next to it"
         ) from None
     item.data_location = onnx.TensorProto.DEFAULT
-
-
-def _count(dims: Sequence[int]) -> int:
-    count = 1
-    for dim in dims:
-        count *= int(dim)
-    return count
 
 
 def _inferred(onnx: Any, model: Any, path: Path) -> Any:
@@ -263,14 +249,16 @@ def _inferred(onnx: Any, model: Any, path: Path) -> Any:
 def _tensors(model: Any) -> dict[str, Tensor]:
     """Return all tensors of known shape and known format."""
     graph = model.graph
-    found = {item.name: (item.data_type, tuple(int(dim) for dim in item.dims)) for item in graph.initializer}
+    stated_tensors = {item.name: (item.data_type, tuple(int(dim) for dim in item.dims)) for item in graph.initializer}
     for item in (*graph.input, *graph.value_info, *graph.output):
         tensor = item.type.tensor_type
-        stated = item.type.HasField("tensor_type") and tensor.HasField("shape") and item.name not in found
+        stated = item.type.HasField("tensor_type") and tensor.HasField("shape") and item.name not in stated_tensors
         if stated and all(dim.HasField("dim_value") and dim.dim_value >= 0 for dim in tensor.shape.dim):
-            found[item.name] = (tensor.elem_type, tuple(int(dim.dim_value) for dim in tensor.shape.dim))
+            stated_tensors[item.name] = (tensor.elem_type, tuple(int(dim.dim_value) for dim in tensor.shape.dim))
     tensors = {
-        name: Tensor(shape=shape, dtype=_DTYPES[number]) for name, (number, shape) in found.items() if number in _DTYPES
+        name: Tensor(shape=shape, dtype=_DTYPES[number])
+        for name, (number, shape) in stated_tensors.items()
+        if number in _DTYPES
     }
     for name, known in tensors.items():
         if known.bytes > LARGEST_TENSOR_BYTES:
@@ -282,30 +270,30 @@ def _tensors(model: Any) -> dict[str, Tensor]:
 
 
 def _fold(onnx: Any, model: Any, tensors: Mapping[str, Tensor], values: dict[str, Any], folded: dict[str, int]) -> bool:
-    """Compute nodes of small known inputs, turn their outputs into constants; say whether any was found."""
+    """Fold nodes with small known inputs into constants; return whether the graph changed."""
     for item in model.graph.initializer:
-        if item.name not in values and _count(item.dims) <= LARGEST_FOLDED_COUNT:
+        if item.name not in values and prod(item.dims) <= LARGEST_FOLDED_COUNT:
             values[item.name] = onnx.numpy_helper.to_array(item)
-    kept = []
+    remaining = []
     nodes = [part for node in model.graph.node for part in _decided(onnx, model, node, values, tensors)]
-    found = len(nodes) != len(model.graph.node)
+    changed = len(nodes) != len(model.graph.node)
     for node in nodes:
         results = _folded_outputs(onnx, node, tensors, values, _opset(model))
         if results is None:
-            kept.append(node)
+            remaining.append(node)
             continue
-        found = True
+        changed = True
         folded[node.op_type] = folded.get(node.op_type, 0) + 1
         for name, value in results.items():
             values[name] = value
             model.graph.initializer.append(onnx.numpy_helper.from_array(value, name))
     del model.graph.node[:]
-    model.graph.node.extend(kept)
-    return found
+    model.graph.node.extend(remaining)
+    return changed
 
 
 def _decided(onnx: Any, model: Any, node: Any, values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> list[Any]:
-    """Return the nodes of the branch that a known condition chooses, or of a loop of known trips; else the node."""
+    """Return the nodes of the branch that a known condition selects, or of an unrolled loop; else the node."""
     graph = model.graph
     if node.op_type in ("Loop", "Scan"):
         return written_out(onnx, graph, node, values, tensors, _opset(model))
@@ -321,7 +309,7 @@ def _decided(onnx: Any, model: Any, node: Any, values: Mapping[str, Any], tensor
 def _folded_outputs(
     onnx: Any, node: Any, tensors: Mapping[str, Tensor], values: Mapping[str, Any], opset: int
 ) -> dict[str, Any] | None:
-    """Return the small outputs of a node that depends on nothing but known values or a known shape."""
+    """Return the small outputs of a node that depends only on known values or a known shape."""
     import numpy as np
 
     if node.domain not in ("", "ai.onnx") or any(attribute.HasField("g") for attribute in node.attribute):

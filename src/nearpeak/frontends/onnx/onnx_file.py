@@ -1,6 +1,7 @@
-"""Capture of ONNX files: every node with its shapes as a call, views and shape arithmetic left out."""
+"""Capture of ONNX files: every node with its shapes as a call, without views and shape arithmetic."""
 
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ VIEWS = frozenset({"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity", "Dr
                    "Optional", "OptionalGetElement"})  # fmt: skip
 """Nodes that only rename their first input when the file is run for inference."""
 _OPEN = frozenset({"NonZero", "Unique", "Compress", "NonMaxSuppression"})
-"""Nodes whose results' extent is data: they have rules that do not ask for it."""
+"""Nodes with data-dependent output sizes, whose rules do not need them."""
 _BODIES = ("If", "Loop", "Scan")
 _LARGEST_CONSTANT_COUNT = 64
 
@@ -39,7 +40,7 @@ def capture_onnx(path: Path, options: CaptureOptions = CaptureOptions()) -> Work
 
 
 class _Walk:
-    """Goes through the nodes in order and fills the builder."""
+    """Visits the nodes in order and fills the builder."""
 
     def __init__(self, path: Path, graph: OnnxGraph) -> None:
         self._path, self._graph = path, graph
@@ -57,7 +58,12 @@ class _Walk:
         """Append the node as a call, or count it as skipped."""
         self._check_inputs(node)
         self._known.update(node.output)
-        if _is_view(node, self._graph) and node.input[0] in self._graph.tensors:
+        tensors, is_standard = self._graph.tensors, node.domain in ("", "ai.onnx")
+        if node.op_type == "Cast" and node.input[0] in tensors and node.output[0] in tensors:
+            is_view = tensors[node.input[0]].dtype == tensors[node.output[0]].dtype
+        else:
+            is_view = node.op_type in VIEWS and is_standard
+        if is_view and node.input[0] in tensors:
             self._alias(node)
         elif self._is_weight(node):
             self._static.update(node.output)
@@ -100,7 +106,7 @@ class _Walk:
                 )
 
     def _is_weight(self, node: Any) -> bool:
-        """Say whether the node only makes a weight from weights, no larger than these (runtimes do it once)."""
+        """Return whether the node only transforms weights without growing them, which runtimes do once."""
         if node.op_type in ("Constant", "ConstantOfShape"):
             return all(name in self._static for name in node.input)
         tensors = self._graph.tensors
@@ -112,7 +118,7 @@ class _Walk:
         return sum(tensors[name].bytes for name in node.output if name) <= read
 
     def _alias(self, node: Any) -> None:
-        """Let the output of a view live in the storage of its input."""
+        """Let the output of a view share the storage of its input."""
         self._builder.skip(node.op_type)
         if node.input[0] in self._static:
             self._static.add(node.output[0])
@@ -130,7 +136,7 @@ class _Walk:
         return self._places[name]
 
     def _is_argument(self, name: str) -> bool:
-        """Say whether the tensor is a list of indices, axes or bounds that a kernel takes by value."""
+        """Return whether the tensor is a list of indices, axes or bounds that a kernel takes by value."""
         return name in self._graph.values and self._graph.tensors[name].dtype in ("int64", "int32", "bool")
 
     def _kind(self, name: str) -> str:
@@ -204,22 +210,16 @@ def module_of(name: str) -> str:
     return ".".join(path)
 
 
-def _is_view(node: Any, graph: OnnxGraph) -> bool:
-    if node.op_type == "Cast" and node.input[0] in graph.tensors and node.output[0] in graph.tensors:
-        return graph.tensors[node.input[0]].dtype == graph.tensors[node.output[0]].dtype
-    return node.op_type in VIEWS and node.domain in ("", "ai.onnx")
-
-
 def _attributes(node: Any, opset: int) -> dict[str, Any]:
     """Return the node's attributes as Python values, the standard's defaults written out."""
     onnx = imported_onnx()
-    found: dict[str, Any] = {}
+    attributes: dict[str, Any] = {}
     if node.domain in ("", "ai.onnx") and onnx.defs.has(node.op_type, opset):
         schema = onnx.defs.get_schema(node.op_type, opset)
         defaults = {name: item.default_value for name, item in schema.attributes.items()}
-        found = {name: _python(onnx, item) for name, item in defaults.items() if item.type}
-    found |= {item.name: _python(onnx, item) for item in node.attribute}
-    return {name: value for name, value in found.items() if value is not None}
+        attributes = {name: _python(onnx, item) for name, item in defaults.items() if item.type}
+    attributes |= {item.name: _python(onnx, item) for item in node.attribute}
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def _python(onnx: Any, attribute: Any) -> Any:
@@ -239,9 +239,7 @@ def _modern_softmax(site: OnnxSite, opset: int) -> OnnxSite:
     if opset >= 13 or site.name not in ("Softmax", "LogSoftmax", "Hardmax") or site.inputs[0] is None:
         return site
     shape, axis = site.inputs[0].shape, int(site.attributes.get("axis", 1)) % max(1, len(site.inputs[0].shape))
-    columns = 1
-    for extent in shape[axis:]:
-        columns *= extent
+    columns = prod(shape[axis:])
     flat = (site.inputs[0].elements // columns if columns else 0, columns)
     return replace(
         site, attributes={**site.attributes, "axis": 1}, inputs=(replace(site.inputs[0], shape=flat),),

@@ -1,4 +1,4 @@
-"""Nodes as onnxruntime's profile records them, with shapes but without attributes: the cases that they are."""
+"""Cases of nodes in onnxruntime profiles, which record shapes but no attributes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -21,7 +21,7 @@ _FUSED = {
     "FusedConv": "Conv", "NhwcFusedConv": "Conv", "FusedGemm": "Gemm", "FusedMatMul": "com.microsoft.FusedMatMul",
     "TransposeMatMul": "com.microsoft.FusedMatMul",
 }  # fmt: skip
-"""Nodes that onnxruntime makes of several, by the one that decides on their time; what is fused in rides along."""
+"""Fused nodes of onnxruntime, by the operator that dominates their time."""
 _UNSAID = "what its attributes say is not recorded, and shapes do not tell"
 
 
@@ -34,7 +34,7 @@ class RecordedNode(NamedTuple):
 
 
 def recorded_nodes(rows: Sequence[RecordedNode]) -> list[tuple[Call, ...] | str]:
-    """Return for each node the calls that it is, or why it cannot be told.
+    """Return the calls of each node, or the reason why they are not known.
 
     A profile states shapes and no attributes: strides, padding, groups and transposed factors follow from the shapes
     of inputs and outputs where these leave one reading, dilation is taken for 1, and a weight that was packed, which
@@ -45,7 +45,7 @@ def recorded_nodes(rows: Sequence[RecordedNode]) -> list[tuple[Call, ...] | str]
 
 
 def node_format(kind: str) -> str | None:
-    """Return the format that onnxruntime's profile calls `kind`; none where it is no number's.
+    """Return the format that onnxruntime's profile calls `kind`; none if it is no number format.
 
     >>> node_format("float16"), node_format("float8e4m3fn"), node_format("string")
     ('fp16', 'fp8_e4m3', None)
@@ -66,8 +66,8 @@ def _calls(builder: WorkloadBuilder, row: RecordedNode) -> tuple[Call, ...] | st
     try:
         builder.add_call(_site(name, row), phase="forward", reads={}, writes=())
     except (NearpeakError, LookupError, ValueError, TypeError, AssertionError, ZeroDivisionError) as error:
-        said = str(error).splitlines()[0][:90] if str(error) else "its shapes do not fit together"
-        return f"{row.name} cannot be read from its shapes: {said}"
+        reason = str(error).splitlines()[0][:90] if str(error) else "its shapes do not fit together"
+        return f"{row.name} cannot be read from its shapes: {reason}"
     finally:
         made = tuple(builder.calls[first:])
         del builder.calls[first:]
@@ -75,16 +75,17 @@ def _calls(builder: WorkloadBuilder, row: RecordedNode) -> tuple[Call, ...] | st
 
 
 def _site(name: str, row: RecordedNode) -> OnnxSite:
-    inputs, outputs = (tuple(_tensor(*one) for one in side) for side in (row.inputs, row.outputs))
+    inputs, outputs = (
+        tuple(Tensor(shape=shape, dtype=dtype_of(_FORMATS.get(kind, kind)).name) for kind, shape in side)
+        for side in (row.inputs, row.outputs)
+    )
     if not inputs or not outputs:
         raise ValueError("inputs or outputs were not recorded")
     operands, attributes = _readers()[name](inputs, outputs)
-    single = {place: () for place, one in enumerate(operands) if place and one is not None and one.elements <= 1}
+    single = {
+        place: () for place, tensor in enumerate(operands) if place and tensor is not None and tensor.elements <= 1
+    }
     return OnnxSite(name=name, inputs=operands, outputs=outputs, attributes=attributes, constants=single)
-
-
-def _tensor(kind: str, shape: tuple[int, ...]) -> Tensor:
-    return Tensor(shape=shape, dtype=dtype_of(_FORMATS.get(kind, kind)).name)
 
 
 Tensors = tuple[Tensor, ...]
@@ -92,18 +93,18 @@ Read = tuple[tuple[Tensor | None, ...], Mapping[str, Any]]
 
 
 def _plain(inputs: Tensors, _: Tensors) -> Read:
-    """Read a node whose case its shapes decide."""
+    """Read a node whose case follows from its shapes."""
     return inputs, {}
 
 
 def _conv(inputs: Tensors, outputs: Tensors) -> Read:
-    """Read a convolution: its strides are what input over output comes to."""
+    """Read a convolution: its strides are the ratios of input to output extents."""
     x, weight, out = inputs[0], inputs[1], outputs[0]
     if len(weight.shape) != len(x.shape):
         raise ValueError("its weight was packed and is not recorded")
     strides = [max(1, round(n / max(1, m))) for n, m in zip(x.shape[2:], out.shape[2:], strict=True)]
     sizes = zip(x.shape[2:], weight.shape[2:], out.shape[2:], strides, strict=True)
-    pads = [_padding(*one) for one in sizes]
+    pads = [_padding(*sides) for sides in sizes]
     before = [pad // 2 for pad in pads]
     return inputs[:3], {
         "strides": strides, "pads": [*before, *(pad - half for pad, half in zip(pads, before, strict=True))],
@@ -112,34 +113,31 @@ def _conv(inputs: Tensors, outputs: Tensors) -> Read:
 
 
 def _padding(extent: int, taps: int, result: int, stride: int) -> int:
-    """Return the padding of both sides together: of all that give the result, that which keeps extents, else an even.
+    """Return the total padding of both sides: of all that fit the output, the extent-preserving one, else an even one.
 
     >>> _padding(16, 3, 8, 2), _padding(16, 3, 14, 1), _padding(16, 4, 15, 1)
     (2, 0, 2)
     """
     least = max(0, (result - 1) * stride + taps - extent)
     most = max(least, (result - 1) * stride + taps - extent + stride - 1)
-    kept = 2 * ((taps - 1) // 2)
-    return kept if least <= kept <= most else min(most, least + least % 2)
+    extent_preserving = 2 * ((taps - 1) // 2)
+    return extent_preserving if least <= extent_preserving <= most else min(most, least + least % 2)
 
 
 def _product(inputs: Tensors, outputs: Tensors) -> Read:
-    """Read a product: its factors lie as the shape of the result needs them; a packed one is taken for [k, n]."""
+    """Read a product: factors are transposed as the output shape requires; a packed weight is taken as [k, n]."""
     a, out = inputs[0], outputs[0]
     rows, columns = (out.shape[-2] if len(out.shape) > 1 else 1), out.shape[-1]
     turned = len(a.shape) > 1 and a.shape[-1] == rows != a.shape[-2]
     depth = a.shape[-2] if turned else a.shape[-1]
-    recorded = len(inputs) > 1 and _is_factor(inputs[1], depth, columns)
+    recorded = False  # whether the second input is the right factor; otherwise it is the bias
+    if len(inputs) > 1 and len(inputs[1].shape) == 1:
+        recorded = columns != inputs[1].shape[0] == depth
+    elif len(inputs) > 1:
+        recorded = sorted(inputs[1].shape[-2:]) == sorted((depth, columns))
     b = inputs[1] if recorded else Tensor(shape=(depth, columns), dtype=a.dtype)
     right = len(b.shape) > 1 and b.shape[-2:] == (columns, depth) and columns != depth
     return (a, b, *inputs[1 + recorded :]), {"transA": int(turned), "transB": int(right)}
-
-
-def _is_factor(tensor: Tensor, depth: int, columns: int) -> bool:
-    """Say whether a tensor can be the right factor of a product; else it is what is added to it."""
-    if len(tensor.shape) == 1:
-        return columns != tensor.shape[0] and tensor.shape[0] == depth
-    return sorted(tensor.shape[-2:]) == sorted((depth, columns))
 
 
 def _normalised(inputs: Tensors, _: Tensors) -> Read:
@@ -157,7 +155,7 @@ _SHAPED = (
     "ReduceL1", "ReduceL2", "ReduceLogSumExp", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceProd", "ReduceSum",
     "ReduceSumSquare", "Slice", "Softmax", "Split", "Sum", "Tile", "TopK", "Transpose", "Trilu", "Where",
 )  # fmt: skip
-"""Nodes that need no attribute, or whose shapes show it, beside the element-wise ones."""
+"""Nodes, besides elementwise ones, whose attributes are not needed or follow from shapes."""
 
 
 @cache

@@ -1,7 +1,7 @@
-"""Autocast as a CUDA build runs it, on tensors that live on the CPU: which operators run in which format."""
+"""CUDA autocast rules applied to fake CPU tensors: the format that each operator runs in."""
 
-# The dispatcher's own autocast stage does the work: its kernels for the CPU are replaced by ones that follow the lists
-# of CUDA, so that casts happen above autograd, as they do on a GPU.
+# The dispatcher's own autocast stage is used: its CPU kernels are replaced by ones that follow the lists of CUDA, so
+# that casts happen above autograd, as on a GPU.
 
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -103,7 +103,7 @@ class Autocast:
             self._library._destroy()
 
     def forget(self) -> None:
-        """Drop the casts of weights, as leaving the outermost region does."""
+        """Drop the cached casts of weights, as at the end of the outermost region."""
         self._cast.clear()
 
     def _kernel(self, name: str) -> Callable[..., Any]:
@@ -122,7 +122,7 @@ class Autocast:
         return kernel
 
     def _rewriter(self, packet: str, op: Any, name: str) -> Callable[..., tuple[Any, Any, Any]]:
-        """Return what turns the arguments of a call into those that it runs with."""
+        """Return the function that maps operator arguments to the call that runs."""
         import torch
 
         def cast(args: Any, kwargs: Mapping[str, Any]) -> tuple[Any, Any, Any]:
@@ -131,16 +131,19 @@ class Autocast:
             return op, changed, {key: self._lowered(value, wanted) for key, value in kwargs.items()}
 
         def into_single(args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
-            found = _with_output(op, args, kwargs) if _eligible(args[0]) else (op, args, kwargs)
-            return _softmax_of_half(packet, found) if "softmax" in packet else found
+            call = _with_output(op, args, kwargs) if _eligible(args[0]) else (op, args, kwargs)
+            return _softmax_of_half(packet, call) if "softmax" in packet else call
 
         def norm(args: Any, kwargs: Any) -> tuple[Any, Any, Any]:
             twin = {"norm.Scalar": "ScalarOpt_dtype", "norm.ScalarOpt_dim": "ScalarOpt_dim_dtype"}[name]
             wanted = torch.float32 if _eligible(args[0]) else args[0].dtype
             return getattr(torch.ops.aten.norm, twin), args, {**kwargs, "dtype": wanted}
 
+        def refuse(_args: Any, _kwargs: Any) -> tuple[Any, Any, Any]:
+            raise RuntimeError(f"{packet} is unsafe to autocast; use {packet}_with_logits")
+
         if packet in BANNED:
-            return _refused(packet)
+            return refuse
         return norm if packet == "norm" else into_single if packet in SINGLE_OUTPUT else cast
 
     def _wanted(self, packet: str, name: str, values: Any) -> Any:
@@ -213,14 +216,14 @@ def _stand_ins(torch: Any, autocast: Autocast) -> list[tuple[Any, str, Any]]:
 
 
 def _eligible(value: Any) -> bool:
-    """Say whether autocast may change the format of `value`."""
+    """Return whether autocast may change the format of `value`."""
     import torch
 
     return isinstance(value, torch.Tensor) and value.is_floating_point() and value.dtype != torch.float64
 
 
 def _is_weight(tensor: Any, wanted: Any) -> bool:
-    """Say whether the cast of `tensor` is kept until the outermost region is left."""
+    """Return whether the cast of `tensor` is cached until the outermost region ends."""
     import torch
 
     trained = tensor.dtype == torch.float32 and tensor.requires_grad and tensor.is_leaf and not tensor._is_view()
@@ -255,10 +258,3 @@ def _softmax_of_half(packet: str, call: tuple[Any, Any, Any]) -> tuple[Any, Any,
     if args[0].dtype != torch.float16 or dtype != torch.float32:
         return call
     return getattr(torch.ops.aten, f"_{packet}").default, (args[0], args[1], True), {}
-
-
-def _refused(packet: str) -> Callable[..., tuple[Any, Any, Any]]:
-    def refuse(_args: Any, _kwargs: Any) -> tuple[Any, Any, Any]:
-        raise RuntimeError(f"{packet} is unsafe to autocast; use {packet}_with_logits")
-
-    return refuse

@@ -1,4 +1,4 @@
-"""Says which module and which source line a dispatched call belongs to, in the backward pass too."""
+"""Attribution of dispatched calls to modules and source lines, in forward and backward pass."""
 
 import sys
 import sysconfig

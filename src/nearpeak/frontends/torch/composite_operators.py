@@ -1,4 +1,4 @@
-"""Keeps attention, recurrent layers, dropout and RMS norm whole: one call forward, one backward, for every variant."""
+"""Composite operators kept whole (attention, recurrent layers, dropout, RMS norm): one call forward, one backward."""
 
 # PyTorch decomposes them on the CPU, differently for each variant. While a capture runs, their implementations are
 # replaced by operators of the namespace `nearpeak`, which know only shapes.
@@ -48,8 +48,8 @@ def _attention() -> Any:
         @staticmethod
         def backward(ctx: Any, grad: Any) -> Any:
             wanted = ctx.needs_input_grad[3]
-            found = ops.attention_backward(grad, *ctx.saved_tensors, *ctx.options, wanted)
-            return (*found[:3], found[3] if wanted else None, None, None, None)
+            gradients = ops.attention_backward(grad, *ctx.saved_tensors, *ctx.options, wanted)
+            return (*gradients[:3], gradients[3] if wanted else None, None, None, None)
 
     return Attention.apply
 
@@ -73,8 +73,8 @@ def _rms_norm() -> Any:
         def backward(ctx: Any, grad: Any) -> Any:
             x, rstd, weight = ctx.saved_tensors
             mask = [ctx.needs_input_grad[0], ctx.needs_input_grad[2]]
-            found = iter(ops.rms_norm_backward(grad, x, ctx.shape, rstd, weight, mask))
-            gradients = [next(found) if wanted else None for wanted in mask]
+            computed = iter(ops.rms_norm_backward(grad, x, ctx.shape, rstd, weight, mask))
+            gradients = [next(computed) if wanted else None for wanted in mask]
             return gradients[0], None, gradients[1], None
 
     return RmsNorm.apply
@@ -99,11 +99,11 @@ def _recurrent() -> Any:
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
             x, out, *tensors = ctx.saved_tensors
-            given = [grad for grad in grads if grad is not None]
+            upstream = [grad for grad in grads if grad is not None]
             backward = getattr(ops, f"{ctx.name}_backward")
             hx, params = tensors[: ctx.states], tensors[ctx.states :]
-            found = backward(given, x, hx, params, out, *ctx.options)
-            return (None, None, None, *([] if ctx.options[-1] else [None]), *found)
+            gradients = backward(upstream, x, hx, params, out, *ctx.options)
+            return (None, None, None, *([] if ctx.options[-1] else [None]), *gradients)
 
     return Recurrent.apply
 
@@ -166,11 +166,11 @@ def _replacements() -> dict[str, Callable[..., Any]]:
     }  # fmt: skip
 
 
-def _tensor_split(x: Any, given: Any, dim: int = 0) -> Any:
+def _tensor_split(x: Any, sections: Any, dim: int = 0) -> Any:
     """Return the parts of `x`; where to split PyTorch would read from memory."""
     import torch
 
-    return torch.tensor_split(x, int(given) if given.dim() == 0 else _listed(given), dim)
+    return torch.tensor_split(x, int(sections) if sections.dim() == 0 else _listed(sections), dim)
 
 
 def _listed(lengths: Any) -> list[int]:

@@ -1,4 +1,4 @@
-"""Control flow written as operators (`cond`, `while_loop`, `scan`, `map`, `associative_scan`), run as plain Python."""
+"""Control-flow operators (`cond`, `while_loop`, `scan`, `map`, `associative_scan`) executed as plain Python."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -59,8 +59,8 @@ def _unknown(condition: Any) -> bool:
 def _scan(_op: Any, combine_fn: Callable[..., Any], init: Any, xs: Any, additional_inputs: Any) -> Any:
     carried, steps = init, []
     for index in range(xs[0].shape[0]):
-        found = combine_fn(*carried, *(x[index] for x in xs), *additional_inputs)
-        carried, out = found[: len(init)], found[len(init) :]
+        results = combine_fn(*carried, *(x[index] for x in xs), *additional_inputs)
+        carried, out = results[: len(init)], results[len(init) :]
         steps.append(out)
     return (*carried, *_stacked(steps))
 
@@ -75,8 +75,8 @@ def _associative_scan(_op: Any, combine_fn: Callable[..., Any], xs: Any, additio
 
     if xs[0].shape[0] < 2:
         return tuple(xs)
-    found = combine_fn(*(x[:-1] for x in xs), *(x[1:] for x in xs), *additional_inputs)
-    return tuple(torch.cat([x[:1], rest]) for x, rest in zip(xs, found, strict=True))
+    combined = combine_fn(*(x[:-1] for x in xs), *(x[1:] for x in xs), *additional_inputs)
+    return tuple(torch.cat([x[:1], rest]) for x, rest in zip(xs, combined, strict=True))
 
 
 def _stacked(steps: Sequence[Any]) -> Any:

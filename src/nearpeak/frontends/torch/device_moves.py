@@ -1,4 +1,4 @@
-"""Moves and conversions of fake tensors and modules: no device but the CPU, and no swapping of tensors in place."""
+"""Device and dtype moves of fake tensors and modules: everything stays on the CPU."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,8 +9,13 @@ def stand_ins() -> list[tuple[Any, str, Any]]:
     import torch
     from torch._subclasses.fake_tensor import FakeTensor
 
+    move = torch.Tensor.to
+
+    def to(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        return move(tensor, *map(on_cpu, args), **{key: on_cpu(value) for key, value in kwargs.items()})
+
     return [
-        (torch.Tensor, "to", _move(torch.Tensor.to)),
+        (torch.Tensor, "to", to),
         (torch.Tensor, "cuda", unmoved),
         (torch.Tensor, "pin_memory", unmoved),
         (torch.nn.Module, "cuda", unmoved),
@@ -24,7 +29,7 @@ def stand_ins() -> list[tuple[Any, str, Any]]:
 
 
 def _of_known(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method that leaves PyTorch for the real tensor of the values, where these are known."""
+    """Return a method that runs on the real tensor where the values are known."""
 
     def method(tensor: Any, *args: Any, **options: Any) -> Any:
         from torch._subclasses.fake_tensor import unset_fake_temporarily
@@ -38,7 +43,7 @@ def _of_known(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _tensor_of(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return what makes a tensor of numbers, some of which may stand in tensors of one element: it asks for these."""
+    """Return `torch.tensor` for nested lists that may contain fake one-element tensors, which are read first."""
     from torch._subclasses.fake_tensor import FakeTensor
 
     def plain(data: Any) -> Any:
@@ -47,7 +52,7 @@ def _tensor_of(original: Callable[..., Any]) -> Callable[..., Any]:
         return type(data)(map(plain, data)) if type(data) in (list, tuple) and _holds_fake(data) else data
 
     def _holds_fake(data: Any) -> bool:
-        return any(isinstance(one, FakeTensor) or (type(one) in (list, tuple) and _holds_fake(one)) for one in data)
+        return any(isinstance(item, FakeTensor) or (type(item) in (list, tuple) and _holds_fake(item)) for item in data)
 
     def tensor(data: Any, *args: Any, **kwargs: Any) -> Any:
         nested = type(data) in (list, tuple)
@@ -57,7 +62,7 @@ def _tensor_of(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def unmoved(thing: Any, *_args: Any, **_kwargs: Any) -> Any:
-    """Return the thing itself, where it is."""
+    """Return the argument unchanged."""
     return thing
 
 
@@ -73,23 +78,8 @@ def on_cpu(device: Any) -> Any:
     return torch.device("cpu") if named else device
 
 
-def _move(original: Callable[..., Any]) -> Callable[..., Any]:
-    def to(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-        return original(tensor, *map(on_cpu, args), **{key: on_cpu(value) for key, value in kwargs.items()})
-
-    return to
-
-
-def _lazy(tensor: Any, function: Callable[[Any], Any]) -> Any:
-    """Return a tensor without a shape yet in the format to which `function` would convert it."""
-    import torch
-
-    dtype = function(torch.empty((), dtype=tensor.dtype)).dtype
-    return tensor if dtype == tensor.dtype else type(tensor)(requires_grad=tensor.requires_grad, dtype=dtype)
-
-
 def _convert() -> Callable[..., Any]:
-    """Return what applies a conversion to every parameter and buffer; tied parameters stay tied."""
+    """Return `Module._apply` without in-place swaps; tied parameters stay tied."""
     import torch
     from torch.nn.parameter import is_lazy
 
@@ -97,8 +87,10 @@ def _convert() -> Callable[..., Any]:
     depth = [0]
 
     def converted(tensor: Any, function: Callable[[Any], Any]) -> Any:
-        if is_lazy(tensor):
-            return _lazy(tensor, function)
+        lazy: bool = is_lazy(tensor)
+        if lazy:  # it has a format but no shape yet
+            dtype, kind = function(torch.empty((), dtype=tensor.dtype)).dtype, tensor.__class__
+            return tensor if dtype == tensor.dtype else kind(requires_grad=tensor.requires_grad, dtype=dtype)
         if id(tensor) not in done:
             with torch.no_grad():
                 new = function(tensor)

@@ -1,4 +1,4 @@
-"""Captures a `torch.export` archive (.pt2) with the example inputs that it was exported with."""
+"""Capture of a `torch.export` archive (.pt2) with the example inputs that it was exported with."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The fake world in which models are built and run: shapes without memory, switches set and put back."""
+"""Fake-tensor environment in which models are built and run: shapes without memory."""
 
 import copy
 import gc
@@ -40,7 +40,7 @@ def fake_mode() -> Any:
 
     class Mode(FakeTensorMode):  # type: ignore[misc]  # torch is untyped here
         def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            """Say of memory that nobody has filled yet that its values are unknown, whatever it is like."""
+            """Mark the values of uninitialised memory as unknown."""
             out = super().dispatch(func, types, args, kwargs)
             if func in blank:
                 out.constant = None
@@ -66,7 +66,7 @@ def dispatch_mode(handle: Callable[..., Any]) -> Any:
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             for kind in types:
                 if hasattr(kind, "__tensor_flatten__"):
-                    return NotImplemented  # a tensor around others, shared out or still on its way: those are called
+                    return NotImplemented  # a wrapper of other tensors (sharded or asynchronous): those are dispatched
             return handle(self, func, args, kwargs or {})
 
     return Mode()
@@ -85,16 +85,16 @@ def switches() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(False)
         # Shapes depend neither on a device that this machine may lack nor on compilation; errors are told once.
         more = ((fake_tensor, "CONSTANT_NUMEL_LIMIT", CONSTANT_ELEMENTS), (fake_tensor.log, "disabled", True))
-        own = (module.stand_ins() for module in (device_moves, lazy_parameters, process_groups))
+        stand_ins = (module.stand_ins() for module in (device_moves, lazy_parameters, process_groups))
         indexing = ((torch.Tensor, name, _stacking(getattr(torch.Tensor, name))) for name in _INDEXING)
-        for owner, name, stand_in in (*chain.from_iterable(own), *indexing, *more):
+        for owner, name, stand_in in (*chain.from_iterable(stand_ins), *indexing, *more):
             stack.enter_context(replaced(owner, name, stand_in))
         yield
 
 
 @contextmanager
 def eager_models() -> Iterator[None]:
-    """Let transformers treat fake tensors as ordinary ones; as traced ones they would get masks they do not need."""
+    """Let transformers treat fake tensors as ordinary ones; for traced ones it adds masks that are not needed."""
     module: Any = sys.modules.get("transformers.utils.import_utils")
     with ExitStack() as stack:
         if hasattr(module, "is_fake_tensor"):
@@ -104,14 +104,14 @@ def eager_models() -> Iterator[None]:
 
 @contextmanager
 def replaced(owner: Any, name: str, stand_in: Any) -> Iterator[None]:
-    """Set an attribute while the block runs, and leave no trace of it."""
-    own = name in vars(owner)
+    """Replace an attribute while the block runs."""
+    is_defined = name in vars(owner)
     before = getattr(owner, name)
     setattr(owner, name, stand_in)
     try:
         yield
     finally:
-        if own:
+        if is_defined:
             setattr(owner, name, before)
         else:
             delattr(owner, name)
@@ -170,20 +170,22 @@ def tensors_of(module: Any) -> Iterator[Any]:
 
 
 def _stacking(original: Callable[..., Any]) -> Callable[..., Any]:
-    """Return an indexing that takes lists of one-element tensors: PyTorch reads their memory, which fake ones lack."""
+    """Return indexing that accepts lists of one-element tensors: PyTorch reads their memory, which fake ones lack."""
 
     def index(tensor: Any, where: Any, *value: Any) -> Any:
-        if type(where) is tuple and any(type(one) in (list, tuple) for one in where):
-            where = tuple(_stacked(one) for one in where)
+        if type(where) is tuple and any(type(index_item) in (list, tuple) for index_item in where):
+            where = tuple(_stacked(index_item) for index_item in where)
         return original(tensor, where, *value)
 
     return index
 
 
-def _stacked(one: Any) -> Any:
+def _stacked(index: Any) -> Any:
     import torch
 
     whole = (
-        type(one) in (list, tuple) and one and all(isinstance(item, torch.Tensor) and not item.dim() for item in one)
+        type(index) in (list, tuple)
+        and index
+        and all(isinstance(item, torch.Tensor) and not item.dim() for item in index)
     )
-    return torch.stack(list(one)) if whole else one
+    return torch.stack(list(index)) if whole else index

@@ -1,4 +1,4 @@
-"""Keeps flex_attention whole: its mask and score functions are evaluated over all pairs, as masks of the program."""
+"""FlexAttention kept as one call: its mask and score functions are evaluated over all pairs."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -47,9 +47,9 @@ def _mask(recorder: Recorder, query: Any, key: Any, score: Any, blocks: Any) -> 
             if function is nothing:
                 continue
             plain, extents = _plain(function, scores=function is score), (query.shape[-2], key.shape[-2])
-            found = module.create_mask(plain, batch, heads, *extents, device="cpu")
-            if recorder.masks.live(query, key, found, False) is not None:
-                mask = found if mask is None else mask & found
+            function_mask = module.create_mask(plain, batch, heads, *extents, device="cpu")
+            if recorder.masks.live(query, key, function_mask, False) is not None:
+                mask = function_mask if mask is None else mask & function_mask
     finally:
         recorder.recording = before
     if mask is not None:

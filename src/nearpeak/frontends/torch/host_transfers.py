@@ -1,4 +1,4 @@
-"""Keeps copies to the host and back: on fake tensors every device is the CPU, and such copies would be nothing."""
+"""Host-device copies on fake tensors, recorded although every fake device is the CPU."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,14 +12,15 @@ _MARK = "_nearpeak_on_host"
 def transfers_kept() -> Iterator[None]:
     """Record explicit copies while the block runs: `.cpu()` and `.to("cpu")`, and moves of their results back.
 
-    The model counts as living on one device. `x.to(y.device)` says nothing, as fake tensors name the CPU throughout.
+    The model is assumed to be on one device. `x.to(y.device)` is no copy, as all fake tensors report the CPU.
     """
     import torch
 
     operator()
     before = torch.Tensor.to, torch.Tensor.cpu, torch.Tensor.cuda
     to, _cpu, cuda = before
-    torch.Tensor.to, torch.Tensor.cpu, torch.Tensor.cuda = _moved(to), _fetched, _returned(cuda)
+    torch.Tensor.to, torch.Tensor.cpu = _moved(to), _fetched
+    torch.Tensor.cuda = lambda tensor, *args, **kwargs: cuda(_back(tensor), *args, **kwargs)
     try:
         yield
     finally:
@@ -32,9 +33,7 @@ def operator() -> Any:
     import torch
 
     library = torch.library.Library("nearpeak", "FRAGMENT")
-    library.define(
-        "transfer(Tensor input, str direction) -> Tensor", tags=(torch.Tag.nondeterministic_seeded,)
-    )  # fmt: skip
+    library.define("transfer(Tensor input, str direction) -> Tensor", tags=(torch.Tag.nondeterministic_seeded,))
     torch.library.register_fake("nearpeak::transfer", lambda x, _: x.new_empty(x.shape), lib=library)
     return library
 
@@ -60,23 +59,16 @@ def _transfer() -> Any:
 
 
 def _fetched(tensor: Any, *_args: Any, **_kwargs: Any) -> Any:
-    """Return the tensor on the host; one whose values are known, or that is there already, itself."""
+    """Return the tensor on the host; tensors with known values, or already there, are returned unchanged."""
     if getattr(tensor, _MARK, False) or not hasattr(tensor, "fake_mode") or tensor.constant is not None:
         return tensor
-    found = _transfer()(tensor, "d2h")
-    setattr(found, _MARK, True)
-    return found
+    copy = _transfer()(tensor, "d2h")
+    setattr(copy, _MARK, True)
+    return copy
 
 
 def _back(tensor: Any) -> Any:
     return _transfer()(tensor, "h2d") if getattr(tensor, _MARK, False) else tensor
-
-
-def _returned(original: Callable[..., Any]) -> Callable[..., Any]:
-    def cuda(tensor: Any, *args: Any, **kwargs: Any) -> Any:
-        return original(_back(tensor), *args, **kwargs)
-
-    return cuda
 
 
 def _moved(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,4 +1,4 @@
-"""Which operators TorchInductor would run as one kernel: its own scheduler asked, before any code is generated."""
+"""Fusion groups of TorchInductor: operators that its scheduler would run as one kernel."""
 
 import os
 import re
@@ -49,33 +49,35 @@ def inductor_graph(mode: Any, model: Any, args: Sequence[Any], kwargs: Any, name
         from torch._inductor.scheduler import Scheduler
     except ImportError as error:
         raise CaptureError(f"{name}: TorchInductor is not available here ({error}); leave --fusion out") from None
-    found: dict[str, Any] = {}
+    compiled_parts: dict[str, Any] = {}
 
     def scheduled(scheduler: Any, *_args: Any, **_kwargs: Any) -> None:
         parts = [[part.node for part in kernel.get_nodes() if part.node is not None] for kernel in scheduler.nodes]
-        found["kernels"] = tuple(frozenset(origin.name for node in nodes for origin in node.origins) for nodes in parts)
+        compiled_parts["kernels"] = tuple(
+            frozenset(origin.name for node in nodes for origin in node.origins) for nodes in parts
+        )
         raise _ScheduledError
 
     def compiled(module: Any, inputs: Any) -> Any:
-        found["weights"] = tuple(isinstance(tensor, torch.nn.Parameter) for tensor in inputs)
+        compiled_parts["weights"] = tuple(isinstance(tensor, torch.nn.Parameter) for tensor in inputs)
         return compile_fx.compile_fx(module, inputs, inner_compile=inner, config_patches={"force_disable_caches": True})
 
     def inner(module: Any, *args: Any, **kwargs: Any) -> Any:
-        found["module"] = module
+        compiled_parts["module"] = module
         return compile_fx.compile_fx_inner(module, *args, **kwargs)
 
     with replaced(Scheduler, "codegen", scheduled), _fresh(), mode, torch.no_grad():
         try:
             torch.compile(model, backend=compiled, fullgraph=True)(*args, **kwargs)
         except Exception as error:
-            if "kernels" not in found:
+            if "kernels" not in compiled_parts:
                 reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)[:200]
                 raise CaptureError(f"{name}: TorchInductor cannot compile it as one graph: {reason}") from None
-    if "kernels" not in found:
+    if "kernels" not in compiled_parts:
         raise CaptureError(f"{name}: TorchInductor launches no kernel for it; leave --fusion out")
-    inputs = sum(node.op == "placeholder" for node in found["module"].graph.nodes)
-    weights = found["weights"] if len(found["weights"]) == inputs else (False,) * inputs
-    return Graph(found["module"], found["kernels"], weights)
+    inputs = sum(node.op == "placeholder" for node in compiled_parts["module"].graph.nodes)
+    weights = compiled_parts["weights"] if len(compiled_parts["weights"]) == inputs else (False,) * inputs
+    return Graph(compiled_parts["module"], compiled_parts["kernels"], weights)
 
 
 @contextmanager
@@ -127,8 +129,8 @@ def runnable(graph: Graph) -> Any:
                 def run_node(self, node: Any) -> Any:
                     if node.op != "call_function":
                         return super().run_node(node)
-                    given, named = self.fetch_args_kwargs_from_env(node)
-                    return steps[node.name](*given, **named)
+                    positional, named = self.fetch_args_kwargs_from_env(node)
+                    return steps[node.name](*positional, **named)
 
             return Runner(graph.module).run(*args)
 
@@ -171,8 +173,8 @@ def _placed(call: Call, nodes: Any) -> Call:
     paths = [str(entry[0]) for entry in node.meta.get("nn_module_stack", {}).values()]
     module = ".".join(part for part in _WORD.findall(_ROOT.sub("", paths[-1])) if part != "_modules") if paths else ""
     lines = [f"{shown_path(file)}:{line}" for file, line in _FRAME.findall(node.meta.get("stack_trace") or "")]
-    own = [line for line in lines if not line.startswith(("torch/", ":"))]
-    return replace(call, module=module, source=(own or lines or [""])[-1])
+    user_lines = [line for line in lines if not line.startswith(("torch/", ":"))]
+    return replace(call, module=module, source=(user_lines or lines or [""])[-1])
 
 
 def check_fusion(name: str, fusion: str | None, step: str) -> None:

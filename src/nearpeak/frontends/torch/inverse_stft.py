@@ -1,4 +1,4 @@
-"""The inverse short-time Fourier transform, which PyTorch checks by its values and fake tensors therefore refuse."""
+"""Inverse short-time Fourier transform for fake tensors, without PyTorch's check of values."""
 
 from typing import Any
 
@@ -25,25 +25,20 @@ def istft(
     inverse = torch.fft.irfft if sided else torch.fft.ifft
     parts = inverse(frames, n=n_fft, dim=-1, norm=norm)
     parts = parts if sided or return_complex else parts.real
-    shape = _window(window, n_fft, win_length or n_fft, parts)
+    width = win_length or n_fft
+    shape = torch.ones(width, dtype=parts.real.dtype) if window is None else window
+    if width < n_fft:
+        left = (n_fft - width) // 2
+        shape = torch.nn.functional.pad(shape, (left, n_fft - width - left))
     whole = n_fft + hop * (frames.shape[1] - 1)
     first = n_fft // 2 if center else 0
     last = first + length if length is not None else whole - first
     signal = _added(parts * shape, whole, n_fft, hop)[:, first:last]
     envelope = _added((shape * shape).expand(1, *parts.shape[1:]), whole, n_fft, hop)[:, first:last]
-    found = signal / envelope
-    if length is not None and found.shape[1] < length:
-        found = torch.nn.functional.pad(found, (0, length - found.shape[1]))
-    return found if spectrum.dim() == 3 else found[0]
-
-
-def _window(window: Any, n_fft: int, win_length: int, like: Any) -> Any:
-    """Return a window as long as the transform; without one every sample counts alike."""
-    import torch
-
-    found = torch.ones(win_length, dtype=like.real.dtype) if window is None else window
-    left = (n_fft - win_length) // 2
-    return torch.nn.functional.pad(found, (left, n_fft - win_length - left)) if win_length < n_fft else found
+    scaled = signal / envelope
+    if length is not None and scaled.shape[1] < length:
+        scaled = torch.nn.functional.pad(scaled, (0, length - scaled.shape[1]))
+    return scaled if spectrum.dim() == 3 else scaled[0]
 
 
 def _added(parts: Any, whole: int, n_fft: int, hop: int) -> Any:

@@ -1,4 +1,4 @@
-"""Keeps recurrences whole that models write as Python loops: stand-ins for functions of well-known kernel packages."""
+"""Functions of mamba-ssm, fla and similar packages kept as one recurrence operator instead of a Python loop."""
 
 # Models call such a function by the name and with the signature of a public package (mamba-ssm, fla). Without it,
 # transformers falls back to a loop over tokens or chunks. While a capture runs, the name in the model's own Python
@@ -13,15 +13,17 @@ from typing import Any
 from nearpeak.frontends.torch.recurrence_operators import applied, operators
 
 PACKAGES = ("fla", "mamba_ssm", "transformers")
-"""Packages whose functions of the known names are taken at their word."""
+"""Packages whose functions are recognised by name."""
 
 
 @contextmanager
 def kernels_kept_whole(model: Any) -> Iterator[None]:
     """Replace the known functions in the Python modules that define the parts of `model` while the block runs."""
     operators()
+    names = dict.fromkeys(type(part).__module__ for part in (model.modules() if hasattr(model, "modules") else ()))
+    modules = [sys.modules[name] for name in names if name in sys.modules and not name.startswith("torch.")]
     with ExitStack() as stack:
-        for module in _python_modules(model):
+        for module in modules:
             for name, function in list(vars(module).items()):
                 stand_in = _stand_ins().get(kernel_name(function))
                 if stand_in is not None:
@@ -45,21 +47,14 @@ def kernel_name(function: Any) -> str:
     return ""
 
 
-def _python_modules(model: Any) -> list[Any]:
-    """Return the Python modules of the classes of all parts of `model`, each once."""
-    parts = model.modules() if hasattr(model, "modules") else ()
-    names = dict.fromkeys(type(part).__module__ for part in parts)
-    return [sys.modules[name] for name in names if name in sys.modules and not name.startswith("torch.")]
-
-
 def _replacing(function: Callable[..., Any], stand_in: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `stand_in`; it gives back NotImplemented for what it does not know, which `function` then does."""
+    """Return `stand_in` with `function` as fallback for calls that it returns NotImplemented for."""
 
     @wraps(function)
     def replaced(*args: Any, **kwargs: Any) -> Any:
         packed = any(kwargs.get(name) is not None for name in ("cu_seqlens", "seq_idx"))
-        found = NotImplemented if packed else stand_in(*args, **kwargs)
-        return function(*args, **kwargs) if found is NotImplemented else found
+        result = NotImplemented if packed else stand_in(*args, **kwargs)
+        return function(*args, **kwargs) if result is NotImplemented else result
 
     return replaced
 
@@ -87,8 +82,8 @@ def _selective_scan(
         return NotImplemented
     if delta_bias is not None and not delta_softplus:
         delta, delta_bias = delta + delta_bias[:, None], None
-    found = applied("selective_scan", (u, delta, A, B, C, D, z, delta_bias), (delta_softplus, return_last_state))
-    return tuple(found) if return_last_state else found[0]
+    results = applied("selective_scan", (u, delta, A, B, C, D, z, delta_bias), (delta_softplus, return_last_state))
+    return tuple(results) if return_last_state else results[0]
 
 
 def _chunk_scan(
@@ -99,9 +94,9 @@ def _chunk_scan(
 
     if dt_bias is not None and not dt_softplus:
         dt, dt_bias = dt + dt_bias, None
-    found = applied("ssd_scan", (x, dt, A, B, C, D, dt_bias, initial_states), (dt_softplus, return_final_states))
-    y = found[0] if z is None else found[0] * torch.nn.functional.silu(z)
-    return (y, found[1]) if return_final_states else y
+    results = applied("ssd_scan", (x, dt, A, B, C, D, dt_bias, initial_states), (dt_softplus, return_final_states))
+    y = results[0] if z is None else results[0] * torch.nn.functional.silu(z)
+    return (y, results[1]) if return_final_states else y
 
 
 def _state_update(
@@ -122,8 +117,8 @@ def _delta_rule(
     if use_qk_l2norm_in_kernel:
         q, k = (x * (x.square().sum(-1, keepdim=True) + 1e-6).rsqrt() for x in (q, k))
     q = q * (q.shape[-1] ** -0.5 if scale is None else scale)
-    found = applied("delta_rule", (q, k, v, g, beta, initial_state), (output_final_state,))
-    return found[0], found[1] if output_final_state else None
+    results = applied("delta_rule", (q, k, v, g, beta, initial_state), (output_final_state,))
+    return results[0], results[1] if output_final_state else None
 
 
 def _wkv(decay: Any, bonus: Any, key: Any, value: Any, state: Any = None, return_state: bool = False) -> Any:
@@ -132,5 +127,5 @@ def _wkv(decay: Any, bonus: Any, key: Any, value: Any, state: Any = None, return
     ended = return_state or state is not None
     if state is not None and torch.is_grad_enabled() and key.requires_grad:
         return NotImplemented
-    found = applied("wkv", (decay, bonus, key, value, *(state or (None, None, None))), (ended,))
-    return found[0], list(found[1:]) if ended else None
+    results = applied("wkv", (decay, bonus, key, value, *(state or (None, None, None))), (ended,))
+    return results[0], list(results[1:]) if ended else None

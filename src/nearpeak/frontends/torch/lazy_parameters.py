@@ -1,4 +1,4 @@
-"""Lazy parameters, whose shapes the first input decides, without memory."""
+"""Lazy parameters on fake tensors: their shapes follow from the first input."""
 
 from collections.abc import Callable
 from typing import Any
@@ -27,13 +27,13 @@ def prepare(model: Any) -> bool:
     """Make the model ready for a first run, which gives lazy tensors their shapes; say whether it has any."""
     from torch.nn.parameter import is_lazy
 
-    found = False
+    has_lazy = False
     for module in model.modules() if hasattr(model, "modules") else ():
         for tensors in (module._parameters, module._buffers):
             for name in [name for name, tensor in tensors.items() if is_lazy(tensor)]:
                 module.__dict__[name] = _Slot(module, tensors, name)
-                found = True
-    return found
+                has_lazy = True
+    return has_lazy
 
 
 class _Slot:

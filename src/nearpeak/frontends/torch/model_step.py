@@ -1,4 +1,4 @@
-"""Runs one step of a model under the recorder: forward alone, or forward, backward and optimizer."""
+"""Execution of one model step under the recorder: forward, or forward, backward and optimizer."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -60,12 +60,12 @@ def train(
 
 
 def _whole(output: Any) -> Any:
-    """Return an output; one that comes piece by piece is run to its end."""
+    """Return the output; an iterator is exhausted into a list."""
     return list(output) if isinstance(output, Iterator) else output
 
 
 def _label_gradients(recorder: Recorder, model: Any, inputs: Any, *, consumed: bool) -> None:
-    """Name the gradients; those that no optimizer consumes are what the step is for, as are those of inputs."""
+    """Label the gradients; those of inputs, and those that no optimizer consumes, are outputs of the step."""
     kind = "gradient" if consumed else "output"
     for name, parameter in named_parameters(model):
         if parameter.grad is not None:
@@ -114,13 +114,13 @@ class Scale:
         """
         import torch
 
-        inverse, found = self._scale.double().reciprocal().float(), torch.full((), 0.0)
+        inverse, found_inf = self._scale.double().reciprocal().float(), torch.full((), 0.0)
         by_dtype: dict[Any, list[Any]] = {}
         for gradient in gradients:
             by_dtype.setdefault(gradient.dtype, []).append(gradient)
         for same in by_dtype.values():
-            torch._amp_foreach_non_finite_check_and_unscale_(same, found, inverse)
-        torch._amp_update_scale_(self._scale, self._growth, found, 2.0, 0.5, 2000)
+            torch._amp_foreach_non_finite_check_and_unscale_(same, found_inf, inverse)
+        torch._amp_update_scale_(self._scale, self._growth, found_inf, 2.0, 0.5, 2000)
 
 
 def named_parameters(model: Any) -> list[tuple[str, Any]]:
@@ -129,7 +129,7 @@ def named_parameters(model: Any) -> list[tuple[str, Any]]:
 
 
 def _loss(subject: str, output: Any) -> Any:
-    """Return `output.loss`, or the sum of the means of all outputs that have a gradient."""
+    """Return `output.loss`, or the sum of the means of all differentiable outputs."""
     loss = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
     if loss is not None and getattr(loss, "grad_fn", None) is not None and loss.numel() == 1:
         return loss

@@ -1,4 +1,4 @@
-"""Captures any PyTorch module or callable: inference, training step, decode step; no weight is ever allocated."""
+"""Capture of PyTorch modules and callables: inference, training and decode steps, without allocating weights."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -64,23 +64,23 @@ def capture_torch(
     The model's own code runs, on tensors that have shapes but no memory.
 
     Args:
-        build: returns the module or callable and is called in the fake world, so that weights are never
+        build: returns the module or callable and is called under fake tensors, so that weights are never
             allocated; or a module or exported program that exists already, whose tensors are neither copied nor
             changed. What is compiled or wrapped in `DataParallel` is opened first.
-        inputs: returns (args, kwargs) or (args, kwargs, named) and is called in the fake world, unrecorded; or
+        inputs: returns (args, kwargs) or (args, kwargs, named) and is called under fake tensors, unrecorded; or
             such a tuple of real tensors. `named` gives (tensor, kind, name) for tensors inside objects that
-            only the model understands, such as a KV cache; it may be a callable, which is asked again after
-            the step, so that storages which the step created get their kind too.
+            only the model understands, such as a KV cache; it may be a callable, which is called again after
+            the step, so that storages which the step created are labelled too.
         options: `forward` and `decode` run without gradients, `train` adds backward and optimizer; parameters and
             inputs are converted to the format that is stated. With autocast to fp16 the step scales its loss and
-            checks its gradients as a GradScaler does. Sizes and limits are the source's affair.
+            checks its gradients as a GradScaler does. Sizes and limits are not used here.
         as_built: leave every module in the mode in which `build` returns it.
         optimizer: `adamw`, `sgd` (with momentum), `none`, any other of PyTorch in small letters (`muon` takes the
             matrices and leaves the rest to AdamW), or a function that takes the parameters and returns an object
             with `step()` and, for its states' names, `state`.
         fused: one kernel for all parameters where PyTorch has one, else one per operation and list of tensors.
         folder: files below it are shown relative to it.
-        expert_counts: extents among which a choice of the largest is a router's, taken to be spread evenly.
+        expert_counts: numbers of experts; a top-k over such an extent is a router, whose choices are spread evenly.
 
     Raises:
         CaptureError: the model raised, or its outputs have no gradient to train with.
@@ -93,7 +93,7 @@ def capture_torch(
         format_named(options.autocast)
     if options.fusion is not None:
         return _fused(build, inputs, options, name, {**(origin or {}), "fusion": options.fusion}, assumptions)
-    with _world(folder, guess_sizes=options.guess_sizes, expert_counts=expert_counts) as world:
+    with fake_world(folder, guess_sizes=options.guess_sizes, expert_counts=expert_counts) as world:
         model, (args, kwargs, named) = world.prepared(name, build, inputs)
         mode = options.step == "train" if options.training is None else options.training
         world.place(model, None if as_built else mode, options.dtype)
@@ -115,21 +115,21 @@ def _fused(
     """Return the forward step as TorchInductor would run it, its kernels as groups."""
     if options.autocast is not None:
         raise SpecError(f"{name}: fusion groups and autocast exclude each other; give one")
-    with _world(None) as world:
+    with fake_world(None) as world:
         model, (args, kwargs, named) = world.prepared(name, build, inputs)
         world.place(model, bool(options.training), options.dtype)
         args, kwargs = world.inputs(args, kwargs, named, options.dtype)
         sizes = _sizes(model)
     graph = inductor_graph(world.mode, model, args, kwargs, name)
-    found = capture_torch(
+    workload = capture_torch(
         lambda: runnable(graph), lambda: inputs_of(graph), CaptureOptions(training=False), name=name,
         origin={**sizes, **origin}, assumptions=assumptions,
     )  # fmt: skip
-    return grouped(found, graph)
+    return grouped(workload, graph)
 
 
-def _run(world: "_World", model: Any, args: Any, kwargs: Any, name: str, options: CaptureOptions, rule: Any) -> Any:
-    """Return what the step returns: the model's output, or the loss."""
+def _run(world: "FakeWorld", model: Any, args: Any, kwargs: Any, name: str, options: CaptureOptions, rule: Any) -> Any:
+    """Run the step and return the model's output, or the loss."""
     lowered = partial(world.autocast.region, options.autocast)
     if options.step != "train":
         with stage(name, "forward"), lowered():
@@ -138,8 +138,8 @@ def _run(world: "_World", model: Any, args: Any, kwargs: Any, name: str, options
 
 
 @dataclass(frozen=True, kw_only=True)
-class _World:
-    """The fake world of one capture."""
+class FakeWorld:
+    """The fake-tensor environment of one capture."""
 
     mode: Any
     """Fake tensor mode."""
@@ -151,12 +151,15 @@ class _World:
     """Lowers formats as CUDA builds do."""
 
     def workload(self, name: str, step: str, model: Any, origin: Mapping[str, str], notes: Sequence[str]) -> Workload:
-        """Return what was recorded."""
+        """Return the recorded workload."""
         import torch
 
         recorder = self.recorder
         recorder.builder.known, recorder.builder.patterns = recorder.facts.answers()
-        every = [*notes, *recorder.masks.assumptions(), *recorder.facts.assumptions(), *_frozen(model, step)]
+        every = [*notes, *recorder.masks.assumptions(), *recorder.facts.assumptions()]
+        parameters = _parameters(model) if step == "train" else []
+        if frozen := sum(p.numel() for p in parameters if not p.requires_grad):
+            every.append(f"{frozen} of {sum(p.numel() for p in parameters)} parameters are frozen")
         facts = {"torch": str(torch.__version__), **_sizes(model), **origin}
         return recorder.builder.workload(name, step, facts, every, self.values.guards())
 
@@ -169,7 +172,7 @@ class _World:
             source = opened(build)
             model = source if isinstance(source, torch.nn.Module) else opened(source())
         with stage(name, "making the inputs"):
-            given = inputs() if callable(inputs) else inputs
+            arguments = inputs() if callable(inputs) else inputs
         self.values.building = False
         with stage(name, "copying the model's structure"):
             if isinstance(model, torch.nn.Module):
@@ -178,7 +181,7 @@ class _World:
                 for path, buffer in model.named_buffers():
                     if path in real and buffer is not real[path]:
                         self.recorder.origins.give(buffer, real[path])
-        args, kwargs, *rest = given
+        args, kwargs, *rest = arguments
         self._materialise(name, model, args, kwargs)
         return model, (args, kwargs, rest[0] if rest else ())
 
@@ -206,7 +209,7 @@ class _World:
         for name, tensor in (*model.named_parameters(), *model.named_buffers()):
             self.recorder.storages.label(tensor, "weight", plain_path(name))
         for parameter in model.parameters():
-            self.recorder.origins.forget(parameter)  # what it starts with is no part of the program
+            self.recorder.origins.forget(parameter)  # initial values are not part of the program
 
     def inputs(self, args: Any, kwargs: Any, named: Any, dtype: str | None) -> tuple[Any, Any]:
         """Return the inputs as fake tensors, named."""
@@ -228,7 +231,7 @@ class _World:
         return args, kwargs
 
     def differentiate(self, inputs: Any) -> None:
-        """Ask for the gradients of floating-point inputs, of all unless some are asked for already."""
+        """Require gradients of all floating-point inputs, unless some require them already."""
         if any(tensor.requires_grad for tensor in tensors_in(inputs)):
             return
         for tensor in tensors_in(inputs):
@@ -236,7 +239,7 @@ class _World:
                 tensor.requires_grad_()
 
     def label(self, named: Callable[[], Named] | Named) -> None:
-        """Give named tensors their kind."""
+        """Label named tensors with their kind."""
         for tensor, kind, name in named() if callable(named) else named:
             self.recorder.origins.forget(tensor)
             self.recorder.storages.label(tensor, kind, name, over=("activation", "constant", "output"))
@@ -251,10 +254,10 @@ class _World:
 
 
 @contextmanager
-def _world(
+def fake_world(
     folder: Path | None, *, guess_sizes: bool = False, expert_counts: frozenset[int] = frozenset()
-) -> Iterator[_World]:
-    """Enter the fake world: fake tensors, recorder, whole composites, hooks."""
+) -> Iterator[FakeWorld]:
+    """Enter the environment of a capture: fake tensors, recorder, composite operators, module hooks."""
     with ExitStack() as stack:
         stack.enter_context(collector_paused())
         stack.enter_context(switches())
@@ -271,11 +274,11 @@ def _world(
         stack.enter_context(attribution.hooks())
         stack.enter_context(mode)
         stack.enter_context(dispatch_mode(recorder.handle))
-        yield _World(mode=mode, recorder=recorder, values=values, autocast=autocast)
+        yield FakeWorld(mode=mode, recorder=recorder, values=values, autocast=autocast)
 
 
 def torch_dtype(name: str) -> Any:
-    """Return PyTorch's format for a name of one."""
+    """Return PyTorch's dtype of a format."""
     import torch
 
     try:
@@ -292,10 +295,3 @@ def _sizes(model: Any) -> dict[str, str]:
     """Return the number of parameters."""
     parameters = _parameters(model)
     return {"parameters": str(sum(p.numel() for p in parameters))} if parameters else {}
-
-
-def _frozen(model: Any, step: str) -> list[str]:
-    """Say how many parameters get no gradient."""
-    parameters = _parameters(model) if step == "train" else []
-    frozen = sum(p.numel() for p in parameters if not p.requires_grad)
-    return [f"{frozen} of {sum(p.numel() for p in parameters)} parameters are frozen"] if frozen else []

@@ -1,4 +1,4 @@
-"""What may stand for a module: compiled, wrapped, exported and scripted ones, opened to what they compute."""
+"""Unwrapping of compiled, data-parallel, exported and scripted modules."""
 
 import copy
 import sys

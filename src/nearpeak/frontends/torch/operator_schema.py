@@ -1,4 +1,4 @@
-"""What the schema of an ATen overload says: which arguments it has, mutates and generates; worked out once each."""
+"""Properties of ATen overloads derived from their schemas: arguments, mutations, views, generators."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -72,21 +72,15 @@ def plan_of(func: Any) -> Plan:
     if func.namespace in ("c10d", "fsdp") and (packet in FILLED or packet in CHANGED):
         unread = [a for a in schema.arguments if a.name == FILLED.get(packet)]
         mutated = [a for a in schema.arguments if a.name == CHANGED.get(packet)] + unread
+    is_metadata = func.namespace in ("prim", "profiler") or packet.startswith(("_has_", "sym_", "_assert"))
+    kind = METADATA if is_metadata else FREE if packet in _FREE else CALL
     return Plan(
         name=_RENAMED.get(str(func), str(func)),
         packet=packet,
-        kind=_kind(func, packet),
+        kind=VIEW if func.is_view and kind == CALL else kind,
         arguments=tuple((a.name, a.default_value if a.has_default_value() else None) for a in schema.arguments),
         mutated=frozenset(a.name for a in mutated),
         unread=frozenset(a.name for a in unread),
         hidden=_HIDDEN_WRITES.get(packet, ()),
         generates=packet in GENERATORS or (packet in _OVERWRITERS and packet != "copy_"),
     )
-
-
-def _kind(func: Any, packet: str) -> str:
-    if func.namespace in ("prim", "profiler") or packet.startswith(("_has_", "sym_", "_assert")):
-        return METADATA
-    if packet in _FREE:
-        return FREE
-    return VIEW if func.is_view else CALL

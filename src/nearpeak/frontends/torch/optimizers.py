@@ -1,4 +1,4 @@
-"""The optimizers that a training step may be captured with: PyTorch's by name, or anything that has a step."""
+"""Optimizers of captured training steps: PyTorch's by name, or any object with a `step()` method."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -69,7 +69,7 @@ class _Muon:
     def __init__(self, parameters: list[Any], *, fused: bool) -> None:
         matrices = [parameter for parameter in parameters if parameter.dim() == 2]
         others = [parameter for parameter in parameters if parameter.dim() != 2]
-        self._parts = [_made(name, own, fused=fused) for name, own in (("muon", matrices), ("adamw", others)) if own]
+        self._parts = [_made(name, part, fused=fused) for name, part in (("muon", matrices), ("adamw", others)) if part]
 
     @property
     def state(self) -> dict[Any, Any]:

@@ -1,4 +1,4 @@
-"""Captures a problem file: class Model, get_inputs() and get_init_inputs(), run on tensors without memory."""
+"""Capture of a KernelBench-style problem file: class Model, get_inputs() and get_init_inputs()."""
 
 import importlib.util
 import sys
@@ -57,11 +57,11 @@ def capture_problem(path: str | Path, options: CaptureOptions = CaptureOptions()
         )  # fmt: skip
 
 
-def _arguments(given: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _arguments(stated: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Return positional and keyword arguments; the convention gives a list, some files a dictionary."""
-    if isinstance(given, dict):
-        return (), given
-    return (tuple(given) if isinstance(given, (list, tuple)) else (given,)), {}
+    if isinstance(stated, dict):
+        return (), stated
+    return (tuple(stated) if isinstance(stated, (list, tuple)) else (stated,)), {}
 
 
 def _loaded(file: Path) -> ModuleType:

@@ -1,4 +1,4 @@
-"""Distributed training on one process: what torch.distributed's operators write, and data parallelism without C++."""
+"""Distributed training in one process: written arguments of collectives, and data parallelism in Python."""
 
 import sys
 from collections.abc import Callable, Iterator

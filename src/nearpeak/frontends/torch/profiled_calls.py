@@ -1,4 +1,4 @@
-"""Operators as a profiler recorded them, with shapes and formats, run once without memory: the cases that they are."""
+"""Cases of operators in PyTorch profiles: each is run once on fake tensors with the recorded shapes."""
 
 import ast
 from collections.abc import Callable, Sequence
@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from nearpeak.core.work.workload import Call
 from nearpeak.frontends.torch.fake_tensors import require_torch
-from nearpeak.frontends.torch.module_capture import _world
+from nearpeak.frontends.torch.module_capture import fake_world
 
 _FORMATS = {
     "float": "float32", "double": "float64", "c10::Half": "float16", "c10::BFloat16": "bfloat16", "half": "float16",
@@ -40,12 +40,12 @@ def recorded_calls(rows: Sequence[Recorded]) -> list[tuple[Call, ...] | str]:
     require_torch()
     if not rows:
         return []
-    with _world(None) as world:
+    with fake_world(None) as world:
         return [_calls(world, row) for row in rows]
 
 
 class Described(NamedTuple):
-    """A tensor of which only its form was kept."""
+    """Shape, strides and format of a tensor."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -53,17 +53,17 @@ class Described(NamedTuple):
 
 
 def run_and_recorded(run: Callable[[], Any]) -> list[tuple[str, tuple[Call, ...]]]:
-    """Call `run`, and return every operator that PyTorch really ran in it, with the calls that it dispatches.
+    """Call `run`, and return every operator that PyTorch executed in it, with the calls that it dispatches.
 
-    What a rule does not cover, or cannot be run again on shapes alone, has no calls; what was compiled into kernels
-    of its own is no operator any more.
+    Operators without a rule, or that cannot be replayed on shapes alone, have no calls; operators that were compiled
+    into fused kernels do not appear.
 
     Raises:
         MissingExtraError: PyTorch is not installed.
     """
     require_torch()
     rows = _executed(run)
-    with _world(None) as world:
+    with fake_world(None) as world:
         return [
             (str(func.overloadpacket.__name__), _replayed(world, func, args, kwargs)) for func, args, kwargs in rows
         ]
@@ -93,7 +93,7 @@ def _described(value: Any) -> Any:
 
 
 def _replayed(world: Any, func: Any, args: Any, kwargs: Any) -> tuple[Call, ...]:
-    """Return the calls of an operator that ran, run again without memory; what wrote into a tensor returns it."""
+    """Return the calls of an operator, replayed on fake tensors; `out` variants become functional ones."""
     import torch
     from torch.utils._pytree import tree_map
 
@@ -102,29 +102,22 @@ def _replayed(world: Any, func: Any, args: Any, kwargs: Any) -> tuple[Call, ...]
             return value
         return torch.empty_strided(value.shape, value.strides, dtype=value.dtype)
 
-    def described(value: Any) -> bool:
-        return isinstance(value, Described)
-
-    builder, recorder = world.recorder.builder, world.recorder
     if "out" in kwargs and hasattr(func.overloadpacket, "default"):
-        func, kwargs = func.overloadpacket.default, {name: one for name, one in kwargs.items() if name != "out"}
-    first = len(builder.calls)
+        func, kwargs = (
+            func.overloadpacket.default,
+            {name: argument for name, argument in kwargs.items() if name != "out"},
+        )
     try:
-        given = tree_map(made, (args, kwargs), is_leaf=described)
-        recorder.recording = True
-        with torch.no_grad():
-            func(*given[0], **given[1])
-    except Exception:  # PyTorch raises whatever it likes; such an operator is not counted
-        del builder.calls[first:]
-    finally:
-        recorder.recording = False
-        found = tuple(builder.calls[first:])
-        del builder.calls[first:]
-    return found
+        arguments = tree_map(made, (args, kwargs), is_leaf=lambda value: isinstance(value, Described))
+        with world.recorder.detached("forward") as calls:
+            func(*arguments[0], **arguments[1])
+    except Exception:  # PyTorch raises exceptions of any type; such an operator is not counted
+        return ()
+    return tuple(calls)
 
 
 def format_of(name: str) -> str | None:
-    """Return PyTorch's name of the format that its profiler calls `name`; none where it is no tensor's.
+    """Return PyTorch's name of the format that its profiler calls `name`; none if it is no tensor format.
 
     >>> format_of("c10::BFloat16"), format_of("Scalar")
     ('bfloat16', None)
@@ -135,72 +128,61 @@ def format_of(name: str) -> str | None:
 def _calls(world: Any, row: Recorded) -> tuple[Call, ...] | str:
     import torch
 
-    builder, recorder = world.recorder.builder, world.recorder
-    packet = _packet(torch, row.name)
+    space, _, operator = row.name.partition("::")
+    known = space in ("aten", "torchvision") and operator and operator not in ("from_file", "save", "_print")
+    packet = getattr(getattr(torch.ops, space), operator, None) if known else None
     if packet is None:
         return f"{row.name} is no operator of this PyTorch"
-    first = len(builder.calls)
-    recorder.phase = "backward" if "backward" in row.name else "forward"
     try:
         arguments = _arguments(torch, row)
-        recorder.recording = True
-        with torch.no_grad():
+        with world.recorder.detached("backward" if "backward" in row.name else "forward") as calls:
             _run(packet, arguments)
-    except Exception as error:  # PyTorch raises whatever it likes; the record is at fault
-        said = str(error).splitlines()[0][:90] if str(error) else type(error).__name__
-        return f"{row.name} cannot be run as recorded: {said}"
-    finally:
-        recorder.recording = False
-        made = tuple(builder.calls[first:])
-        del builder.calls[first:]
-    return made
-
-
-def _packet(torch: Any, name: str) -> Any:
-    space, _, operator = name.partition("::")
-    if space not in ("aten", "torchvision") or not operator or operator in ("from_file", "save", "_print"):
-        return None
-    return getattr(getattr(torch.ops, space), operator, None)
+    except Exception as error:  # PyTorch raises exceptions of any type; the record is at fault
+        reason = str(error).splitlines()[0][:90] if str(error) else type(error).__name__
+        return f"{row.name} cannot be run as recorded: {reason}"
+    return tuple(calls)
 
 
 def _run(packet: Any, arguments: list[Any]) -> None:
     """Call an operator; arguments at the end that were not recorded are left to their defaults."""
-    given = list(arguments)
+    remaining = list(arguments)
     while True:
         try:
-            _resolved(packet, given)(*given)
+            _resolved(packet, remaining)(*remaining)
         except (RuntimeError, TypeError):
-            if given and given[-1] is None:
-                given.pop()
+            if remaining and remaining[-1] is None:
+                remaining.pop()
                 continue
             _run_by_schema(packet, arguments)
         return
 
 
-def _resolved(packet: Any, given: list[Any]) -> Any:
-    """Return what to call: never an overload that takes a list where a tensor is given, which would be gone through.
+def _resolved(packet: Any, arguments: list[Any]) -> Any:
+    """Return the packet, or an overload that does not take a list where a tensor was recorded.
 
     Raises:
         TypeError: no overload is left.
     """
     import torch
 
-    tensors = {place for place, value in enumerate(given) if isinstance(value, torch.Tensor)}
+    tensors = {place for place, value in enumerate(arguments) if isinstance(value, torch.Tensor)}
     named = [getattr(packet, name) for name in packet.overloads()]
-    fitting = [one for one in named if not _takes_list(one, tensors)]
+    fitting = [overload for overload in named if not _takes_list(overload, tensors)]
     if len(fitting) == len(named):
         return packet
-    for one in fitting:
-        required = sum(not each.has_default_value() and not each.kwarg_only for each in one._schema.arguments)
-        if required <= len(given) <= len(one._schema.arguments):
-            return one
+    for overload in fitting:
+        required = sum(
+            not argument.has_default_value() and not argument.kwarg_only for argument in overload._schema.arguments
+        )
+        if required <= len(arguments) <= len(overload._schema.arguments):
+            return overload
     raise TypeError("no overload takes what was recorded")
 
 
 def _takes_list(overload: Any, places: set[int]) -> bool:
     """Say whether an argument at one of the places is a list."""
     schema = overload._schema.arguments
-    return any(str(one.type).startswith("List[") for place, one in enumerate(schema) if place in places)
+    return any(str(argument.type).startswith("List[") for place, argument in enumerate(schema) if place in places)
 
 
 def _run_by_schema(packet: Any, arguments: list[Any]) -> None:
@@ -215,8 +197,8 @@ def _run_by_schema(packet: Any, arguments: list[Any]) -> None:
         pairs = list(zip(schema, arguments, strict=False))
         try:
             overload(
-                *(value for one, value in pairs if not one.kwarg_only),
-                **{one.name: value for one, value in pairs if one.kwarg_only and value is not None},
+                *(value for argument, value in pairs if not argument.kwarg_only),
+                **{argument.name: value for argument, value in pairs if argument.kwarg_only and value is not None},
             )
         except (RuntimeError, TypeError, NotImplementedError) as error:
             failure = failure or error
@@ -226,20 +208,20 @@ def _run_by_schema(packet: Any, arguments: list[Any]) -> None:
 
 
 def _arguments(torch: Any, row: Recorded) -> list[Any]:
-    found = []
+    arguments = []
     for index, kind in enumerate(row.dtypes):
         shape = row.shapes[index] if index < len(row.shapes) else ()
         strides = row.strides[index] if index < len(row.strides) else ()
         concrete = row.concrete[index] if index < len(row.concrete) else ""
-        found.append(_argument(torch, kind, shape, strides, concrete))
-    return found
+        arguments.append(_argument(torch, kind, shape, strides, concrete))
+    return arguments
 
 
 def _argument(torch: Any, kind: Any, shape: Any, strides: Any, concrete: Any) -> Any:
     if isinstance(kind, (list, tuple)):
-        return [_argument(torch, one, shape[i] if i < len(shape) else (), (), "") for i, one in enumerate(kind)]
+        return [_argument(torch, item, shape[i] if i < len(shape) else (), (), "") for i, item in enumerate(kind)]
     if kind in _LISTS and shape and isinstance(shape[0], (list, tuple)):
-        return [_tensor(torch, "float", one, ()) for one in shape]
+        return [_tensor(torch, "float", item, ()) for item in shape]
     if kind in _FORMATS:
         return _tensor(torch, kind, shape, strides)
     return _value(concrete)
@@ -247,16 +229,16 @@ def _argument(torch: Any, kind: Any, shape: Any, strides: Any, concrete: Any) ->
 
 def _tensor(torch: Any, kind: str, shape: Any, strides: Any) -> Any:
     dtype = getattr(torch, _FORMATS[kind])
-    extents = [int(one) for one in shape]
-    if any(one < 0 or one > 1 << 40 for one in extents):
+    extents = [int(extent) for extent in shape]
+    if any(extent < 0 or extent > 1 << 40 for extent in extents):
         raise ValueError(f"extents {extents} are no shape")
     if strides and len(strides) == len(extents):
-        return torch.empty_strided(extents, [int(one) for one in strides], dtype=dtype)
+        return torch.empty_strided(extents, [int(extent) for extent in strides], dtype=dtype)
     return torch.empty(extents, dtype=dtype)
 
 
 def _value(concrete: Any) -> Any:
-    """Return what a text of the profiler says; none where it says nothing that is a literal."""
+    """Return the literal that a text of the profiler states, else none."""
     text = str(concrete).strip()
     if not text:
         return None

@@ -1,4 +1,4 @@
-"""What PyTorch's quantised tensors look like on fake tensors, which would give them the format that they came from."""
+"""Fake results of PyTorch's quantisation operators, in the format that is stored."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 _STORED = {"qint8": "int8", "quint8": "uint8", "qint32": "int32"}
 """Formats in which quantised tensors are stored, by the name of PyTorch's own."""
 _OPAQUE = "bits8"
-"""Stands for formats that pack several numbers into a byte: what is done with them has no rule."""
+"""Format that stands for packed sub-byte formats, for which no operator has a rule."""
 
 
 def _quantised(x: Any, dtype: Any) -> Any:
@@ -15,18 +15,6 @@ def _quantised(x: Any, dtype: Any) -> Any:
 
     name = str(dtype).removeprefix("torch.")
     return torch.empty(x.shape, dtype=getattr(torch, _STORED.get(name, _OPAQUE)))
-
-
-def _given(x: Any, _scale: Any, _zero_point: Any, dtype: Any) -> Any:
-    return _quantised(x, dtype)
-
-
-def _per_channel(x: Any, _scales: Any, _zero_points: Any, _axis: int, dtype: Any) -> Any:
-    return _quantised(x, dtype)
-
-
-def _dynamic(x: Any, dtype: Any, _reduce_range: bool) -> Any:
-    return _quantised(x, dtype)
 
 
 def _restored(x: Any) -> Any:
@@ -42,8 +30,10 @@ def _as_stored(x: Any) -> Any:
 
 
 QUANTISED: Mapping[str, Callable[..., Any]] = {
-    "aten.quantize_per_tensor.default": _given, "aten.quantize_per_tensor.tensor_qparams": _given,
-    "aten.quantize_per_channel.default": _per_channel, "aten.quantize_per_tensor_dynamic.default": _dynamic,
+    "aten.quantize_per_tensor.default": lambda x, _scale, _zero_point, dtype: _quantised(x, dtype),
+    "aten.quantize_per_tensor.tensor_qparams": lambda x, _scale, _zero_point, dtype: _quantised(x, dtype),
+    "aten.quantize_per_channel.default": lambda x, _scales, _zero_points, _axis, dtype: _quantised(x, dtype),
+    "aten.quantize_per_tensor_dynamic.default": lambda x, dtype, _reduce_range: _quantised(x, dtype),
     "aten.dequantize.self": _restored, "aten.int_repr.default": _as_stored,
 }  # fmt: skip
 """Results of quantisation by overload."""

@@ -1,11 +1,12 @@
-"""Records every operator that PyTorch dispatches below autograd, as calls of a workload."""
+"""Recorder of operators that PyTorch dispatches below autograd, as calls of a workload."""
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from nearpeak.core.work.dtype import dtype_of
 from nearpeak.core.work.tensor import Layout
-from nearpeak.core.work.workload import Form
+from nearpeak.core.work.workload import Call, Form
 from nearpeak.frontends.known_values.known_tensors import Values
 from nearpeak.frontends.known_values.live_masks import LiveMasks
 from nearpeak.frontends.known_values.program_facts import Facts
@@ -34,7 +35,7 @@ class _Operand(NamedTuple):
 
 
 class Recorder:
-    """Sees each dispatched call once; between `start` and `stop` it writes them into the builder."""
+    """Handles each dispatched call once, and writes it into the builder while `recording` is set."""
 
     def __init__(
         self, builder: WorkloadBuilder, values: Values, attribution: Attribution, composites: Mapping[str, Any]
@@ -55,8 +56,23 @@ class Recorder:
         self._matched: dict[Hashable, tuple[Matched, Form]] = {}
         self._tensor, self._autograd, self._c = torch.Tensor, torch.autograd, torch._C
 
+    @contextmanager
+    def detached(self, phase: str) -> Iterator[list[Call]]:
+        """Record the calls of the block without gradients; the list receives them instead of the builder."""
+        import torch
+
+        first, calls = len(self.builder.calls), list[Call]()
+        self.phase, self.recording = phase, True
+        try:
+            with torch.no_grad():
+                yield calls
+        finally:
+            self.recording = False
+            calls += self.builder.calls[first:]
+            del self.builder.calls[first:]
+
     def handle(self, mode: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Run `func` and record it; values that a fake tensor cannot give are answered here."""
+        """Run `func` and record it; values that fake tensors lack are answered here."""
         if func is self._device_query and type(args[0]) is self._fake:
             return args[0].fake_device  # by far the most frequent call
         plan = plan_of(func)
@@ -122,30 +138,30 @@ class Recorder:
         matched = self._matched.get(key)
         if matched is None:
             form = Form(arguments=tuple(values.items()), results=key[2])
-            opaque = any(dtype_of(one.layout.dtype).kind == "opaque" for one in (*operands, *results))
-            found = UNCOVERED if opaque else self.builder.match(_site(plan, values, operands, results))
-            matched = self._matched[key] = (found, form)
+            opaque = any(dtype_of(operand.layout.dtype).kind == "opaque" for operand in (*operands, *results))
+            match = UNCOVERED if opaque else self.builder.match(_site(plan, values, operands, results))
+            matched = self._matched[key] = (match, form)
         at = len(self.builder.calls)
         self._append(plan, matched, values, operands, results)
         if self.builder.calls[at].form is None:
             for tensor in outs:
-                self.origins.forget(tensor)  # of a loss that stands in, and of what an optimizer leaves
+                self.origins.forget(tensor)  # results of the stand-in loss and of the optimizer
         elif self.facts.asks(plan.packet):
-            given = {name: value for (name, _), value in zip(plan.arguments, args, strict=False)} | kwargs
-            tensors = [(o.name, None if o.name in plan.mutated else given.get(o.name)) for o in operands]
+            arguments = {name: value for (name, _), value in zip(plan.arguments, args, strict=False)} | kwargs
+            tensors = [(o.name, None if o.name in plan.mutated else arguments.get(o.name)) for o in operands]
             self.facts.note(plan.packet, at, tensors)
 
     def _live(self, plan: Plan, args: Any) -> Live | None:
         """Return what the mask of an attention leaves alive, none when its values are data."""
-        given = dict(zip((name for name, _ in plan.arguments), args, strict=True))
-        return self.masks.live(given["query"], given["key"], given["mask"], given["is_causal"])
+        arguments = dict(zip((name for name, _ in plan.arguments), args, strict=True))
+        return self.masks.live(arguments["query"], arguments["key"], arguments["mask"], arguments["is_causal"])
 
     def _offsets(self, plan: Plan, args: Any, kwargs: Any) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-        """Return where packed sequences start, and where their keys do or how many these are; none when not known."""
-        given = {**dict(zip((name for name, _ in plan.arguments), args, strict=False)), **kwargs}
-        used = given["cu_seq_k"] if given.get("seqused_k") is None else given["seqused_k"]
-        own, keys = (self.values.whole_numbers(tensor) for tensor in (given["cu_seq_q"], used))
-        return None if own is None or keys is None else (own, keys)
+        """Return the start offsets of packed sequences, and those of their keys or their lengths; none if unknown."""
+        arguments = {**dict(zip((name for name, _ in plan.arguments), args, strict=False)), **kwargs}
+        used = arguments["cu_seq_k"] if arguments.get("seqused_k") is None else arguments["seqused_k"]
+        queries, keys = (self.values.whole_numbers(tensor) for tensor in (arguments["cu_seq_q"], used))
+        return None if queries is None or keys is None else (queries, keys)
 
     def _append(
         self, plan: Plan, known: tuple[Matched, Form], values: Mapping[str, Any],
@@ -163,10 +179,7 @@ class Recorder:
             use(o.layout, o.number, touched.get(f"write:{o.name}")) for o in written if 0 not in o.layout.shape
         )
         place = self._place()
-        stated = place.module not in (
-            STAND_IN_LOSS,
-            "optimizer",
-        )  # nobody asked for that loss, so nothing may be concluded from it
+        stated = place.module not in (STAND_IN_LOSS, "optimizer")  # the user did not write that loss
         self.builder.append(
             matched, plan.name, phase=self.phase, reads=reads, writes=writes, module=place.module, source=place.source,
             form=form if stated else None, storages=tuple(o.number for o in (*operands, *results)) if stated else (),
@@ -175,7 +188,7 @@ class Recorder:
     def _written(
         self, plan: Plan, values: Mapping[str, Any], operands: list[_Operand], results: list[_Operand]
     ) -> list[_Operand]:
-        """Return the mutated arguments and the results that live in storages of their own."""
+        """Return the mutated arguments, and the results with storages of their own."""
         mutated = plan.mutated
         if plan.hidden and values.get("training"):
             mutated = mutated.union(plan.hidden)
@@ -254,4 +267,4 @@ def _least_squares(a: Any, b: Any, *_: Any, **_options: Any) -> tuple[Any, ...]:
 
 
 _SETTLED: Mapping[str, Callable[..., Any]] = {"_ctc_loss": _ctc_loss, "linalg_lstsq": _least_squares}
-"""Results whose shapes fake tensors do not state, by operator: its arguments, as lists of lengths, settle them."""
+"""Results of operators without fake-tensor shapes: their arguments, such as lists of lengths, determine them."""

@@ -1,4 +1,4 @@
-"""Defines the whole recurrences of the namespace `nearpeak`: schemas and shapes, and their gradients as one call."""
+"""Recurrence operators of the namespace `nearpeak` (scans, delta rule, WKV): schemas, shapes and gradients."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -41,8 +41,8 @@ def operators() -> Any:
 
 def applied(name: str, tensors: Sequence[Any], options: Sequence[Any]) -> Sequence[Any]:
     """Return the results of the recurrence `name`, differentiable in all its tensors."""
-    found: Sequence[Any] = _differentiable()(name, options, *tensors)
-    return found
+    results: Sequence[Any] = _differentiable()(name, options, *tensors)
+    return results
 
 
 @cache
@@ -63,10 +63,10 @@ def _differentiable() -> Any:
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
             wanted = list(ctx.needs_input_grad[2:])
-            given = [grad for grad in grads if grad is not None]
+            upstream = [grad for grad in grads if grad is not None]
             backward = getattr(ops, f"{ctx.name}_backward")
-            found = iter(backward(given, *ctx.saved_tensors, *ctx.options, wanted))
-            return (None, None, *(next(found) if one else None for one in wanted))
+            gradients = iter(backward(upstream, *ctx.saved_tensors, *ctx.options, wanted))
+            return (None, None, *(next(gradients) if needed else None for needed in wanted))
 
     return Recurrence.apply
 
@@ -74,7 +74,7 @@ def _differentiable() -> Any:
 def _gradient_shapes(_grads: Any, *arguments: Any) -> list[Any]:
     *others, wanted = arguments
     tensors = others[: len(wanted)]
-    return [t.new_empty(t.shape) for t, one in zip(tensors, wanted, strict=True) if one]
+    return [t.new_empty(t.shape) for t, is_wanted in zip(tensors, wanted, strict=True) if is_wanted]
 
 
 def _wide(tensor: Any, *shape: int) -> Any:

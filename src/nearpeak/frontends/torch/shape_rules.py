@@ -1,4 +1,4 @@
-"""Shapes of ATen operators that PyTorch forgot to describe for tensors without memory, or in formats that they have."""
+"""Fake-tensor shapes of ATen operators that PyTorch does not describe."""
 
 from contextlib import suppress
 from functools import cache

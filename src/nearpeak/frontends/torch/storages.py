@@ -1,4 +1,4 @@
-"""Numbers the storages behind tensors and remembers what each one holds."""
+"""Numbering of tensor storages, and the kind and name of each."""
 
 from typing import Any
 
@@ -21,29 +21,29 @@ class Storages:
         self._uses: dict[tuple[Layout, int | None], tuple[int, int, int]] = {}
 
     def known(self, tensor: Any) -> bool:
-        """Say whether the storage of `tensor` was seen before."""
+        """Return whether the storage of `tensor` has a number."""
         return _storage(tensor)._cdata in self._numbers
 
     def number(self, tensor: Any, kind: str, name: str = "") -> int:
         """Return the number of the storage behind `tensor`; a new one is of `kind`."""
         storage = _storage(tensor)
         key = storage._cdata
-        found = self._numbers.get(key)
-        if found is None:
-            found = self._numbers[key] = self._builder.add_buffer(int(storage.nbytes()), kind, name)
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = self._builder.add_buffer(int(storage.nbytes()), kind, name)
             self._alive.append(storage)
-        return found
+        return number
 
     def label(self, tensor: Any, kind: str, name: str = "", over: tuple[str, ...] = ()) -> None:
-        """Say what the storage holds; a known one changes only if its kind is among `over`."""
-        tensor = getattr(tensor, "_local_tensor", tensor)  # of a tensor shared out over ranks, the own part
+        """Set kind and name of the storage; an existing kind changes only if it is among `over`."""
+        tensor = getattr(tensor, "_local_tensor", tensor)  # the local shard of a distributed tensor
         known = self.known(tensor)
         number = self.number(tensor, kind, name)
         if known and self._builder.buffers[number].kind in over:
             self._builder.relabel(number, kind, name)
 
     def keep(self, tensor: Any) -> None:
-        """Say that the step returns `tensor`, which may be a part of its storage."""
+        """Note that the step returns `tensor`, which may be a part of its storage."""
         tensor = getattr(tensor, "_local_tensor", tensor)
         number = self.number(tensor, "output")
         self._builder.returned.append((number, self.layout(tensor, 0)))
@@ -51,7 +51,7 @@ class Storages:
             self._builder.keep(number, described(self.layout(tensor, 0), number).bytes)
 
     def note_value(self, tensor: Any, number: int) -> None:
-        """Remember the value of a number that the source wrote down as a tensor."""
+        """Note the value of a one-element constant tensor."""
         known = getattr(tensor, "constant", None)
         if known is not None and tensor.numel() == 1 and not tensor.is_complex():
             self._builder.note_value(number, float(known))
@@ -67,12 +67,12 @@ class Storages:
     def use(self, layout: Layout, number: int, touched_bytes: int | None) -> Use:
         """Return what a call touches of the storage `number`."""
         key = (layout, touched_bytes)
-        found = self._uses.get(key)
-        if found is None:
+        extents = self._uses.get(key)
+        if extents is None:
             tensor = described(layout, number)
             size = tensor.bytes if touched_bytes is None else min(touched_bytes, tensor.bytes)
-            found = self._uses[key] = (size, *tensor.span_bytes)
-        return Use(buffer=number, bytes=found[0], start_bytes=found[1], stop_bytes=found[2])
+            extents = self._uses[key] = (size, *tensor.span_bytes)
+        return Use(buffer=number, bytes=extents[0], start_bytes=extents[1], stop_bytes=extents[2])
 
     def plain(self, value: Any) -> Any:
         """Return a format, device, layout or other option of PyTorch as text; symbolic numbers as numbers."""
@@ -80,11 +80,9 @@ class Storages:
             return self._format(value)
         if hasattr(value, "node"):
             return int(value)
-        return (
-            group_text(value) or str(value).removeprefix("torch.")
-            if type(value).__name__ != "Generator"
-            else "generator"
-        )
+        if type(value).__name__ == "Generator":
+            return "generator"
+        return group_text(value) or str(value).removeprefix("torch.")
 
     def _format(self, dtype: Any) -> str:
         name = self._formats.get(dtype)
@@ -94,7 +92,7 @@ class Storages:
 
 
 NESTED = "capture knows dense ones: pad the rows, or call torch.nn.attention.varlen with their offsets"
-"""What to do instead of a tensor whose rows differ in length."""
+"""Advice for nested tensors, whose rows differ in length."""
 
 
 def _storage(tensor: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Defines the whole operators of the namespace `nearpeak`: schemas and shapes, no arithmetic."""
+"""Composite operators of the namespace `nearpeak` (attention, recurrent layers, RMS norm): schemas and shapes."""
 
 from collections.abc import Callable
 from functools import cache

@@ -1,4 +1,4 @@
-"""Puts a workload together call by call: storages numbered, calls matched to operators, uses recorded."""
+"""Builder of workloads: buffers, calls matched to operators, and the bytes that calls read and write."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from nearpeak.ops import OPS, AtenSite, Match, Matcher, OnnxSite, Value
 
 
 class Matched(NamedTuple):
-    """What a call is in the catalogue: its cases with their counts, and what it touches of its inputs."""
+    """Cases of a call with their counts, and the bytes that it touches of its inputs."""
 
     cases: tuple[tuple[Case | None, int], ...]
     """Case and number of kernels; one entry with none when no operator matches."""
@@ -22,11 +22,11 @@ class Matched(NamedTuple):
 
 
 UNCOVERED = Matched(cases=((None, 1),), touched_bytes={})
-"""What a call is when no operator of the catalogue matches."""
+"""Match of a call that no operator of the catalogue covers."""
 
 
 class WorkloadBuilder:
-    """Collects the buffers and calls of one captured step; the only mutable thing that all captures share."""
+    """Collects the buffers and calls of one captured step; all frontends use it."""
 
     def __init__(self, matchers: Mapping[str, tuple[str, Matcher]]) -> None:
         """Start empty; `matchers` gives operator and matcher by the source's name of a call."""
@@ -40,7 +40,7 @@ class WorkloadBuilder:
         self.patterns: tuple[Pattern, ...] = ()
 
     def add_buffer(self, bytes_: int, kind: str, name: str = "") -> int:
-        """Return the number of a new storage; one that no machine could hold is taken for a typing error."""
+        """Return the number of a new storage; one over 2^50 bytes is refused as a typing error."""
         if bytes_ > LARGEST_TENSOR_BYTES:
             shown = f"a tensor of {bytes_:,} bytes" + (f" ({name})" if name else "")
             raise SpecError(f"{shown}: over 2^50; is an extent a typing error?")
@@ -48,18 +48,18 @@ class WorkloadBuilder:
         return len(self.buffers) - 1
 
     def relabel(self, buffer: int, kind: str, name: str = "") -> None:
-        """Say later, when it has become known, what a storage holds."""
+        """Change kind and name of a storage."""
         self.buffers[buffer] = replace(self.buffers[buffer], kind=kind, name=name or self.buffers[buffer].name)
 
     def note_value(self, buffer: int, value: float) -> None:
-        """Say what every element of a constant holds."""
+        """Set the value of all elements of a constant."""
         self.buffers[buffer] = replace(self.buffers[buffer], value=value)
 
     def keep(self, buffer: int, bytes_: int) -> None:
-        """Say that `bytes_` more of an output are returned; no more than all count."""
+        """Add `bytes_` to the returned part of an output, up to its size."""
         known = self.buffers[buffer]
-        kept = min(known.bytes, (known.kept_bytes or 0) + bytes_)
-        self.buffers[buffer] = replace(known, kept_bytes=kept if kept < known.bytes else None)
+        returned = min(known.bytes, (known.kept_bytes or 0) + bytes_)
+        self.buffers[buffer] = replace(known, kept_bytes=returned if returned < known.bytes else None)
 
     def skip(self, name: str) -> None:
         """Count a view or a piece of metadata that launches no kernel."""
@@ -92,8 +92,8 @@ class WorkloadBuilder:
             return UNCOVERED
         operator, matcher = self._matchers[site.name]
         try:
-            found = matcher(site)
-            matches = found if isinstance(found, tuple) else (found,)
+            matched = matcher(site)
+            matches = matched if isinstance(matched, tuple) else (matched,)
             cases = tuple((self._case(m.op or operator, m), m.call_count) for m in matches)
         except NotModelledError:
             return UNCOVERED
@@ -133,12 +133,12 @@ class WorkloadBuilder:
 
     def workload(
         self, name: str, step: str, origin: Mapping[str, str], assumptions: Sequence[str], guards: Sequence[str] = ()
-    ) -> Workload:  # fmt: skip
+    ) -> Workload:
         """Return the finished workload, `guards` among its assumptions; one without calls is refused."""
         if not self.calls:
             raise SpecError(f"{name}: nothing to analyse; the captured step launches no kernel")
         calls = tuple(self.calls)
-        distinct_calls(calls)  # counted with the capture: what is asked for next are bounds and times
+        distinct_calls(calls)  # fills its cache as part of the capture: bounds and times need it next
         return Workload(
             name=name, step=step, calls=calls, buffers=tuple(self.buffers), origin=dict(origin),
             assumptions=(*assumptions, *guards), guards=tuple(guards), skipped=dict(sorted(self.skipped.items())),

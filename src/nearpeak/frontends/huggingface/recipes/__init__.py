@@ -1,4 +1,4 @@
-"""What the forward pass of a Hugging Face model takes: one file per kind of input or family of models."""
+"""Input recipes for forward passes of Hugging Face models: one file per kind of input or model family."""
 
 from nearpeak.base.registry import Registry
 from nearpeak.frontends.huggingface.input_request import Ask, Recipe

@@ -1,4 +1,4 @@
-"""Arrays of embeddings that stand for any kind of data, or for the actions of a robot."""
+"""Input recipe for Perceiver arrays and robot actions (pi0)."""
 
 from typing import Any
 

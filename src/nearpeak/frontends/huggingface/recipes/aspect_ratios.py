@@ -1,4 +1,4 @@
-"""Images cut into at most four tiles by their aspect ratio, which text looks at through cross-attention."""
+"""Input recipe for images tiled by aspect ratio that text reads through cross-attention (Mllama)."""
 
 from typing import Any
 

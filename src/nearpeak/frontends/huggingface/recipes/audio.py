@@ -1,4 +1,4 @@
-"""Sound: waveforms, or spectrograms whose layout the model's first layer decides."""
+"""Input recipe for audio: waveforms, or spectrograms in the layout that the model's first layer expects."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What some models read beside each token: its shape and sound, its place in a page of markup, entities, a protein."""
+"""Input recipe for per-token extras: glyphs, pronunciation, markup paths, entities and protein sequences."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Boxes: where on the page each token stands."""
+"""Input recipe for bounding boxes: the position of each token on a page."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Videos that a model takes under the name of images: frames of pixels."""
+"""Input recipe for models that take videos as `pixel_values`."""
 
 from nearpeak.frontends.huggingface.input_request import Ask, Recipe
 from nearpeak.frontends.huggingface.recipes.image import channels, size

@@ -1,4 +1,4 @@
-"""Sound as codes: a token of every codebook at each time."""
+"""Input recipe for audio codes: one token of every codebook per time step."""
 
 from typing import Any
 

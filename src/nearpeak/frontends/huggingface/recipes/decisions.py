@@ -1,4 +1,4 @@
-"""Trajectories of an agent: states, actions, rewards and what is left of the return."""
+"""Input recipe for agent trajectories: states, actions, rewards and returns-to-go (Decision Transformer)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Tokens of the decoder of an encoder-decoder model."""
+"""Input recipe for decoder tokens of encoder-decoder models."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Models whose bare form takes sound that another part has embedded already."""
+"""Input recipe for models that take audio embeddings instead of audio (SpeechT5, Pop2Piano)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Embeddings that another model has made, for the models that cannot do without them."""
+"""Input recipe for embeddings of another model, where a model requires them."""
 
 from typing import Any
 

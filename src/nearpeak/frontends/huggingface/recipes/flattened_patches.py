@@ -1,4 +1,4 @@
-"""Patches of a document in a row, each with its row and column in front of its values."""
+"""Input recipe for flattened document patches, each preceded by its row and column (Pix2Struct, Kosmos)."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Images as patches that a tower folds into depth step by step, and sound as spectrograms of whole numbers."""
+"""Input recipe for image patches folded into depth, and spectrograms of integer classes."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Images: planes of pixels, or patches that were laid out beforehand together with the grid they come from."""
+"""Input recipe for images: pixel planes, or packed patches with their grid."""
 
 from typing import Any
 
@@ -12,10 +12,10 @@ _DEFAULT_SIZE, _GRID = 224, 8
 
 def size(ask: Ask) -> tuple[int, int]:
     """Return height and width of an image in pixels."""
-    found = ask.setting(*_SIZE, kind="image", default=_DEFAULT_SIZE)
-    if isinstance(found, dict):
-        found = (found.get("height", _DEFAULT_SIZE), found.get("width", _DEFAULT_SIZE))
-    return (found, found) if isinstance(found, int) else (int(found[0]), int(found[-1]))
+    stated = ask.setting(*_SIZE, kind="image", default=_DEFAULT_SIZE)
+    if isinstance(stated, dict):
+        stated = (stated.get("height", _DEFAULT_SIZE), stated.get("width", _DEFAULT_SIZE))
+    return (stated, stated) if isinstance(stated, int) else (int(stated[0]), int(stated[-1]))
 
 
 def channels(ask: Ask) -> int:

@@ -1,4 +1,4 @@
-"""Packed patches with the rows and columns of each image."""
+"""Input recipe for packed patches with the height and width of each image in patches."""
 
 from typing import Any
 

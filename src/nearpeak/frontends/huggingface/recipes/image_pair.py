@@ -1,4 +1,4 @@
-"""Pairs of images between which points are matched."""
+"""Input recipe for image pairs between which keypoints are matched."""
 
 from nearpeak.frontends.huggingface.input_request import Ask, Recipe
 from nearpeak.frontends.huggingface.recipes.image import size

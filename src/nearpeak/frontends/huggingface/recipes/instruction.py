@@ -1,4 +1,4 @@
-"""Instructions in tokens of their own, beside the prompt: to a query transformer, or to say which task to do."""
+"""Input recipe for instructions that are tokenized apart from the prompt: query transformers and task names."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Decoders of audio codecs, which take the latents that an encoder left."""
+"""Input recipe for decoders of audio codecs, which take an encoder's latents."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Encoders that take a spectrogram under its own name, with a mask of its frames."""
+"""Input recipe for encoders that take a spectrogram as `audio_mel`, with a mask of frames."""
 
 from typing import Any
 

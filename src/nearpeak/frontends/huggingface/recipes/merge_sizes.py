@@ -1,4 +1,4 @@
-"""How many patches are merged per side: a number for each image or video."""
+"""Input recipe for the number of patches merged per side, one per image or video."""
 
 from typing import Any
 

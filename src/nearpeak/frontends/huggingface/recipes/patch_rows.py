@@ -1,4 +1,4 @@
-"""Images as rows of patches without a grid."""
+"""Input recipe for images as rows of patches without a grid."""
 
 from typing import Any
 

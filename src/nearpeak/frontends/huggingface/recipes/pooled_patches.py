@@ -1,4 +1,4 @@
-"""Images as crops of flat patches, with the patches that each embedding is pooled from."""
+"""Input recipe for image crops as flat patches, with the patches that each embedding pools."""
 
 from typing import Any
 

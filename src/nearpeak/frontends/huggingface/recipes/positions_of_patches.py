@@ -1,4 +1,4 @@
-"""Patches in a row with the place of each in the picture."""
+"""Input recipe for patches with explicit row and column positions."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Images with a second image beside them that shows what to do, or the same image in finer pixels."""
+"""Input recipe for a second image: a visual prompt, or the same image at higher resolution."""
 
 from typing import Any
 

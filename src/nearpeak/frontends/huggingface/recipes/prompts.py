@@ -1,4 +1,4 @@
-"""Prompts to a promptable model: a point in each image."""
+"""Input recipe for point prompts of segmentation models."""
 
 from typing import Any
 

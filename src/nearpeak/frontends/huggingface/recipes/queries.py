@@ -1,4 +1,4 @@
-"""Query transformers: learned queries look at an image."""
+"""Input recipe for query transformers: learned queries and the image features that they attend to."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Questions with options, of which a model says how likely each is: one prompt at a time."""
+"""Input recipe for multiple-choice questions in one prompt."""
 
 from typing import Any
 

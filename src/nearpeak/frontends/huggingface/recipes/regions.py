@@ -1,4 +1,4 @@
-"""Regions of an image that a detector has found: features and positions of each."""
+"""Input recipe for detected image regions: features and boxes."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Sound beside text as codes or as latents, each frame of which has a placeholder among the tokens."""
+"""Input recipe for audio codes or latents with placeholder tokens in the text."""
 
 from typing import Any
 

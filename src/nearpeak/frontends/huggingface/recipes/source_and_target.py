@@ -1,4 +1,4 @@
-"""Models that draw: source images, and beside the grid of each source that of the image to draw."""
+"""Input recipe for image generation: source images, with grids of source and target images."""
 
 from typing import Any
 

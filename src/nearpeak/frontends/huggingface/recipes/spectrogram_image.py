@@ -1,4 +1,4 @@
-"""Spectrograms that a model reads like a picture: frames by bins, of a fixed length."""
+"""Input recipe for spectrograms of fixed length that are read like images."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a model learns to speak from: how long each token lasts, and pitch, energy and spectrogram of the speech."""
+"""Training labels of text-to-speech models: token durations, pitch, energy and spectrogram."""
 
 from typing import Any
 

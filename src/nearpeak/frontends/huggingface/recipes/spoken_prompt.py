@@ -1,4 +1,4 @@
-"""Waveforms that a model's own codec turns into tokens, with the end of each recording."""
+"""Input recipe for waveforms that the model's own codec tokenizes, with the end of each recording."""
 
 from typing import Any
 

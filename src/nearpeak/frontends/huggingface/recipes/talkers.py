@@ -1,4 +1,4 @@
-"""Parts that speak: what a part that thinks has embedded, and codes of sound with the voice that says them."""
+"""Input recipe for speech-generating submodels: embeddings of the language model, audio codes and a voice."""
 
 from typing import Any
 

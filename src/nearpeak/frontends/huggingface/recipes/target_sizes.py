@@ -1,4 +1,4 @@
-"""Images laid out as one row of patches, with the rows and columns of each image."""
+"""Input recipe for images packed into one row of patches, with the size of each image."""
 
 from typing import Any
 

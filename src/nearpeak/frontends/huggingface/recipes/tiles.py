@@ -1,4 +1,4 @@
-"""Images that come as tiles in a dimension of their own."""
+"""Input recipe for images with a separate dimension of tiles."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Time series: past values with what is known about their times, and future values while training."""
+"""Input recipe for time series: past values, time features, and future values in training."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Text tokens, with a placeholder token for every embedding that another kind of input is turned into."""
+"""Input recipe for text tokens, with placeholder tokens for the embeddings of images, video and audio."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -64,8 +64,8 @@ def embeddings(output: Any) -> Iterator[Any]:
     if hasattr(output, "shape"):
         yield output
     elif isinstance(output, (tuple, list)):
-        for one in output:
-            yield from embeddings(one)
+        for part in output:
+            yield from embeddings(part)
 
 
 def rows(tensor: Any) -> int:

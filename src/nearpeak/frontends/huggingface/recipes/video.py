@@ -1,4 +1,4 @@
-"""Videos: frames of images, or packed patches with their grid."""
+"""Input recipe for videos: frames, or packed patches with their grid."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Objects followed through a video: a session that holds the frames, a point on an object, and what was seen before."""
+"""Input recipe for video object tracking: an inference session with frames, a point prompt and memory."""
 
 from typing import Any, get_type_hints
 
@@ -25,7 +25,9 @@ def session(ask: Ask) -> Any:
         ask.model.eval()(made, frame_idx=0)
     ask.named += [(frame, "input", "video") for frame in made.processed_frames.values()]  # views of one storage
     for frame, seen in made.output_dict_per_obj[place]["cond_frame_outputs"].items():
-        ask.named += [(one, "kv_cache", f"memory.{frame}.{name}") for name, one in seen.items() if torch.is_tensor(one)]
+        ask.named += [
+            (tensor, "kv_cache", f"memory.{frame}.{name}") for name, tensor in seen.items() if torch.is_tensor(tensor)
+        ]
     return made
 
 

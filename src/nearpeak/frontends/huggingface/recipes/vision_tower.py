@@ -1,4 +1,4 @@
-"""Vision towers on their own, which take patches and the grid they come from."""
+"""Input recipe for standalone vision towers that take patches with a grid."""
 
 from nearpeak.frontends.huggingface.input_request import Ask, Recipe
 from nearpeak.frontends.huggingface.recipes.image import packed

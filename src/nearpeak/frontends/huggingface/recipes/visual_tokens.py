@@ -1,4 +1,4 @@
-"""Vocabularies in which each code of an image is a token, with the end of a row and the place of an image."""
+"""Input recipe for Emu3, whose vocabulary has one token per image code."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Models that turn an image into tokens of their own vocabulary, one for each entry of a codebook."""
+"""Input recipe for Chameleon, which turns images into tokens of its own vocabulary."""
 
 from collections.abc import Mapping
 from typing import Any

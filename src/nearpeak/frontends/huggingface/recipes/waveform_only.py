@@ -1,4 +1,4 @@
-"""Models that name waveforms and spectrograms and take one of them, which here is the waveform."""
+"""Input recipe for speech encoder-decoders, which accept both waveforms and spectrograms: waveforms only."""
 
 from nearpeak.frontends.huggingface.input_request import Recipe
 from nearpeak.frontends.huggingface.recipes.audio import input_values

@@ -1,4 +1,4 @@
-"""What a model type needs beside transformers' defaults: one file per type."""
+"""Settings of model types that cannot be captured with transformers' defaults: one file per type."""
 
 import tomllib
 from collections.abc import Mapping

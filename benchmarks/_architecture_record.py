@@ -1,4 +1,4 @@
-"""What a sweep over model types keeps of each: whether it was captured, with which inputs, at what cost, or why not."""
+"""Record of capturing one model type: inputs, uncovered operators and CPU time, or the cause of failure."""
 
 import resource
 import sys
@@ -26,12 +26,12 @@ def architecture_record(name: str, steps: tuple[str, ...] = ("forward", "train")
     record: dict[str, Any] = {"type": name}
     for step in steps:
         start_s = time.process_time()
-        found = _attempt(name, step, LAYERS, BATCH)
+        attempt = _attempt(name, step, LAYERS, BATCH)
         for layers, batch in ((None, BATCH), (LAYERS, 1)):
-            if not found["ok"] and not found["missing"]:
+            if not attempt["ok"] and not attempt["missing"]:
                 other = _attempt(name, step, layers, batch)
-                found = other if other["ok"] else found
-        record[step] = {**found, "cpu_s": time.process_time() - start_s}
+                attempt = other if other["ok"] else attempt
+        record[step] = {**attempt, "cpu_s": time.process_time() - start_s}
     unit = 1 if sys.platform == "darwin" else 1024
     return record | {"peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit}
 
@@ -46,7 +46,7 @@ def _attempt(name: str, step: str, layers: int | None, batch: int) -> dict[str, 
 
 
 def _of_workload(workload: Workload) -> dict[str, Any]:
-    shown = {one.split(" ")[0]: one for one in workload.origin["inputs"].split(", ")}
+    shown = {described.split(" ")[0]: described for described in workload.origin["inputs"].split(", ")}
     taken = set(workload.origin["kinds"].split(", ")) - {""}
     used = {use.buffer for call in workload.calls for use in call.reads}
     read = {buffer.name for number, buffer in enumerate(workload.buffers) if number in used}
