@@ -1,4 +1,4 @@
-"""Layout and bounds of correction trees, shared by their fit and by the compiled kernel that evaluates them."""
+"""Layout and bounds of correction trees, shared by their fit and by their compiled evaluation."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Which formats a product has, and which unit of a device forms it."""
+"""Operand formats of a product and the device unit that multiplies them."""
 
 from collections.abc import Mapping
 

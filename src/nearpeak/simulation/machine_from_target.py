@@ -1,4 +1,4 @@
-"""From a target to the machine that the simulator runs: multiprocessors in clusters, shared rates, costs."""
+"""Simulated machine of a target: clusters of multiprocessors, shared rates, costs."""
 
 from nearpeak.bounds.terms.link_traffic import HOST
 from nearpeak.core.work.target import Target

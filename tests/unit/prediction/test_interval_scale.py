@@ -102,13 +102,14 @@ def test_both_gradients_of_a_convolution_are_as_sure_as_their_kernels_on_average
 
 
 def test_a_broken_scale_is_refused_by_name(tmp_path):
-    from nearpeak.prediction import FORMS
+    from nearpeak.prediction import KERNEL_MODELS
     from nearpeak.prediction.calibration.coefficient_file import groups_of
-    from nearpeak.prediction.calibration.coefficient_store import _FOLDER, calibration_of_group
+    from nearpeak.prediction.calibration.coefficient_reader import calibration_of_group
+    from nearpeak.prediction.calibration.coefficient_store import _FOLDER
 
     entry = groups_of(_FOLDER / "gemm/h100_sxm.toml")["gemm.bf16"]
     broken = entry | {"scale": entry["scale"] | {"leaves": "abc"}}
     with pytest.raises(SpecError, match=r"scale: .*fit again"):
-        calibration_of_group(broken, "h100_sxm gemm.bf16", FORMS["gemm"], 1.0)
-    known = calibration_of_group(entry, "h100_sxm gemm.bf16", FORMS["gemm"], 1.0).scale
+        calibration_of_group(broken, "h100_sxm gemm.bf16", KERNEL_MODELS["gemm"], 1.0)
+    known = calibration_of_group(entry, "h100_sxm gemm.bf16", KERNEL_MODELS["gemm"], 1.0).scale
     assert correction_entry(known) == entry["scale"]

@@ -11,7 +11,7 @@ from nearpeak.bounds.simplify.operator_arguments import packet
 from nearpeak.bounds.simplify.value_graph import Graph, Slot, Stated
 from nearpeak.core.work.dtype import dtype_of
 from nearpeak.core.work.tensor import Layout
-from nearpeak.core.work.workload import Argument, Call, Form, Known, Workload
+from nearpeak.core.work.workload import Argument, Call, CallLayout, Known, Workload
 from nearpeak.ops import OPS
 
 _RECENT = 4096
@@ -90,7 +90,7 @@ class Reader:
         self._views: dict[tuple[int, Layout, Layout], int] = {}
         self._forms: dict[int, Opened] = {}
 
-    def form(self, form: Form) -> Opened:
+    def form(self, form: CallLayout) -> Opened:
         """Return a form of the workload taken apart."""
         if id(form) not in self._forms:
             self._forms[id(form)] = _taken_apart(form)
@@ -249,7 +249,7 @@ def _aligned(graph: Graph, inputs: Sequence[int], shape: tuple[int, ...], name: 
     return () if name in _SHAPED else tuple(repeated(graph, number, shape) for number in inputs)
 
 
-def _taken_apart(form: Form) -> Opened:
+def _taken_apart(form: CallLayout) -> Opened:
     tensors: list[Layout] = []
 
     def replaced(value: Argument) -> Hashable:

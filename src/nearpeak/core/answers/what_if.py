@@ -1,4 +1,4 @@
-"""What a step takes on devices that do not exist: one edited device, and one figure changed down and up."""
+"""Step times on hypothetical devices: one edited device, or one architecture figure scaled down and up."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""A search for the change that made work slower: the axes it may lie on, each comparison, and what came of it."""
+"""Bisection for the change that slowed a case: search axes, comparisons made, and the outcome."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

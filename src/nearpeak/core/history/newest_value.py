@@ -1,4 +1,4 @@
-"""The newest values of a series against earlier ones: the verdict, and whether more than one run bears it out."""
+"""Verdict on the newest values of a series against earlier ones, and whether several runs confirm it."""
 
 from dataclasses import dataclass
 

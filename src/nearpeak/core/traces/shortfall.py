@@ -1,4 +1,4 @@
-"""What stands between expected and executed time, in whole nanoseconds that add up."""
+"""Difference of expected and executed time by cause, in integer nanoseconds that add up exactly."""
 
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from nearpeak.core.work.dtype import dtype_of
 from nearpeak.core.work.tensor import Layout
-from nearpeak.core.work.workload import Form
+from nearpeak.core.work.workload import CallLayout
 from nearpeak.frontends.known_values.known_tensors import Values
 from nearpeak.frontends.known_values.live_masks import LiveMasks
 from nearpeak.frontends.known_values.program_facts import Facts
@@ -52,7 +52,7 @@ class Recorder:
         values.of_data = self.origins.of_data
         self.phase = "forward"
         self.recording = False
-        self._matched: dict[Hashable, tuple[Matched, Form]] = {}
+        self._matched: dict[Hashable, tuple[Matched, CallLayout]] = {}
         self._tensor, self._autograd, self._c = torch.Tensor, torch.autograd, torch._C
 
     def handle(self, mode: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -121,7 +121,7 @@ class Recorder:
         key = (plan.name, tuple(values.values()), tuple(r.layout for r in results))
         matched = self._matched.get(key)
         if matched is None:
-            form = Form(arguments=tuple(values.items()), results=key[2])
+            form = CallLayout(arguments=tuple(values.items()), results=key[2])
             opaque = any(dtype_of(one.layout.dtype).kind == "opaque" for one in (*operands, *results))
             found = UNCOVERED if opaque else self.builder.match(_site(plan, values, operands, results))
             matched = self._matched[key] = (found, form)
@@ -148,7 +148,7 @@ class Recorder:
         return None if own is None or keys is None else (own, keys)
 
     def _append(
-        self, plan: Plan, known: tuple[Matched, Form], values: Mapping[str, Any],
+        self, plan: Plan, known: tuple[Matched, CallLayout], values: Mapping[str, Any],
         operands: list[_Operand], results: list[_Operand],
     ) -> None:  # fmt: skip
         matched, form = known

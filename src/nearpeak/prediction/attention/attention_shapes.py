@@ -1,4 +1,4 @@
-"""Attention as its kernels meet it: sequences, heads, keys in reach, and which kernels libraries have for that."""
+"""Extents of attention cases as kernels see them: sequences, heads, visible keys, and the kernel variant."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -24,7 +24,7 @@ _MOST_DECODED = 16
 _MOST_TOGETHER = 48
 """Query heads of a key head up to which kernels take them together, where they do not take all that there are."""
 _SHORT_WINDOW = 4096
-"""Longest window that chooses other decode kernels; those of 8192 keys run as if there were none."""
+"""Longest window that chooses other decode kernels; those of 8192 keys run like full attention."""
 
 _LATENT, _LATENT_VALUES = 576, 512
 """Elements of a token in the cache of multi-head latent attention, and those that are values (arXiv:2405.04434)."""
@@ -48,7 +48,7 @@ def columns_of(target: Target, cases: CaseColumns) -> list[Any]:
     return list(_columns_of(Same(target), Same(cases)))
 
 
-@lru_cache(maxsize=4)  # the form and its correction ask for those of the same cases
+@lru_cache(maxsize=4)  # the model and its correction ask for those of the same cases
 def _columns_of(same: "Same[Target]", its: "Same[CaseColumns]") -> list[Any]:
     target, cases = same.held, its.held
     batch, q, kv = _SEQUENCES[cases.op](cases.axes)
@@ -59,7 +59,7 @@ def _columns_of(same: "Same[Target]", its: "Same[CaseColumns]") -> list[Any]:
     stored = dim if cases.attributes.get("latent") else dim + width
     absorbed = (q == 1) & (dim != width) & (heads == groups) & (target.architecture == "hopper")
     paired = multiplies_in_pairs(target)
-    # Paired kernels give each query head tiles of its own; others put the heads of a key head into one tile where that
+    # Paired kernels give each query head separate tiles; others put the heads of a key head into one tile where that
     # saves time (FlashAttention-3, FlashInfer).
     known = _is_one_of(dim, _PAIRED_WIDTHS if paired else _WIDTHS) | (dim != width)
     # A sequence of one token is a prefill, except where decode kernels take it: paired ones, for 16-bit queries.

@@ -1,4 +1,4 @@
-"""How busy a case keeps each unit of a board, as shares of the whole: what power follows from."""
+"""Utilisation of each unit of a board by a case, the input of the power model."""
 
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -45,14 +45,14 @@ def activity(busy: Busy, time_s: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def busy_of(target: Target, stock: Target, cases: CaseColumns, *, is_one: bool) -> Busy:
+def busy_times(target: Target, stock: Target, cases: CaseColumns, *, is_one: bool) -> Busy:
     """Return how long cases keep units of the whole device `stock` busy.
 
     Bytes count against the documented rate of memory wherever they come from: those that stay in the last cache over
     repeated calls, with the copies of weights that follow one another, are `cache`, the others `memory`.
 
     Args:
-        is_one: whether it is one case, whose axes are numbers; what is returned are numbers then.
+        is_one: whether it is one case, whose axes and results are numbers.
     """
     if is_one:  # its time is asked for more than once
         return _remembered(Same(target), Same(stock), Same(cases))

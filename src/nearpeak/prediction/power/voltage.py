@@ -1,4 +1,4 @@
-"""What units draw at a share of a chip's highest clock: one curve for predicted power and for board limits."""
+"""Dynamic power against clock frequency (voltage-frequency curve), for power and board limits."""
 
 from functools import cache
 from typing import Any

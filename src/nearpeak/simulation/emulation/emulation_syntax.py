@@ -1,4 +1,4 @@
-"""What to emulate, from words: bits and order of sums, formats of factors and of element-wise results."""
+"""Text syntax of emulations: accumulator bits, summation order, formats of operands and results."""
 
 from dataclasses import replace
 from typing import Any

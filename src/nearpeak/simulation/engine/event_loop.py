@@ -1,4 +1,4 @@
-"""The event loop: place blocks, let them share what they need, go to the next moment at which something changes."""
+"""The event loop: places blocks, shares resources, and advances to the next state change."""
 
 import heapq
 import itertools
@@ -242,7 +242,7 @@ class _Engine:
             self.resident += not isinstance(node.node, Copy)
 
     def _all_placed(self, node: Running) -> None:
-        """Let kernels that may come early take what is free now."""
+        """Let kernels with an early start take free slots."""
         node.placed_ps = self.now_ps
         self.pending.remove(node)
         for order in node.blocks:

@@ -1,4 +1,4 @@
-"""Who gets how much of what several want at once: max-min fair shares of one pool and of several."""
+"""Max-min fair shares of one or several resource pools."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ SLACK_RATIO = 1e-12
 def max_min(demands: Sequence[float], counts: Sequence[int], capacity: float) -> list[float]:
     """Return what each of several kinds of requester gets of a pool, one requester of the kind at a time.
 
-    Nobody gets more than asked, and what the modest leave is shared equally among the others: water-filling, as for
+    Nobody gets more than its demand, and the rest is shared equally among the others: water-filling, as for
     flows in a network (Bertsekas and Gallager, Data Networks, 1992, section 6.5.2).
 
     Args:
@@ -64,9 +64,9 @@ def _fullest(
     """Return the pool that is furthest over its capacity; none where all are served."""
     worst, at = 1.0 + SLACK_RATIO, None
     for pool, capacity in enumerate(capacities):
-        asked = sum(use[pool] * count * speed for use, count, speed in zip(uses, counts, speeds, strict=True))
-        if asked > worst * capacity:
-            worst, at = asked / capacity, pool
+        demand = sum(use[pool] * count * speed for use, count, speed in zip(uses, counts, speeds, strict=True))
+        if demand > worst * capacity:
+            worst, at = demand / capacity, pool
     return at
 
 

@@ -1,4 +1,4 @@
-"""Moments of a run: where work is in its phase, whole picoseconds, and what is kept of work that has ended."""
+"""Progress of simulated work within its phase in whole picoseconds, and records of completed work."""
 
 from nearpeak.core.answers.simulation import Span
 from nearpeak.simulation.engine.device_work import Copy
@@ -20,7 +20,7 @@ def whole(time_ps: float) -> int:
 
 
 def span_of(node: Running) -> Span:
-    """Return what is kept of one piece of work."""
+    """Return the record of one piece of work."""
     totals = {}
     if isinstance(node.node, Copy):
         totals = dict(node.node.pool_bytes)

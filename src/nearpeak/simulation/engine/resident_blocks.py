@@ -1,4 +1,4 @@
-"""Which thread blocks are where: multiprocessors in equal state are one group, blocks in equal state one flow."""
+"""Resident thread blocks: multiprocessors in equal state form one group, blocks in equal state one flow."""
 
 from collections.abc import Iterable, Iterator
 
@@ -79,7 +79,7 @@ class Residents:
         return parts
 
     def _spread(self, running: Running, parts: list[tuple[Group, int, int]], count: int, now_ps: int) -> None:
-        """Place `count` blocks: where most fit first, one each in turn; or filling one after the other."""
+        """Place `count` blocks: where most fit first, in turn; or one multiprocessor after another."""
         masks = [(index, mask, fits) for index, (_, mask, fits) in enumerate(parts)]
         total = sum(fits * mask.bit_count() for _, mask, fits in masks)
         if count >= total:
@@ -96,13 +96,13 @@ class Residents:
         rooms = [self._parts(running, running.mask & gpc) for gpc in self.gpcs]
         size = running.cluster
         fits = [sum(each * mask.bit_count() for _, mask, each in parts) // size for parts in rooms]
-        given = [0] * len(rooms)
+        placed = [0] * len(rooms)
         left = running.unplaced // size
-        while left and any(given[i] < fits[i] for i in range(len(rooms))):
+        while left and any(placed[i] < fits[i] for i in range(len(rooms))):
             for i in range(len(rooms)):
-                if left and given[i] < fits[i]:
-                    given[i], left = given[i] + 1, left - 1
-        for gpc, count in zip(self.gpcs, given, strict=True):
+                if left and placed[i] < fits[i]:
+                    placed[i], left = placed[i] + 1, left - 1
+        for gpc, count in zip(self.gpcs, placed, strict=True):
             if count:
                 self._spread(running, self._parts(running, running.mask & gpc), count * size, now_ps)
 
