@@ -19,7 +19,7 @@ from benchmarks.accuracy.refine import FITTED, interval, refined, with_interval
 from nearpeak.prediction.calibration.coefficient_file import (
     TABLES,
     Ends,
-    Refined,
+    Refinement,
     group_entry,
     group_text,
     groups_of,
@@ -265,7 +265,7 @@ def _toml(
     found: Fit,
     ends: Ends,
     group: Sequence[Block],
-    on_top: Refined | None = None,
+    on_top: Refinement | None = None,
 ) -> str:
     """Return one group of a coefficient file."""
     count = sum(int(np.isin(folds(block), FITTED).sum()) for block in group)

@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks.accuracy.family import Block, Family, folds
 from nearpeak.core.answers.prediction import Correction
-from nearpeak.prediction.calibration.coefficient_file import Refined
+from nearpeak.prediction.calibration.coefficient_file import Refinement
 from nearpeak.prediction.calibration.interval_scale import LEAST_COUNT, LEAST_SITES, fit_scale
 from nearpeak.prediction.calibration.intervals import interval_ends
 from nearpeak.prediction.case_prediction import group_columns
@@ -23,25 +23,25 @@ WORTHWHILE = 0.97
 """Share of the error that a correction may leave on sites that it was not fitted on; else there is none."""
 
 
-def refined(family: Family, group: Sequence[Block], values: Any) -> Refined:
+def refined(family: Family, group: Sequence[Block], values: Any) -> Refinement:
     """Return the correction of a group, its scale, and the interval with both; none of what does not help."""
     return with_interval(family, group, values, _correction(family, group, values))
 
 
-def with_interval(family: Family, group: Sequence[Block], values: Any, correction: Correction | None) -> Refined:
+def with_interval(family: Family, group: Sequence[Block], values: Any, correction: Correction | None) -> Refinement:
     """Return a correction with the interval on the folds that set it, and the scale if enough rows show one."""
     seen = [_seen(family, block, values, correction, INTERVAL) for block in group]
     rest, regimes, sites = (np.concatenate([one[place] for one in seen]) for place in (1, 2, 3))
     if len(rest) < LEAST_COUNT or len(np.unique(sites)) < LEAST_SITES:
         ends = interval(family, [(block, values) for block in group], correction)
-        return Refined(correction=correction, scale=None, ends=ends)
+        return Refinement(correction=correction, scale=None, ends=ends)
     fitted = [_seen(family, block, values, correction, FITTED) for block in group]
     every = _joined([columns for columns, *_ in (*seen, *fitted)])
     here, there = slice(None, len(rest)), slice(len(rest), None)
     columns, more = ({name: column[rows] for name, column in every.items()} for rows in (here, there))
     scale, each = fit_scale(columns, rest, sites, (more, np.concatenate([one[1] for one in fitted])))
     ends = interval_ends(np.exp(rest / each), regimes, sites, family.model.regimes.values())
-    return Refined(correction=correction, scale=scale, ends=ends)
+    return Refinement(correction=correction, scale=scale, ends=ends)
 
 
 def interval(

@@ -20,7 +20,7 @@ from nearpeak.prediction.kernel_model import USUAL, CaseColumns, KernelModel, Ro
 from nearpeak.prediction.model_choice import model_of
 from nearpeak.prediction.power.predicted_energy import POWER_TERM, may_hide_power_limit, power_limit_cost
 from nearpeak.prediction.provenance import ANY, BOUND, CLASSICAL, FARTHEST, LIBRARY, beyond, group_calibration
-from nearpeak.prediction.refinement import coefficients_of, reach, refined
+from nearpeak.prediction.refinement import coefficients_of, correction_and_scale, open_value_ratios
 from nearpeak.prediction.single_case import predicted
 
 BEYOND = (LIBRARY, POWER_TERM, BOUND)
@@ -85,9 +85,9 @@ def predict_table(
             place, most_s = largest(rows.parts_s)
             first = leading(model, rows.parts_s) if model.bundles else place
             piece_setting = _setting_of(setting, where)
-            ratio, scale = refined(calibration, model, target, part, piece_setting, rows)
+            ratio, scale = correction_and_scale(calibration, model, target, part, piece_setting, rows)
             kernel_s, least_s = rows.time_s * ratio, bound_s[where]
-            reaches = reach(calibration, model, target, stated_cases, piece_setting, kernel_s)
+            reaches = open_value_ratios(calibration, model, target, stated_cases, piece_setting, kernel_s)
             model_s, its_limiter = _limited(target, part, model, rows, (kernel_s, least_s), (place, most_s))
             time_s[where] = expected_s = np.maximum(model_s, least_s)
             aparts, steps = beyond(calibration, model.extrapolation(target, part))
@@ -135,7 +135,7 @@ def _limited(
 
 
 def _bounds_s(table: CaseTable, target: Target) -> Any:
-    """Return what bounds the time of each row: by classical algorithms, by any where libraries use others."""
+    """Return the bound of each row: for classical algorithms, or for any where libraries use others."""
     classical_s, count = bounds_s(table, target, CLASSICAL), table.row_count
     admitted = np.zeros(count, dtype=bool)
     for group in table.groups:

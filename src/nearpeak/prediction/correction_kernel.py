@@ -21,7 +21,7 @@ _LOWEST, _HIGHEST = (int(np.ceil(abs(one) / UNIT) * np.sign(one)) for one in LIM
 
 
 _NO_TREES = Correction(columns=(), edges=(), splits=b"", leaves=b"")
-"""Trees that say nothing."""
+"""Empty trees."""
 
 
 def ratio(correction: Correction, names: Sequence[str], values: Any, power: float = 1.0) -> Any:
@@ -41,7 +41,7 @@ def ratio(correction: Correction, names: Sequence[str], values: Any, power: floa
 
 @lru_cache(maxsize=256)
 def case_walk(same: "Same[Calibration]", names: tuple[str, ...], power: float) -> Callable[..., list[float]]:
-    """Return what gives the factors of one case by the correction and by the scale, to the `power`, from its values.
+    """Return a function from the inputs of one case to its correction, and its scale to the `power`.
 
     Args:
         names: what the values are, in this order.
@@ -92,7 +92,7 @@ def _walk_case(
 
 @lru_cache(maxsize=256)
 def _places(same: "Same[Correction]", names: tuple[str, ...]) -> Any:
-    """Return where among `names` each column is that trees look at."""
+    """Return the place among `names` of each tree input."""
     return np.array([names.index(name) for name in same.held.columns], dtype=np.int64)
 
 
@@ -136,7 +136,7 @@ def _walk(
 
 @partial(compiled_exactly, owned=False)
 def _rank(values: Any, borders: Any, sums: Any, ranges: Any) -> None:
-    """Write how many borders each value is above; NaN is above none."""
+    """Write the number of borders below each value; NaN has none."""
     sums[:] = 0
     for border in borders:
         for row in range(values.shape[0]):

@@ -76,7 +76,7 @@ def figures_digest(target: Target) -> str:
 
 
 def _figures(target: Target) -> dict[str, object]:
-    """Return what predictions read of a target, by the names of its file."""
+    """Return the figures of a target that predictions read, by the names of its file."""
     peaks = {f'peak."{u}"': [part.flop_per_s, part.flop_per_clock, part.clock_hz] for u, part in target.peaks.items()}
     levels = {
         f"{name}.{key}": value

@@ -27,7 +27,7 @@ class AnsweredTable:
     predictions: PredictionTable
     """Predictions; times that are not numbers, and no limiter, where a row has none."""
     refused: Mapping[int, str]
-    """Why rows have none, by position in the table."""
+    """Reasons for missing predictions, by position in the table."""
 
 
 def answered_predictions(
@@ -56,7 +56,7 @@ def answered_predictions(
 def _answered(
     table: CaseTable, refused: dict[int, str], target: Target, setting: Setting, file: Path | None
 ) -> AnsweredTable:
-    """Return what can be predicted group by group; `refused` are rows that no group has."""
+    """Return predictions group by group; `refused` are rows without a group."""
     count = table.row_count
     columns: dict[str, Any] = {name: np.full(count, np.nan) for name in _TIMES}
     columns |= {"limiter": np.full(count, None, dtype=object), "distance_count": np.full(count, -1, dtype=np.int8)}

@@ -67,7 +67,7 @@ def _shared(
 
 @lru_cache(maxsize=64)
 def _grounding(setting: Setting) -> Setting:
-    """Return what of a setting chooses coefficients."""
+    """Return the part of a setting that selects coefficients."""
     return Setting(
         is_corrected=setting.is_corrected, measured_by=setting.measured_by, excluded_device=setting.excluded_device
     )  # fmt: skip

@@ -14,10 +14,10 @@ from nearpeak.prediction.residual_correction import correction_inputs_of_case, s
 from nearpeak.prediction.scalar_or_column import chosen, is_number, larger, smaller
 
 
-def reach(
+def open_value_ratios(
     calibration: Calibration, model: KernelModel, target: Target, cases: CaseColumns, setting: Setting, kernel_s: Any
 ) -> tuple[Any, Any]:
-    """Return how far values that cases leave open may take their times down and up; ones where they leave none.
+    """Return the least and largest time ratio over unstated quantities; ones where there are none.
 
     Args:
         cases: as they were given.
@@ -30,7 +30,7 @@ def reach(
     low = high = 1.0 if is_one else np.ones(len(kernel_s))
     for extreme, how in ways:
         rows = (row_of if is_one else _rows_of)(model, target, extreme, coefficients_of(calibration), how)
-        ratio = rows.time_s * refined(calibration, model, target, extreme, how, rows)[0] / kernel_s
+        ratio = rows.time_s * correction_and_scale(calibration, model, target, extreme, how, rows)[0] / kernel_s
         ratio = chosen(bool(np.any(is_open)), ratio, 1.0) if is_one else np.where(is_open, ratio, 1.0)
         low, high = smaller(low, ratio), larger(high, ratio)
     return low, high
@@ -40,10 +40,10 @@ def _rows_of(model: KernelModel, target: Target, cases: CaseColumns, coefficient
     return model.rows(target, cases, coefficients, setting)
 
 
-def refined(
+def correction_and_scale(
     calibration: Calibration, model: KernelModel, target: Target, cases: CaseColumns, setting: Setting, rows: Rows
 ) -> tuple[Any, Any]:
-    """Return what the bounded correction multiplies each time by, and the scale of each interval.
+    """Return the bounded correction factor of each time, and the scale of each interval.
 
     Kernels that follow one another are looked at one by one, and count as much as their time; so is a case that
     another one stands for.

@@ -27,7 +27,7 @@ _SEED, _LEAST_S = 20261122, 1e-12
 
 
 def columns_of(model: KernelModel, target: Target, cases: CaseColumns, setting: Setting, rows: Rows) -> dict[str, Any]:
-    """Return what a correction may look at, by name: shape, the time and the shares of its parts."""
+    """Return the possible inputs of a correction by name: shape, time and the shares of its parts."""
     inputs = {**model.correction_columns(target, cases, setting), _TIME: rows.time_s}
     shares = rows.parts_s / np.maximum(rows.time_s, _LEAST_S)[:, None]
     return inputs | {name: _sum_of(shares, places) for name, places in _shares(Same(model)).items()}

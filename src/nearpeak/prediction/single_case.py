@@ -13,7 +13,6 @@ from nearpeak.bounds.terms.bound_terms import proved_s
 from nearpeak.core.answers.bound import Policy
 from nearpeak.core.answers.prediction import Calibration, Prediction, Provenance
 from nearpeak.core.work.target import Target
-from nearpeak.core.work.work import Work
 from nearpeak.errors import SpecError
 from nearpeak.ops import OPS
 from nearpeak.prediction.calibration.intervals import band_of, end_of, stretched
@@ -24,7 +23,7 @@ from nearpeak.prediction.models.power import limit_note
 from nearpeak.prediction.power.predicted_energy import POWER_TERM, energy_of, format_of, has_power, power_limit_cost
 from nearpeak.prediction.power.unit_activity import busy_times
 from nearpeak.prediction.provenance import ANY, BOUND, CLASSICAL, FARTHEST, LIBRARY, beyond, case_calibration
-from nearpeak.prediction.refinement import coefficients_of, reach, refined
+from nearpeak.prediction.refinement import coefficients_of, correction_and_scale, open_value_ratios
 from nearpeak.prediction.scalar_or_column import in_floats, larger
 from nearpeak.prediction.work_columns import case_work, fixed_of
 
@@ -45,9 +44,9 @@ def predicted(stated: CaseColumns, target: Target, setting: Setting, file: Path 
     except FloatingPointError:
         with _quiet_where_refused(cases):
             rows, policy, bound_s = find()
-    ratio, scale = refined(calibration, model, target, cases, setting, rows)
+    ratio, scale = correction_and_scale(calibration, model, target, cases, setting, rows)
     kernel_s = rows.time_s * ratio
-    reaches = reach(calibration, model, target, stated, setting, kernel_s)
+    reaches = open_value_ratios(calibration, model, target, stated, setting, kernel_s)
     limited = power_limit_cost(target, cases, model, kernel_s, rows.parts_s)
     model_s = kernel_s + limited.added_s
     time_s = larger(model_s, bound_s)
@@ -92,7 +91,12 @@ def _rows_and_bound(
     rows = row_of(model, target, cases, coefficients_of(calibration), setting)
     admitted = model.admits_any(cases)
     policy = ANY if (admitted if isinstance(admitted, bool) else np.any(admitted)) else CLASSICAL
-    return rows, policy, in_floats(proved_s(_least_work(stated, cases, policy), target, policy))
+    operator = OPS[stated.op]
+    if policy.algorithm == "classical" and not operator.data_axes:
+        work = case_work(Same(cases))
+    else:  # of the costliest values, where it depends on none
+        work = operator.work(stated.phase, policy.algorithm, {**stated.axes, **fixed_of(stated)})
+    return rows, policy, in_floats(proved_s(work, target, policy))
 
 
 def _quiet_where_refused(cases: CaseColumns) -> AbstractContextManager[object]:
@@ -138,11 +142,3 @@ def _beyond(calibration: Calibration, more: tuple[Any, Any] | None) -> tuple[Cal
         return calibration, False
     distance = min(calibration.distance_count + 1, FARTHEST)
     return replace(calibration, apart_ratio=(float(faster[0]), float(slower[0])), distance_count=distance), True
-
-
-def _least_work(stated: CaseColumns, cases: CaseColumns, policy: Policy) -> Work:
-    """Return the least work of a case, which is that of its costliest values where it depends on none."""
-    operator = OPS[stated.op]
-    if policy.algorithm == "classical" and not operator.data_axes:
-        return case_work(Same(cases))
-    return operator.work(stated.phase, policy.algorithm, {**stated.axes, **fixed_of(stated)})

@@ -99,18 +99,17 @@ def _predicted_rows(
             missing.append((row, time.bound_s, answer))
             continue
         if key not in calls:
-            calls[key] = _call(*answer, model_for(row.case, target), time.bound_s)
+            prediction, energy = answer
+            low_s, time_s, high_s = (  # a call's bound may be below that of the case
+                max(end_s, time.bound_s) for end_s in (prediction.low_s, prediction.time_s, prediction.high_s)
+            )
+            gap_s = gap_of(prediction, model_for(row.case, target), time.bound_s)
+            calls[key] = CallPrediction(
+                time_s=time_s, low_s=low_s, high_s=high_s, gap_s=gap_s, energy=energy,
+                distance_count=prediction.distance_count,
+            )  # fmt: skip
         times.append(dataclasses.replace(time, prediction=calls[key]))
     return tuple(times), _sum(rows, times, missing)
-
-
-def _call(prediction: Prediction, energy: ExpectedEnergy | None, model: KernelModel, bound_s: float) -> CallPrediction:
-    """Return the prediction of calls against their bound, which may be below that of the case."""
-    low_s, time_s, high_s = (max(end_s, bound_s) for end_s in (prediction.low_s, prediction.time_s, prediction.high_s))
-    return CallPrediction(
-        time_s=time_s, low_s=low_s, high_s=high_s, gap_s=gap_of(prediction, model, bound_s), energy=energy,
-        distance_count=prediction.distance_count,
-    )  # fmt: skip
 
 
 def gap_of(prediction: Prediction, model: KernelModel, bound_s: float) -> Mapping[str, float]:

@@ -105,7 +105,10 @@ def _work_columns(target: Target, cases: CaseColumns, count: int) -> WorkColumns
             **_counts(work, target, lambda value: np.broadcast_to(np.asarray(value, dtype=np.float64), (rows,)))
         )
 
-    safe = _is_safe(axes, operator.degree_count, count)
+    product = np.ones(count)
+    for column in axes.values():
+        product = product * np.maximum(column.astype(np.float64), 1)
+    safe: Any = product**operator.degree_count < _SAFE_PRODUCT  # rows whose counts cannot overflow 64 bits
     if safe.all():
         return columns_of({name: _narrow(column) for name, column in axes.items()}, count)
     parts = {name: np.empty(count) for name in _NAMES}
@@ -118,14 +121,6 @@ def _work_columns(target: Target, cases: CaseColumns, count: int) -> WorkColumns
     return WorkColumns(**parts)
 
 
-def _is_safe(axes: Mapping[str, Any], degree: int, count: int) -> Any:
-    """Return which rows cannot overflow 64 bits."""
-    product = np.ones(count)
-    for column in axes.values():
-        product = product * np.maximum(column.astype(np.float64), 1)
-    return product**degree < _SAFE_PRODUCT
-
-
 def _narrow(column: Any) -> Any:
     """Return integers as rules take them: one number where all rows agree."""
     first = int(column[0])
@@ -134,7 +129,7 @@ def _narrow(column: Any) -> Any:
 
 
 def _counts(work: Work, target: Target, column: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return what work consists of by name of its column, each figure as `column` gives it."""
+    """Return the counts of work by column name, each converted by `column`."""
     barrier = work.barrier
     kinds = {kind: flop for kind, flop in work.flop.items() if kind.startswith("matrix.")}
     return {

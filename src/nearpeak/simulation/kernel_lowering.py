@@ -29,7 +29,7 @@ class Lowering:
 
 
 def ceilings(case: Case, target: Target, family: str) -> Mapping[str, float]:
-    """Return what was measured of the resources of a device for a family: coefficients by name.
+    """Return the measured rates of a device for a family: coefficients by name.
 
     They say what share of a rate kernels reach and what starting costs, never how long a kernel takes.
     """

@@ -67,7 +67,7 @@ def machine_of(target: Target, *, power: Power | None = None) -> Machine:
 
 
 def limits_of(target: Target) -> Limits:
-    """Return what a multiprocessor holds; of an unknown architecture, what the newest one does."""
+    """Return the limits of a multiprocessor; for an unknown architecture, those of the newest."""
     return _AMD if target.vendor == "AMD" else LIMITS.get(target.architecture, LIMITS["blackwell"])
 
 

@@ -137,7 +137,7 @@ class Governor:
         return self.power.idle_w * (1 + self.power.leakage_ratio_per_celsius * above)
 
     def _at(self, mean_w: float, clock_ratio: float, other_ratio: float) -> float:
-        """Return what the same work would draw at another clock, were it bound by it."""
+        """Return the power of the same work at another clock, if that bounds it."""
         volt = self.power.voltage_ratio(other_ratio) / self.power.voltage_ratio(clock_ratio)
         rest_w = self._rest_w()
         return rest_w + (mean_w - rest_w) * volt * volt * other_ratio / clock_ratio

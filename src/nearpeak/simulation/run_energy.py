@@ -25,7 +25,7 @@ leakage that doubles within tens of degrees is about a tenth of what a board dra
 
 
 def power_of(target: Target, dtype: str = "bf16", *, governs: bool = False) -> Power | None:
-    """Return what a device draws; none where no document states its limit.
+    """Return the power model of a device; none where no document states its limit.
 
     What its units draw was measured of one device, as shares of the limit; energy per operation and per byte of an
     edited or partitioned device are those of the whole one.
@@ -127,7 +127,7 @@ def _busy_ps(nodes: Sequence[Node], run: Run) -> int:
 
 
 def _lead_ps(node: Node) -> int:
-    """Return how long a block waits before it does anything."""
+    """Return the initial wait of a block."""
     if not isinstance(node, Kernel):
         return 0
     lead = 0

@@ -97,7 +97,7 @@ class Scenario:
 def share(
     scenario: Scenario | Sequence[Stream], target: Target, policy: str, *, records: bool = False, governed: bool = False
 ) -> Sharing:
-    """Return how streams fare when they share a device by a policy.
+    """Return latencies and overlaps of streams that share a device by a policy.
 
     Raises:
         SpecError: the policy is unknown, a name is used twice, or the device has too little for all streams.
@@ -139,7 +139,7 @@ def _work(scenario: Scenario, places: Mapping[str, Place], machine: Machine) -> 
 
 
 def _job(stream: Stream, place: Place, scenario: Scenario, machine: Machine) -> list[Node]:
-    """Return what a job of a stream runs under a policy: input, kernels, output."""
+    """Return the work of a stream's job under a policy: input, kernels, output."""
     kernels = [atom for kernel in kernels_of_job(stream, place.target) for atom in _atoms(kernel, stream.atoms_count)]
     context = place.context.name
     work: list[Node] = [

@@ -92,7 +92,7 @@ class Alone(NamedTuple):
 def alone(
     case: Case, target: Target, machine: Machine, known: dict[Case, Alone | str], power: Power | None = None
 ) -> Alone | str:
-    """Return what a case takes on an empty device; or why it is not modelled.
+    """Return time and energy of a case on an empty device, or the reason for which it is not modelled.
 
     Args:
         known: what was found before.

@@ -47,7 +47,7 @@ def test_a_fit_finds_what_differs_on_the_new_device_and_keeps_what_it_cannot_see
     assert found.values["launch_s"] == pytest.approx(6e-6, rel=0.1)
     assert found.values["dram_ratio"] == pytest.approx(0.6, rel=0.05)
     held = {one.name: one.reason for one in found.held}
-    assert held["quantise_s"] == "hardly matters to these cases"
+    assert held["quantise_s"] == "has no measurable effect on these cases"
     assert found.values["quantise_s"] == {c.name: c.value for c in found.start.coefficients}["quantise_s"]
     assert found.fitted_ratio <= found.unseen_ratio < 0.03 < found.before_ratio
 
@@ -74,7 +74,7 @@ def test_of_scalars_that_cases_cannot_tell_apart_none_is_fixed_at_its_start():
 
 def test_cases_that_cannot_tell_the_leading_scalars_apart_are_refused():
     columns = {"op": "gemm", "dtype": "bf16", "m": np.arange(8191, 8200), "n": 8192, "k": 8192}
-    with pytest.raises(SpecError, match=r"too alike, they pin down .* alone; add "):
+    with pytest.raises(SpecError, match=r"too alike, they identify .* alone; add "):
         calibrate(samples_of({**columns, "time_us": np.full(9, 1500.0)}), DEVICE, "made")
 
 

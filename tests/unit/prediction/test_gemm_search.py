@@ -11,7 +11,7 @@ from nearpeak.prediction import correction_kernel as trees
 from nearpeak.prediction.calibration.coefficient_store import calibration_for
 from nearpeak.prediction.case_prediction import predict_table
 from nearpeak.prediction.correction_layout import DEPTH, LARGEST_RATIO, LEAF_COUNT
-from nearpeak.prediction.gemm.gemm_kernel import SPLITS, chosen, slowed_ratio
+from nearpeak.prediction.gemm.gemm_kernel import SPLITS, best_tile, slowed_ratio
 from nearpeak.prediction.gemm.product_formats import device_figures, tile_sets
 from nearpeak.prediction.kernel_model import CaseColumns, Setting
 from nearpeak.prediction.largest_part import largest
@@ -89,7 +89,7 @@ def test_the_search_leaves_out_no_tile_and_no_split_that_ends_sooner(device, op,
     split = 0
     for extents in zip(*(cases.axes[axis].astype(float) for axis in ("m", "n", "k", "batch")), strict=True):
         ((_, tiles),) = tile_sets(target, dtype, np.array(extents[3:]))
-        found = chosen(*extents, hw, p, tiles)
+        found = best_tile(*extents, hw, p, tiles)
         assert found.least_s == pytest.approx(plain_least(*extents, hw, p, tiles), rel=1e-9)
         split += found.split > 1
     assert split > 0

@@ -6,7 +6,7 @@ import pytest
 import nearpeak
 from nearpeak.errors import SpecError
 from nearpeak.ops.shared.tables.case_table import table_of_cases
-from nearpeak.prediction.calibration.coefficient_file import Refined, intervals
+from nearpeak.prediction.calibration.coefficient_file import Refinement, intervals
 from nearpeak.prediction.calibration.interval_scale import fit_scale, walked
 from nearpeak.prediction.case_prediction import predict_case, predict_table
 from nearpeak.prediction.kernel_model import Setting
@@ -72,10 +72,10 @@ def test_an_entry_holds_the_scale_beside_the_ends_that_were_set_with_it():
     columns, rest, sites = drawn(6)
     trees, _ = fit_scale(columns, rest, sites)
     plain, ends = {"dram": (0.5, 2.0)}, {"dram": (0.9, 1.1)}
-    entry = intervals(plain, Refined(correction=None, scale=trees, ends=ends))
+    entry = intervals(plain, Refinement(correction=None, scale=trees, ends=ends))
     assert (entry["interval"], entry["plain_interval"]) == ({"dram": [0.9, 1.1]}, {"dram": [0.5, 2.0]})
     assert correction_of(json.loads(json.dumps(entry["scale"]))) == trees
-    assert intervals(plain, Refined(correction=None, scale=None, ends=ends)) == {"interval": {"dram": [0.5, 2.0]}}
+    assert intervals(plain, Refinement(correction=None, scale=None, ends=ends)) == {"interval": {"dram": [0.5, 2.0]}}
     assert intervals(plain, None) == {"interval": {"dram": [0.5, 2.0]}}
 
 

@@ -21,8 +21,8 @@ class RejectedRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """A coefficient that measurements do not pin down: it keeps its value, or shares what is seen with another."""
+class UnidentifiedCoefficient:
+    """A coefficient that measurements do not identify: it keeps its value, or shares the deviation with another."""
 
     name: str
     """The coefficient."""
@@ -58,16 +58,16 @@ class Residual:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFit:
-    """Scalars of one model, kind of case and device, with what the measurements say about them."""
+    """Coefficients of one model, kind of case and device, with what the measurements say about them."""
 
     name: str
     """Group, e.g. `gemm.bf16`."""
     start: Calibration
-    """Scalars before."""
+    """Coefficients before."""
     values: Mapping[str, float]
-    """Scalars after."""
-    held: tuple[Held, ...]
-    """Scalars that the measurements do not pin down."""
+    """Coefficients after."""
+    held: tuple[UnidentifiedCoefficient, ...]
+    """Coefficients that the measurements do not identify."""
     case_count: int
     """Cases fitted on."""
     before_ratio: float
@@ -97,9 +97,9 @@ class DesignPoint:
     predicted_s: float
     """Its expected time with the coefficients known so far."""
     pins: str
-    """Scalar that it pins down most, given the cases before it."""
+    """Coefficient that it identifies best, given the cases before it."""
     error_ratio: float
-    """Expected error of all cases that is due to coefficients once this case and those before it are measured."""
+    """Expected error of all cases due to coefficients, once this case and those before it are measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ class Coefficient:
     high_value: float
     """Largest value that the fit may choose."""
     identified: bool
-    """False where the data did not pin the value down: it sits at a bound, or hardly matters to the fit."""
+    """False where the data do not identify the value: it is at a bound, or has hardly any effect on the fit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ class Provenance:
     """The common part of many cases' predictions: everything but their figures."""
 
     calibration: Calibration
-    """Scalars used, with their provenance."""
+    """Coefficients used, with their provenance."""
     part_names: tuple[str, ...]
     """Name of each part of a time."""
     algorithm: str = "classical"
@@ -142,7 +142,7 @@ class Prediction:
 
     @property
     def calibration(self) -> Calibration:
-        """Scalars used, with their provenance."""
+        """Coefficients used, with their provenance."""
         return self.provenance.calibration
 
     @property

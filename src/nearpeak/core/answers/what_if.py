@@ -41,5 +41,5 @@ class Sensitivity:
         return 1 - self.more.time_ratio
 
     def swing_ratio(self) -> float:
-        """Return how far the time goes between less and more of it, of the time as it is."""
+        """Return the range of the time between less and more of it, relative to the unchanged time."""
         return abs(self.less.time_ratio - self.more.time_ratio)

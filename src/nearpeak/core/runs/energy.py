@@ -209,7 +209,7 @@ def _integrated(
 
 
 def _sampling_j(points: Sequence[Point], begin_s: float, end_s: float, slew_w_per_s: float | None) -> float:
-    """Return how far the area under the true power may be from that under the straight lines."""
+    """Return the error limit of the area under the power curve between readings."""
     total = []
     for (t0, p0), (t1, p1), low, high in _pieces(points, begin_s, end_s):
         if slew_w_per_s is not None:
@@ -269,7 +269,7 @@ def _counted(
 
 
 def increments(points: Sequence[Point], rollover: float | None) -> tuple[list[float | None], dict[str, int]]:
-    """Return how much a counter grew between neighbours, none across a reset, and how often it wrapped or was reset.
+    """Return a counter's growth between neighbours, none across a reset, and its numbers of wraps and resets.
 
     A counter that fell has wrapped where `rollover` is known and the growth is then less than half of it; else it was
     reset, and nothing is known of the time between.

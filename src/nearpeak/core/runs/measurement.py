@@ -333,7 +333,7 @@ class Backend(Protocol):
     """Whether others are compared with what it computes, so that nothing checks it."""
 
     def refusal(self, case: Case) -> str:
-        """Return why `case` cannot run here; empty when it can."""
+        """Return the reason for which `case` cannot run here; empty when it can."""
         ...
 
     def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
@@ -341,7 +341,7 @@ class Backend(Protocol):
         ...
 
     def implementation(self, case: Case) -> Callable[..., Mapping[str, Any]] | None:
-        """Return how `case` is computed: (inputs by name, **arguments) → outputs by name; none where nothing is given.
+        """Return a function that computes `case`: (inputs by name, **arguments) → outputs by name; none if unavailable.
 
         Unless a backend says so itself, on tensors, it is what it prepares, on arrays, so that what is checked is what
         is timed; of gradients it is none then.
@@ -392,11 +392,11 @@ class Timer(Protocol):
         ...
 
     def set_count(self, case: Case) -> int:
-        """Return how many independent sets of inputs take turns."""
+        """Return the number of independent input sets in rotation."""
         ...
 
     def most_calls(self) -> int:
-        """Return how many calls can be queued up; of more, the launches on the host would be timed."""
+        """Return the number of calls that can be queued before host launches would be timed."""
         ...
 
     def clock_probe_s(self) -> float:
@@ -408,7 +408,7 @@ class Timer(Protocol):
         ...
 
     def activity(self, run: Callable[[], object]) -> "Activity | None":
-        """Return what the device itself records of one call; none where it may not."""
+        """Return the device's own records of one call; none where they are not permitted."""
         ...
 
 

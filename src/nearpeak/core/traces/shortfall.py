@@ -43,5 +43,5 @@ class Shortfall:
 
     @property
     def residual_ns(self) -> int:
-        """Return what the parts leave of the difference; 0 unless something is counted twice."""
+        """Return the unexplained rest of the difference; 0 unless something is counted twice."""
         return self.executed_ns - self.expected_ns - sum(part.time_ns for part in self.parts)

@@ -40,7 +40,7 @@ class Case:
         return known
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what copies and saved ones hold: not the hash, which is another one in another process."""
+        """Return the state for copies and files, without the hash, which differs between processes."""
         return {name: value for name, value in self.__dict__.items() if name != "_hash"}
 
     @cached_property
@@ -88,5 +88,5 @@ class Case:
         return " ".join(part for part in (f"{self.op}{back}", axes, attributes, dtype, self.lies()) if part)
 
     def lies(self) -> str:
-        """Return how its inputs lie in memory, in words; empty where all are dense from an aligned address."""
+        """Return the memory layout of its inputs in words; empty where all are dense from an aligned address."""
         return " ".join(f"{name}={value}" for name, value in self.memory)

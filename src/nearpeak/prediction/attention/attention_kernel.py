@@ -16,7 +16,7 @@ _LANES = 64.0
 _WIDTH = 128.0
 """Width of heads by which the others are measured."""
 _SATURATION = 0.3
-"""Share of the multiprocessors that saturates memory: not pinned down by any measurement."""
+"""Share of the multiprocessors that saturates memory: not identified by any measurement."""
 _CLOCK_S = 10e-3
 """Time after which the clock falls."""
 _SOURCE_BYTES = 2.0
@@ -225,7 +225,7 @@ def _shares(best: Any) -> tuple[float, float]:
 
 
 def case_fill(hw: Any, p: Any) -> Callable[..., list[float]]:
-    """Return what gives the parts of the time of one case by its columns, and their sum at the end."""
+    """Return a function from the columns of one case to the parts of its time, with their sum at the end."""
 
     def fill_one(*columns: float) -> list[float]:
         packed: Any = np.empty(_COLUMN_COUNT)

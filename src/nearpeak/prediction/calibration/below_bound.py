@@ -51,7 +51,7 @@ def kinds_below(samples: Samples, target: Target, bound_s: Any) -> Iterator[tupl
 
 
 def _any_s(case: Case, target: Target) -> float:
-    """Return what no algorithm of any kind can beat; infinite for cases that libraries run by classical ones only."""
+    """Return the bound over all algorithms; infinite for cases that libraries run by classical ones only."""
     try:
         admits = np.any(model_for(case, target).admits_any(case_columns(case)))
     except NotModelledError:

@@ -35,5 +35,5 @@ def columns_by_group(cases: Sequence[Case]) -> list[tuple[Any, CaseColumns]]:
 
 
 def first_columns(case: Case) -> CaseColumns:
-    """Return what coefficients are looked up by for a group of cases that begins with `case`."""
+    """Return the lookup key of coefficients for a group of cases that begins with `case`."""
     return CaseColumns(op=case.op, phase=case.phase, dtypes=dict(case.dtypes), axes={})

@@ -19,7 +19,7 @@ Ends = Mapping[str, tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refined:
+class Refinement:
     """Trees fitted on top of a group's coefficients."""
 
     correction: Correction | None
@@ -31,7 +31,7 @@ class Refined:
 
 
 def group_entry(
-    model: KernelModel, fitted: Fit, ends: Ends, row_count: int, source: str, refined: Refined | None = None
+    model: KernelModel, fitted: Fit, ends: Ends, row_count: int, source: str, refined: Refinement | None = None
 ) -> dict[str, Any]:
     """Return one group as coefficient files hold it.
 
@@ -46,7 +46,7 @@ def group_entry(
     }  # fmt: skip
 
 
-def intervals(ends: Ends, refined: Refined | None) -> dict[str, Any]:
+def intervals(ends: Ends, refined: Refinement | None) -> dict[str, Any]:
     """Return the part of an entry with its intervals and, if there are any, its trees."""
     if refined is None or refined.correction is refined.scale is None:
         return {"interval": rounded(ends)}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.core.answers.calibration import GroupFit, Held, RejectedRow, Residual
+from nearpeak.core.answers.calibration import GroupFit, RejectedRow, Residual, UnidentifiedCoefficient
 from nearpeak.core.answers.prediction import Calibration
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
@@ -17,7 +17,7 @@ from nearpeak.prediction.calibration.coefficient_file import group_entry
 from nearpeak.prediction.calibration.coefficient_store import calibration_for, device_calibrations
 from nearpeak.prediction.calibration.fit import END_PLACE, Fit, coefficients_at, coordinates, fit
 from nearpeak.prediction.calibration.intervals import interval_ends
-from nearpeak.prediction.calibration.sample_screen import check_fit, screened
+from nearpeak.prediction.calibration.sample_screen import check_fit, screened_samples
 from nearpeak.prediction.calibration.samples import Samples, best_of, check_device
 from nearpeak.prediction.kernel_model import USUAL, KernelModel, Setting, leading
 from nearpeak.prediction.model_choice import model_of
@@ -80,7 +80,7 @@ def calibrate_each(samples: Samples, target: Target, source: str, setting: Setti
         SpecError: the table says that it is of another device.
     """
     check_device(samples, target)
-    left = screened(samples, target, setting)
+    left = screened_samples(samples, target, setting)
     kinds: dict[tuple[str, str], list[Case]] = {}
     best, fits, refused = best_of(left.samples), [], dict[str, NearpeakError]()
     why = dict[Case, str]()
@@ -120,7 +120,7 @@ def _left_out(samples: Samples, best: Mapping[Case, int], why: Mapping[Case, str
 
 
 def slopes(times: Any, model: KernelModel, values: Any) -> Any:
-    """Return by how much the logarithm of each time grows per coordinate of each coefficient: rows by coefficients."""
+    """Return the derivative of each time's logarithm by the coordinate of each coefficient: rows by coefficients."""
     point = coordinates(model, values)
     base = np.log(times(coefficients_at(model, point)))
     return (
@@ -145,7 +145,7 @@ def spread_from(model: KernelModel, known: Sequence[tuple[Any, Sequence[str]]], 
     their distance from it counts as well.
 
     Args:
-        known: for each device its coefficients, and the names of those that its data do not pin down.
+        known: for each device its coefficients, and the names of those that its data do not identify.
     """
     places = [coordinates(model, values) for values, _ in known]
     columns = [
@@ -247,12 +247,14 @@ def least_effect(count: int) -> float:
     return LEAST_SIGNAL * NOISE_RATIO / float(np.sqrt(count))
 
 
-def _held(model: KernelModel, effects: Any, name: str) -> tuple[Held, ...]:
+def _held(model: KernelModel, effects: Any, name: str) -> tuple[UnidentifiedCoefficient, ...]:
     """Return the coefficients that the cases do not identify, with the reason."""
     sizes, loose = np.sqrt((effects**2).mean(axis=0)), unidentified_places(effects)
     free = [i for i in range(len(model.coefficients)) if i not in loose]
     held = tuple(
-        Held(name=coefficient.name, reason=_reason(i, effects, sizes, free, model), pinned_by=coefficient.pinned_by)
+        UnidentifiedCoefficient(
+            name=coefficient.name, reason=_reason(i, effects, sizes, free, model), pinned_by=coefficient.pinned_by
+        )
         for i, coefficient in enumerate(model.coefficients)
         if i in loose
     )
@@ -265,13 +267,15 @@ def _held(model: KernelModel, effects: Any, name: str) -> tuple[Held, ...]:
 def _reason(position: int, effects: Any, sizes: Any, free: Sequence[int], model: KernelModel) -> str:
     """Return why a coefficient is not identified: no effect on these cases, or the same effect as another one."""
     if sizes[position] < least_effect(len(effects)) or not free:
-        return "hardly matters to these cases"
+        return "has no measurable effect on these cases"
     column = effects[:, position]
     alike = [abs(column @ effects[:, i]) / (np.linalg.norm(column) * np.linalg.norm(effects[:, i])) for i in free]
-    return f"these cases cannot tell it from {model.coefficients[free[int(np.argmax(alike))]].name}"
+    return f"these cases cannot distinguish it from {model.coefficients[free[int(np.argmax(alike))]].name}"
 
 
-def _refuse_collinear(model: KernelModel, signals: Any, free: Sequence[int], held: Sequence[Held], name: str) -> None:
+def _refuse_collinear(
+    model: KernelModel, signals: Any, free: Sequence[int], held: Sequence[UnidentifiedCoefficient], name: str
+) -> None:
     """Refuse cases that are so alike that they move two coefficients the same way, or one alone.
 
     Args:
@@ -283,7 +287,7 @@ def _refuse_collinear(model: KernelModel, signals: Any, free: Sequence[int], hel
         wanted = "; ".join(dict.fromkeys(coefficient.pinned_by for coefficient in stuck or held[:3]))
         pinned = " and ".join(model.coefficients[i].name for i in free) or "no coefficient"
         raise SpecError(
-            f"calibrate: {name}: the cases are too alike, they pin down {pinned} alone; add {wanted} "
+            f"calibrate: {name}: the cases are too alike, they identify {pinned} alone; add {wanted} "
             "('nearpeak calibrate plan' lists good ones)"
         )
 

@@ -59,7 +59,7 @@ def fit_scale(
 
 
 def _wanted(rest: Any) -> Any:
-    """Return what trees are fitted to: how far each row deviates against the median one."""
+    """Return the target of the trees: the deviation of each row relative to the median one."""
     size = np.log(np.abs(rest) + LEAST_LOG)
     return (size - np.median(size)) / POWER
 

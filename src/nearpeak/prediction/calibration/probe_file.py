@@ -68,7 +68,7 @@ class Probes:
 
 
 def key_of(level: int, op: str, phase: str, dtypes: Mapping[str, str], attributes: Mapping[str, Any]) -> Any:
-    """Return what cases of one kind share, ever less of it by level."""
+    """Return the key that cases of one kind share, coarser by level."""
     if level == 0:
         return (op, phase, tuple(sorted(dtypes.items())), tuple(sorted(attributes.items())))
     if level == 1:
@@ -77,7 +77,7 @@ def key_of(level: int, op: str, phase: str, dtypes: Mapping[str, str], attribute
 
 
 def path_of() -> Path:
-    """Return where the probes of this machine are kept."""
+    """Return the path of this machine's probes."""
     return user_folder() / "probes" / "cpu.jsonl"
 
 

@@ -33,7 +33,7 @@ def runs_kernels_of(target: Target, other: Target) -> bool:
 
 
 def products_generation(target: Target) -> float:
-    """Return how kernels feed the matrix units: 0 step by step, 1.5 in the background, 2 so and in pairs.
+    """Return the way in which kernels feed the matrix units: 0 synchronous, 1.5 asynchronous, 2 asynchronous in pairs.
 
     Matrix units before Hopper, and those of workstation Blackwell, hold up the threads that feed them (PTX ISA:
     mma.sync, wgmma.mma_async, tcgen05.mma). Kernels for the others give loads, products and the rest to threads of

@@ -31,7 +31,7 @@ LARGE_RATIO = 0.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Screened:
+class ScreenedSamples:
     """Samples that are fit to be fitted."""
 
     samples: Samples
@@ -40,7 +40,7 @@ class Screened:
     """Reason for the rejection of a whole kind of case, by its name, e.g. `gemm.bf16`."""
 
 
-def screened(samples: Samples, target: Target, setting: Setting) -> Screened:
+def screened_samples(samples: Samples, target: Target, setting: Setting) -> ScreenedSamples:
     """Return the samples less the rows that cannot be measurements of `target`, and the kinds that are refused whole.
 
     A row is rejected that is faster than its bound for any algorithm and warm caches, or FAR_RATIO off both the
@@ -50,7 +50,7 @@ def screened(samples: Samples, target: Target, setting: Setting) -> Screened:
     >>> from nearpeak.prediction.calibration.samples import samples_of
     >>> from nearpeak.targets import target_of
     >>> table = {"op": "gemm", "dtype": "bf16", "m": [4096, 8192, 8192], "n": 8192, "k": 8192, "time_ms": [1, 2, 0.002]}
-    >>> [one.row for one in screened(samples_of(table), target_of("h100_sxm"), USUAL).samples.set_aside]
+    >>> [one.row for one in screened_samples(samples_of(table), target_of("h100_sxm"), USUAL).samples.set_aside]
     [3]
     """
     reasons, refused = dict[int, str](), dict[str, NearpeakError]()
@@ -71,7 +71,7 @@ def screened(samples: Samples, target: Target, setting: Setting) -> Screened:
             reasons |= _wrong_rows(name, places, ratios, impossible, bound_s, samples, target)
         except SpecError as error:
             refused[name] = error
-    return Screened(samples=without(samples, reasons, samples.time_name or "time"), refused=refused)
+    return ScreenedSamples(samples=without(samples, reasons, samples.time_name or "time"), refused=refused)
 
 
 def check_fit(name: str, before_ratio: float, fitted_ratio: float, off: Any, target: Target) -> None:
@@ -110,7 +110,7 @@ def _kinds(samples: Samples) -> dict[str, tuple[KernelModel, list[int]]]:
 def _wrong_rows(
     name: str, places: Sequence[int], ratios: Any, impossible: set[int], bound_s: Any, samples: Samples, target: Target
 ) -> dict[int, str]:
-    """Return why rows cannot be what they claim; so many that the table must be wrong are refused."""
+    """Return the reasons for implausible rows; a table with too many of them is refused."""
     reasons, usual = {}, _median(ratios)
     for i, ratio in zip(places, ratios.tolist(), strict=True):
         apart = (ratio, ratio / usual)

@@ -84,7 +84,11 @@ def samples_of(columns: Mapping[str, Any]) -> Samples:
     ]
     if not good:
         raise SpecError(f"table: column {name!r}: none of its {len(times)} rows is a positive time")
-    usable_columns = {key: _chosen(column, good) for key, column in columns.items() if key not in TIME_UNITS}
+    usable_columns = {
+        key: column if isinstance(column, str) or not hasattr(column, "__len__")
+        else column[good] if isinstance(column, np.ndarray) else [column[row] for row in good]
+        for key, column in columns.items() if key not in TIME_UNITS
+    }  # fmt: skip
     usable = usable_table(usable_columns)
     aside += [
         RejectedRow(row=good[place] + 1, column=column, text=text) for place, (column, text) in usable.refused.items()
@@ -188,12 +192,6 @@ def best_of(samples: Samples) -> dict[Case, int]:
         if case not in best or times[place] < times[best[case]]:
             best[case] = place
     return best
-
-
-def _chosen(column: Any, rows: list[int]) -> Any:
-    if isinstance(column, str) or not hasattr(column, "__len__"):
-        return column
-    return column[rows] if isinstance(column, np.ndarray) else [column[row] for row in rows]
 
 
 def _number(cell: Any) -> float | None:

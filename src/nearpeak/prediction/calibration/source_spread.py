@@ -102,7 +102,7 @@ def with_source_spread(calibration: Calibration, measured_by: str) -> Calibratio
 
 
 _RATE = ("tensor_ratio", "clock_ratio")
-"""Scalars of the rate that long products sustain, and its loss."""
+"""Coefficients of the rate that long products sustain, and its loss."""
 
 
 def rate_move(before: Calibration, after: Calibration) -> float:

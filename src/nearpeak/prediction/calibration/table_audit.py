@@ -12,7 +12,7 @@ from nearpeak.core.answers.bound import Policy
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
 from nearpeak.prediction.calibration.below_bound import IMPOSSIBLE, kinds_below
-from nearpeak.prediction.calibration.sample_screen import screened
+from nearpeak.prediction.calibration.sample_screen import screened_samples
 from nearpeak.prediction.calibration.samples import Samples, check_device
 from nearpeak.prediction.kernel_model import USUAL
 
@@ -68,7 +68,7 @@ def audit(columns: Mapping[str, Any], samples: Samples, target: Target) -> Audit
         _finding(samples, i, "slow_repeat", samples.measured_s[k], int(samples.rows[k])) for i, k in slow.items()
     ]
     findings += against
-    believed = screened(samples, target, USUAL)
+    believed = screened_samples(samples, target, USUAL)
     reported = {entry.row for entry in findings}
     findings += [
         AuditFinding(
@@ -183,7 +183,7 @@ def _off_curve(samples: Samples, points: Sequence[tuple[int, int]]) -> Iterator[
 
 
 def _noise(samples: Samples, labels: Sequence[tuple[str, ...]], slow: Collection[int]) -> Iterator[NoiseFloor]:
-    """Yield how far repeats of one software differ, and how far the best times of different software do.
+    """Yield the spread of repeats of one software, and that of the best times of different software.
 
     The same time to the last digit is a copy, which says nothing about noise. Slow repeats are findings: as noise, one
     would hide what else is wrong with the table.

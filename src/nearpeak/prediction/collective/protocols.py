@@ -78,7 +78,7 @@ def flagged_and_plain(
 
 
 def crowding(target: Target, ranks: Any, fitted: Mapping[str, float]) -> Any:
-    """Return by how much slots that share bridges and processors slow each other down beyond the ranks measured.
+    """Return the slow-down of slots that share bridges and processors, beyond the measured ranks.
 
     Twice the ranks are taken to cost what they did from two to four, the one step that is known; links cost nothing.
     """

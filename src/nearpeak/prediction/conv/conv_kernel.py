@@ -21,7 +21,7 @@ _STEP = 16.0
 def fill(
     m: Any, n: Any, k: Any, batch: Any, ratio: Any, device: Any, coefficients: Any, parts_s: Any
 ) -> None:  # fmt: skip
-    """Write what the fastest tile and split of each product takes beyond its products.
+    """Write the overheads of each product with its fastest tile and split.
 
     Args:
         parts_s: rows by parts: products that tiles add at their borders and steps; tiles' loads and depths of their

@@ -30,7 +30,7 @@ class Costs(NamedTuple):
 
     @property
     def compute_s(self) -> Any:
-        """Return what the multiplying itself takes."""
+        """Return the time of the products, without transforms."""
         return sum(self[: self._fields.index("split_k")])
 
 

@@ -67,7 +67,7 @@ def moved_elements(shape: Shape) -> Any:
 
 
 def clock_share(full_s: Any, fitted: Mapping[str, float], setting: Setting) -> Any:
-    """Return what a clock that is low at rest adds to kernels, as a share of their time at full clock."""
+    """Return the time that a low idle clock adds to kernels, as a share of their time at full clock."""
     if not setting.is_alone:
         return np.zeros_like(full_s)
     return (fitted["slow_clock_ratio"] - 1) / (1 + (full_s / fitted["clock_rise_s"]) ** _CLOCK_SHARPNESS)

@@ -52,7 +52,7 @@ _ALONG_M, _ALONG_N, _PART_M, _PART_N, _FLOP_S, _EDGE_S = range(6)
 
 # Rows are taken in blocks, which stay in a core's own cache. Each step is a loop over a block without branches, so that
 # vector units take several rows at once. Columns 4 KiB apart, as 512 rows would make them, hold each other up.
-# Start of each column of a block: results, in the order of `Chosen`,
+# Start of each column of a block: results, in the order of `BestTile`,
 _BLOCK = 256
 (
     _LEAST, _TENSOR_S, _CACHE_S, _MEMORY_S, _CHAIN_S, _BODY_S, _STORE_S, _REDUCE_S, _BUSY, _WAVES, _TILE_M, _TILE_N,
@@ -80,7 +80,7 @@ def _kinds(tile_m: Any, tile_n: Any, rates: Any) -> Any:
 
 @compiled
 def _rates(hw: Any, p: Any) -> tuple[float, ...]:
-    """Return what all rows share: seconds per byte read, written and moved in cache, and so on."""
+    """Return the rates that all rows share: seconds per byte read, written and moved in cache, and so on."""
     return (
         1.0 / (p[_DRAM] * hw[_BANDWIDTH]), 1.0 / (p[_STORE] * hw[_BANDWIDTH]), 1.0 / (_PORT * hw[_CLOCK_HZ] * hw[_SM]),
         2.0 * hw[_SM] / (p[_TENSOR] * hw[_PEAK]), 1.0 / (p[_KEPT] * hw[_CACHE]), 1.0 / hw[_SM],
@@ -103,7 +103,7 @@ def _traffic(m: float, n: float, k: float, b: float, hw: Any, rates: Any) -> tup
 
 @compiled
 def slowed_ratio(m: float, n: float, k: float, b: float, hw: Any, p: Any) -> float:
-    """Return by how much loads of a single product slow down whose rows are no whole lines, near and far."""
+    """Return the slow-down of loads of a single product whose rows are not aligned to lines, near and far."""
     line = hw[_DEEP]
     whole = (line * np.floor(k / line) == k) & (line * np.floor(m / line) == m)
     pages = (m * k * hw[_A] + n * k * hw[_B_SIZE]) / (_REACH_BYTES * hw[_SM])
@@ -114,7 +114,7 @@ def slowed_ratio(m: float, n: float, k: float, b: float, hw: Any, p: Any) -> flo
 
 @compiled
 def _prepare(rows: int, hw: Any, p: Any, rates: Any, w: Any) -> None:
-    """Write what all tiles of a product share, and what no split of it beats: batches do not split sums."""
+    """Write the tile-independent figures of a product, and the least time of its splits: batches do not split sums."""
     ideal_s = 2.0 / (hw[_PEAK] * p[_TENSOR])
     for row in range(rows):
         m, n, k, b = w[_M + row], w[_N + row], w[_K + row], w[_B + row]
@@ -208,7 +208,7 @@ def _search(rows: int, hw: Any, p: Any, rates: Any, kinds: Any, splits: Any, w: 
 
 @compiled
 def _describe(rows: int, hw: Any, p: Any, rates: Any, kinds: Any, w: Any) -> None:
-    """Write what each row takes of each resource with its fastest tile and split."""
+    """Write the resource times of each row with its fastest tile and split."""
     start_s, split_s, deep, per_sm = p[_START], p[_SPLIT], hw[_DEEP], rates[5]
     for row in range(rows):
         tile_m, tile_n, part_m, part_n, flop_s, edge_s = kinds[int(w[_KIND + row])]
@@ -230,8 +230,8 @@ def _describe(rows: int, hw: Any, p: Any, rates: Any, kinds: Any, w: Any) -> Non
         w[_BUSY + row], w[_WAVES + row] = min(load, 1.0), waves
 
 
-class Chosen(NamedTuple):
-    """What one product takes of each resource with the tile and split that end first, in seconds of all tiles."""
+class BestTile(NamedTuple):
+    """Resource times of one product with its fastest tile and split, in seconds of all tiles."""
 
     least_s: float
     """All of it, launch aside."""
@@ -261,7 +261,7 @@ class Chosen(NamedTuple):
     write_s: float
 
 
-def chosen(m: float, n: float, k: float, batch: float, hw: Any, p: Any, tiles: tuple[Any, Any]) -> Chosen:
+def best_tile(m: float, n: float, k: float, batch: float, hw: Any, p: Any, tiles: tuple[Any, Any]) -> BestTile:
     """Return the tile and split that end first, among those that libraries have kernels for.
 
     Args:
@@ -274,7 +274,7 @@ def chosen(m: float, n: float, k: float, batch: float, hw: Any, p: Any, tiles: t
     kinds = _kinds(*tiles, rates)
     _search(1, hw, p, rates, kinds, SPLITS, w, some)
     _describe(1, hw, p, rates, kinds, w)
-    return Chosen(*w[:_M:_BLOCK].tolist())
+    return BestTile(*w[:_M:_BLOCK].tolist())
 
 
 @compiled
@@ -342,7 +342,7 @@ def quantise_s(m: float, k: float, b: float, hw: Any, p: Any) -> float:
 
 
 def case_fill(hw: Any, p: Any, tiles: tuple[Any, Any]) -> Callable[..., list[float]]:
-    """Return what gives the parts of the time of one product by m, n, k and batch, and their sum at the end."""
+    """Return a function from m, n, k and batch to the parts of one product's time, with their sum at the end."""
 
     def fill_one(m: float, n: float, k: float, batch: float) -> list[float]:
         results = np.empty(_PART_COUNT + 1)

@@ -27,7 +27,7 @@ _LAUNCH, _TENSOR, _CLOCK, _BALANCED, _DRAM = (
 )
 _RATE = [_TENSOR, _CLOCK]
 _OF_TABLE = [[one.name for one in COEFFICIENTS].index(name) for name in ("far_ratio", "unaligned_ratio")]
-"""Scalars that tell sessions of one table apart, not devices: docs/explain/products_unseen.md."""
+"""Coefficients that tell sessions of one table apart, not devices: docs/explain/products_unseen.md."""
 _LEAST_READ = 0.7
 """Share of the memory rate that products of NVIDIA's other devices, and norms on all, exceed: less is of kernels."""
 _BLOCKS_COST = 1.41

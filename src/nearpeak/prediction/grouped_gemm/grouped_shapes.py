@@ -93,7 +93,7 @@ def with_touched(cases: CaseColumns, setting: Setting) -> CaseColumns:
 
 
 def open_loads(cases: CaseColumns, setting: Setting) -> tuple[Any, tuple[tuple[CaseColumns, Setting], ...]]:
-    """Return which cases leave their load open, and all cases with an even and with a skewed one."""
+    """Return which cases do not state their load, and all cases with an even and with a skewed one."""
     if setting.load_exponent_ratio or str(cases.attributes.get("split", "m")) != "m":
         return False, ()
     rows, groups = _extents(cases)
@@ -119,7 +119,7 @@ def _with(cases: CaseColumns, touched: Any) -> CaseColumns:
 
 
 def exponent_of(load: str) -> float:
-    """Return how skewed a stated load is: 0 where rows are spread evenly.
+    """Return the exponent of a stated load: 0 where rows are spread evenly.
 
     >>> exponent_of("zipf exponent=1.2"), exponent_of("uniform")
     (1.2, 0.0)

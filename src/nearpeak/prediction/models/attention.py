@@ -41,7 +41,7 @@ def _groups(_op: str, dtypes: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _lacks(dtypes: Mapping[str, str], attributes: Mapping[str, str | bool]) -> str:
-    """Return what the kernels that were measured do not do: other formats, masks given as data, dropout."""
+    """Return the feature that measured kernels lack: another format, a mask as data, or dropout."""
     dtype, mask = _ALIKE.get(dtypes["dtype"], dtypes["dtype"]), attributes.get("mask", "none")
     if dtype not in _MEASURED:
         return dtype

@@ -123,7 +123,7 @@ def _is_copy(cases: CaseColumns) -> bool:
 
 
 def _extrapolation(target: Target, cases: CaseColumns) -> tuple[Any, Any] | None:
-    """Return by how much more ranks than were measured may be faster and slower, a step for each doubling.
+    """Return the additional spread of more ranks than were measured, a step for each doubling.
 
     Steps of boards that meet over the host are others: their slots share bridges and processors. They are predicted to
     cost what the one known step did (`crowding`), so that what that step was missed by lies on both sides, half each.

@@ -64,7 +64,7 @@ def _tells_of(device: Target, target: Target, dtypes: Mapping[str, str]) -> bool
 
 
 def _lacks(_dtypes: Mapping[str, str], attributes: Mapping[str, str | bool]) -> str:
-    """Return which gradients are no products of the measured kinds: of the bias alone, or with quantised weights."""
+    """Return the unmeasured kind of gradient: of the bias alone, or with quantised weights."""
     if "grad_a" not in attributes:
         return ""
     scheme = DTYPES[_dtypes["dtype"]].scheme

@@ -66,7 +66,7 @@ _LAST = ("fp8_tensor", "bf16")
 
 
 def _lacks(dtypes: Mapping[str, str], attributes: Mapping[str, str | bool]) -> str:
-    """Return what was not measured: wide formats, and sums over the rows of a group."""
+    """Return the unmeasured feature: a wide format, or sums over the rows of a group."""
     if dtypes["dtype"] in _WIDE:
         return dtypes["dtype"]
     return "" if attributes.get("split", "m") == "m" else "split=k"

@@ -101,7 +101,7 @@ def limit_note(target: Target) -> str:
 
 
 def idle_w(target: Target) -> float:
-    """Return what a board draws at its clock without any work; of boards that no file here describes, as alike ones.
+    """Return the idle power of a board at its clock; of boards without a device file, as of similar ones.
 
     Power at rest is taken to grow with the multiprocessors there, the least of all boards of the architecture standing
     for it; 0 where none of them states a limit.
@@ -128,7 +128,7 @@ def top_ratio(target: Target) -> float:
 
 
 def demand_w(target: Target, cases: CaseColumns, values: Any, time_s: Any) -> Parts:
-    """Return what the parts of a board would draw without its limit, each a column, or a number for one case.
+    """Return the power of a board's parts without its limit, each a column, or a number for one case.
 
     Energy per byte and per operation are those of the whole device, independent of limit, share and memory size, at
     the clock and the voltage of the target.

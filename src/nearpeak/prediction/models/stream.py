@@ -135,7 +135,7 @@ def _parts(
 
 
 def _widening(op: str, cell: str) -> float:
-    """Return how much less is known of an operator than of those measured: assumptions, as no tables have them.
+    """Return the factor of an unmeasured operator's interval: assumptions, as no tables have them.
 
     Launch and end of a kernel take the same time for all operators.
     """

@@ -26,7 +26,7 @@ from nearpeak.prediction.power.unit_activity import Busy, busy_times
 from nearpeak.prediction.scalar_or_column import is_number, larger, smaller
 
 POWER_TERM = "power"
-"""Part of a predicted time by which clocks below the full one prolong it."""
+"""Part of a predicted time due to clocks below the full one."""
 _CLOCKED = ("tensor", "products", "rows", "padding", "l2")
 """Regimes of parts that follow the clock of multiprocessors."""
 METER_RATIO = 1.02
@@ -126,20 +126,20 @@ def energy_sum(each: Sequence[tuple[ExpectedEnergy, int]], time_s: float) -> Exp
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PowerLimitCost:
-    """What a board's limit costs cases, row by row; numbers for one case."""
+    """Cost of a board's power limit for cases, row by row; numbers for one case."""
 
     parts_s: Sequence[Any]
-    """Parts of their times, without what the limit costs where it is known: below ceilings."""
+    """Parts of their times, without the limit's known cost below ceilings."""
     power_s: Any
     """Cost of the limit, as a separate part."""
     added_s: Any
-    """What it adds to their times."""
+    """Additional time."""
 
 
 def power_limit_cost(
     target: Target, cases: CaseColumns, model: KernelModel, time_s: Any, parts_s: Sequence[Any]
 ) -> PowerLimitCost:
-    """Return what the limit of a board costs cases.
+    """Return the cost of a board's power limit for cases.
 
     Coefficients were fitted on boards at their documented limit, whose cost they include below their ceilings: it is
     only attributed. A lower limit slows everything that follows the clock.

@@ -54,7 +54,7 @@ class Resources(NamedTuple):
 
 
 def resources(target: Target, cases: CaseColumns, work: WorkColumns, fitted: Mapping[str, float]) -> Resources:
-    """Return what cases take of each resource, from their least work."""
+    """Return the resource times of cases from their least work."""
     reached = _SM_BYTES_PER_CLOCK * target.clock_hz * target.sm_count
     bandwidth = min(target.dram.bandwidth_bytes_per_s or 1.0, reached)
     absorbed = fitted["write_residency_ratio"] * (target.l2.capacity_bytes or 0)
@@ -95,5 +95,5 @@ def _rows_s(target: Target, cases: CaseColumns, work: WorkColumns, fitted: Mappi
 
 
 def _leaves_registers(op: str, row_bytes: Any) -> Any:
-    """Return which rows a block of threads works on instead of one warp that holds a whole row."""
+    """Return the rows that a thread block processes, as one warp cannot hold them in registers."""
     return row_bytes > (_REGISTER_ROW_BYTES if op in _ONE_WARP else 0)

@@ -12,7 +12,7 @@ _FORMATS = ("factors", "vector")
 
 
 def emulation_of_words(text: str) -> tuple[Accumulator, dict[str, str]]:
-    """Return how sums are kept, and further arguments of `emulation.emulated`.
+    """Return the accumulator, and further arguments of `emulated_case.emulated`.
 
     Args:
         text: `fp32` or `hopper_fp8`, then any of bits=, group=, promotion=, rounding= of sums, factors=, vector=.

@@ -7,7 +7,7 @@ SLACK_RATIO = 1e-12
 
 
 def max_min(demands: Sequence[float], counts: Sequence[int], capacity: float) -> list[float]:
-    """Return what each of several kinds of requester gets of a pool, one requester of the kind at a time.
+    """Return the share of a pool for one requester of each kind.
 
     Nobody gets more than its demand, and the rest is shared equally among the others: water-filling, as for
     flows in a network (Bertsekas and Gallager, Data Networks, 1992, section 6.5.2).
@@ -35,7 +35,7 @@ def max_min(demands: Sequence[float], counts: Sequence[int], capacity: float) ->
 
 
 def progress(uses: Sequence[Sequence[float]], counts: Sequence[int], capacities: Sequence[float]) -> list[float]:
-    """Return how fast each kind of work goes on, of 1 alone, when all draw on several pools at once.
+    """Return the relative speed of each kind of work when all draw on several pools at once.
 
     A kind that one pool holds back draws less from the others, which their users share again. Every round lowers
     speeds to what the fullest pool can serve; it ends when no pool is over its capacity.

@@ -32,7 +32,7 @@ class Channels:
             bisect.insort(self.lines.setdefault(self.of[order], []), (now_ps, order))
 
     def leave(self, node: Running, now_ps: int) -> Iterator[Running]:
-        """Yield what may start now that a kernel has everything it waits for: perhaps not it, perhaps others behind."""
+        """Yield the work that may start once a kernel is ready: it and those behind it, or none."""
         node.due_ps = now_ps
         if node.order not in self.of:
             yield node

@@ -9,7 +9,7 @@ NEAR_PS = 1e-3
 
 
 def point_of(flow: Flow, now_ps: int) -> tuple[int, int, float, int, int]:
-    """Return where a flow is, whenever that is."""
+    """Return the progress of a flow at a moment."""
     return (flow.running.order, flow.phase, flow.left_ps, flow.count, now_ps - flow.start_ps)
 
 

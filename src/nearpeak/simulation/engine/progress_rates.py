@@ -43,7 +43,7 @@ class Rates:
         return self.known[key]
 
     def watts(self, running: list[tuple[Group, Flow]], moving: list[Flow], speeds: list[float], power: Power) -> float:
-        """Return what all of it draws beyond rest, at the highest voltage."""
+        """Return the power of all work above idle, at the highest voltage."""
         pipe_w = [power.pipe_w.get(pipe, 0.0) for pipe in PIPES]
         byte_j = [power.byte_j.get(pool, 0.0) * PS_PER_S for pool in self.pools]
         counts = [flow.count * group.mask.bit_count() for group, flow in running] + [1] * len(moving)

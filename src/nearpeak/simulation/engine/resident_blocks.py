@@ -19,7 +19,7 @@ class Group:
         self.mask, self.free, self.flows = mask, free, flows or []
 
     def fits(self, needs: Free) -> int:
-        """Return how many more blocks of a kernel one of them holds."""
+        """Return the number of further blocks of a kernel that one of them can hold."""
         return min(free // need for free, need in zip(self.free, needs, strict=True) if need)
 
     def add(self, flow: Flow, needs: Free) -> None:
@@ -59,7 +59,7 @@ class Residents:
         return before - running.unplaced
 
     def lack(self, running: Running) -> str:
-        """Return what most multiprocessors that a kernel may use have too little of for one more block."""
+        """Return the resource that most multiprocessors of a kernel lack for one more block."""
         counts = dict.fromkeys(RESOURCES, 0)
         for group in self.groups:
             inside = (group.mask & running.mask).bit_count()
@@ -147,7 +147,7 @@ Part = tuple[int, int, int]
 
 
 def _levelled(parts: Iterable[Part], count: int) -> list[Part]:
-    """Return where blocks go that take the emptiest multiprocessors first: (group, mask, blocks on each)."""
+    """Return the placement of blocks on the emptiest multiprocessors first: (group, mask, blocks on each)."""
     room = [(index, mask, fits, 0) for index, mask, fits in parts]
     level = max(fits for _, _, fits, _ in room)
     while count and level:
@@ -171,7 +171,7 @@ def _raised(part: tuple[int, int, int, int], chosen: int) -> list[tuple[int, int
 
 
 def _packed(parts: Iterable[Part], count: int) -> list[Part]:
-    """Return where blocks go that fill one multiprocessor after the other."""
+    """Return the placement of blocks that fills one multiprocessor after another."""
     chosen: list[Part] = []
     for index, mask, fits in parts:
         whole = min(count // fits, mask.bit_count())

@@ -80,7 +80,7 @@ Streams = Sequence[Streamed]
 
 
 def places_of(streams: Streams, target: Target, machine: Machine, policy: str) -> dict[str, Place]:
-    """Return what each stream has under a policy, by name."""
+    """Return the resources of each stream under a policy, by name."""
     return POLICIES[policy](streams, target, machine)
 
 

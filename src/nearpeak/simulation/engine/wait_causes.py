@@ -11,7 +11,7 @@ _TAKEN = ("rank", "blocks", "threads", "registers", "shared", "cluster", "engine
 
 
 def reasons(name: str, run: Run) -> tuple[str, ...]:
-    """Return why work of a stream started later than it could, with the time lost, the longest first."""
+    """Return the causes of late starts of a stream with the lost time, the longest first."""
     waited: dict[str, int] = {}
     for span in run.spans:
         if span.queue == name:
@@ -79,7 +79,7 @@ def _overlap(run: Run, first: str, second: str, first_times: Times, second_times
 
 
 def _reason(run: Run, first: str, second: str, apart_ps: int) -> str:
-    """Return what cost two streams most of their common time, where what held them back explains half of it."""
+    """Return the main cause of missing overlap of two streams, if waiting explains half of it."""
     lost: dict[str, int] = {}
     for span in run.spans:
         if span.queue in (first, second):

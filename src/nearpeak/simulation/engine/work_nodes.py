@@ -82,7 +82,7 @@ class Flow:
         self.count, self.start_ps = count, start_ps
 
     def key(self) -> tuple[int, int, float, int, int]:
-        """Return what makes two of them the same."""
+        """Return the key by which two of them are equal."""
         return (self.running.order, self.phase, self.left_ps, self.count, self.start_ps)
 
     def copy(self) -> "Flow":
@@ -187,7 +187,7 @@ def gpc_masks(machine: Machine) -> tuple[int, ...]:
 
 
 def _pace(phase: Phase, machine: Machine, name: str) -> Pace:
-    """Return what a phase takes and uses at full speed."""
+    """Return the time and demands of a phase at full speed."""
     unknown = [*(set(phase.pipe_s) - set(PIPES)), *(set(phase.pool_bytes) - set(machine.pool_bytes_per_s))]
     if unknown:
         raise SpecError(

@@ -8,7 +8,7 @@ import numpy as np
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
 from nearpeak.ops import case as case_of
-from nearpeak.prediction.gemm.gemm_kernel import CLOCK_S, PADDED, chosen, quantise_s, slowed_ratio
+from nearpeak.prediction.gemm.gemm_kernel import CLOCK_S, PADDED, best_tile, quantise_s, slowed_ratio
 from nearpeak.prediction.gemm.product_formats import device_figures, tile_sets
 from nearpeak.prediction.kernel_model import Setting
 from nearpeak.prediction.product_units import formats_of
@@ -62,7 +62,7 @@ def product_of(case: Case, target: Target, setting: Setting) -> Product:
 def kernel_of(product: Product, target: Target, coefficients: Mapping[str, float], name: str) -> Kernel:
     """Return the kernel of the tile and split whose blocks end first."""
     p, hw = np.array(list(coefficients.values())), product.figures
-    best = chosen(product.m, product.n, product.k, product.batch, hw, p, product.tiles)
+    best = best_tile(product.m, product.n, product.k, product.batch, hw, p, product.tiles)
     ctas = max(1, round(min(best.load, 1.0) * target.sm_count))
     longest = max(best.tensor_s, best.cache_s, best.memory_s, best.chain_s)
     hot = best.tensor_s * coefficients["clock_ratio"] * best.tensor_s / best.least_s
