@@ -92,18 +92,18 @@ def _form_rate() -> float:
     """Return how many times with their parts the form gives: search over tiles and splits, waterfall, correction."""
     from nearpeak.prediction.calibration.coefficient_store import calibration_for
     from nearpeak.prediction.kernel_model import USUAL, CaseColumns
-    from nearpeak.prediction.models.gemm import FORM
-    from nearpeak.prediction.refinement import scalars_of
+    from nearpeak.prediction.models.gemm import KERNEL_MODEL
+    from nearpeak.prediction.refinement import coefficients_of
     from nearpeak.prediction.residual_correction import correction_ratio
 
     target = nearpeak.target("h100_sxm")
     cases = CaseColumns(op="gemm", phase="forward", dtypes={"dtype": "bf16"}, axes=_columns(PIECE))
-    calibration = calibration_for(target, FORM, cases)
+    calibration = calibration_for(target, KERNEL_MODEL, cases)
     assert calibration.correction is not None
 
     def predicted() -> Any:
-        rows = FORM.rows(target, cases, scalars_of(calibration), USUAL)
-        return rows.time_s * correction_ratio(calibration.correction, FORM, target, cases, USUAL, rows)
+        rows = KERNEL_MODEL.rows(target, cases, coefficients_of(calibration), USUAL)
+        return rows.time_s * correction_ratio(calibration.correction, KERNEL_MODEL, target, cases, USUAL, rows)
 
     predicted()
     return PIECE / _least(predicted, 5 * RUNS)

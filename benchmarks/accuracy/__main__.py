@@ -12,7 +12,7 @@ from benchmarks.accuracy.family import Block, Family, UnreadTable
 from benchmarks.accuracy.published import PUBLISHED
 from benchmarks.accuracy.scores import Score, held_out, score, shown, summary
 from nearpeak.errors import NearpeakError, SpecError
-from nearpeak.prediction.model_choice import form_of
+from nearpeak.prediction.model_choice import model_of
 
 PAGE = Path(__file__).parents[2] / "docs/lab/accuracy.md"
 HEAD = """# How far predictions are from measurements
@@ -82,7 +82,7 @@ def _scored(
         for block, line, found in _lines(family, corpus, only, every_row=every_row):
             print(line, flush=True)
             lines.append(line)
-            scored.setdefault(family.form.name, []).extend([] if found is None else [found])
+            scored.setdefault(family.model.name, []).extend([] if found is None else [found])
             refused += len(block.measured_s) if found is None else 0
     return lines, scored, refused
 
@@ -154,7 +154,7 @@ def _leave_unread(told: Sequence[warnings.WarningMessage], corpus: Path, only: s
 def _lines(family: Family, corpus: Path, only: str, *, every_row: bool) -> Iterator[tuple[Block, str, Score | None]]:
     """Yield blocks with their row of the table and score; one that cannot be predicted says why, without a score."""
     for block in family.blocks(corpus):
-        if only not in block.name or form_of(block.op, block.phase) is not family.form:
+        if only not in block.name or model_of(block.op, block.phase) is not family.model:
             continue  # products are fitted for what has no form of its own, but predicted by theirs
         try:
             rows = held_out(family, block, every_row=every_row)

@@ -161,7 +161,13 @@ def page(verdicts: Sequence[Verdict], evidence: Evidence, groups: Sequence[Recor
     Args:
         groups: records by family and device, whose intervals are listed, met or not.
     """
-    lines = [HEAD + SUMMARY.rstrip("\n"), *map(summary_line, verdicts), ELSEWHERE.rstrip("\n"), *_elsewhere(), MISSED]
+    lines = [
+        HEAD + SUMMARY.rstrip("\n"),
+        *map(summary_line, verdicts),
+        ELSEWHERE.rstrip("\n"),
+        *_elsewhere(),
+        MISSED,
+    ]
     for one in verdicts:
         missed = [held for held in one.held if not held.is_met]
         if missed and one.word != "met":

@@ -17,7 +17,7 @@ from benchmarks.accuracy.family import Block, Family, left_out
 from benchmarks.accuracy.fit import fitted_together, times_of, unseen_values
 from benchmarks.accuracy.scores import LONG_S, error_of
 from nearpeak.errors import NearpeakError
-from nearpeak.prediction.calibration.device_fit import slopes, spread_from, unmoved
+from nearpeak.prediction.calibration.device_fit import insensitive_places, slopes, spread_from
 from nearpeak.prediction.calibration.fit import fit
 from nearpeak.prediction.calibration.measurement_design import MOST_CASES, chosen, misfit_of, weights_of
 
@@ -48,7 +48,7 @@ def main() -> None:
         parser.error("--page takes all families; leave --family away")
     lines = []
     for family in families(options.family):
-        for block, others in left_out(family, options.corpus) if family.form.grid else ():
+        for block, others in left_out(family, options.corpus) if family.model.grid else ():
             try:
                 lines.append(_line(family, block, others))
             except NearpeakError as error:
@@ -62,7 +62,7 @@ def main() -> None:
 def _line(family: Family, block: Block, others: Sequence[Block]) -> str:
     start = unseen_values(family, block, others)
     each = [fitted_together(family, [one], 0.5) for one in others]
-    spread = spread_from(family.form, [(one.values, one.unidentified) for one in each], start)
+    spread = spread_from(family.model, [(one.values, one.unidentified) for one in each], start)
     rows = np.arange(len(block.measured_s))
     before = _errors(times_of(family, block, rows)(start), block.measured_s)
     after = np.array([_after(family, block, start, spread, seed) for seed in SEEDS])
@@ -73,15 +73,15 @@ def _line(family: Family, block: Block, others: Sequence[Block]) -> str:
 
 def _after(family: Family, block: Block, start: Any, spread: Any, seed: int) -> tuple[float, float]:
     """Return the errors of all rows, and of long ones, that were neither measured nor chosen."""
-    form, count = family.form, len(block.measured_s)
+    model, count = family.model, len(block.measured_s)
     pool = np.sort(np.random.default_rng(seed).permutation(count)[:CANDIDATES])
     expected = times_of(family, block, pool)
-    effects, weights = slopes(expected, form, start) * spread, weights_of(expected(start))
+    effects, weights = slopes(expected, model, start) * spread, weights_of(expected(start))
     misfit = misfit_of([column[pool] for column in block.axes.values()])
     picked = pool[[pick for pick, _ in chosen(effects, MOST_CASES, misfit, weights)]]
     times = times_of(family, block, picked)
-    fixed = [form.scalars[i].name for i in unmoved(slopes(times, form, start) * spread)]
-    values = fit(form, times, block.measured_s[picked], fixed=fixed, start=start, spread=spread).values
+    fixed = [model.coefficients[i].name for i in insensitive_places(slopes(times, model, start) * spread)]
+    values = fit(model, times, block.measured_s[picked], fixed=fixed, start=start, spread=spread).values
     rest = np.setdiff1d(np.arange(count), picked)
     return _errors(times_of(family, block, rest)(values), block.measured_s[rest])
 

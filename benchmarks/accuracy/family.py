@@ -11,9 +11,9 @@ import numpy as np
 
 from benchmarks.accuracy.names import target_name
 from nearpeak.ops.shared.tables.case_table import CaseTable, case_table
-from nearpeak.prediction import FORMS
+from nearpeak.prediction import KERNEL_MODELS
 from nearpeak.prediction.calibration.fit import Deviation, logarithmic
-from nearpeak.prediction.kernel_model import CaseColumns, Form, Setting
+from nearpeak.prediction.kernel_model import CaseColumns, KernelModel, Setting
 from nearpeak.targets import TARGETS, target_of
 
 OLD, EAGER, HOT = 0x01, 0x04, 0x40
@@ -130,9 +130,9 @@ class Family:
     """Form of another family that answers for these measurements, too."""
 
     @property
-    def form(self) -> Form:
+    def model(self) -> KernelModel:
         """Return the form whose scalars are fitted and scored."""
-        return FORMS[self.form_name or self.name]
+        return KERNEL_MODELS[self.form_name or self.name]
 
     def is_allowed(self, block: Block) -> bool:
         """Return whether scalars may be fitted on a block: one of a device that is known."""
@@ -149,7 +149,7 @@ class Family:
 
     def group(self, block: Block) -> str:
         """Return the group of coefficients that a block's scalars make."""
-        return self.form.groups(block.op, block.dtypes)[0]
+        return self.model.groups(block.op, block.dtypes)[0]
 
 
 def maker_of(block: Block) -> str:

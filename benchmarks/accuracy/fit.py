@@ -19,14 +19,14 @@ from benchmarks.accuracy.refine import FITTED, interval, refined, with_interval
 from nearpeak.prediction.calibration.coefficient_file import (
     TABLES,
     Ends,
-    Refined,
+    Refinement,
     group_entry,
     group_text,
     groups_of,
     intervals,
 )
+from nearpeak.prediction.calibration.coefficient_store import mean_coefficients
 from nearpeak.prediction.calibration.fit import Fit, Times, fit
-from nearpeak.prediction.calibration.scaled_coefficients import kin_values
 from nearpeak.prediction.residual_correction import correction_of
 from nearpeak.targets import target_of
 
@@ -94,7 +94,7 @@ def _set_anew(family: Family, corpus: Path, folder: Path, corrections: bool) -> 
         if name not in groups:
             continue
         entry = {key: value for key, value in groups[name].items() if key not in TABLES[1:]}
-        values = np.array([entry["scalars"][one.name] for one in family.form.scalars])
+        values = np.array([entry["scalars"][one.name] for one in family.model.coefficients])
         pairs = [(block, values) for block in blocks]
         if corrections:
             found = refined(family, blocks, values)
@@ -114,21 +114,21 @@ def times_of(family: Family, block: Block, rows: Any, target: str = "") -> Any:
     """Return the predicted times of rows of a block as a function of the scalars."""
     device, columns = target_of(target or block.device), block.columns(rows)
     setting = block.setting_of(rows)
-    return lambda scalars: family.form.rows(device, columns, np.asarray(scalars), setting).time_s
+    return lambda coefficients: family.model.rows(device, columns, np.asarray(coefficients), setting).time_s
 
 
 def _remembered(family: Family, block: Block, times: Times) -> Times:
     """Return `times` that are not worked out again when only scalars move that the block says nothing about."""
     fixed = set(family.fixed(block))
-    used = [place for place, one in enumerate(family.form.scalars) if one.name not in fixed]
+    used = [place for place, one in enumerate(family.model.coefficients) if one.name not in fixed]
     known: dict[bytes, Any] = {}
 
-    def found(scalars: Any) -> Any:
-        key = np.asarray(scalars, dtype=float)[used].tobytes()
+    def found(coefficients: Any) -> Any:
+        key = np.asarray(coefficients, dtype=float)[used].tobytes()
         if key not in known:
-            if len(known) > len(family.form.scalars):
+            if len(known) > len(family.model.coefficients):
                 known.clear()
-            known[key] = times(scalars)
+            known[key] = times(coefficients)
         return known[key]
 
     return found
@@ -151,7 +151,7 @@ def fitted_together(family: Family, group: Sequence[Block], share: float = 1.0) 
         own = {one: fitted_together(family, [b for b in group if b.device == one], share).values for one in devices}
         each = [_with_own(family, times, own[block.device]) for block, times in zip(group, each, strict=True)]
         fixed |= set(family.own)
-    few = len(measured) < 3 * (len(family.form.scalars) - len(fixed))
+    few = len(measured) < 3 * (len(family.model.coefficients) - len(fixed))
     return best_fit(
         family, lambda v: np.concatenate([one(v) for one in each]), measured, tuple(fixed), PRIOR_ROWS if few else 0.0
     )
@@ -159,10 +159,10 @@ def fitted_together(family: Family, group: Sequence[Block], share: float = 1.0) 
 
 def _with_own(family: Family, times: Times, own: Any) -> Times:
     """Return `times` with a device's own scalars in place of the given ones."""
-    places = [place for place, one in enumerate(family.form.scalars) if one.name in family.own]
+    places = [place for place, one in enumerate(family.model.coefficients) if one.name in family.own]
 
-    def found(scalars: Any) -> Any:
-        values = np.array(scalars, dtype=float)
+    def found(coefficients: Any) -> Any:
+        values = np.array(coefficients, dtype=float)
         values[places] = own[places]
         return times(values)
 
@@ -171,7 +171,7 @@ def _with_own(family: Family, times: Times, own: Any) -> Times:
 
 def _usual_own(family: Family, found: Fit) -> Fit:
     """Return a fit for devices without data, whose library is not known."""
-    pairs = zip(family.form.scalars, found.values, strict=True)
+    pairs = zip(family.model.coefficients, found.values, strict=True)
     return replace(found, values=np.array([one.usual_value if one.name in family.own else v for one, v in pairs]))
 
 
@@ -179,9 +179,9 @@ def best_fit(family: Family, times: Times, measured: Any, fixed: tuple[str, ...]
     """Return the best of the fits from the family's starts, those aside that name what the rows say nothing about."""
     found = []
     for start in (one for one in family.starts if not set(one) & set(fixed)):
-        first = np.array([start.get(one.name, one.usual_value) for one in family.form.scalars])
+        first = np.array([start.get(one.name, one.usual_value) for one in family.model.coefficients])
         one = fit(
-            family.form,
+            family.model,
             times,
             measured,
             fixed=fixed,
@@ -215,7 +215,7 @@ def _held(family: Family, group: Sequence[Block], home: Any, share: float) -> Fi
         return np.concatenate([one(values) for one in each])
 
     held = fit(
-        family.form, times, measured, start=home, prior_weight=family.shared_rows_count, fixed=tuple(fixed),
+        family.model, times, measured, start=home, prior_weight=family.shared_rows_count, fixed=tuple(fixed),
         deviation=family.deviation,
     )  # fmt: skip
     if family.is_held:
@@ -227,10 +227,10 @@ def _held(family: Family, group: Sequence[Block], home: Any, share: float) -> Fi
 
 def unseen_values(family: Family, block: Block, others: Sequence[Block], share: float = 1.0) -> Any:
     """Return the scalars that a block's device gets when only `others` are measured, as predictions make them."""
-    if family.form.size is None or maker_of(block) != maker_of(others[0]):
+    if family.model.size is None or maker_of(block) != maker_of(others[0]):
         return _usual_own(family, fitted_together(family, others, share)).values
     measured = [(target_of(name), one.values) for name, one in fitted_each(family, others, share).items()]
-    return kin_values(family.form, target_of(block.device), block.dtypes, measured)
+    return mean_coefficients(family.model, target_of(block.device), block.dtypes, measured)
 
 
 def _own(family: Family, kind: str, group: Sequence[Block], found: Fit) -> str:
@@ -265,15 +265,15 @@ def _toml(
     found: Fit,
     ends: Ends,
     group: Sequence[Block],
-    on_top: Refined | None = None,
+    on_top: Refinement | None = None,
 ) -> str:
     """Return one group of a coefficient file."""
     count = sum(int(np.isin(folds(block), FITTED).sum()) for block in group)
     origin = "; ".join(sorted({SOURCES[block.source] for block in group}))
     devices = ", ".join(sorted({block.device for block in group}))
     source = f"{origin}; newest software, best implementation per shape; {devices}"
-    entry = group_entry(family.form, found, ends, count, source, on_top)
-    alone = [one.name for one in family.form.scalars if _is_alone(family, group, one.name)]
+    entry = group_entry(family.model, found, ends, count, source, on_top)
+    alone = [one.name for one in family.model.coefficients if _is_alone(family, group, one.name)]
     if alone:
         entry = {"alone": alone, **entry}
     return group_text(f"{family.name}.{kind}", entry)

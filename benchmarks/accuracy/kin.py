@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.accuracy.family import Block, Family, folds
 from nearpeak.prediction.calibration.coefficient_store import calibration_for
-from nearpeak.prediction.calibration.source_spread import kin_of, kin_spread, spread_of
+from nearpeak.prediction.calibration.source_spread import chip_relation, relation_spread, spread_of
 from nearpeak.prediction.case_prediction import predict_table
 from nearpeak.targets import target_of
 
@@ -23,7 +23,7 @@ class LeftOut:
 
     kind: str
     """How alike the boards are: `twins` or `cousins`."""
-    form: str
+    model: str
     """Family of operators."""
     name: str
     """Block."""
@@ -46,17 +46,18 @@ def left_out_boards(blocks: Sequence[tuple[Family, Block]]) -> Iterator[LeftOut]
 
 def _left_out(family: Family, block: Block) -> Iterator[LeftOut]:
     rows, target = np.flatnonzero(np.isin(folds(block), READ)), target_of(block.device)
-    used = calibration_for(target, family.form, block.columns(rows[:1]), without=block.device)
+    used = calibration_for(target, family.model, block.columns(rows[:1]), without=block.device)
     if used.distance_count != 1 or used.name.startswith("_"):
         return
     other = target_of(used.name.partition(" ")[0].replace("@", ":"))
-    found = predict_table(block.table(rows), target, replace(block.setting_of(rows), leaves_out=block.device))
+    found = predict_table(block.table(rows), target, replace(block.setting_of(rows), excluded_device=block.device))
     ratio, low, high = (
         np.log(each / found.predicted_s) for each in (block.measured_s[rows], found.low_s, found.high_s)
     )
-    known = spread_of(name) if (name := kin_spread(family.form.name, target, other)) else (0.0, 0.0)
+    known = spread_of(name) if (name := relation_spread(family.model.name, target, other)) else (0.0, 0.0)
     own = [np.sqrt(np.maximum(end**2 - more**2, 0.0)) for end, more in zip((low, high), known, strict=True)]
     yield LeftOut(
-        kind=kin_of(target, other), form=family.form.name, name=block.name, ratio=ratio, low=-own[0], high=own[1],
+        kind=chip_relation(target, other), model=family.model.name, name=block.name, ratio=ratio, low=-own[0],
+        high=own[1],
         covered_ratio=float(((low <= ratio) & (ratio <= high)).mean()) if math.isfinite(ratio.sum()) else 0.0,
     )  # fmt: skip

@@ -14,6 +14,7 @@ from benchmarks.accuracy.family import EAGER, kinds_of, lacks, target_name
 from benchmarks.accuracy.fit import FOLDER, SOURCES
 from benchmarks.accuracy.meters import SETTLING_S, Place, Run, known_runs, read_w, runs_of, states_at, write_runs
 from benchmarks.accuracy.scores import error_of, shown
+from nearpeak.core.work.target import Target
 from nearpeak.errors import NearpeakError
 from nearpeak.ops.shared.tables.case_table import case_table
 from nearpeak.prediction.calibration.coefficient_file import file_text, group_entry
@@ -21,8 +22,8 @@ from nearpeak.prediction.calibration.fit import Fit, fit
 from nearpeak.prediction.calibration.intervals import interval_ends
 from nearpeak.prediction.case_prediction import predict_table
 from nearpeak.prediction.kernel_model import CaseColumns, Setting
-from nearpeak.prediction.models.power import FORM, board_w, demand_w, limited_w, power_calibration
-from nearpeak.prediction.refinement import scalars_of
+from nearpeak.prediction.models.power import KERNEL_MODEL, board_w, demand_w, limited_w, power_calibration
+from nearpeak.prediction.refinement import coefficients_of
 from nearpeak.targets import target_of
 
 FITTED, INTERVAL, HELD_OUT = (0, 1), (2,), (3,)
@@ -62,12 +63,6 @@ than about half of that.
 """
 
 
-def power_w(target: Any, columns: Any, values: Any, time_s: Any) -> Any:
-    """Return the average power by part, rows by parts, of cases that run one after the other without a pause."""
-    parts = limited_w(demand_w(target, columns, values, time_s), board_w(target))
-    return np.stack(np.broadcast_arrays(*parts), 1)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Readings:
     """Rows of one device and format that carry a power, with their sweeps."""
@@ -91,6 +86,12 @@ class Readings:
     def places(self) -> list[Place]:
         """Extents of each case."""
         return list(zip(*(self.columns.axes[name].tolist() for name in "mnk"), strict=True))
+
+
+def power_w(target: Target, cases: CaseColumns, values: Any, time_s: Any) -> Any:
+    """Return the average power of back-to-back cases by part, rows by parts."""
+    parts = limited_w(demand_w(target, cases, values, time_s), board_w(target))
+    return np.stack(np.broadcast_arrays(*parts), 1)
 
 
 def main() -> None:
@@ -160,7 +161,7 @@ def _memory_ratio(path: Path) -> float:
         '/ (latency_us * 1e-6) / ?)) from read_parquet(?) where power_w > 0 and latency_us > ? and "window" = 0 '
         "and dtype = 'bfloat16_kvbfloat16' and shape_bucket % 4 in (0, 1) group by all"
     )
-    usual = {scalar.name: scalar.usual_value for scalar in FORM.scalars}
+    usual = {coefficient.name: coefficient.usual_value for coefficient in KERNEL_MODEL.coefficients}
     rate = target_of("b200_sxm").dram.bandwidth_bytes_per_s
     values = [usual["idle_ratio"] + usual["busy_ratio"], rate, str(path), 1e6 * SETTLED_S]
     return float(duckdb.sql(query, params=values).fetchall()[0][1])
@@ -176,7 +177,7 @@ def _write_fits(readings: list[Readings], memory_ratio: float) -> None:
         ratios = one.power_w[rows] / _through(one, rows, values, runs)
         ends = interval_ends(ratios, np.full(len(rows), "power"), np.arange(len(rows)), ["power"])
         source = f"{SOURCES['aiconfigurator']}; rows with power_w, settling of the meter taken out; {one.device}"
-        entry = group_entry(FORM, values, ends, int(np.isin(one.part, FITTED).sum()), source)
+        entry = group_entry(KERNEL_MODEL, values, ends, int(np.isin(one.part, FITTED).sum()), source)
         groups[f"power.{one.columns.dtypes['dtype']}"] = entry
         denser = _runs(one, np.flatnonzero(~np.isin(one.part, HELD_OUT)), values.values)
         meters += [(one.device, one.dtype, software, found) for software, found in sorted(denser.items())]
@@ -190,7 +191,7 @@ def _write_fits(readings: list[Readings], memory_ratio: float) -> None:
 def _fitted(one: Readings, memory_ratio: float) -> tuple[Fit, Mapping[str, Sequence[Run]]]:
     rows = np.flatnonzero(np.isin(one.part, FITTED))
     columns, target = _chosen(one, rows), target_of(one.device)
-    start = np.array([memory_ratio if s.name == "memory_ratio" else s.usual_value for s in FORM.scalars])
+    start = np.array([memory_ratio if s.name == "memory_ratio" else s.usual_value for s in KERNEL_MODEL.coefficients])
     for turn in range(TURNS):
         runs = _runs(one, rows, start)
         settling_s, share = _states(one, rows, runs)
@@ -199,7 +200,7 @@ def _fitted(one: Readings, memory_ratio: float) -> tuple[Fit, Mapping[str, Seque
             steady = power_w(target, columns, values, one.time_s[rows]).sum(1)
             return read_w(steady, values[0] * (target.power_w or 0.0), one.time_s[rows], settling_s, share)
 
-        found = fit(FORM, readings, one.power_w[rows], fixed=FIXED, start=start)
+        found = fit(KERNEL_MODEL, readings, one.power_w[rows], fixed=FIXED, start=start)
         start = found.values
         if turn == TURNS - 1:
             return found, runs
@@ -230,9 +231,9 @@ def _states(one: Readings, rows: Any, runs: Mapping[str, Sequence[Run]]) -> tupl
 
 
 def _through(one: Readings, rows: Any, values: Any, runs: Mapping[str, Sequence[Run]]) -> Any:
-    scalars, target = np.asarray(getattr(values, "values", values)), target_of(one.device)
-    steady = power_w(target, _chosen(one, rows), scalars, one.time_s[rows]).sum(1)
-    return read_w(steady, scalars[0] * (target.power_w or 0.0), one.time_s[rows], *_states(one, rows, runs))
+    coefficients, target = np.asarray(getattr(values, "values", values)), target_of(one.device)
+    steady = power_w(target, _chosen(one, rows), coefficients, one.time_s[rows]).sum(1)
+    return read_w(steady, coefficients[0] * (target.power_w or 0.0), one.time_s[rows], *_states(one, rows, runs))
 
 
 def _lines(readings: list[Readings]) -> Iterator[str]:
@@ -255,9 +256,12 @@ def _scored(one: Readings) -> tuple[Any, ...]:
     calibration = power_calibration(one.device, one.columns.dtypes["dtype"])
     rows, known = np.flatnonzero(np.isin(one.part, HELD_OUT)), known_runs()
     runs = {name: known.get((one.device, one.dtype, name), ()) for name in sorted(set(one.software.tolist()))}
-    scalars, limits = scalars_of(calibration), (calibration.low_ratio["power"], calibration.high_ratio["power"])
-    read = _through(one, rows, scalars, {name: found for name, found in runs.items() if found})
-    steady = power_w(target_of(one.device), _chosen(one, rows), scalars, one.time_s[rows]).sum(1)
+    coefficients, limits = (
+        coefficients_of(calibration),
+        (calibration.low_ratio["power"], calibration.high_ratio["power"]),
+    )
+    read = _through(one, rows, coefficients, {name: found for name, found in runs.items() if found})
+    steady = power_w(target_of(one.device), _chosen(one, rows), coefficients, one.time_s[rows]).sum(1)
     ratio = one.power_w[rows] / read
     inside = (limits[0] <= ratio) & (ratio <= limits[1])
     return read, steady, one.power_w[rows], one.time_s[rows], inside, _neighbours(one, rows)

@@ -12,7 +12,7 @@ from benchmarks.accuracy.families import families
 from benchmarks.accuracy.family import Block
 from benchmarks.accuracy.scores import Rows, error_of, held_out, joined, score
 from nearpeak.errors import NearpeakError
-from nearpeak.prediction.model_choice import form_of
+from nearpeak.prediction.model_choice import model_of
 from nearpeak.targets import target_of
 
 FOLDER = Path(__file__).parents[2] / "docs/lab"
@@ -49,10 +49,10 @@ def scored(corpus: Path) -> Iterator[tuple[Record, Rows | None, Block | None]]:
     every = [(family, block) for family in families("") for block in family.blocks(corpus)]
     known: dict[str, set[str]] = {}
     for family, block in every:
-        known.setdefault(family.form.name, set()).update([block.device] if family.is_allowed(block) else [])
+        known.setdefault(family.model.name, set()).update([block.device] if family.is_allowed(block) else [])
     for family, block in every:
-        name = family.form.name
-        if form_of(block.op, block.phase) is family.form:
+        name = family.model.name
+        if model_of(block.op, block.phase) is family.model:
             try:
                 rows = held_out(family, block)
             except NearpeakError:  # the page of errors says why such a block is not predicted

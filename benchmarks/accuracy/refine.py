@@ -7,7 +7,7 @@ import numpy as np
 
 from benchmarks.accuracy.family import Block, Family, folds
 from nearpeak.core.answers.prediction import Correction
-from nearpeak.prediction.calibration.coefficient_file import Refined
+from nearpeak.prediction.calibration.coefficient_file import Refinement
 from nearpeak.prediction.calibration.interval_scale import LEAST_COUNT, LEAST_SITES, fit_scale
 from nearpeak.prediction.calibration.intervals import interval_ends
 from nearpeak.prediction.case_prediction import group_columns
@@ -23,41 +23,41 @@ WORTHWHILE = 0.97
 """Share of the error that a correction may leave on sites that it was not fitted on; else there is none."""
 
 
-def refined(family: Family, group: Sequence[Block], values: Any) -> Refined:
+def refined(family: Family, group: Sequence[Block], values: Any) -> Refinement:
     """Return the correction of a group, its scale, and the interval with both; none of what does not help."""
     return with_interval(family, group, values, _correction(family, group, values))
 
 
-def with_interval(family: Family, group: Sequence[Block], values: Any, correction: Correction | None) -> Refined:
+def with_interval(family: Family, group: Sequence[Block], values: Any, correction: Correction | None) -> Refinement:
     """Return a correction with the interval on the folds that set it, and the scale if enough rows show one."""
     seen = [_seen(family, block, values, correction, INTERVAL) for block in group]
     rest, regimes, sites = (np.concatenate([one[place] for one in seen]) for place in (1, 2, 3))
     if len(rest) < LEAST_COUNT or len(np.unique(sites)) < LEAST_SITES:
         ends = interval(family, [(block, values) for block in group], correction)
-        return Refined(correction=correction, scale=None, ends=ends)
+        return Refinement(correction=correction, scale=None, ends=ends)
     fitted = [_seen(family, block, values, correction, FITTED) for block in group]
     every = _joined([columns for columns, *_ in (*seen, *fitted)])
     here, there = slice(None, len(rest)), slice(len(rest), None)
     columns, more = ({name: column[rows] for name, column in every.items()} for rows in (here, there))
     scale, each = fit_scale(columns, rest, sites, (more, np.concatenate([one[1] for one in fitted])))
-    ends = interval_ends(np.exp(rest / each), regimes, sites, family.form.regimes.values())
-    return Refined(correction=correction, scale=scale, ends=ends)
+    ends = interval_ends(np.exp(rest / each), regimes, sites, family.model.regimes.values())
+    return Refinement(correction=correction, scale=scale, ends=ends)
 
 
 def interval(
     family: Family, pairs: Sequence[tuple[Block, Any]], correction: Correction | None = None
 ) -> dict[str, tuple[float, float]]:
     """Return the 5th and 95th percentile of measured over predicted by regime, on rows that no fit has seen."""
-    form, ratios, regimes, sites, times, kinds = family.form, [], [], [], [], []
+    model, ratios, regimes, sites, times, kinds = family.model, [], [], [], [], []
     for block, values in pairs:
         rows, found = _late(family, block, values, correction, INTERVAL)
         ratios.append(block.measured_s[rows] / found.time_s)
         regimes.append(_regimes(family, found))
         sites.append(block.sites[rows])
         times.append(found.time_s)
-        kinds.append(np.full(len(rows), form.kind(block.attributes), dtype=object))
+        kinds.append(np.full(len(rows), model.kind(block.attributes), dtype=object))
     joined = [np.concatenate(each) for each in (ratios, regimes, sites, times, kinds)]
-    return interval_ends(*joined[:3], form.regimes.values(), *joined[3:])
+    return interval_ends(*joined[:3], model.regimes.values(), *joined[3:])
 
 
 def _late(
@@ -71,8 +71,8 @@ def _late(
 
 
 def _regimes(family: Family, found: Rows) -> Any:
-    names = np.array([family.form.regimes[name] for name in family.form.terms], dtype=object)
-    return names[leading(family.form, found.parts_s)]
+    names = np.array([family.model.regimes[name] for name in family.model.terms], dtype=object)
+    return names[leading(family.model, found.parts_s)]
 
 
 def _seen(
@@ -81,7 +81,7 @@ def _seen(
     """Return what a scale may look at, the logarithm of measured over predicted time, regimes and sites."""
     rows, corrected = _late(family, block, values, correction, chosen)
     cases, setting, found = _predicted(family, block, rows, values)
-    columns = columns_of(family.form, target_of(block.device), cases, setting, found)
+    columns = columns_of(family.model, target_of(block.device), cases, setting, found)
     known = {name: np.broadcast_to(column, rows.shape) for name, column in columns.items()}
     rest = np.log(block.measured_s[rows] / corrected.time_s)
     return known, rest, _regimes(family, found), block.sites[rows]
@@ -111,7 +111,7 @@ def _errors(family: Family, block: Block, chosen: Sequence[int], values: Any) ->
     """Return what a correction may look at, and the logarithm of measured over predicted time, of some folds."""
     rows = np.flatnonzero(np.isin(folds(block), chosen))
     cases, setting, found = _predicted(family, block, rows, values)
-    columns = columns_of(family.form, target_of(block.device), cases, setting, found)
+    columns = columns_of(family.model, target_of(block.device), cases, setting, found)
     known = {name: np.broadcast_to(column, rows.shape) for name, column in columns.items()}
     return known, np.log(block.measured_s[rows] / found.time_s)
 
@@ -129,7 +129,7 @@ def _predicted(family: Family, block: Block, rows: Any, values: Any) -> tuple[Ca
     """Return rows of a block as predictions see them, and their times without a correction."""
     (group,) = block.table(rows).groups
     cases, setting = group_columns(group, len(rows)), block.setting_of(rows)
-    return cases, setting, family.form.rows(target_of(block.device), cases, np.asarray(values), setting)
+    return cases, setting, family.model.rows(target_of(block.device), cases, np.asarray(values), setting)
 
 
 def corrected_rows(family: Family, block: Block, rows: Any, values: Any, correction: Correction | None) -> Rows:
@@ -137,5 +137,5 @@ def corrected_rows(family: Family, block: Block, rows: Any, values: Any, correct
     cases, setting, found = _predicted(family, block, rows, values)
     if correction is None:
         return found
-    ratio = correction_ratio(correction, family.form, target_of(block.device), cases, setting, found)
+    ratio = correction_ratio(correction, family.model, target_of(block.device), cases, setting, found)
     return Rows(time_s=found.time_s * ratio, parts_s=found.parts_s)

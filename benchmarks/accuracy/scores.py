@@ -178,7 +178,7 @@ def _has_scalars(family: Family, block: Block) -> bool:
     """Return whether rows of this name, though here too few to fit, are behind the scalars that answer for them."""
     if not family.is_named(block):
         return False
-    used = calibration_for(target_of(block.device), family.form, block.columns(np.arange(1)))
+    used = calibration_for(target_of(block.device), family.model, block.columns(np.arange(1)))
     return used.distance_count == 0
 
 

@@ -20,9 +20,9 @@ from benchmarks.accuracy.ranks import missed_by_device
 from nearpeak.prediction.calibration.coefficient_file import group_text, groups_of
 from nearpeak.prediction.calibration.coefficient_store import calibration_for
 from nearpeak.prediction.calibration.related_devices import is_other_format
-from nearpeak.prediction.calibration.source_spread import COUSINS, ELSEWHERE, FILE, OTHER_FORMAT, RANKS
+from nearpeak.prediction.calibration.source_spread import FILE, OTHER_CHIP, OTHER_FORMAT, OTHER_SOURCE, RANKS
 from nearpeak.prediction.case_prediction import predict_table
-from nearpeak.prediction.model_choice import form_of
+from nearpeak.prediction.model_choice import model_of
 from nearpeak.targets import target_of
 
 COEFFICIENTS = FILE.parent
@@ -58,15 +58,18 @@ def main() -> None:
         (family, block)
         for family in families("")
         for block in family.blocks(parser.parse_args().corpus)
-        if form_of(block.op, block.phase) is family.form
+        if model_of(block.op, block.phase) is family.model
     ]
     found = [_excess(family, block) for family, block in blocks if is_elsewhere(family, block)]
     formats: dict[str, list[Excess]] = {}
     for family, block in blocks:
         if family.is_allowed(block):
-            formats.setdefault(family.form.name, []).extend(_other_formats(family, block))
-    lines = [_lines(ELSEWHERE, found), *(_lines(OTHER_FORMAT + name, each) for name, each in formats.items() if each)]
-    lines += list(_rank_lines([block for family, block in blocks if family.form.name == "collective"]))
+            formats.setdefault(family.model.name, []).extend(_other_formats(family, block))
+    lines = [
+        _lines(OTHER_SOURCE, found),
+        *(_lines(OTHER_FORMAT + name, each) for name, each in formats.items() if each),
+    ]
+    lines += list(_rank_lines([block for family, block in blocks if family.model.name == "collective"]))
     lines += list(_kin_lines(blocks))
     for source in sorted({one.source for one in found}):
         lines.append(_lines(source, [one for one in found if one.source != source]))
@@ -82,18 +85,18 @@ def is_elsewhere(family: Family, block: Block) -> bool:
     if not alike:
         return True
     rows = np.arange(1)
-    used = calibration_for(target_of(block.device), family.form, block.columns(rows))
+    used = calibration_for(target_of(block.device), family.model, block.columns(rows))
     return f"/{block.source} " not in used.source.lower()
 
 
 def _other_formats(family: Family, block: Block) -> Iterator[Excess]:
     """Yield how far rows are from scalars of each other format of their device that would serve without its own."""
-    form = family.form
-    groups = form.groups(block.op, block.dtypes)
-    stored = groups_of(COEFFICIENTS / form.name / f"{block.device}.toml")
+    model = family.model
+    groups = model.groups(block.op, block.dtypes)
+    stored = groups_of(COEFFICIENTS / model.name / f"{block.device}.toml")
     for group in groups:
-        name = f"{form.name}.{group}"
-        if form.is_by_format and is_other_format(groups[0], group) and name in stored:
+        name = f"{model.name}.{group}"
+        if model.is_by_format and is_other_format(groups[0], group) and name in stored:
             with TemporaryDirectory() as folder:
                 alone = Path(folder) / f"{block.device}.toml"
                 alone.write_text(group_text(name, stored[name]), encoding="utf-8")
@@ -129,9 +132,9 @@ def _kin_lines(blocks: Sequence[tuple[Family, Block]]) -> Iterator[str]:
     """Yield by how much boards miss the scalars of another one of their architecture, by form; cousins all together."""
     found: dict[str, list[Excess]] = {}
     for one in left_out_boards(blocks):
-        print(f"{one.kind} {one.form} {one.name}: {one.covered_ratio:.2f} of {len(one.ratio)}", flush=True)
+        print(f"{one.kind} {one.model} {one.name}: {one.covered_ratio:.2f} of {len(one.ratio)}", flush=True)
         excess = _beyond_ends(one.name.split()[0], one.ratio, one.low, one.high)
-        for name in (f"{one.kind}_{one.form}", *([COUSINS] if one.kind == COUSINS else [])):
+        for name in (f"{one.kind}_{one.model}", *([OTHER_CHIP] if one.kind == OTHER_CHIP else [])):
             found.setdefault(name, []).append(excess)
     yield from (_lines(name, each) for name, each in sorted(found.items()))
 

@@ -87,11 +87,11 @@ def predictions(measured: list[Measurement]) -> list[dict[str, Any]]:
 
     A device whose clock fell is not the one that was predicted: its cases are listed, and count for no error.
     """
-    from nearpeak.prediction.model_choice import form_for
+    from nearpeak.prediction.model_choice import model_for
 
     rows: dict[str, dict[str, Any]] = {}
     for one in (found for found in measured if found.samples_s):
-        family = getattr(form_for(one.case), "name", one.case.op)
+        family = getattr(model_for(one.case), "name", one.case.op)
         row = rows.setdefault(family, {"family": family, "cases": [], "uncovered": []})
         beside, why = _predicted(one)
         if beside is None:

@@ -105,7 +105,7 @@ def _block(path: Path, reading: Reading, source: str, device: str, dtype: str) -
 
 def _fixed(block: Block) -> tuple[str, ...]:
     if block.kind.startswith("decode"):
-        return tuple(s.name for s in FAMILY.form.scalars if s.name not in SCALARS_OF_DECODE)
+        return tuple(s.name for s in FAMILY.model.coefficients if s.name not in SCALARS_OF_DECODE)
     if block.kind.startswith("mla_context") and target_of(block.device).architecture == "hopper":
         return ()  # one token runs as a decode step there
     return SCALARS_OF_DECODE

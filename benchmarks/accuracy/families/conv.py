@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.accuracy.family import EAGER, OLD, Block, Family, best_rows, kinds_of, lacks, site_numbers, target_name
 from benchmarks.accuracy.names import DEVICES
 from nearpeak.prediction.calibration.fit import relative
-from nearpeak.prediction.conv.conv_coefficients import CLASSES, SCALARS
+from nearpeak.prediction.conv.conv_coefficients import CLASSES, COEFFICIENTS
 from nearpeak.prediction.conv.conv_coefficients import PASSES as PASSES_OF_FORM
 from nearpeak.prediction.conv.conv_shapes import shape_of
 from nearpeak.prediction.conv.pass_costs import class_of
@@ -93,7 +93,7 @@ def _fixed(block: Block) -> tuple[str, ...]:
     used = {"conv_bwd_data": "dgrad", "conv_bwd_weight": "wgrad"}.get(block.kind.split()[0], "fprop")
     found = np.unique(class_of(shape_of(block.axes)))
     fixed |= {f"{used}_{kind}_ratio" for place, kind in enumerate(CLASSES) if place not in found}
-    others = {s.name for s in SCALARS if s.name.split("_")[0] in PASSES_OF_FORM and s.name.split("_")[0] != used}
+    others = {s.name for s in COEFFICIENTS if s.name.split("_")[0] in PASSES_OF_FORM and s.name.split("_")[0] != used}
     return tuple(sorted(fixed | others))
 
 

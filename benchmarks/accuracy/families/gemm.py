@@ -21,7 +21,7 @@ from benchmarks.accuracy.family import (
 )  # fmt: skip
 from nearpeak.prediction.gemm.product_formats import runs_small_whole
 from nearpeak.prediction.kernel_model import Setting
-from nearpeak.prediction.models.gemm import SCALARS
+from nearpeak.prediction.models.gemm import COEFFICIENTS
 from nearpeak.targets import target_of
 
 FILES = ("aic_gemm", "aiter_gemm", "neusight_gemm", "infersim_gemm", "deepbench_gemm", "simumax_gemm")
@@ -80,7 +80,7 @@ def _block(path: Path, source: str, device: str, dtype: str) -> Block:
 
 
 def _fixed(block: Block) -> tuple[str, ...]:
-    quantise = tuple(scalar.name for scalar in SCALARS if scalar.name.startswith("quantise_"))
+    quantise = tuple(coefficient.name for coefficient in COEFFICIENTS if coefficient.name.startswith("quantise_"))
     return (
         *(() if block.setting.quantises_input else quantise),
         *(() if block.setting.quantises_input and block.kind == "nvfp4" else ("pad_s",)),

@@ -177,10 +177,10 @@ def _functions() -> tuple[Any, Any, Any]:
 
 @lru_cache(maxsize=4)
 def _setting(correction: bool, elsewhere: bool) -> "Setting":
-    from nearpeak.prediction.calibration.source_spread import ELSEWHERE
+    from nearpeak.prediction.calibration.source_spread import OTHER_SOURCE
     from nearpeak.prediction.kernel_model import Setting
 
-    return Setting(is_corrected=correction, measured_by=ELSEWHERE if elsewhere else "")
+    return Setting(is_corrected=correction, measured_by=OTHER_SOURCE if elsewhere else "")
 
 
 def _file(calibration: Any) -> Path | None:

@@ -1,1 +1,1 @@
-"""Value types that everything else shares: frozen, slotted, keyword-only, standard library only."""
+"""Value types of all other packages: frozen, slotted, keyword-only, standard library only."""

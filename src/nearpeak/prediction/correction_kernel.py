@@ -1,4 +1,4 @@
-"""The compiled part of corrections: walking the trees, the rows of a block together at each step."""
+"""Compiled evaluation of residual-correction trees, block by block of rows."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
@@ -21,7 +21,7 @@ _LOWEST, _HIGHEST = (int(np.ceil(abs(one) / UNIT) * np.sign(one)) for one in LIM
 
 
 _NO_TREES = Correction(columns=(), edges=(), splits=b"", leaves=b"")
-"""Trees that say nothing."""
+"""Empty trees."""
 
 
 def ratio(correction: Correction, names: Sequence[str], values: Any, power: float = 1.0) -> Any:
@@ -32,23 +32,23 @@ def ratio(correction: Correction, names: Sequence[str], values: Any, power: floa
         values: one row for each name, in 32 bits: half of what borders take otherwise.
         power: what the factor is raised to.
     """
-    found, same = np.empty(values.shape[1]), Same(correction)
+    ratios, same = np.empty(values.shape[1]), Same(correction)
     places = _places(same, tuple(names))
     ranges, leaf = np.empty((len(places), _BLOCK), np.uint8), np.empty((_TREES, _BLOCK), np.uint8)
-    _walk(values, places, *_arrays(same, power), ranges, leaf, np.empty(_BLOCK, np.int32), found)
-    return found
+    _walk(values, places, *_arrays(same, power), ranges, leaf, np.empty(_BLOCK, np.int32), ratios)
+    return ratios
 
 
 @lru_cache(maxsize=256)
-def walk_of_one(same: "Same[Calibration]", names: tuple[str, ...], power: float) -> Callable[..., list[float]]:
-    """Return what gives the factors of one case by the correction and by the scale, to the `power`, from its values.
+def case_walk(same: "Same[Calibration]", names: tuple[str, ...], power: float) -> Callable[..., list[float]]:
+    """Return a function from the inputs of one case to its correction, and its scale to the `power`.
 
     Args:
         names: what the values are, in this order.
     """
     trees = same.held.correction or _NO_TREES, same.held.scale or _NO_TREES
-    first, second = (_arrays(Same(one), raised) for one, raised in zip(trees, (1.0, power), strict=True))
-    places = np.concatenate([_places(Same(one), names) for one in trees])
+    first, second = (_arrays(Same(ensemble), raised) for ensemble, raised in zip(trees, (1.0, power), strict=True))
+    places = np.concatenate([_places(Same(ensemble), names) for ensemble in trees])
     borders, starts = np.append(first[0], second[0]), np.append(first[1], second[1][1:] + first[1][-1])
     splits, leaves = np.append(first[2], second[2], 0), np.append(first[3], second[3], 0)
     splits[len(first[2]) :, :, 0] += np.uint8(len(trees[0].columns))
@@ -57,22 +57,22 @@ def walk_of_one(same: "Same[Calibration]", names: tuple[str, ...], power: float)
 
     def walk(values: Sequence[float]) -> list[float]:
         seen: Any = np.empty(seen_count, np.float32)
-        found = np.empty(2)
+        ratios = np.empty(2)
         try:
             pack_into(seen, 0, *values)  # half the time that NumPy takes
         except OverflowError:
             seen[:] = values
-        _walk_one(seen, places, borders, starts, splits, leaves, factors, count, ranges, found)
-        factors_of_both: list[float] = found.tolist()
+        _walk_case(seen, places, borders, starts, splits, leaves, factors, count, ranges, ratios)
+        factors_of_both: list[float] = ratios.tolist()
         return factors_of_both
 
     return walk
 
 
 @partial(compiled_exactly, owned=False)
-def _walk_one(
+def _walk_case(
     values: Any, places: Any, borders: Any, starts: Any, splits: Any, leaves: Any, factors: Any, count: int,
-    ranges: Any, found: Any,
+    ranges: Any, ratios: Any,
 ) -> None:  # fmt: skip
     """Write the factors of one case by the first `count` trees and by the others, one tree after the other."""
     for column in range(places.shape[0]):
@@ -87,12 +87,12 @@ def _walk_one(
             for level in range(DEPTH):
                 leaf = leaf << 1 | np.int64(ranges[splits[tree, level, 0]] > splits[tree, level, 1])
             total += leaves[tree, leaf]
-        found[part] = factors[part, min(max(total, _LOWEST), _HIGHEST) - _LOWEST]
+        ratios[part] = factors[part, min(max(total, _LOWEST), _HIGHEST) - _LOWEST]
 
 
 @lru_cache(maxsize=256)
 def _places(same: "Same[Correction]", names: tuple[str, ...]) -> Any:
-    """Return where among `names` each column is that trees look at."""
+    """Return the place among `names` of each tree input."""
     return np.array([names.index(name) for name in same.held.columns], dtype=np.int64)
 
 
@@ -103,8 +103,8 @@ def _arrays(same: "Same[Correction]", power: float) -> tuple[Any, Any, Any, Any,
     Trees that say nothing fill up the last few that are walked together.
     """
     correction = same.held
-    starts = np.cumsum([0, *(len(one) for one in correction.edges)])
-    borders = np.array([border for one in correction.edges for border in one], dtype=np.float32)
+    starts = np.cumsum([0, *(len(ends) for ends in correction.edges)])
+    borders = np.array([border for ends in correction.edges for border in ends], dtype=np.float32)
     count = len(correction.leaves) // LEAF_COUNT
     splits = np.zeros((-(-count // _TREES) * _TREES, DEPTH, 2), dtype=np.uint8)
     splits[:count] = np.frombuffer(correction.splits, np.uint8).reshape(-1, DEPTH, 2)
@@ -117,26 +117,26 @@ def _arrays(same: "Same[Correction]", power: float) -> tuple[Any, Any, Any, Any,
 @partial(compiled_exactly, owned=False)
 def _walk(
     values: Any, places: Any, borders: Any, starts: Any, splits: Any, leaves: Any, factors: Any,
-    ranges: Any, leaf: Any, sums: Any, found: Any,
+    ranges: Any, leaf: Any, sums: Any, ratios: Any,
 ) -> None:  # fmt: skip
     """Write the factor of each row."""
-    for start in range(0, found.shape[0], _BLOCK):
-        rows = min(_BLOCK, found.shape[0] - start)
+    for start in range(0, ratios.shape[0], _BLOCK):
+        rows = min(_BLOCK, ratios.shape[0] - start)
         for column in range(places.shape[0]):
-            own = borders[starts[column] : starts[column + 1]]
-            _rank(values[places[column], start : start + rows], own, sums, ranges[column])
+            ends = borders[starts[column] : starts[column + 1]]
+            _rank(values[places[column], start : start + rows], ends, sums, ranges[column])
         sums[:] = 0
         for tree in range(0, splits.shape[0], _TREES):
             for place in range(_TREES):
                 _fall(rows, ranges, splits[tree + place], leaf[place])
             _add(rows, leaves[tree : tree + _TREES], leaf, sums)
         for row in range(rows):
-            found[start + row] = factors[min(max(sums[row], _LOWEST), _HIGHEST) - _LOWEST]
+            ratios[start + row] = factors[min(max(sums[row], _LOWEST), _HIGHEST) - _LOWEST]
 
 
 @partial(compiled_exactly, owned=False)
 def _rank(values: Any, borders: Any, sums: Any, ranges: Any) -> None:
-    """Write how many borders each value is above; NaN is above none."""
+    """Write the number of borders below each value; NaN has none."""
     sums[:] = 0
     for border in borders:
         for row in range(values.shape[0]):
@@ -146,14 +146,21 @@ def _rank(values: Any, borders: Any, sums: Any, ranges: Any) -> None:
 
 
 @partial(compiled_exactly, owned=False)
-def _fall(rows: int, ranges: Any, asked: Any, leaf: Any) -> None:
+def _fall(rows: int, ranges: Any, questions: Any, leaf: Any) -> None:
     """Write the leaf of one tree that each row falls into."""
-    a, b, c = ranges[asked[0, 0]], ranges[asked[1, 0]], ranges[asked[2, 0]]
-    d, e, f = ranges[asked[3, 0]], ranges[asked[4, 0]], ranges[asked[5, 0]]
-    i, j, k, x, y, z = asked[0, 1], asked[1, 1], asked[2, 1], asked[3, 1], asked[4, 1], asked[5, 1]
+    a, b, c = ranges[questions[0, 0]], ranges[questions[1, 0]], ranges[questions[2, 0]]
+    d, e, f = ranges[questions[3, 0]], ranges[questions[4, 0]], ranges[questions[5, 0]]
+    i, j, k, x, y, z = (
+        questions[0, 1],
+        questions[1, 1],
+        questions[2, 1],
+        questions[3, 1],
+        questions[4, 1],
+        questions[5, 1],
+    )
     for row in range(rows):
-        found = np.uint8(a[row] > i) << 5 | np.uint8(b[row] > j) << 4 | np.uint8(c[row] > k) << 3
-        leaf[row] = np.uint8(found | np.uint8(d[row] > x) << 2 | np.uint8(e[row] > y) << 1 | np.uint8(f[row] > z))
+        high_bits = np.uint8(a[row] > i) << 5 | np.uint8(b[row] > j) << 4 | np.uint8(c[row] > k) << 3
+        leaf[row] = np.uint8(high_bits | np.uint8(d[row] > x) << 2 | np.uint8(e[row] > y) << 1 | np.uint8(f[row] > z))
 
 
 @partial(compiled_exactly, owned=False)

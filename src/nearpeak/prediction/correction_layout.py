@@ -1,12 +1,12 @@
-"""Layout and bounds of correction trees, shared by their fit and by the compiled kernel that evaluates them."""
+"""Layout and bounds of correction trees, shared by their fit and by their compiled evaluation."""
 
 import math
 
 LARGEST_RATIO = 0.25
-"""By how much a correction may change a time at most."""
+"""Largest relative change of a time by a correction."""
 LIMITS = math.log(1 - LARGEST_RATIO), math.log(1 + LARGEST_RATIO)
 """The bounds as logarithms."""
 DEPTH, LEAF_COUNT = 6, 64
-"""Questions of a tree, and what they tell apart."""
+"""Levels of a tree, and its number of leaves."""
 UNIT = 5e-4
-"""Logarithm that a leaf's number counts for."""
+"""Logarithm per unit of a leaf's number."""

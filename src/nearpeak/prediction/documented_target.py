@@ -1,4 +1,4 @@
-"""What documents state of a target that was edited, or is part of a device, or only has a device's name."""
+"""Documented device behind an edited target, a partition, or a user's target of the same name."""
 
 import re
 from dataclasses import replace
@@ -66,8 +66,8 @@ def _differing(same: "Same[Target]") -> tuple[str, ...]:
         return ("partition",)
     if target is shipped:
         return ()
-    own, documented = _figures(target), _figures(shipped)
-    return tuple(name for name in dict.fromkeys((*documented, *own)) if own.get(name) != documented.get(name))
+    stated, documented = _figures(target), _figures(shipped)
+    return tuple(name for name in dict.fromkeys((*documented, *stated)) if stated.get(name) != documented.get(name))
 
 
 def figures_digest(target: Target) -> str:
@@ -76,18 +76,18 @@ def figures_digest(target: Target) -> str:
 
 
 def _figures(target: Target) -> dict[str, object]:
-    """Return what predictions read of a target, by the names of its file."""
-    peaks = {f'peak."{u}"': [one.flop_per_s, one.flop_per_clock, one.clock_hz] for u, one in target.peaks.items()}
+    """Return the figures of a target that predictions read, by the names of its file."""
+    peaks = {f'peak."{u}"': [part.flop_per_s, part.flop_per_clock, part.clock_hz] for u, part in target.peaks.items()}
     levels = {
         f"{name}.{key}": value
-        for name, one in (("dram", target.dram), ("l2", target.l2))
-        for key, value in (("bandwidth", one.bandwidth_bytes_per_s), ("capacity", one.capacity_bytes))
+        for name, part in (("dram", target.dram), ("l2", target.l2))
+        for key, value in (("bandwidth", part.bandwidth_bytes_per_s), ("capacity", part.capacity_bytes))
     }
     return {
         "vendor": target.vendor, "kind": target.kind, "architecture": target.architecture, "sm_count": target.sm_count,
         "clock": target.clock_hz, **peaks, **levels, "on_chip": target.on_chip_bytes,
         "special": target.special_per_clock, "launch_floor": target.launch_floor_s, "power.limit": target.power_w,
-        **{f"link.{name}": one.bandwidth_bytes_per_s for name, one in target.links.items()},
+        **{f"link.{name}": part.bandwidth_bytes_per_s for name, part in target.links.items()},
     }  # fmt: skip
 
 

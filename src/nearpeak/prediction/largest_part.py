@@ -1,4 +1,4 @@
-"""The compiled search for the largest part of each time."""
+"""Compiled search for the largest part of each predicted time."""
 
 from functools import partial
 from typing import Any
@@ -27,11 +27,11 @@ def _search(columns: Any, places: Any, most_s: Any) -> None:
     """Write the place of the largest part of each row, and the part."""
     for start in range(0, places.shape[0], _BLOCK):
         end = min(start + _BLOCK, places.shape[0])
-        found, most = places[start:end], most_s[start:end]
-        found[:], most[:] = 0, -np.inf
+        block, most = places[start:end], most_s[start:end]
+        block[:], most[:] = 0, -np.inf
         for place in range(columns.shape[0]):
             column = columns[place, start:end]
             for row in range(end - start):
                 is_larger = column[row] > most[row]
-                found[row] = place if is_larger else found[row]
+                block[row] = place if is_larger else block[row]
                 most[row] = column[row] if is_larger else most[row]

@@ -1,4 +1,4 @@
-"""Predictions of tables whose rows need not all be predictable: the others are answered, and each gap says why."""
+"""Predictions of tables with unpredictable rows: all others are predicted, and each gap has its reason."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -12,11 +12,10 @@ from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops.shared.tables.case_table import CaseGroup, CaseTable
-from nearpeak.prediction.calibration.coefficient_store import calibration_for
-from nearpeak.prediction.calibration.user_files import is_given
+from nearpeak.prediction.calibration.coefficient_store import calibration_for, is_user_calibration
 from nearpeak.prediction.case_prediction import PredictionTable, predict_table
 from nearpeak.prediction.kernel_model import USUAL, CaseColumns, Setting
-from nearpeak.prediction.model_choice import form_of
+from nearpeak.prediction.model_choice import model_of
 
 _TIMES = ("predicted_s", "low_s", "high_s", "bound_s")
 
@@ -28,7 +27,7 @@ class AnsweredTable:
     predictions: PredictionTable
     """Predictions; times that are not numbers, and no limiter, where a row has none."""
     refused: Mapping[int, str]
-    """Why rows have none, by position in the table."""
+    """Reasons for missing predictions, by position in the table."""
 
 
 def answered_predictions(
@@ -57,19 +56,19 @@ def answered_predictions(
 def _answered(
     table: CaseTable, refused: dict[int, str], target: Target, setting: Setting, file: Path | None
 ) -> AnsweredTable:
-    """Return what can be predicted group by group; `refused` are rows that no group has."""
+    """Return predictions group by group; `refused` are rows without a group."""
     count = table.row_count
     columns: dict[str, Any] = {name: np.full(count, np.nan) for name in _TIMES}
     columns |= {"limiter": np.full(count, None, dtype=object), "distance_count": np.full(count, -1, dtype=np.int8)}
     columns["bound_decides"] = np.zeros(count, dtype=bool)
     for group in table.groups:
         rows = np.arange(count) if group.rows is None else group.rows
-        for places, found in _answers(group, np.arange(len(rows)), target, setting, file):
-            if isinstance(found, PredictionTable):
+        for places, answer in _answers(group, np.arange(len(rows)), target, setting, file):
+            if isinstance(answer, PredictionTable):
                 for name, column in columns.items():
-                    column[rows[places]] = getattr(found, name)
+                    column[rows[places]] = getattr(answer, name)
             else:
-                refused |= {int(row): found for row in rows[places]}
+                refused |= {int(row): answer for row in rows[places]}
     return AnsweredTable(predictions=PredictionTable(**columns), refused=dict(sorted(refused.items())))
 
 
@@ -108,22 +107,23 @@ def _same_for_all(
     return True
 
 
-def lacked_groups(file: Path, asked: Iterable[Case | CaseGroup], target: Target) -> tuple[str, ...]:
-    """Return the groups that a user's file of coefficients lacks for the cases `asked`, so that those that ship answer.
+def missing_groups(file: Path, predicted: Iterable[Case | CaseGroup], target: Target) -> tuple[str, ...]:
+    """Return the groups that a user's file lacks for the `predicted` cases, for which shipped coefficients are used.
 
-    A group of a file also answers for others that can stand in for it, such as `gemm.bf16` for fp16.
+    A group of a file also serves similar formats, such as `gemm.bf16` for fp16.
     """
     lacked = set[str]()
     for op, phase, dtypes, attributes in {
-        (one.op, one.phase, tuple(dict(one.dtypes).items()), tuple(dict(one.attributes).items())) for one in asked
+        (item.op, item.phase, tuple(dict(item.dtypes).items()), tuple(dict(item.attributes).items()))
+        for item in predicted
     }:
         try:
-            form = form_of(op, phase, target, dict(dtypes), dict(attributes))
-            if form.calibration is not None:
+            model = model_of(op, phase, target, dict(dtypes), dict(attributes))
+            if model.calibration is not None:
                 continue
             cases = CaseColumns(op=op, phase=phase, dtypes=dict(dtypes), axes={}, attributes=dict(attributes))
-            if not is_given(calibration_for(target, form, cases, file), file):
-                lacked.add(f"{form.name}.{form.groups(op, dict(dtypes))[0]}")
+            if not is_user_calibration(calibration_for(target, model, cases, file), file):
+                lacked.add(f"{model.name}.{model.groups(op, dict(dtypes))[0]}")
         except NotModelledError:
             continue
     return tuple(sorted(lacked))

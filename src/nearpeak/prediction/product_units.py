@@ -1,4 +1,4 @@
-"""Which formats a product has, and which unit of a device forms it."""
+"""Operand formats of a product and the device unit that multiplies them."""
 
 from collections.abc import Mapping
 
@@ -65,12 +65,12 @@ def _widely_added(target: Target, unit: str) -> str:
 
 
 def got(target: Target) -> str:
-    """Return what kind of target was given where GPUs alone are answered for; nothing of a GPU."""
+    """Return a note on the kind of a target that is not a GPU; empty for a GPU."""
     return "" if target.kind == "gpu" else f", got one of kind {target.kind}: it has bounds, no predictions"
 
 
 def figures_of(target: Target, unit: str) -> tuple[float, ...]:
-    """Return what every kernel reads of a device: rate, multiprocessors, memory rate, cache, clock.
+    """Return the device figures of every kernel: rate, multiprocessors, memory rate, cache, clock.
 
     Raises:
         NotModelledError: the target does not state its memory rate or its last cache.

@@ -1,4 +1,4 @@
-"""Predictions beside the bounds of an analysis: call by call, and their sum with what stands between."""
+"""Predicted time of a step: its calls against their bounds, their sum, and the parts of the difference."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -20,8 +20,8 @@ from nearpeak.core.work.workload import Workload
 from nearpeak.errors import NotModelledError
 from nearpeak.ops import work_of
 from nearpeak.prediction.case_prediction import predict_case
-from nearpeak.prediction.kernel_model import USUAL, Form, Setting
-from nearpeak.prediction.model_choice import form_for
+from nearpeak.prediction.kernel_model import USUAL, KernelModel, Setting
+from nearpeak.prediction.model_choice import model_for
 from nearpeak.prediction.power.predicted_energy import POWER_TERM, energy_sum
 from nearpeak.prediction.provenance import BOUND, CLASSICAL
 
@@ -33,16 +33,16 @@ _OF_TERM = {"wave_tail": "wave tail", "clock": "power", POWER_TERM: "power", BOU
 def with_predictions(
     analysis: Analysis, targets: Sequence[Target], file: Path | None = None, setting: Setting = USUAL
 ) -> Analysis:
-    """Return `analysis` with predictions beside the bounds; calls that no form answers for keep none.
+    """Return `analysis` with predictions in addition to bounds; calls without a kernel model keep none.
 
     Args:
         targets: those of the analysis, in its order.
         file: coefficients of the user's own.
     """
     new = []
-    for found, device in zip(analysis.targets, targets, strict=True):
-        times, step = _predicted_rows(analysis.rows, found.times, device, setting, file)
-        new.append(dataclasses.replace(found, times=times, prediction=step))
+    for answer, device in zip(analysis.targets, targets, strict=True):
+        times, step = _predicted_rows(analysis.rows, answer.times, device, setting, file)
+        new.append(dataclasses.replace(answer, times=times, prediction=step))
     return dataclasses.replace(analysis, targets=tuple(new))
 
 
@@ -99,31 +99,30 @@ def _predicted_rows(
             missing.append((row, time.bound_s, answer))
             continue
         if key not in calls:
-            calls[key] = _call(*answer, form_for(row.case, target), time.bound_s)
+            prediction, energy = answer
+            low_s, time_s, high_s = (  # a call's bound may be below that of the case
+                max(end_s, time.bound_s) for end_s in (prediction.low_s, prediction.time_s, prediction.high_s)
+            )
+            gap_s = gap_of(prediction, model_for(row.case, target), time.bound_s)
+            calls[key] = CallPrediction(
+                time_s=time_s, low_s=low_s, high_s=high_s, gap_s=gap_s, energy=energy,
+                distance_count=prediction.distance_count,
+            )  # fmt: skip
         times.append(dataclasses.replace(time, prediction=calls[key]))
     return tuple(times), _sum(rows, times, missing)
 
 
-def _call(prediction: Prediction, energy: ExpectedEnergy | None, form: Form, bound_s: float) -> CallPrediction:
-    """Return the prediction of calls beside their bound, which may be below that of the case."""
-    low_s, time_s, high_s = (max(one, bound_s) for one in (prediction.low_s, prediction.time_s, prediction.high_s))
-    return CallPrediction(
-        time_s=time_s, low_s=low_s, high_s=high_s, gap_s=gap_of(prediction, form, bound_s), energy=energy,
-        distance_count=prediction.distance_count,
-    )  # fmt: skip
-
-
-def gap_of(found: Prediction, form: Form, bound_s: float) -> Mapping[str, float]:
+def gap_of(prediction: Prediction, model: KernelModel, bound_s: float) -> Mapping[str, float]:
     """Return the time beyond the bound by cause; it adds up to the predicted time less `bound_s`, or to nothing.
 
-    The bound is taken off the largest part, whose rest stands for its resource below the documented rate. A step is
+    The bound is subtracted from the largest part, whose rest is its resource below the documented rate. A step is
     held to the bounds of classical algorithms: what a library's other algorithm is expected to save below them is left.
     """
-    parts = {term.name: term.time_s for term in found.terms}
-    parts[found.limiter] -= min(bound_s, found.time_s)
+    parts = {term.name: term.time_s for term in prediction.terms}
+    parts[prediction.limiter] -= min(bound_s, prediction.time_s)
     gap: dict[str, float] = {}
     for name, time_s in parts.items():
-        cause = _OF_TERM.get(name) or _OF_REGIME.get(form.regimes.get(name, ""), "library")
+        cause = _OF_TERM.get(name) or _OF_REGIME.get(model.regimes.get(name, ""), "library")
         gap[cause] = gap.get(cause, 0.0) + time_s
     return gap
 

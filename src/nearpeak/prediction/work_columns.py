@@ -1,4 +1,4 @@
-"""The work of cases as columns of floats: what forms read that follow from bytes, arithmetic and launches alone."""
+"""Least work of cases as columns of floats: bytes, arithmetic and launches, as kernel models read them."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -74,11 +74,11 @@ def work_numbers(target: Target, cases: CaseColumns) -> WorkColumns:
 
 @lru_cache(maxsize=64)
 def _remembered_numbers(target: "Same[Target]", cases: "Same[CaseColumns]") -> WorkColumns:
-    return WorkColumns(**_counts(work_of_one(cases), target.held, in_floats))
+    return WorkColumns(**_counts(case_work(cases), target.held, in_floats))
 
 
 @lru_cache(maxsize=64)
-def work_of_one(same: "Same[CaseColumns]") -> Work:
+def case_work(same: "Same[CaseColumns]") -> Work:
     """Return the least work of one case, whose axes are numbers, for the costliest of values that it leaves open."""
     cases = same.held
     operator = OPS[cases.op]
@@ -99,31 +99,26 @@ def _work_columns(target: Target, cases: CaseColumns, count: int) -> WorkColumns
     fixed = fixed_of(cases)
 
     def columns_of(values: Mapping[str, Any], rows: int) -> WorkColumns:
-        found = highest_axes(cases.op, cases.phase, values) if operator.data_axes else dict(values)
-        work = operator.rule(cases.phase)(**found, **fixed)
+        columns = highest_axes(cases.op, cases.phase, values) if operator.data_axes else dict(values)
+        work = operator.rule(cases.phase)(**columns, **fixed)
         return WorkColumns(
             **_counts(work, target, lambda value: np.broadcast_to(np.asarray(value, dtype=np.float64), (rows,)))
         )
 
-    safe = _is_safe(axes, operator.degree_count, count)
+    product = np.ones(count)
+    for column in axes.values():
+        product = product * np.maximum(column.astype(np.float64), 1)
+    safe: Any = product**operator.degree_count < _SAFE_PRODUCT  # rows whose counts cannot overflow 64 bits
     if safe.all():
         return columns_of({name: _narrow(column) for name, column in axes.items()}, count)
     parts = {name: np.empty(count) for name in _NAMES}
     pieces = [(safe, {name: _narrow(column[safe]) for name, column in axes.items()})] if safe.any() else []
     pieces += [([row], {name: int(column[row]) for name, column in axes.items()}) for row in np.flatnonzero(~safe)]
     for where, values in pieces:
-        found = columns_of(values, int(safe.sum()) if where is safe else 1)
+        columns = columns_of(values, int(safe.sum()) if where is safe else 1)
         for name in _NAMES:
-            parts[name][where] = getattr(found, name)
+            parts[name][where] = getattr(columns, name)
     return WorkColumns(**parts)
-
-
-def _is_safe(axes: Mapping[str, Any], degree: int, count: int) -> Any:
-    """Return which rows cannot overflow 64 bits."""
-    product = np.ones(count)
-    for column in axes.values():
-        product = product * np.maximum(column.astype(np.float64), 1)
-    return product**degree < _SAFE_PRODUCT
 
 
 def _narrow(column: Any) -> Any:
@@ -134,7 +129,7 @@ def _narrow(column: Any) -> Any:
 
 
 def _counts(work: Work, target: Target, column: Callable[[Any], Any]) -> dict[str, Any]:
-    """Return what work consists of by name of its column, each figure as `column` gives it."""
+    """Return the counts of work by column name, each converted by `column`."""
     barrier = work.barrier
     kinds = {kind: flop for kind, flop in work.flop.items() if kind.startswith("matrix.")}
     return {
@@ -148,7 +143,7 @@ def _counts(work: Work, target: Target, column: Callable[[Any], Any]) -> dict[st
 
 
 def _matrix_s(kinds: Mapping[str, Any], target: Target) -> Any:
-    """Return the time of products on units that form them directly: libraries do not add up partial products."""
+    """Return the time of products on units that model them directly: libraries do not add up partial products."""
     total: Any = 0.0
     for kind, flop in kinds.items():
         dtype = kind.partition(".")[2]

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from nearpeak.core.answers.calibration import Design, GroupFit, Residual, SetAside
+from nearpeak.core.answers.calibration import Design, GroupFit, RejectedRow, Residual
 from nearpeak.core.work.target import Target
 from nearpeak.reports.figure_text import hung
 from nearpeak.units import counted, show
@@ -18,7 +18,7 @@ _WORST = 3
 
 
 def fit_to_json(
-    target: Target, found: Sequence[GroupFit], set_aside: Sequence[SetAside] = (),
+    target: Target, found: Sequence[GroupFit], set_aside: Sequence[RejectedRow] = (),
     refused: Mapping[str, object] = MappingProxyType({}),
 ) -> str:  # fmt: skip
     """Return the fits as one JSON line.
@@ -82,7 +82,7 @@ def _worst_row(one: Residual) -> str:
     )
 
 
-def residual_columns(found: Sequence[GroupFit], unused: Sequence[SetAside], count: int) -> dict[str, list[Any]]:
+def residual_columns(found: Sequence[GroupFit], unused: Sequence[RejectedRow], count: int) -> dict[str, list[Any]]:
     """Return what a fit leaves at each of the `count` rows of its table, as columns; cells of other rows are None.
 
     Args:

@@ -1,1 +1,1 @@
-"""A GPU that may not exist: events, residency, shared bandwidth, streams, partitions, in integer picoseconds."""
+"""Simulator of existing and hypothetical GPUs: events, residency, shared bandwidth, streams, partitions."""

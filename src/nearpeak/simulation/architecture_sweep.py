@@ -1,4 +1,4 @@
-"""What a step gains from another device: sweeps over figures of the architecture, and which figure buys most."""
+"""Architecture sweeps: step time as device figures vary, and the figure with the largest gain."""
 
 import itertools
 import math
@@ -42,7 +42,7 @@ Times = tuple[tuple[float, float] | None, ...]
 
 
 class Executor(Protocol):
-    """What runs many devices beside each other: `concurrent.futures` executors are of this kind, and so is a farm."""
+    """Runs many devices concurrently: `concurrent.futures` executors, or a farm."""
 
     def map(self, function: Callable[[Any], Any], values: Iterable[Any], /, *, chunksize: int = 1) -> Iterator[Any]:
         """Yield the results in the order of the values."""
@@ -63,12 +63,12 @@ def sensitivity(
         (f"{key}={_stated(key, value * factor)}",)
         for key, value in figures.items() for factor in (1 / factor_ratio, factor_ratio)
     ]  # fmt: skip
-    found = list(_all(workload, name, sets, COST_RATIO, executor))
+    results = list(_all(workload, name, sets, COST_RATIO, executor))
     rows = [
         Sensitivity(name=key, less=less, more=more)
-        for key, less, more in zip(figures, found[::2], found[1::2], strict=True)
+        for key, less, more in zip(figures, results[::2], results[1::2], strict=True)
     ]
-    return tuple(sorted(rows, key=lambda one: -one.swing_ratio()))
+    return tuple(sorted(rows, key=lambda row: -row.swing_ratio()))
 
 
 def sweep(
@@ -80,7 +80,7 @@ def sweep(
     Args:
         axes: values as `--set` takes them, by figure.
         costs: share of the die by figure.
-        executor: what runs devices beside each other; none for one after the other.
+        executor: runs devices concurrently; none runs them in sequence.
     """
     sets = [
         tuple(f"{key}={value}" for key, value in zip(axes, values, strict=True))
@@ -95,39 +95,39 @@ def _all(
 ) -> Iterator[WhatIf]:  # fmt: skip
     cases = tuple(_counts(workload).items())
     base = _each(cases, target_of(name), 1.0, 1.0)
-    if not any(one is not None for one in base):
+    if not any(run is not None for run in base):
         raise SpecError(f"{workload.name}: no call of it is modelled on {name}; 'nearpeak simulate' says why")
     unknown_count = sum(call.call_count for call in workload.calls if call.case is None)
-    one = partial(_what_if, cases, name, dict(costs), base, unknown_count)
-    yield from map(one, sets) if executor is None else executor.map(one, sets, chunksize=max(1, len(sets) // 64))
+    run = partial(_what_if, cases, name, dict(costs), base, unknown_count)
+    yield from map(run, sets) if executor is None else executor.map(run, sets, chunksize=max(1, len(sets) // 64))
 
 
 def _counts(workload: Workload) -> Counter[Case]:
-    found: Counter[Case] = Counter()
+    counts: Counter[Case] = Counter()
     for call in workload.calls:
         if call.case is not None:
-            found[call.case] += call.call_count
-    return found
+            counts[call.case] += call.call_count
+    return counts
 
 
 def _what_if(
     cases: Cases, name: str, costs: Mapping[str, float], base: Times, unknown_count: int, edits: tuple[str, ...]
 ) -> WhatIf:
-    """Return a step on one edited device; ratios are over what is modelled on both."""
+    """Return a step on one edited device; ratios are over the calls modelled on both."""
     device, old = target_of(name, edits), target_of(name)
     keys = [edit.partition("=")[0] for edit in edits]
     area = _area(device, old, keys, costs)
-    found = _each(cases, device, area, device.clock_hz / old.clock_hz)
-    both = [(was, now) for was, now in zip(base, found, strict=True) if was is not None and now is not None]
+    times = _each(cases, device, area, device.clock_hz / old.clock_hz)
+    both = [(was, now) for was, now in zip(base, times, strict=True) if was is not None and now is not None]
     if not both:
         raise SpecError(f"{', '.join(edits)}: no call is modelled on such a device; give figures nearer to {name}")
     old_s, new_s = sum(was[0] for was, _ in both), sum(now[0] for _, now in both)
     old_j, new_j = sum(was[1] for was, _ in both), sum(now[1] for _, now in both)
     stated = power_of(device) is not None
-    left = sum(count for (_, count), now in zip(cases, found, strict=True) if now is None)
+    left = sum(count for (_, count), now in zip(cases, times, strict=True) if now is None)
     return WhatIf(
-        edits=edits, time_s=sum(one[0] for one in found if one), time_ratio=new_s / old_s, area_ratio=area,
-        energy_j=sum(one[1] for one in found if one) if stated else None,
+        edits=edits, time_s=sum(pair[0] for pair in times if pair), time_ratio=new_s / old_s, area_ratio=area,
+        energy_j=sum(pair[1] for pair in times if pair) if stated else None,
         energy_ratio=new_j / old_j if stated and old_j else None, unmodelled_count=unknown_count + left,
     )  # fmt: skip
 
@@ -141,8 +141,8 @@ def _each(cases: Cases, device: Target, area_ratio: float, clock_ratio: float) -
         if dtype not in powers:
             power = power_of(device, dtype)
             powers[dtype] = power and scaled(power, area_ratio, clock_ratio)
-        found = alone(case, device, machine, known, powers[dtype])
-        times.append(None if isinstance(found, str) else (found.time_s * count, found.energy_j * count))
+        result = alone(case, device, machine, known, powers[dtype])
+        times.append(None if isinstance(result, str) else (result.time_s * count, result.energy_j * count))
     return tuple(times)
 
 
@@ -165,12 +165,12 @@ def figure(target: Target, key: str) -> float:
         peak = target.peaks.get(key.removeprefix(_PEAK).removesuffix(_PER_CLOCK))
         return peak.flop_per_clock if peak else 0.0
     link = target.links.get("nvlink")
-    found = {
+    value = {
         "sm_count": target.sm_count, "clock.max": target.clock_hz, "dram.bandwidth": target.dram.bandwidth_bytes_per_s,
         "l2.capacity": target.l2.capacity_bytes, "special.sm_clock": target.special_per_clock,
         "link.nvlink.bandwidth": link.bandwidth_bytes_per_s if link else None,
     }[key]  # fmt: skip
-    return float(found or 0)
+    return float(value or 0)
 
 
 def _stated(key: str, value: float) -> str:
@@ -196,17 +196,17 @@ def _area(new: Target, old: Target, keys: Sequence[str], costs: Mapping[str, flo
     return area + costs.get("sm_count", 0.0) * (each_sm * new.sm_count / old.sm_count - 1)
 
 
-def with_best(found: Sequence[WhatIf]) -> tuple[WhatIf, ...]:
+def with_best(results: Sequence[WhatIf]) -> tuple[WhatIf, ...]:
     """Return all in order of area and time, and say which ones no other beats in time, energy and area."""
-    order = sorted(found, key=lambda one: (one.area_ratio, one.time_s, one.energy_j or 0.0))
+    order = sorted(results, key=lambda result: (result.area_ratio, result.time_s, result.energy_j or 0.0))
     edge: list[tuple[float, float]] = []
     rows = []
-    for one in order:  # a smaller area was there before: only time and energy decide
-        time_s, energy_j = one.time_s, one.energy_j if one.energy_j is not None else math.inf
+    for result in order:  # a smaller area was there before: only time and energy decide
+        time_s, energy_j = result.time_s, result.energy_j if result.energy_j is not None else math.inf
         best = not any(t <= time_s and e <= energy_j for t, e in edge)
         if best:
             edge = [(t, e) for t, e in edge if not (t >= time_s and e >= energy_j)] + [(time_s, energy_j)]
-        rows.append(replace(one, is_best=best))
+        rows.append(replace(result, is_best=best))
     return tuple(rows)
 
 
@@ -216,10 +216,10 @@ def axes_of(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
     >>> axes_of(["sm_count=66,132"])
     {'sm_count': ('66', '132')}
     """
-    found: dict[str, tuple[str, ...]] = {}
+    axes: dict[str, tuple[str, ...]] = {}
     for text in texts:
         key, sign, values = text.partition("=")
-        if not sign or not values or key in found:
+        if not sign or not values or key in axes:
             raise SpecError(
                 f"--sweep {text!r}: is not FIGURE=VALUE,VALUE,… with each figure once; e.g. sm_count=66,132"
             )
@@ -227,8 +227,8 @@ def axes_of(texts: Sequence[str]) -> dict[str, tuple[str, ...]]:
             raise SpecError(
                 f"--sweep {text!r}: {key} cannot be swept; {', '.join(UNITS)} and {_PEAK}UNIT{_PER_CLOCK} can"
             )
-        found[key] = tuple(_value(key, value.strip(), text) for value in values.split(","))
-    return found
+        axes[key] = tuple(_value(key, value.strip(), text) for value in values.split(","))
+    return axes
 
 
 def _value(key: str, value: str, text: str) -> str:

@@ -1,4 +1,4 @@
-"""Frames that are drawn beside computing: the shading of pixels, as blocks on the same multiprocessors."""
+"""Rendered frames that run concurrently with compute: pixel shading as thread blocks."""
 
 import math
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ class Frame:
     bytes_per_pixel_count: float
     """Bytes that each pixel moves through memory: textures that miss, depth, colour."""
     passes_count: int = 1
-    """Draws one after the other among which pixels are divided."""
+    """Sequential draws among which pixels are divided."""
 
     def __post_init__(self) -> None:
         """Refuse a frame of nothing."""

@@ -1,4 +1,4 @@
-"""Thread blocks of unequal length on equal slots: each takes the slot that is free first, in the order of the grid."""
+"""Greedy schedule of unequal thread blocks: each takes the earliest free slot, in grid order."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a lowering is, and what it reads of the device and of its measured ceilings."""
+"""Interface of lowerings, and the device figures and fitted rates that they read."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
 from nearpeak.errors import NotModelledError
-from nearpeak.prediction import FORMS
+from nearpeak.prediction import KERNEL_MODELS
 from nearpeak.prediction.calibration.coefficient_store import calibration_for
 from nearpeak.prediction.kernel_model import Setting, case_columns
 from nearpeak.simulation.engine.device_work import Node
@@ -29,12 +29,12 @@ class Lowering:
 
 
 def ceilings(case: Case, target: Target, family: str) -> Mapping[str, float]:
-    """Return what was measured of the resources of a device for a family: scalars by name.
+    """Return the measured rates of a device for a family: coefficients by name.
 
     They say what share of a rate kernels reach and what starting costs, never how long a kernel takes.
     """
-    found = calibration_for(target, FORMS[family], case_columns(case))
-    return {one.name: one.value for one in found.coefficients}
+    calibration = calibration_for(target, KERNEL_MODELS[family], case_columns(case))
+    return {coefficient.name: coefficient.value for coefficient in calibration.coefficients}
 
 
 def ps(time_s: float) -> int:

@@ -1,4 +1,4 @@
-"""A GPU as the simulator sees it: multiprocessors in groups, what fits on one, and what all of them share."""
+"""A simulated GPU: groups of multiprocessors, their capacity for blocks, and shared resources."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -34,7 +34,7 @@ class Costs:
     floor_ps: int = 0
     """Least time between the start of a kernel and its completion."""
     switch_ps: int = 0
-    """From one context that has work to another, beside what saving and restoring take."""
+    """Switch between two contexts with work, besides saving and restoring state."""
     state_bytes_per_s: float | None = None
     """Rate at which registers and shared memory of resident blocks are saved and restored when contexts change; none
     for at once."""
@@ -43,9 +43,9 @@ class Costs:
     submit_ps: int = 0
     """From the end of submitting to the earliest start on the device."""
     graph_ps: int = 0
-    """What a host thread spends on submitting a graph of whatever size."""
+    """Host time of submitting a graph, independent of its size."""
     graph_node_ps: int = 0
-    """What it spends on each node of a graph beside that."""
+    """Additional host time for each node of a graph."""
 
     def __post_init__(self) -> None:
         """Refuse times that go backwards."""

@@ -1,4 +1,4 @@
-"""From a target to the machine that the simulator runs: multiprocessors in clusters, shared rates, costs."""
+"""Simulated machine of a target: clusters of multiprocessors, shared rates, costs."""
 
 from nearpeak.bounds.terms.link_traffic import HOST
 from nearpeak.core.work.target import Target
@@ -67,7 +67,7 @@ def machine_of(target: Target, *, power: Power | None = None) -> Machine:
 
 
 def limits_of(target: Target) -> Limits:
-    """Return what a multiprocessor holds; of an unknown architecture, what the newest one does."""
+    """Return the limits of a multiprocessor; for an unknown architecture, those of the newest."""
     return _AMD if target.vendor == "AMD" else LIMITS.get(target.architecture, LIMITS["blackwell"])
 
 

@@ -1,4 +1,4 @@
-"""Units of a multiprocessor that blocks share, and the picosecond, in which the simulator counts time."""
+"""Shared units of a multiprocessor, and the picosecond, the simulator's unit of time."""
 
 PIPES = ("tensor", "vector", "special", "shared")
 """Units of one multiprocessor that its resident blocks share; work on them is stated in seconds of the whole unit."""

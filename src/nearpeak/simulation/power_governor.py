@@ -1,4 +1,4 @@
-"""Power, heat and clock: what work draws, and the governor that keeps average power and temperature at their limits."""
+"""Power, temperature and clock of a simulated device, and the governor that keeps them within limits."""
 
 import math
 from collections.abc import Mapping
@@ -16,11 +16,11 @@ class Power:
     """What a board draws and what it may draw."""
 
     idle_w: float
-    """Drawn whatever runs."""
+    """Idle power."""
     limit_w: float
     """What the average may not exceed."""
     busy_w: float = 0.0
-    """Drawn beside that while any unit or memory works."""
+    """Additional power while any unit or memory works."""
     pipe_w: Mapping[str, float] = field(default_factory=dict)
     """Drawn by one multiprocessor's unit in full use at the highest clock, by name of the unit."""
     byte_j: Mapping[str, float] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Power:
     governs: bool = True
     """Whether the clock follows; without, energy is counted and times stay as they were measured at usual limits."""
     ambient_celsius: float = 30.0
-    """Temperature of a device that has drawn nothing for long, at which a run begins unless it is said."""
+    """Temperature of an idle device, the default start of a run."""
     start_celsius: float | None = None
     """Temperature at which a run begins."""
     warming_celsius_per_w: float = 0.0
@@ -132,12 +132,12 @@ class Governor:
         return (power.limit_celsius - power.ambient_celsius) / power.warming_celsius_per_w
 
     def _rest_w(self) -> float:
-        """Return what is drawn at rest at this temperature."""
+        """Return the idle power at this temperature."""
         above = max(self.celsius - self.power.ambient_celsius, 0.0)
         return self.power.idle_w * (1 + self.power.leakage_ratio_per_celsius * above)
 
     def _at(self, mean_w: float, clock_ratio: float, other_ratio: float) -> float:
-        """Return what the same work would draw at another clock, were it bound by it."""
+        """Return the power of the same work at another clock, if that bounds it."""
         volt = self.power.voltage_ratio(other_ratio) / self.power.voltage_ratio(clock_ratio)
         rest_w = self._rest_w()
         return rest_w + (mean_w - rest_w) * volt * volt * other_ratio / clock_ratio

@@ -1,4 +1,4 @@
-"""Power of a device that exists, and the energy of what ran on it where no governor counted it."""
+"""Power of an existing device, and energy of simulated runs without a power governor."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -8,15 +8,15 @@ from pathlib import Path
 
 from nearpeak.core.answers.simulation import Run
 from nearpeak.core.work.target import Target
-from nearpeak.prediction.calibration import coefficient_store
+from nearpeak.prediction.calibration import coefficient_reader
 from nearpeak.simulation.engine.device_work import Copy, Kernel, Node
 from nearpeak.simulation.machine_units import PS_PER_S
 from nearpeak.simulation.power_governor import Power
 from nearpeak.targets import TARGETS, target_of
 
-_FOLDER = Path(coefficient_store.__file__).parents[1] / "coefficients/power"
+_FOLDER = Path(coefficient_reader.__file__).parents[1] / "coefficients/power"
 _GROUPS = {"fp8": "fp8_tensor", "fp8_block": "fp8_block", "nvfp4": "nvfp4", "mxfp4": "nvfp4", "mxfp8": "fp8_block"}
-"""Measured format whose units' power stands for a format's; bf16 for all others."""
+"""Substitute format for power; bf16 for all others."""
 _SHARPNESS = 8.0
 """Power at which a board's limit takes over from what its units would draw, as in predictions."""
 WARMING_CELSIUS_PER_W, LEAKAGE_RATIO_PER_CELSIUS = 0.075, 0.004
@@ -25,7 +25,7 @@ leakage that doubles within tens of degrees is about a tenth of what a board dra
 
 
 def power_of(target: Target, dtype: str = "bf16", *, governs: bool = False) -> Power | None:
-    """Return what a device draws; none where no document states its limit.
+    """Return the power model of a device; none where no document states its limit.
 
     What its units draw was measured of one device, as shares of the limit; energy per operation and per byte of an
     edited or partitioned device are those of the whole one.
@@ -64,10 +64,10 @@ def power_of(target: Target, dtype: str = "bf16", *, governs: bool = False) -> P
 @lru_cache(maxsize=256)
 def _shares(stem: str, group: str) -> Mapping[str, float]:
     """Return power by part, of the limit: the device's own where it was measured."""
-    own = _FOLDER / f"{stem}.toml"
-    groups = coefficient_store.read_coefficients(own if own.exists() else _FOLDER / "_prior.toml")["groups"]
-    found: Mapping[str, float] = groups[f"power.{group}"]["scalars"]
-    return found
+    path = _FOLDER / f"{stem}.toml"
+    groups = coefficient_reader.read_coefficients(path if path.exists() else _FOLDER / "_prior.toml")["groups"]
+    shares: Mapping[str, float] = groups[f"power.{group}"]["scalars"]
+    return shares
 
 
 def scaled(power: Power, area_ratio: float, clock_ratio: float) -> Power:
@@ -86,7 +86,7 @@ def scaled(power: Power, area_ratio: float, clock_ratio: float) -> Power:
 
 
 def work_j(node: Node, power: Power) -> float:
-    """Return the energy of a kernel's or copy's work, whatever time it takes."""
+    """Return the energy of a kernel's or copy's work, independent of its time."""
     if isinstance(node, Copy):
         return sum(amount * power.byte_j.get(pool, 0.0) for pool, amount in node.pool_bytes.items())
     each = sum(
@@ -127,7 +127,7 @@ def _busy_ps(nodes: Sequence[Node], run: Run) -> int:
 
 
 def _lead_ps(node: Node) -> int:
-    """Return how long a block waits before it does anything."""
+    """Return the initial wait of a block."""
     if not isinstance(node, Kernel):
         return 0
     lead = 0

@@ -1,4 +1,4 @@
-"""Runs cases on a simulated device, `sim:h200_sxm`: the same suites, files and judgements as silicon."""
+"""Runner of cases on a simulated device, named `sim:h200_sxm`, for suites and judgements."""
 
 from nearpeak.core.runs.measurement import Environment, Measurement, Outcome, RunnerAbilities, Timing
 from nearpeak.core.work.case import Case
@@ -23,7 +23,7 @@ class Sim:
         self.target = self._device.name
 
     def measure(self, case: Case) -> Measurement:
-        """Return the simulated time of `case`, as often as samples are asked; one without a lowering is unsupported."""
+        """Return the simulated time of `case`, once per requested sample; a case without a lowering is unsupported."""
         from nearpeak.simulation.step_simulation import simulate_case
 
         environment = Environment(device=f"simulated {self._device.title}")

@@ -1,4 +1,4 @@
-"""Several streams of work on one device: sensors that arrive at a rate, and frames, with deadlines and shares."""
+"""Scenarios of several streams on one device: sensor inputs and frames with rates, deadlines and shares."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +27,7 @@ graph for each job."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """Equal jobs that arrive one after the other."""
+    """Equal jobs that arrive periodically."""
 
     name: str
     """How results call it."""
@@ -52,7 +52,7 @@ class Stream:
     launch: str = ""
     """One of `LAUNCHES`."""
     atoms_count: int = 1
-    """Kernels that each kernel is cut into, one after the other, so that others wait for a part only."""
+    """Sequential kernels that each kernel is cut into, so that others wait for a part only."""
     share_ratio: float | None = None
     """Most of the multiprocessors that an MPS client may use; none for an equal share."""
     sm_count: int | None = None
@@ -79,7 +79,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """Streams with what they share beside the multiprocessors."""
+    """Streams with their shared resources besides the multiprocessors."""
 
     streams: tuple[Stream, ...]
     """All of them."""
@@ -87,8 +87,8 @@ class Scenario:
     """Engines for copies from and to the host: one for both directions, or one for each."""
 
     def __post_init__(self) -> None:
-        """Refuse names that stand twice and engines that there are not."""
-        if len({one.name for one in self.streams}) < len(self.streams):
+        """Refuse duplicate names and missing engines."""
+        if len({stream.name for stream in self.streams}) < len(self.streams):
             raise SpecError("streams: two have the same name")
         if not 1 <= self.copy_engine_count <= 2:
             raise SpecError(f"copy_engines is {self.copy_engine_count}; 1 or 2 is right")
@@ -97,65 +97,54 @@ class Scenario:
 def share(
     scenario: Scenario | Sequence[Stream], target: Target, policy: str, *, records: bool = False, governed: bool = False
 ) -> Sharing:
-    """Return how streams fare when they share a device by a policy.
+    """Return latencies and overlaps of streams that share a device by a policy.
 
     Raises:
-        SpecError: the policy is unknown, a name stands twice, or the device has too little for all streams.
+        SpecError: the policy is unknown, a name is used twice, or the device has too little for all streams.
     """
     if policy not in POLICIES:
         raise SpecError(f"policy {policy!r}: is not one of {', '.join(POLICIES)}")
     scenario = scenario if isinstance(scenario, Scenario) else Scenario(streams=tuple(scenario))
-    power = power_of(target, _dtype(scenario), governs=governed)
+    first = next((case for stream in scenario.streams for case in stream.cases), None)
+    power = power_of(target, "bf16" if first is None else dict(first.dtypes).get("dtype", "bf16"), governs=governed)
     machine = machine_of(target, power=power)
     places = places_of(scenario.streams, target, machine, policy)
     work = _work(scenario, places, machine)
     contexts = list({place.context.name: place.context for place in places.values()}.values())
     run = simulate(machine, work, contexts=contexts, records=records)
+    by_turns = len(contexts) > 1 and any(context.sms is None for context in contexts)  # these run one at a time
     energy_j = run.energy_j if power is None or governed else run_j(work, run, power)
     return Sharing(
         policy=policy, end_s=run.end_ps / PS_PER_S, energy_j=energy_j, run=run if records else None,
-        streams=tuple(_latency(one, run, target, machine) for one in scenario.streams),
-        overlaps=overlaps(run, [one.name for one in scenario.streams], by_turns=_by_turns(places)),
+        streams=tuple(_latency(stream, run, target, machine) for stream in scenario.streams),
+        overlaps=overlaps(run, [stream.name for stream in scenario.streams], by_turns=by_turns),
     )  # fmt: skip
-
-
-def _by_turns(places: Mapping[str, Place]) -> bool:
-    """Return whether contexts share multiprocessors, so that one runs at a time."""
-    contexts = {place.context.name: place.context for place in places.values()}.values()
-    return len(contexts) > 1 and any(one.sms is None for one in contexts)
-
-
-def _dtype(scenario: Scenario) -> str:
-    cases = [case for one in scenario.streams for case in one.cases]
-    return dict(cases[0].dtypes).get("dtype", "bf16") if cases else "bf16"
 
 
 def _work(scenario: Scenario, places: Mapping[str, Place], machine: Machine) -> list[Node]:
     """Return all kernels and copies in the order in which their jobs arrive."""
-    jobs = [(round((one.start_s + place * one.period_s) * PS_PER_S), index, place)
-            for index, one in enumerate(scenario.streams) for place in range(one.count)]  # fmt: skip
-    parts = {one.name: _job(one, places[one.name], scenario, machine) for one in scenario.streams}
+    jobs = [(round((stream.start_s + place * stream.period_s) * PS_PER_S), index, place)
+            for index, stream in enumerate(scenario.streams) for place in range(stream.count)]  # fmt: skip
+    parts = {stream.name: _job(stream, places[stream.name], scenario, machine) for stream in scenario.streams}
     return [
-        _submitted(replace(part, name=f"{one.name}/{place}/{step}", not_before_ps=arrival), one, place)
+        replace(
+            part, name=f"{stream.name}/{place}/{step}", not_before_ps=arrival,
+            thread=stream.name if stream.launch else part.thread,
+            graph=f"{stream.name}/{place}" if stream.launch == "graph" else "" if stream.launch else part.graph,
+        )
         for arrival, index, place in sorted(jobs)
-        for one in (scenario.streams[index],)
-        for step, part in enumerate(parts[one.name])
+        for stream in (scenario.streams[index],)
+        for step, part in enumerate(parts[stream.name])
     ]  # fmt: skip
 
 
-def _submitted(node: Node, stream: Stream, place: int) -> Node:
-    """Return a piece of a job as it gets to the device."""
-    if not stream.launch:
-        return node
-    return replace(node, thread=stream.name, graph=f"{stream.name}/{place}" if stream.launch == "graph" else "")
-
-
 def _job(stream: Stream, place: Place, scenario: Scenario, machine: Machine) -> list[Node]:
-    """Return what a job of a stream runs under a policy: input, kernels, output."""
+    """Return the work of a stream's job under a policy: input, kernels, output."""
     kernels = [atom for kernel in kernels_of_job(stream, place.target) for atom in _atoms(kernel, stream.atoms_count)]
     context = place.context.name
     work: list[Node] = [
-        place.fitted(replace(one, queue=stream.name, priority=place.priority, context=context)) for one in kernels
+        place.fitted(replace(unplaced, queue=stream.name, priority=place.priority, context=context))
+        for unplaced in kernels
     ]
     moved = (("host_in", stream.input_bytes, 0), ("host_out", stream.output_bytes, len(work) + 1))
     for pool, amount, at in moved:
@@ -177,7 +166,7 @@ def kernels_of_job(stream: Stream, target: Target) -> list[Node]:
 
 
 def _atoms(kernel: Node, count: int) -> list[Node]:
-    """Return a kernel as several that follow each other, each with a part of its work and a launch of its own."""
+    """Return a kernel as several that follow each other, each with a part of its work and a separate launch."""
     if count == 1 or isinstance(kernel, Copy):
         return [kernel]
     first, *rest = kernel.phases

@@ -1,4 +1,4 @@
-"""Streams of a TOML file: what runs, how often it arrives, by when it must be done, and what it may use."""
+"""Scenario files in TOML: per stream its work, arrival rate, deadline and resources."""
 
 import tomllib
 from collections.abc import Callable, Mapping
@@ -72,7 +72,7 @@ def _stream(path: Path, place: int, table: Mapping[str, Any], case_of: Callable[
             fields["share_ratio"] = _whole(where, table, "share", 100) / 100
         if "frame" in table:
             fields["frame"] = _frame(where, table["frame"])
-        return Stream(name=table["name"], cases=tuple(case_of(str(one).split()) for one in cases), **fields)
+        return Stream(name=table["name"], cases=tuple(case_of(str(words).split()) for words in cases), **fields)
     except SpecError as error:
         text = str(error)
         raise SpecError(text if text.startswith(where) else f"{where}: {text}") from None

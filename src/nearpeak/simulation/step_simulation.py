@@ -1,4 +1,4 @@
-"""Cases and whole steps on a machine: what each call takes, what is not modelled, and the time of all of it."""
+"""Simulated time of cases and of steps, call by call, and calls that are not modelled."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -48,7 +48,7 @@ def simulate_case(case: Case, target: Target, *, records: bool = False, governed
     >>> run.cta_count
     132
     """
-    kernels = [replace(one, name=f"{place} {one.name}") for place, one in enumerate(kernels_of(case, target))]
+    kernels = [replace(kernel, name=f"{place} {kernel.name}") for place, kernel in enumerate(kernels_of(case, target))]
     power = power_of(target, dict(case.dtypes).get("dtype", "bf16"), governs=governed)
     run = simulate(machine_of(target, power=power), kernels, records=records)
     return run if power is None or governed else replace(run, energy_j=run_j(kernels, run, power))
@@ -65,14 +65,14 @@ def simulate_step(workload: Workload, target: Target) -> StepRun:
     energy_j = 0.0
     unmodelled_count: dict[str, int] = {}
     for call in workload.calls:
-        found = "operator is not in the catalogue" if call.case is None else alone(call.case, target, machine, known)
-        if isinstance(found, str):
-            unmodelled_count[found] = unmodelled_count.get(found, 0) + call.call_count
+        result = "operator is not in the catalogue" if call.case is None else alone(call.case, target, machine, known)
+        if isinstance(result, str):
+            unmodelled_count[result] = unmodelled_count.get(result, 0) + call.call_count
             times.append(None)
             continue
-        times.append(found.time_s * call.call_count)
-        kernels, blocks = kernels + found.kernel_count * call.call_count, blocks + found.cta_count * call.call_count
-        energy_j += found.energy_j * call.call_count
+        times.append(result.time_s * call.call_count)
+        kernels, blocks = kernels + result.kernel_count * call.call_count, blocks + result.cta_count * call.call_count
+        energy_j += result.energy_j * call.call_count
     return StepRun(
         time_s=sum(time for time in times if time is not None), call_s=tuple(times), kernel_count=kernels,
         cta_count=blocks, unmodelled_count=unmodelled_count,
@@ -92,7 +92,7 @@ class Alone(NamedTuple):
 def alone(
     case: Case, target: Target, machine: Machine, known: dict[Case, Alone | str], power: Power | None = None
 ) -> Alone | str:
-    """Return what a case takes on an empty device; or why it is not modelled.
+    """Return time and energy of a case on an empty device, or the reason for which it is not modelled.
 
     Args:
         known: what was found before.
@@ -108,6 +108,6 @@ def alone(
             runs = [simulate(machine, [kernel]) for kernel in kernels]
             known[case] = Alone(
                 sum(run.end_ps for run in runs) / PS_PER_S, len(kernels), sum(run.cta_count for run in runs),
-                0.0 if power is None else sum(run_j([one], run, power) for one, run in zip(kernels, runs, strict=True)),
+                0.0 if power is None else sum(run_j([k], run, power) for k, run in zip(kernels, runs, strict=True)),
             )  # fmt: skip
     return known[case]

@@ -1,4 +1,4 @@
-"""A whole step on the device, kernel by kernel, as a host submits it: eagerly, as a graph, or with early starts."""
+"""Kernel timeline of a simulated step, launched eagerly, as a graph, or with programmatic dependent launch."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -28,7 +28,7 @@ MOST_KERNELS = 50_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """A step whose kernels were run one after the other."""
+    """A step whose kernels ran in sequence."""
 
     run: Run
     """When each kernel ran, and where its blocks were."""
@@ -62,7 +62,7 @@ def simulate_timeline(workload: Workload, target: Target, launch: str = "chain",
     host = {
         "chain": 0, "graph": costs.graph_ps + len(work) * costs.graph_node_ps,
         "early": costs.graph_ps + len(work) * costs.graph_node_ps,
-        "eager": sum(costs.launch_ps if one.host_ps is None else one.host_ps for one in work),
+        "eager": sum(costs.launch_ps if node.host_ps is None else node.host_ps for node in work),
     }[launch]  # fmt: skip
     return Timeline(run=run, launch=launch, host_s=host * 1e-12, unmodelled_count=unmodelled_count)
 
@@ -74,17 +74,17 @@ def _work(
     known: dict[Case, tuple[Node, ...] | str] = {}
     made = 0
     for place, call in enumerate(workload.calls):
-        found = "operator is not in the catalogue" if call.case is None else _kernels(call.case, target, known)
-        if isinstance(found, str):
-            unmodelled_count[found] = unmodelled_count.get(found, 0) + call.call_count
+        kernels = "operator is not in the catalogue" if call.case is None else _kernels(call.case, target, known)
+        if isinstance(kernels, str):
+            unmodelled_count[kernels] = unmodelled_count.get(kernels, 0) + call.call_count
             continue
-        made += len(found) * call.call_count
+        made += len(kernels) * call.call_count
         if made > MOST_KERNELS:
             raise SpecError(
                 f"{workload.name}: more than {MOST_KERNELS:,} kernels; 'nearpeak simulate' alone adds them up"
             )
         for turn in range(call.call_count):
-            for part, kernel in enumerate(found):
+            for part, kernel in enumerate(kernels):
                 name = f"{place}.{turn}.{part} {kernel.name}"
                 yield _submitted(replace(kernel, name=name), machine, launch, first=part == 0)
 

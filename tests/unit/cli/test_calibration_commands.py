@@ -8,7 +8,7 @@ import nearpeak
 from nearpeak.cli import application
 from nearpeak.errors import SpecError
 from nearpeak.measurement.machine.roofs import cpu_target_text
-from nearpeak.prediction import FORMS, case_prediction, provenance
+from nearpeak.prediction import KERNEL_MODELS, case_prediction, provenance
 from nearpeak.prediction.calibration import coefficient_store
 from nearpeak.reports.part_names import PART_WORDS
 from nearpeak.targets import user_folder
@@ -35,7 +35,7 @@ def test_words_of_the_second_case_replace_those_of_the_first(capsys):
 
 
 def test_every_part_of_a_prediction_has_words():
-    names = {name for form in FORMS if form != "power" for name in FORMS[form].terms}
+    names = {name for form in KERNEL_MODELS if form != "power" for name in KERNEL_MODELS[form].terms}
     assert {*names, *case_prediction.BEYOND} == set(PART_WORDS)
 
 

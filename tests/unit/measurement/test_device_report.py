@@ -16,7 +16,7 @@ from nearpeak.measurement.machine import cuda_device
 from nearpeak.measurement.machine.roofs import cpu_target_text
 from nearpeak.ops import OPS
 from nearpeak.prediction.case_prediction import predict_case
-from nearpeak.prediction.model_choice import form_of
+from nearpeak.prediction.model_choice import model_of
 from nearpeak.targets import target_of
 
 torch = pytest.importorskip("torch")
@@ -149,7 +149,7 @@ def test_every_case_for_a_gpu_has_a_bound_and_every_family_a_prediction():
     wanted = (*cases.roof_cases("full").values(), *cases.family_cases("full"))
     assert [one.label() for one in wanted if bound_s(one, device) is None] == []
     assert all(predict_case(one, device).time_s > 0 for one in cases.family_cases("full"))
-    assert {form_of(one.op, one.phase).name for one in wanted} >= {"gemm", "attention", "conv", "stream"}
+    assert {model_of(one.op, one.phase).name for one in wanted} >= {"gemm", "attention", "conv", "stream"}
 
 
 def test_every_operator_has_a_case_to_be_checked_with():

@@ -201,8 +201,8 @@ def test_intervals_leave_out_what_a_source_shows_only_where_it_was_late():
         axes={"elements": count, "b": count}, attributes={"function": "add"}, measured_s=np.full(800, 20e-6),
         sites=site_numbers(np.arange(800)),
     )  # fmt: skip
-    values = np.array([one.usual_value for one in family.form.scalars])
-    times = family.form.rows(target_of(block.device), block.columns(slice(None)), values, block.setting).time_s
+    values = np.array([one.usual_value for one in family.model.coefficients])
+    times = family.model.rows(target_of(block.device), block.columns(slice(None)), values, block.setting).time_s
     block = dataclasses.replace(block, measured_s=np.where(count == 4096, 20e-6, times))
     assert interval(family, [(block, values)])["launch"][1] > 2
     assert interval(family, [(dataclasses.replace(block, least_s=8e-6), values)])["launch"][1] == pytest.approx(1)

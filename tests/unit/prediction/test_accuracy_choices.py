@@ -90,12 +90,12 @@ def test_neighbours_mend_what_a_form_misses_alike_everywhere(corpus):
 def test_times_are_worked_out_once_while_only_scalars_of_other_passes_move(corpus):
     block, calls = blocks(corpus)["miopen mi60 conv_fwd float32"], []
 
-    def times(scalars):
+    def times(coefficients):
         calls.append(1)
-        return block.measured_s * scalars[0]
+        return block.measured_s * coefficients[0]
 
-    found, values = _remembered(FAMILY, block, times), np.ones(len(FAMILY.form.scalars))
-    names = [one.name for one in FAMILY.form.scalars]
+    found, values = _remembered(FAMILY, block, times), np.ones(len(FAMILY.model.coefficients))
+    names = [one.name for one in FAMILY.model.coefficients]
     base = found(values)
     other, own = values.copy(), values.copy()
     other[names.index("wgrad_split_s")], own[names.index("launch_s")] = 2.0, 2.0

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from nearpeak.prediction.models.power import FORM, power_calibration
+from nearpeak.prediction.models.power import KERNEL_MODEL, power_calibration
 from nearpeak.prediction.power.predicted_energy import energy_columns
 
 power = pytest.importorskip("benchmarks.accuracy.power")
@@ -33,13 +33,13 @@ def corpus(tmp_path):
 
 def test_a_meter_that_had_not_settled_is_told_from_a_board_that_draws_less(corpus):
     (one,) = power._readings(corpus)
-    scalars = power.scalars_of(power_calibration("b200_sxm", "bf16"))
-    steady = power.power_w(power.target_of(one.device), one.columns, scalars, one.time_s).sum(1)
+    coefficients = power.coefficients_of(power_calibration("b200_sxm", "bf16"))
+    steady = power.power_w(power.target_of(one.device), one.columns, coefficients, one.time_s).sum(1)
     assert np.abs(steady / one.power_w - 1).mean() > 0.1
-    (runs,) = power._runs(one, np.flatnonzero(one.part < 2), scalars).values()
+    (runs,) = power._runs(one, np.flatnonzero(one.part < 2), coefficients).values()
     assert [(20e-6 < run.settling_s < 45e-6, run.share) for run in runs] == [(True, 0.7), (False, 1.0)]
     assert runs[1].first[0] in (256, 512)
-    read = power._through(one, np.flatnonzero(one.part == 3), scalars, {"x 1": runs})
+    read = power._through(one, np.flatnonzero(one.part == 3), coefficients, {"x 1": runs})
     assert np.abs(read / one.power_w[one.part == 3] - 1).mean() < 0.03
 
 
@@ -57,7 +57,7 @@ def test_scalars_that_explain_the_readings_are_found_again(corpus):
     found, runs = power._fitted(one, memory)
     read = power._through(one, np.arange(400), found, runs)
     assert np.abs(read / one.power_w - 1).mean() < 0.05
-    assert found.values.shape == (len(FORM.scalars),)
+    assert found.values.shape == (len(KERNEL_MODEL.coefficients),)
 
 
 def test_buckets_that_the_public_corpus_lacks_are_held_out_and_devices_without_prediction_are_left_out(

@@ -4,34 +4,40 @@ import pytest
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.prediction.calibration.coefficient_file import file_text, groups_of
 from nearpeak.prediction.calibration.coefficient_store import calibration_for
-from nearpeak.prediction.calibration.device_fit import calibrate, calibrate_each, held_of, spread_from, unmoved
+from nearpeak.prediction.calibration.device_fit import (
+    calibrate,
+    calibrate_each,
+    insensitive_places,
+    spread_from,
+    unidentified_places,
+)
 from nearpeak.prediction.calibration.measurement_design import chosen, design, misfit_of, weights_of
 from nearpeak.prediction.calibration.sample_screen import check_fit
 from nearpeak.prediction.calibration.samples import samples_of
 from nearpeak.prediction.case_prediction import predict_case
 from nearpeak.prediction.kernel_model import USUAL, CaseColumns
-from nearpeak.prediction.models.gemm import FORM
-from nearpeak.prediction.refinement import scalars_of
+from nearpeak.prediction.models.gemm import KERNEL_MODEL
+from nearpeak.prediction.refinement import coefficients_of
 from nearpeak.targets import target_of
 
 DEVICE = target_of("h200_sxm")
 BF16 = {"dtype": "bf16"}
-POSITIONS = {scalar.name: i for i, scalar in enumerate(FORM.scalars)}
+POSITIONS = {coefficient.name: i for i, coefficient in enumerate(KERNEL_MODEL.coefficients)}
 
 
-def times_with(target, axes, **scalars):
+def times_with(target, axes, **coefficients):
     cases = CaseColumns(op="gemm", phase="forward", dtypes=BF16, axes=axes)
-    values = scalars_of(calibration_for(target, FORM, cases)).copy()
-    for name, value in scalars.items():
+    values = coefficients_of(calibration_for(target, KERNEL_MODEL, cases)).copy()
+    for name, value in coefficients.items():
         values[POSITIONS[name]] = value
-    return FORM.rows(target, cases, values, USUAL).time_s
+    return KERNEL_MODEL.rows(target, cases, values, USUAL).time_s
 
 
-def table(count=200, **scalars):
+def table(count=200, **coefficients):
     draw = np.random.default_rng(5)
     low, high = {"m": 0, "n": 7, "k": 7}, {"m": 9, "n": 9.7, "k": 9.7}
     axes = {axis: np.exp(draw.uniform(low[axis], high[axis], count)).astype(np.int64) for axis in "mnk"}
-    time_s = times_with(DEVICE, axes, **scalars)
+    time_s = times_with(DEVICE, axes, **coefficients)
     return {"op": "gemm", "dtype": "bf16", **axes, "time_s": time_s * np.exp(draw.normal(0, 0.02, count))}
 
 
@@ -41,7 +47,7 @@ def test_a_fit_finds_what_differs_on_the_new_device_and_keeps_what_it_cannot_see
     assert found.values["launch_s"] == pytest.approx(6e-6, rel=0.1)
     assert found.values["dram_ratio"] == pytest.approx(0.6, rel=0.05)
     held = {one.name: one.reason for one in found.held}
-    assert held["quantise_s"] == "hardly matters to these cases"
+    assert held["quantise_s"] == "has no measurable effect on these cases"
     assert found.values["quantise_s"] == {c.name: c.value for c in found.start.coefficients}["quantise_s"]
     assert found.fitted_ratio <= found.unseen_ratio < 0.03 < found.before_ratio
 
@@ -62,13 +68,13 @@ def test_a_written_file_gives_the_fitted_times_and_keeps_other_groups(tmp_path):
 def test_of_scalars_that_cases_cannot_tell_apart_none_is_fixed_at_its_start():
     own = np.random.default_rng(3).normal(0, 0.3, (30, 3))
     effects = np.column_stack([own, own[:, 0], np.full(30, 1e-6)])
-    assert held_of(effects) == [3, 4]
-    assert unmoved(effects) == [4]
+    assert unidentified_places(effects) == [3, 4]
+    assert insensitive_places(effects) == [4]
 
 
 def test_cases_that_cannot_tell_the_leading_scalars_apart_are_refused():
     columns = {"op": "gemm", "dtype": "bf16", "m": np.arange(8191, 8200), "n": 8192, "k": 8192}
-    with pytest.raises(SpecError, match=r"too alike, they pin down .* alone; add "):
+    with pytest.raises(SpecError, match=r"too alike, they identify .* alone; add "):
         calibrate(samples_of({**columns, "time_us": np.full(9, 1500.0)}), DEVICE, "made")
 
 
@@ -78,7 +84,7 @@ def test_a_short_plan_is_not_refused_for_being_short():
     (found,) = calibrate(
         samples_of({"op": "gemm", "dtype": "bf16", **axes, "time_s": times_with(DEVICE, axes)}), DEVICE, "made"
     )
-    assert len(found.held) == len(FORM.scalars) - 3
+    assert len(found.held) == len(KERNEL_MODEL.coefficients) - 3
 
 
 def test_too_few_cases_and_operators_without_a_form_are_refused():
@@ -110,9 +116,9 @@ def test_long_cases_count_as_much_as_all_together():
 
 
 def test_two_devices_alike_do_not_make_the_third_one_sure():
-    usual = np.array([scalar.usual_value for scalar in FORM.scalars])
-    two, ten = (spread_from(FORM, [(usual, ())] * count, usual) for count in (2, 10))
-    none = spread_from(FORM, [(usual, [scalar.name for scalar in FORM.scalars])], usual)
+    usual = np.array([coefficient.usual_value for coefficient in KERNEL_MODEL.coefficients])
+    two, ten = (spread_from(KERNEL_MODEL, [(usual, ())] * count, usual) for count in (2, 10))
+    none = spread_from(KERNEL_MODEL, [(usual, [coefficient.name for coefficient in KERNEL_MODEL.coefficients])], usual)
     assert (ten < two).all()
     assert (two < none).all()
     assert two.min() > 0.9

@@ -7,13 +7,13 @@ import pytest
 import nearpeak
 from nearpeak.errors import SpecError
 from nearpeak.ops.shared.tables.case_table import table_of_cases
-from nearpeak.prediction import FORMS
+from nearpeak.prediction import KERNEL_MODELS
 from nearpeak.prediction.calibration.coefficient_file import group_text, groups_of
 from nearpeak.prediction.calibration.coefficient_store import calibration_for
 from nearpeak.prediction.case_prediction import predict_table
 from nearpeak.prediction.correction_layout import DEPTH, LARGEST_RATIO, LEAF_COUNT, LIMITS, UNIT
 from nearpeak.prediction.kernel_model import USUAL, case_columns
-from nearpeak.prediction.refinement import scalars_of
+from nearpeak.prediction.refinement import coefficients_of
 from nearpeak.prediction.residual_correction import (
     columns_of,
     correction_entry,
@@ -78,14 +78,14 @@ def test_a_stored_correction_is_the_one_that_was_fitted_and_a_broken_one_is_refu
 
 
 def test_compiled_walk_adds_up_the_leaves_that_plain_steps_find_within_the_bounds():
-    target, form = target_of("h100_sxm"), FORMS["attention"]
+    target, model = target_of("h100_sxm"), KERNEL_MODELS["attention"]
     for shape in SHAPES:
         cases = case_columns(attention(*shape))
-        calibration = calibration_for(target, form, cases)
-        rows = form.rows(target, cases, scalars_of(calibration), USUAL)
-        known = columns_of(form, target, cases, USUAL, rows)
+        calibration = calibration_for(target, model, cases)
+        rows = model.rows(target, cases, coefficients_of(calibration), USUAL)
+        known = columns_of(model, target, cases, USUAL, rows)
         columns = {name: np.atleast_1d(known.get(name, 0.0)) for name in calibration.correction.columns} | {"m": [0]}
-        ratio = correction_ratio(calibration.correction, form, target, cases, USUAL, rows)
+        ratio = correction_ratio(calibration.correction, model, target, cases, USUAL, rows)
         assert np.log(ratio) == pytest.approx(np.clip(walked(calibration.correction, columns), *LIMITS))
         assert 1 - LARGEST_RATIO - 1e-9 <= ratio[0] <= 1 + LARGEST_RATIO + 1e-9
 

@@ -11,12 +11,12 @@ from nearpeak.prediction import correction_kernel as trees
 from nearpeak.prediction.calibration.coefficient_store import calibration_for
 from nearpeak.prediction.case_prediction import predict_table
 from nearpeak.prediction.correction_layout import DEPTH, LARGEST_RATIO, LEAF_COUNT
-from nearpeak.prediction.gemm.gemm_kernel import SPLITS, chosen, slowed_ratio
+from nearpeak.prediction.gemm.gemm_kernel import SPLITS, best_tile, slowed_ratio
 from nearpeak.prediction.gemm.product_formats import device_figures, tile_sets
 from nearpeak.prediction.kernel_model import CaseColumns, Setting
 from nearpeak.prediction.largest_part import largest
-from nearpeak.prediction.models.gemm import FORM
-from nearpeak.prediction.refinement import scalars_of
+from nearpeak.prediction.models.gemm import KERNEL_MODEL
+from nearpeak.prediction.refinement import coefficients_of
 from nearpeak.targets import target_of
 
 PAIRS = (
@@ -36,8 +36,8 @@ def products(op, dtype, count, seed):
 
 def scalars_for(target, cases):
     """Return shipped scalars, with cheap splits, and loads that slow down where rows are no whole lines."""
-    found = scalars_of(calibration_for(target, FORM, cases))
-    names = [one.name for one in FORM.scalars]
+    found = coefficients_of(calibration_for(target, KERNEL_MODEL, cases))
+    names = [one.name for one in KERNEL_MODEL.coefficients]
     for name, value in {"split_s": 1e-6, "far_ratio": 0.5, "unaligned_ratio": 0.25}.items():
         found[names.index(name)] = value
     return found
@@ -46,7 +46,7 @@ def scalars_for(target, cases):
 def plain_least(m, n, k, batch, hw, p, tiles):
     """Return the least time of all tiles and splits, one by one, as docs/lab/kernel_models.md tells it."""
     peak, sm, bandwidth, cache, clock, a, b, c, quantised, copies, line, _, _, single = hw
-    s = dict(zip([one.name for one in FORM.scalars], p, strict=True))
+    s = dict(zip([one.name for one in KERNEL_MODEL.coefficients], p, strict=True))
     sizes = [batch * m * k * a, batch * n * k * b, batch * m * n * c]
 
     def missed(b_copies):
@@ -89,7 +89,7 @@ def test_the_search_leaves_out_no_tile_and_no_split_that_ends_sooner(device, op,
     split = 0
     for extents in zip(*(cases.axes[axis].astype(float) for axis in ("m", "n", "k", "batch")), strict=True):
         ((_, tiles),) = tile_sets(target, dtype, np.array(extents[3:]))
-        found = chosen(*extents, hw, p, tiles)
+        found = best_tile(*extents, hw, p, tiles)
         assert found.least_s == pytest.approx(plain_least(*extents, hw, p, tiles), rel=1e-9)
         split += found.split > 1
     assert split > 0
@@ -99,11 +99,11 @@ def test_the_search_leaves_out_no_tile_and_no_split_that_ends_sooner(device, op,
 def test_a_row_alone_gives_to_the_last_bit_what_it_gives_among_many(device, op, dtype):
     cases, target = products(op, dtype, 600, 12), target_of(device)
     p, setting = scalars_for(target, cases), Setting(quantises_input=True, host_timed=True)
-    together = FORM.rows(target, cases, p, setting)
+    together = KERNEL_MODEL.rows(target, cases, p, setting)
     for row in (*range(40), 255, 256, 257, 511, 512, 599):
         axes = {name: int(column[row]) for name, column in cases.axes.items()}
         one = CaseColumns(op=op, phase="forward", dtypes=cases.dtypes, axes=axes)
-        alone = FORM.rows(target, one, p, setting)
+        alone = KERNEL_MODEL.rows(target, one, p, setting)
         assert alone.time_s[0] == together.time_s[row]
         assert np.array_equal(alone.parts_s[0], together.parts_s[row])
     assert together.parts_s.sum(1) == pytest.approx(together.time_s, rel=1e-12)

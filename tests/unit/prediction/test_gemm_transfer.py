@@ -6,21 +6,21 @@ from typer.testing import CliRunner
 
 import nearpeak
 from nearpeak.cli import application
-from nearpeak.prediction.gemm.gemm_coefficients import SCALARS
+from nearpeak.prediction.gemm.gemm_coefficients import COEFFICIENTS
 from nearpeak.prediction.gemm.gemm_transfer import transferred
 from nearpeak.prediction.kernel_model import USUAL, CaseColumns
-from nearpeak.prediction.models.gemm import FORM
+from nearpeak.prediction.models.gemm import KERNEL_MODEL
 from nearpeak.prediction.power.voltage import drawn_ratio
 from nearpeak.prediction.product_units import unit_of
 from nearpeak.targets import target_of
 
 BF16, FP32 = {"dtype": "bf16"}, {"dtype": "fp32"}
-NAMES = [scalar.name for scalar in SCALARS]
+NAMES = [coefficient.name for coefficient in COEFFICIENTS]
 SKINNY = nearpeak.case("gemm", m=16, n=4096, k=16384, dtype="bf16")
 
 
-def scalars(**changed):
-    values = [scalar.usual_value for scalar in SCALARS]
+def coefficients(**changed):
+    values = [coefficient.usual_value for coefficient in COEFFICIENTS]
     for name, value in changed.items():
         values[NAMES.index(name)] = value
     return np.array(values)
@@ -30,9 +30,9 @@ def sustained(values):
     return values[NAMES.index("tensor_ratio")] / (1 + values[NAMES.index("clock_ratio")])
 
 
-def moved(target, source, dtypes=BF16, is_kin=True, **changed):
-    pairs = [(target_of(source), scalars(**changed))]
-    return transferred(target_of(target), dtypes, pairs, is_kin=is_kin)[0]
+def moved(target, source, dtypes=BF16, is_related=True, **changed):
+    pairs = [(target_of(source), coefficients(**changed))]
+    return transferred(target_of(target), dtypes, pairs, is_related=is_related)[0]
 
 
 def left_w(name):
@@ -54,7 +54,7 @@ def test_small_boards_sustain_less_and_kernels_that_are_slower_than_power_asks_a
     assert 0.7 * (72 / 121) / (350 / 362) < low < 0.6
     blocks, slow = {"dtype": "fp8_block"}, {"tensor_ratio": 0.35, "clock_ratio": 0.0}
     assert sustained(moved("mi325x", "mi300x", blocks, **slow)) == pytest.approx(0.35)
-    bf16 = moved("mi355x", "mi300x", is_kin=False, **slow)
+    bf16 = moved("mi355x", "mi300x", is_related=False, **slow)
     assert sustained(bf16) == pytest.approx(0.35), "what a slow kernel takes does not say what power allows"
 
 
@@ -106,49 +106,52 @@ def test_waits_are_numbers_of_clocks_whatever_the_board():
     clocks = {name: target_of(name).peaks["tensor.bf16"].clock_hz for name in ("l40s", "a100_sxm_80gb")}
     ratio = clocks["a100_sxm_80gb"] / clocks["l40s"]
     assert ratio < 0.6
-    found = moved("l40s", "a100_sxm_80gb", is_kin=False, tile_start_s=4e-7, step_s=1e-7, split_s=3e-6)
+    found = moved("l40s", "a100_sxm_80gb", is_related=False, tile_start_s=4e-7, step_s=1e-7, split_s=3e-6)
     for name, value in (("tile_start_s", 4e-7), ("step_s", 1e-7), ("split_s", 3e-6)):
         assert found[NAMES.index(name)] == pytest.approx(value * ratio)
-    assert found[NAMES.index("dram_ratio")] == scalars()[NAMES.index("dram_ratio")]
+    assert found[NAMES.index("dram_ratio")] == coefficients()[NAMES.index("dram_ratio")]
 
 
 def test_the_launch_follows_documented_floors_where_one_kernel_is_launched_and_else_the_clock():
     place = NAMES.index("launch_s")
-    assert moved("b200_sxm", "h100_sxm", is_kin=False, launch_s=2.1e-6)[place] == pytest.approx(2.1e-6 * 1.75 / 2.45)
-    quantised = moved("b200_sxm", "h100_sxm", dtypes={"dtype": "fp8_tensor"}, is_kin=False, launch_s=2.1e-6)
+    assert moved("b200_sxm", "h100_sxm", is_related=False, launch_s=2.1e-6)[place] == pytest.approx(
+        2.1e-6 * 1.75 / 2.45
+    )
+    quantised = moved("b200_sxm", "h100_sxm", dtypes={"dtype": "fp8_tensor"}, is_related=False, launch_s=2.1e-6)
     clocks = [target_of(name).peaks["tensor.fp8"].clock_hz for name in ("h100_sxm", "b200_sxm")]
     assert quantised[place] == pytest.approx(2.1e-6 * clocks[0] / clocks[1])
 
 
 def test_vector_units_of_small_boards_are_capped_by_power_even_from_other_kinds_of_devices():
-    pairs = [(target_of(name), scalars(tensor_ratio=0.92, clock_ratio=0.0)) for name in ("p4", "v100_pcie")]
-    capped = transferred(target_of("t4"), FP32, pairs, is_kin=False)
+    pairs = [(target_of(name), coefficients(tensor_ratio=0.92, clock_ratio=0.0)) for name in ("p4", "v100_pcie")]
+    capped = transferred(target_of("t4"), FP32, pairs, is_related=False)
     assert all(sustained(one) < 0.84 for one in capped)
-    free = transferred(target_of("p100_pcie"), FP32, pairs, is_kin=False)
+    free = transferred(target_of("p100_pcie"), FP32, pairs, is_related=False)
     assert all(0.92 <= sustained(one) < 0.92 * 1.07 for one in free)
 
 
 def test_matrix_units_take_the_same_energy_per_product_at_the_same_clock_on_the_same_process():
     fp8, blocks = {"dtype": "fp8_tensor"}, {"dtype": "fp8_block"}
-    fast = moved("l40s", "h100_sxm", is_kin=False, tensor_ratio=1.0, clock_ratio=0.2)
+    fast = moved("l40s", "h100_sxm", is_related=False, tensor_ratio=1.0, clock_ratio=0.2)
     assert 0.6 < sustained(fast) < 0.8
-    assert sustained(moved("l40s", "h100_sxm", fp8, is_kin=False, tensor_ratio=1.0, clock_ratio=0.2)) < 0.8
-    free = moved("l40s", "h100_sxm", blocks, is_kin=False, tensor_ratio=0.9, clock_ratio=0.2)
+    assert sustained(moved("l40s", "h100_sxm", fp8, is_related=False, tensor_ratio=1.0, clock_ratio=0.2)) < 0.8
+    free = moved("l40s", "h100_sxm", blocks, is_related=False, tensor_ratio=0.9, clock_ratio=0.2)
     assert sustained(free) > 0.68
-    large = moved("a100_sxm_80gb", "h100_sxm", is_kin=False, tensor_ratio=1.0, clock_ratio=0.2)
+    large = moved("a100_sxm_80gb", "h100_sxm", is_related=False, tensor_ratio=1.0, clock_ratio=0.2)
     assert sustained(large) == pytest.approx(1.0 / 1.2 * 1.83 / 1.98)
 
 
 def test_what_small_boards_lose_to_their_power_is_not_carried_to_boards_with_enough_of_it():
     sources = {"l40s": (0.7, 0.0), "a100_sxm_80gb": (0.86, 0.01), "b200_sxm": (0.96, 0.3)}
     pairs = [
-        (target_of(name), scalars(tensor_ratio=tensor, clock_ratio=clock)) for name, (tensor, clock) in sources.items()
+        (target_of(name), coefficients(tensor_ratio=tensor, clock_ratio=clock))
+        for name, (tensor, clock) in sources.items()
     ]
-    kept = transferred(target_of("v100_sxm"), {"dtype": "fp16"}, pairs, is_kin=False)
+    kept = transferred(target_of("v100_sxm"), {"dtype": "fp16"}, pairs, is_related=False)
     assert all(sustained(one) >= 0.86 / 1.01 - 1e-9 for one in kept)
-    low = transferred(target_of("l4"), BF16, pairs, is_kin=False)
+    low = transferred(target_of("l4"), BF16, pairs, is_related=False)
     assert all(sustained(one) < 0.7 for one in low)
-    alone = transferred(target_of("v100_sxm"), {"dtype": "fp16"}, pairs[:1], is_kin=False)
+    alone = transferred(target_of("v100_sxm"), {"dtype": "fp16"}, pairs[:1], is_related=False)
     assert sustained(alone[0]) < 0.71, "no board tells what kernels reach where power does not hold them back"
 
 
@@ -157,12 +160,12 @@ def test_single_precision_runs_on_vector_units_where_those_for_doubles_are_as_fa
     assert unit_of(target_of("a100_sxm_80gb"), {"dtype": "fp64"}) == "tensor.fp64"
 
 
-@pytest.mark.parametrize("is_kin", [True, False])
-def test_what_tells_sessions_of_one_table_apart_stays_with_its_device(is_kin):
-    found = moved("v100_sxm", "v100_pcie", FP32, is_kin, far_ratio=0.4, unaligned_ratio=2.0, dram_ratio=0.48)
+@pytest.mark.parametrize("is_related", [True, False])
+def test_what_tells_sessions_of_one_table_apart_stays_with_its_device(is_related):
+    found = moved("v100_sxm", "v100_pcie", FP32, is_related, far_ratio=0.4, unaligned_ratio=2.0, dram_ratio=0.48)
     assert [found[NAMES.index(name)] for name in ("far_ratio", "unaligned_ratio")] == [0.0, 0.0]
     assert found[NAMES.index("dram_ratio")] == pytest.approx(0.7)
-    assert moved("v100_sxm", "v100_pcie", FP32, is_kin, dram_ratio=0.8)[NAMES.index("dram_ratio")] == 0.8
+    assert moved("v100_sxm", "v100_pcie", FP32, is_related, dram_ratio=0.8)[NAMES.index("dram_ratio")] == 0.8
 
 
 @pytest.mark.parametrize(
@@ -176,22 +179,24 @@ def test_of_several_kin_devices_the_one_with_the_most_alike_multiprocessors_serv
 
 def test_products_reach_the_highest_clock_not_that_of_the_documented_rate():
     place = NAMES.index("tensor_ratio")
-    assert moved("h100_sxm", "a100_sxm_80gb", is_kin=False, tensor_ratio=0.8)[place] == pytest.approx(0.8 * 1.98 / 1.83)
+    assert moved("h100_sxm", "a100_sxm_80gb", is_related=False, tensor_ratio=0.8)[place] == pytest.approx(
+        0.8 * 1.98 / 1.83
+    )
     assert moved("h200_sxm", "h100_sxm", tensor_ratio=0.8)[place] == pytest.approx(0.8)
 
 
 def test_what_stays_in_cache_between_kernels_is_taken_from_caches_of_the_same_kind():
     place, fp8 = NAMES.index("quantise_residency_ratio"), {"dtype": "fp8_tensor"}
     pairs = [
-        (target_of(name), scalars(quantise_residency_ratio=value))
+        (target_of(name), coefficients(quantise_residency_ratio=value))
         for name, value in (("h100_sxm", 0.05), ("b200_sxm", 0.2), ("l40s", 1.5))
     ]
-    halved = transferred(target_of("a100_sxm_80gb"), BF16, pairs, is_kin=False)
+    halved = transferred(target_of("a100_sxm_80gb"), BF16, pairs, is_related=False)
     assert [one[place] for one in halved] == pytest.approx([0.05, 0.2, 0.1])
-    whole = transferred(target_of("rtx_pro_6000"), fp8, pairs, is_kin=False)
+    whole = transferred(target_of("rtx_pro_6000"), fp8, pairs, is_related=False)
     assert [one[place] for one in whole] == pytest.approx([1.5, 1.5, 1.5])
-    unknown = transferred(target_of("l40s"), fp8, pairs[:2], is_kin=False)
-    assert [one[place] for one in unknown] == pytest.approx([scalars()[place]] * 2)
+    unknown = transferred(target_of("l40s"), fp8, pairs[:2], is_related=False)
+    assert [one[place] for one in unknown] == pytest.approx([coefficients()[place]] * 2)
 
 
 def test_two_dies_of_one_kind_share_scalars_and_corrections():
@@ -202,12 +207,12 @@ def test_two_dies_of_one_kind_share_scalars_and_corrections():
 
 
 def test_rows_that_are_no_whole_lines_load_more_slowly_where_single_products_are_measured_so():
-    values = scalars(unaligned_ratio=1.5)
+    values = coefficients(unaligned_ratio=1.5)
 
     def time_of(m, batch=1):
         axes = {"m": np.array([m]), "n": np.array([512]), "k": np.array([8192]), "batch": np.array([batch])}
         cases = CaseColumns(op="gemm", phase="forward", dtypes=FP32, axes=axes)
-        return FORM.rows(target_of("p4"), cases, values, USUAL).time_s[0]
+        return KERNEL_MODEL.rows(target_of("p4"), cases, values, USUAL).time_s[0]
 
     assert time_of(1001) > 1.5 * time_of(1024)
     assert time_of(1001, batch=2) < 1.05 * time_of(1024, batch=2)

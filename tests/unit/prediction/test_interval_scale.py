@@ -6,7 +6,7 @@ import pytest
 import nearpeak
 from nearpeak.errors import SpecError
 from nearpeak.ops.shared.tables.case_table import table_of_cases
-from nearpeak.prediction.calibration.coefficient_file import Refined, intervals
+from nearpeak.prediction.calibration.coefficient_file import Refinement, intervals
 from nearpeak.prediction.calibration.interval_scale import fit_scale, walked
 from nearpeak.prediction.case_prediction import predict_case, predict_table
 from nearpeak.prediction.kernel_model import Setting
@@ -72,10 +72,10 @@ def test_an_entry_holds_the_scale_beside_the_ends_that_were_set_with_it():
     columns, rest, sites = drawn(6)
     trees, _ = fit_scale(columns, rest, sites)
     plain, ends = {"dram": (0.5, 2.0)}, {"dram": (0.9, 1.1)}
-    entry = intervals(plain, Refined(correction=None, scale=trees, ends=ends))
+    entry = intervals(plain, Refinement(correction=None, scale=trees, ends=ends))
     assert (entry["interval"], entry["plain_interval"]) == ({"dram": [0.9, 1.1]}, {"dram": [0.5, 2.0]})
     assert correction_of(json.loads(json.dumps(entry["scale"]))) == trees
-    assert intervals(plain, Refined(correction=None, scale=None, ends=ends)) == {"interval": {"dram": [0.5, 2.0]}}
+    assert intervals(plain, Refinement(correction=None, scale=None, ends=ends)) == {"interval": {"dram": [0.5, 2.0]}}
     assert intervals(plain, None) == {"interval": {"dram": [0.5, 2.0]}}
 
 
@@ -102,13 +102,14 @@ def test_both_gradients_of_a_convolution_are_as_sure_as_their_kernels_on_average
 
 
 def test_a_broken_scale_is_refused_by_name(tmp_path):
-    from nearpeak.prediction import FORMS
+    from nearpeak.prediction import KERNEL_MODELS
     from nearpeak.prediction.calibration.coefficient_file import groups_of
-    from nearpeak.prediction.calibration.coefficient_store import _FOLDER, calibration_of_group
+    from nearpeak.prediction.calibration.coefficient_reader import calibration_of_group
+    from nearpeak.prediction.calibration.coefficient_store import _FOLDER
 
     entry = groups_of(_FOLDER / "gemm/h100_sxm.toml")["gemm.bf16"]
     broken = entry | {"scale": entry["scale"] | {"leaves": "abc"}}
     with pytest.raises(SpecError, match=r"scale: .*fit again"):
-        calibration_of_group(broken, "h100_sxm gemm.bf16", FORMS["gemm"], 1.0)
-    known = calibration_of_group(entry, "h100_sxm gemm.bf16", FORMS["gemm"], 1.0).scale
+        calibration_of_group(broken, "h100_sxm gemm.bf16", KERNEL_MODELS["gemm"], 1.0)
+    known = calibration_of_group(entry, "h100_sxm gemm.bf16", KERNEL_MODELS["gemm"], 1.0).scale
     assert correction_entry(known) == entry["scale"]

@@ -7,8 +7,8 @@ import nearpeak
 from nearpeak.core.answers.bound import Policy
 from nearpeak.errors import NotModelledError
 from nearpeak.prediction.conv.conv_shapes import product_of, shape_of
-from nearpeak.prediction.model_choice import form_for
-from nearpeak.prediction.models.conv import FORM
+from nearpeak.prediction.model_choice import model_for
+from nearpeak.prediction.models.conv import KERNEL_MODEL
 from nearpeak.prediction.step_time import gap_of
 from nearpeak.targets import target_of
 
@@ -101,16 +101,16 @@ def test_each_kernel_that_libraries_have_code_for_is_a_class_of_its_own():
         assert class_of(shape).tolist() == [place]
 
 
-def rows_of(scalar=None, setting=None, target="mi100", **axes):
+def rows_of(fitted=None, setting=None, target="mi100", **axes):
     from nearpeak.prediction.kernel_model import CaseColumns, Setting
-    from nearpeak.prediction.models.conv import FORM
+    from nearpeak.prediction.models.conv import KERNEL_MODEL
     from nearpeak.targets import target_of
 
-    usual = {one.name: one.usual_value for one in FORM.scalars} | (scalar or {})
+    usual = {one.name: one.usual_value for one in KERNEL_MODEL.coefficients} | (fitted or {})
     shape = {"batch": 8, "in_channels": 64, "out_channels": 64, "w": 28, "h": 28, "kw": 3, "kh": 3} | axes
     cases = CaseColumns(op="conv", phase="forward", dtypes={"dtype": "fp32"}, axes=shape, attributes={})
-    found = FORM.rows(target_of(target), cases, np.array(list(usual.values())), setting or Setting())
-    return found.time_s, dict(zip(FORM.terms, found.parts_s.T, strict=True))
+    found = KERNEL_MODEL.rows(target_of(target), cases, np.array(list(usual.values())), setting or Setting())
+    return found.time_s, dict(zip(KERNEL_MODEL.terms, found.parts_s.T, strict=True))
 
 
 def test_a_clock_that_is_low_at_rest_slows_short_kernels_that_run_alone_only():
@@ -183,14 +183,14 @@ def test_images_that_no_vector_load_divides_are_dearer_with_one_tap_only():
 
 def test_a_fit_of_relative_deviations_finds_the_least_mean_error_where_equal_cases_differ():
     from nearpeak.prediction.calibration.fit import fit, relative
-    from nearpeak.prediction.models.conv import FORM
+    from nearpeak.prediction.models.conv import KERNEL_MODEL
 
-    place = [one.name for one in FORM.scalars].index("launch_s")
+    place = [one.name for one in KERNEL_MODEL.coefficients].index("launch_s")
     measured = np.repeat([5e-6, 10e-6, 20e-6], [30, 30, 30])
-    others = tuple(one.name for one in FORM.scalars if one.name != "launch_s")
+    others = tuple(one.name for one in KERNEL_MODEL.coefficients if one.name != "launch_s")
 
     def error(deviation):
-        found = fit(FORM, lambda v: np.full(90, v[place]), measured, fixed=others, **deviation)
+        found = fit(KERNEL_MODEL, lambda v: np.full(90, v[place]), measured, fixed=others, **deviation)
         return float(np.abs(found.values[place] / measured - 1).mean())
 
     best = min(np.abs(time / measured - 1).mean() for time in np.linspace(3e-6, 30e-6, 500))
@@ -226,7 +226,7 @@ def test_a_step_is_held_to_classical_bounds_and_its_gap_still_adds_up():
     case = nearpeak.case("conv", **THREE_BY_THREE)
     found = nearpeak.predict(case, "mi60")
     for bound_s in (found.time_s / 2, found.time_s, 2 * found.time_s):
-        gap = gap_of(found, form_for(case), bound_s)
+        gap = gap_of(found, model_for(case), bound_s)
         assert sum(gap.values()) == pytest.approx(max(found.time_s, bound_s) - bound_s, abs=1e-12)
 
 
@@ -242,11 +242,11 @@ def test_what_tiles_add_is_worked_out_part_by_part_and_adds_up():
     from nearpeak.prediction.conv.conv_tiles import tiled
 
     target = target_of("v100_sxm")
-    scalar = {"tail_ratio": 1.0, "depth_elements": 8.0, "edge_elements": 4.0, "tile_start_s": 1e-6}
+    fitted = {"tail_ratio": 1.0, "depth_elements": 8.0, "edge_elements": 4.0, "tile_start_s": 1e-6}
     rate, ratio = 1e13, np.array([0.5])
 
     def costs(m, n, k, batch):
-        found = tiled(target, tuple(np.array([float(x)]) for x in (m, n, k, batch)), rate, ratio, 1.0, scalar)
+        found = tiled(target, tuple(np.array([float(x)]) for x in (m, n, k, batch)), rate, ratio, 1.0, fitted)
         return {name: float(part[0]) for name, part in found._asdict().items()}
 
     # one wave of whole tiles of 256 x 128, all multiprocessors busy
@@ -274,7 +274,7 @@ def _times_by_tile(m, n, k, batch, sm_count=80):
 def test_corrections_and_regimes_know_what_tiles_add_as_one():
     from nearpeak.prediction.kernel_model import leading
 
-    parts = np.zeros((1, len(FORM.terms)))
-    parts[0, [FORM.terms.index(name) for name in ("products", "tile_padding", "wave_tail")]] = 3.0, 2.0, 2.0
-    assert FORM.regimes[FORM.terms[int(leading(FORM, parts)[0])]] == "padding"
-    assert "padding" not in FORM.terms
+    parts = np.zeros((1, len(KERNEL_MODEL.terms)))
+    parts[0, [KERNEL_MODEL.terms.index(name) for name in ("products", "tile_padding", "wave_tail")]] = 3.0, 2.0, 2.0
+    assert KERNEL_MODEL.regimes[KERNEL_MODEL.terms[int(leading(KERNEL_MODEL, parts)[0])]] == "padding"
+    assert "padding" not in KERNEL_MODEL.terms

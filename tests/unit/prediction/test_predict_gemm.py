@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 import nearpeak
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.prediction.calibration.coefficient_file import file_text
-from nearpeak.prediction.calibration.coefficient_store import PRIOR, calibration_for, read_coefficients
+from nearpeak.prediction.calibration.coefficient_reader import read_coefficients, read_group
+from nearpeak.prediction.calibration.coefficient_store import PRIOR, calibration_for, mean_coefficients
 from nearpeak.prediction.calibration.fit import fit
-from nearpeak.prediction.calibration.scaled_coefficients import kin_values
 from nearpeak.prediction.case_prediction import predict_case
 from nearpeak.prediction.kernel_model import CaseColumns, Setting
-from nearpeak.prediction.models.gemm import FORM
-from nearpeak.prediction.refinement import scalars_of
+from nearpeak.prediction.models.gemm import KERNEL_MODEL
+from nearpeak.prediction.refinement import coefficients_of
 from nearpeak.targets import target_of
 
 EXTENT = st.integers(1, 70_000)
@@ -98,16 +98,16 @@ def test_smallest_products_on_ada_take_the_time_of_all_of_k_whatever_m_and_n():
 
 
 def test_quantised_input_that_stays_in_cache_is_read_from_there():
-    names = [scalar.name for scalar in FORM.scalars]
+    names = [coefficient.name for coefficient in KERNEL_MODEL.coefficients]
 
     def quantise_s(kept):
-        scalars = np.array([scalar.usual_value for scalar in FORM.scalars])
-        scalars[names.index("quantise_residency_ratio")] = kept
+        coefficients = np.array([coefficient.usual_value for coefficient in KERNEL_MODEL.coefficients])
+        coefficients[names.index("quantise_residency_ratio")] = kept
         cases = CaseColumns(
             op="scaled_gemm", phase="forward", dtypes={"dtype": "fp8_tensor"}, axes={"m": 4096, "n": 64, "k": 4096}
         )
-        rows = FORM.rows(target_of("l40s"), cases, scalars, Setting(quantises_input=True))
-        return rows.parts_s[0, FORM.terms.index("quantise")]
+        rows = KERNEL_MODEL.rows(target_of("l40s"), cases, coefficients, Setting(quantises_input=True))
+        return rows.parts_s[0, KERNEL_MODEL.terms.index("quantise")]
 
     assert quantise_s(1.5) < 0.8 * quantise_s(0.1)
 
@@ -126,13 +126,20 @@ def test_padding_of_four_bit_operands_and_the_hosts_launch_count_where_they_happ
 
 def test_scalars_for_a_device_without_data_lie_between_those_of_its_neighbours():
     first, second = target_of("a100_sxm_80gb"), target_of("b200_sxm")
-    low, high = (np.array([scalar.usual_value * factor for scalar in FORM.scalars]) for factor in (0.9, 1.1))
-    found = kin_values(FORM, target_of("h100_sxm"), {"dtype": "bf16"}, [(first, low), (second, high)])
-    middle = np.clip(np.sqrt(low * high), [s.low_value for s in FORM.scalars], [s.high_value for s in FORM.scalars])
+    low, high = (
+        np.array([coefficient.usual_value * factor for coefficient in KERNEL_MODEL.coefficients])
+        for factor in (0.9, 1.1)
+    )
+    found = mean_coefficients(KERNEL_MODEL, target_of("h100_sxm"), {"dtype": "bf16"}, [(first, low), (second, high)])
+    middle = np.clip(
+        np.sqrt(low * high),
+        [s.low_value for s in KERNEL_MODEL.coefficients],
+        [s.high_value for s in KERNEL_MODEL.coefficients],
+    )
     follow = ("_s", "tensor_ratio", "clock_ratio")  # floors, clocks and power, which documents state
-    used = (low > 0) & np.array([not scalar.name.endswith(follow) for scalar in FORM.scalars])
+    used = (low > 0) & np.array([not coefficient.name.endswith(follow) for coefficient in KERNEL_MODEL.coefficients])
     assert found[used] == pytest.approx(middle[used])
-    near = kin_values(FORM, second, {"dtype": "bf16"}, [(first, low), (second, high)])
+    near = mean_coefficients(KERNEL_MODEL, second, {"dtype": "bf16"}, [(first, low), (second, high)])
     assert (near[used] >= found[used]).all()
 
 
@@ -157,9 +164,9 @@ def test_what_cannot_be_predicted_is_refused_in_one_line():
 ])  # fmt: skip
 def test_a_calibration_that_holds_something_else_is_refused_in_one_line(line, instead, said, tmp_path):
     entry = {
-        "version": FORM.version, "row_count": 9, "source": "a bench", "unidentified": [],
-        "scalars": {one.name: one.usual_value for one in FORM.scalars},
-        "interval": {regime: [0.9, 1.1] for regime in FORM.regimes.values()},
+        "version": KERNEL_MODEL.version, "row_count": 9, "source": "a bench", "unidentified": [],
+        "scalars": {one.name: one.usual_value for one in KERNEL_MODEL.coefficients},
+        "interval": {regime: [0.9, 1.1] for regime in KERNEL_MODEL.regimes.values()},
     }  # fmt: skip
     path, case = tmp_path / "mine.toml", nearpeak.case("gemm", m=8, n=8, k=8, dtype="bf16")
     path.write_text(file_text({"gemm.bf16": entry}))
@@ -193,19 +200,19 @@ def test_a_calibration_that_is_no_file_is_refused_in_one_line(given, said):
 
 
 def test_every_coefficient_file_belongs_to_its_form_and_names_its_source():
-    from nearpeak.prediction import FORMS
+    from nearpeak.prediction import KERNEL_MODELS
     from nearpeak.prediction.calibration import coefficient_store
 
     paths = sorted(coefficient_store._FOLDER.glob("*/*.toml"))
     assert paths
     for path in paths:
-        form = FORMS[path.parent.name]
+        model = KERNEL_MODELS[path.parent.name]
         for group, entry in read_coefficients(path)["groups"].items():
-            found = coefficient_store._calibration(entry, f"{path.stem} {group}", form, 0, True)
-            assert group.startswith(f"{form.name}.")
+            found = read_group(entry, f"{path.stem} {group}", model, 0, True)
+            assert group.startswith(f"{model.name}.")
             assert found.source
             assert found.row_count > 0
-            assert set(form.regimes.values()) <= set(found.low_ratio) == set(found.high_ratio)
+            assert set(model.regimes.values()) <= set(found.low_ratio) == set(found.high_ratio)
 
 
 def test_a_fit_finds_the_scalars_that_made_the_times():
@@ -214,24 +221,24 @@ def test_a_fit_finds_the_scalars_that_made_the_times():
     axes = {axis: np.exp(draw.uniform(2, 10, 400)).astype(np.int64) for axis in "mnk"}
 
     cases = CaseColumns(op="gemm", phase="forward", dtypes={"dtype": "bf16"}, axes=axes)
-    truth = scalars_of(calibration_for(target, FORM, cases))
+    truth = coefficients_of(calibration_for(target, KERNEL_MODEL, cases))
 
     def times(values):
-        return FORM.rows(target, cases, values, Setting()).time_s
+        return KERNEL_MODEL.rows(target, cases, values, Setting()).time_s
 
-    fixed = tuple(s.name for s in FORM.scalars if s.name not in ("launch_s", "tensor_ratio", "dram_ratio"))
+    fixed = tuple(s.name for s in KERNEL_MODEL.coefficients if s.name not in ("launch_s", "tensor_ratio", "dram_ratio"))
     start = truth.copy()
     start[:3] *= (1.8, 0.8, 0.8)
-    found = fit(FORM, times, times(truth), fixed=fixed, start=start)
+    found = fit(KERNEL_MODEL, times, times(truth), fixed=fixed, start=start)
     assert found.values[:3] == pytest.approx(truth[:3], rel=1e-3)
     assert not {"launch_s", "tensor_ratio", "dram_ratio"} & set(found.unidentified)
 
 
 def test_a_fit_refuses_too_few_measurements_and_times_that_are_none():
     with pytest.raises(SpecError, match="at least three"):
-        fit(FORM, lambda _: np.ones(5), np.ones(5))
+        fit(KERNEL_MODEL, lambda _: np.ones(5), np.ones(5))
     with pytest.raises(SpecError, match="not a positive number"):
-        fit(FORM, lambda _: np.ones(100), np.full(100, np.nan))
+        fit(KERNEL_MODEL, lambda _: np.ones(100), np.full(100, np.nan))
 
 
 @pytest.mark.parametrize("op", ["gemm", "attention", "conv"])

@@ -7,7 +7,7 @@ import nearpeak
 from nearpeak.errors import NotModelledError
 from nearpeak.prediction.case_prediction import predict_case
 from nearpeak.prediction.kernel_model import CaseColumns, Setting
-from nearpeak.prediction.models.grouped_gemm import FORM
+from nearpeak.prediction.models.grouped_gemm import KERNEL_MODEL
 from nearpeak.targets import target_of
 
 DEVICES = ("h100_sxm", "b200_sxm", "l40s", "h200_sxm", "h800_sxm", "rtx_pro_6000", "mi300x")
@@ -107,20 +107,20 @@ def test_a_layer_routes_and_gathers_what_a_product_alone_does_not():
 
 
 def layer_scalars(**changed):
-    return np.array([changed.get(one.name, one.usual_value) for one in FORM.scalars])
+    return np.array([changed.get(one.name, one.usual_value) for one in KERNEL_MODEL.coefficients])
 
 
-def layer_times(scalars, *, rows, tokens, everywhere, touched=32, **setting):
+def layer_times(coefficients, *, rows, tokens, everywhere, touched=32, **setting):
     cases = CaseColumns(
         op="grouped_gemm", phase="forward", dtypes={"dtype": "int4_weight_only"},
         axes={"m": np.array([rows]), "n": 6144, "k": 6144, "groups": 32, "touched_groups": touched},
     )  # fmt: skip
     how = Setting(expert_matrices_count=3, layer_tokens_count=tokens, layer_rows_count=everywhere, **setting)
-    return FORM.rows(target_of("a100_sxm_80gb"), cases, scalars, how)
+    return KERNEL_MODEL.rows(target_of("a100_sxm_80gb"), cases, coefficients, how)
 
 
 def test_rows_of_experts_elsewhere_count_only_as_far_as_kernels_multiply_them():
-    foreign = FORM.terms.index("foreign")
+    foreign = KERNEL_MODEL.terms.index("foreign")
     spread = {"rows": 4096, "tokens": 4096, "everywhere": 8 * 4096}
     left_out, multiplied = (layer_times(layer_scalars(foreign_ratio=share), **spread) for share in (0.0, 1.0))
     assert left_out.parts_s[0, foreign] == 0.0
@@ -135,14 +135,14 @@ def test_rows_of_experts_elsewhere_count_only_as_far_as_kernels_multiply_them():
 def test_only_tokens_that_arrive_bring_rows_of_other_experts():
     shares = layer_scalars(foreign_ratio=1.0)
     few, fewer = (
-        layer_times(shares, rows=rows, tokens=4096, everywhere=8 * 4096).parts_s[0, FORM.terms.index("foreign")]
+        layer_times(shares, rows=rows, tokens=4096, everywhere=8 * 4096).parts_s[0, KERNEL_MODEL.terms.index("foreign")]
         for rows in (2048, 256)
     )
     assert few == pytest.approx(8 * fewer, rel=0.05)
 
 
 def test_passes_over_all_rows_grow_with_rows_elsewhere():
-    shares, passes = layer_scalars(foreign_pass_ratio=1.0), FORM.terms.index("passes")
+    shares, passes = layer_scalars(foreign_pass_ratio=1.0), KERNEL_MODEL.terms.index("passes")
     here, everywhere = (
         layer_times(shares, rows=2048, tokens=8192, everywhere=rows).parts_s[0, passes] for rows in (2048, 65536)
     )

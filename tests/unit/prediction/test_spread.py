@@ -95,7 +95,7 @@ def test_twins_that_nobody_measured_in_a_form_stay_as_sure_as_they_were():
 def test_a_device_that_is_left_out_is_predicted_as_if_nobody_had_measured_it():
     add = nearpeak.case("elementwise", elements=2**24, b=2**24, dtype="fp32", function="add")
     target = target_of("p4")
-    own, without = (predict_case(add, target, Setting(leaves_out=device)) for device in ("", "p4"))
+    own, without = (predict_case(add, target, Setting(excluded_device=device)) for device in ("", "p4"))
     assert (own.calibration.name, own.distance_count) == ("p4 stream.pointwise", 0)
     assert (without.calibration.name, without.distance_count) == ("p100_pcie stream.pointwise", 1)
 

@@ -50,7 +50,7 @@ def test_green_contexts_come_in_eights_and_must_fit():
     used = {name: max(b.sms.bit_count() for b in found.run.batches if name in b.name) for name in ("camera", "batch")}
     assert used["batch"] == 104
     assert used["camera"] <= 24
-    with pytest.raises(SpecError, match="132 multiprocessors; asked for camera 64, batch 104"):
+    with pytest.raises(SpecError, match="132 multiprocessors, got requests for camera 64, batch 104"):
         share([replace(CAMERA, sm_count=60), replace(BATCH, sm_count=100)], H100, "masks")
 
 

@@ -11,7 +11,7 @@ from nearpeak.bounds.simplify.operator_arguments import packet
 from nearpeak.bounds.simplify.value_graph import Graph, OperatorCall, Slot
 from nearpeak.core.work.dtype import dtype_of
 from nearpeak.core.work.tensor import Layout
-from nearpeak.core.work.workload import Argument, Call, Form, Known, Workload
+from nearpeak.core.work.workload import Argument, Call, CallLayout, Known, Workload
 from nearpeak.ops import OPS
 
 _RECENT = 4096
@@ -90,7 +90,7 @@ class Reader:
         self._views: dict[tuple[int, Layout, Layout], int] = {}
         self._forms: dict[int, CallSignature] = {}
 
-    def form(self, form: Form) -> CallSignature:
+    def form(self, form: CallLayout) -> CallSignature:
         """Return the tensors, arguments and results of a call signature."""
         if id(form) not in self._forms:
             self._forms[id(form)] = _taken_apart(form)
@@ -251,7 +251,7 @@ def _aligned(graph: Graph, inputs: Sequence[int], shape: tuple[int, ...], name: 
     return () if name in _SHAPED else tuple(repeated(graph, number, shape) for number in inputs)
 
 
-def _taken_apart(form: Form) -> CallSignature:
+def _taken_apart(form: CallLayout) -> CallSignature:
     tensors: list[Layout] = []
 
     def replaced(value: Argument) -> Hashable:

@@ -57,7 +57,7 @@ def predict(
     capture' reads from a file gives the sum over its calls, and what is not in it; for a model itself use 'nearpeak
     analyze'.
     """
-    from nearpeak.prediction.calibration.source_spread import ELSEWHERE
+    from nearpeak.prediction.calibration.source_spread import OTHER_SOURCE
     from nearpeak.prediction.kernel_model import Setting
 
     devices = shared.targets_of(target, edits)
@@ -67,7 +67,7 @@ def predict(
         raise SpecError("predict: give one case in words, or --cases FILE with --out FILE, not both")
     if words and (file is None or file.suffix in WORKLOADS) and (out is not None or energy):
         raise SpecError("predict: --out and --energy add columns to a table of cases; give one, e.g. --cases FILE")
-    how = Setting(is_corrected=not no_correction, measured_by=ELSEWHERE if elsewhere else "")
+    how = Setting(is_corrected=not no_correction, measured_by=OTHER_SOURCE if elsewhere else "")
     if file is not None and file.suffix in WORKLOADS:
         _predict_workload(str(file), devices, calibration, json=json, how=how)
     elif words and file is None:
@@ -158,11 +158,11 @@ def _tell_differing(devices: list["Target"]) -> None:
 
 def _tell_lacked(calibration: Path | None, cases: "Iterable[Case | CaseGroup]", devices: list["Target"]) -> None:
     """Say on standard error for what the user's own coefficients were not asked."""
-    from nearpeak.prediction.partial_tables import lacked_groups
+    from nearpeak.prediction.partial_tables import missing_groups
 
     if calibration is None:
         return
     cases = list(cases)
-    lacked = sorted({group for device in devices for group in lacked_groups(calibration, cases, device)})
+    lacked = sorted({group for device in devices for group in missing_groups(calibration, cases, device)})
     if lacked:
         sys.stderr.write(f"{calibration} lacks {', '.join(lacked)}: the coefficients that ship answered\n")

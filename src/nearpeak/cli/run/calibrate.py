@@ -13,7 +13,7 @@ from nearpeak.cli.shared.table_files import check_table, naming, write_cases
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nearpeak.core.answers.calibration import SetAside
+    from nearpeak.core.answers.calibration import RejectedRow
     from nearpeak.core.work.target import Target
     from nearpeak.prediction.calibration.device_fit import Fits
 
@@ -193,7 +193,7 @@ def _own_file(name: str) -> Path:
     return path
 
 
-def _tell_set_aside(rows: "Sequence[SetAside]") -> None:
+def _tell_set_aside(rows: "Sequence[RejectedRow]") -> None:
     """Say on standard error which rows are not used, the first three by number."""
     if rows:
         first = "; ".join(f"row {one.row}: {f'{one.column} {one.text}'.strip()}" for one in rows[:3])

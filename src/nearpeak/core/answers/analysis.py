@@ -1,4 +1,4 @@
-"""What the report shows: a workload beside the least time of its parts on each target, all numbers worked out."""
+"""An analysis of a workload: bounds of its calls and of the step on each target, ready to be reported."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class CaseRow:
     """One distinct case of the workload."""
 
     case: Case
-    """What is computed."""
+    """The computation."""
     label: str
     """The case in one line."""
     family: str
@@ -56,11 +56,11 @@ class CaseTime:
     measured_s: float | None = None
     """Shortest run on this machine; none when not measured."""
     unmeasured: str = ""
-    """Why a run that was asked for gave no time, its outcome first; empty where it gave one or none was asked for."""
+    """Reason for a requested run without a time, its outcome first; else empty."""
     high_s: float | None = None
     """Bound for the values (indices, masks, routers) that cost most; none where values do not matter."""
     prediction: CallPrediction | None = None
-    """What good software is expected to reach; none where no form answers."""
+    """Achievable time; none where no kernel model applies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +86,7 @@ class Opportunity:
     kind: str
     """`fusion`, `precision`, `launch`, `memory` or `constants`."""
     title: str
-    """What to do, in one sentence."""
+    """Action, in one sentence."""
     where: str
     """Modules or operators concerned."""
     gain_s: float
@@ -154,7 +154,7 @@ class TargetAnalysis:
     unfused_s: float
     """Sum over operators of each one's own bound, inputs cold (model: a warm cache can beat it)."""
     launch_floor_s: float | None
-    """Launches times the least time of a kernel; beside the bounds, never in them."""
+    """Launches times the least time of a kernel; never part of the bounds."""
     times: tuple[CaseTime, ...]
     """One entry per row of the analysis."""
     by_phase: tuple[Share, ...]
@@ -178,9 +178,9 @@ class TargetAnalysis:
     as_written_s: float | None = None
     """Bound of the step as written, where rewriting it algebraically lowers the bound; none elsewhere."""
     rewrites: tuple[Rewritten, ...] = ()
-    """What was rewritten, largest gain first."""
+    """Rewrites, largest gain first."""
     prediction: StepPrediction | None = None
-    """What good software is expected to reach, call by call; none where no call can be predicted."""
+    """Achievable time, call by call; none where no call can be predicted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,11 +196,11 @@ class Analysis:
     dtype: str
     """Format of most of the matrix work."""
     origin: Mapping[str, str]
-    """Where the workload came from, whose dimensions it uses."""
+    """Origin of the workload and of its dimensions."""
     capture_assumptions: tuple[str, ...]
-    """What capture assumed, in sentences."""
+    """Assumptions of the capture, in sentences."""
     policy: Policy
-    """What the bounds let a program do."""
+    """Freedoms that the bounds allow a program."""
     rows: tuple[CaseRow, ...]
     """Distinct cases, largest work first."""
     call_count: int

@@ -1,4 +1,4 @@
-"""Two analyses side by side: what got better, worse or stayed, and what cannot be compared and why."""
+"""Comparison of two analyses: calls that became faster, slower or stayed, and calls without a counterpart."""
 
 from dataclasses import dataclass
 
@@ -37,7 +37,7 @@ class CaseComparison:
     verdict: str
     """That of the time of all its calls."""
     reason: str
-    """Why it is not comparable; empty when it is."""
+    """Reason for which it is not comparable; empty when it is."""
     changes: tuple[Change, ...]
     """Bound of one call where both have it, calls, and last the time of all calls."""
 
@@ -51,7 +51,7 @@ class TargetComparison:
     verdict: str
     """That of the bound of the whole step."""
     reason: str
-    """Why it is not comparable; empty when it is."""
+    """Reason for which it is not comparable; empty when it is."""
     changes: tuple[Change, ...]
     """Times of the whole step."""
     cases: tuple[CaseComparison, ...]
@@ -67,7 +67,7 @@ class Comparison:
     candidate: str
     """Workload of the candidate."""
     reason: str
-    """Why the steps as wholes are not comparable; empty when they are."""
+    """Reason for which whole steps are not comparable; empty when they are."""
     changes: tuple[Change, ...]
     """Work and memory of the step, which need no target."""
     targets: tuple[TargetComparison, ...]

@@ -1,4 +1,4 @@
-"""What an audit of a measurement table found: rows that cannot be right, and how far repeats differ."""
+"""Findings of a measurement-table audit: implausible rows, and the noise floor of repeated measurements."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,10 +39,10 @@ class AuditFinding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NoiseFloor:
-    """How far times of the same case differ."""
+    """Spread of the times of one case."""
 
     what: str
-    """What differs between the rows: `repeats` of one software, or `software`."""
+    """Difference between the rows: `repeats` of one software, or `software`."""
     pair_count: int
     """Cases measured more than once."""
     median_ratio: float
@@ -62,10 +62,10 @@ class Audit:
     noise: tuple[NoiseFloor, ...]
     """Noise floors that the table itself shows, less rows that are called slow repeats."""
     remarks: tuple[str, ...] = ()
-    """What is wrong with whole kinds of cases: times that are all far off what is expected, as of another unit."""
+    """Faults of whole kinds of cases: all times far from the expected ones, as in another unit."""
 
     @property
     def counts(self) -> Mapping[str, int]:
         """Rows by kind, kinds without rows left out."""
-        found = [one.kind for one in self.findings]
-        return {kind: found.count(kind) for kind in KINDS if kind in found}
+        kinds = [finding.kind for finding in self.findings]
+        return {kind: kinds.count(kind) for kind in KINDS if kind in kinds}

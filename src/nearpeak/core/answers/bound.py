@@ -1,4 +1,4 @@
-"""A bound: the time that nothing can beat, term by term, with what it rests on."""
+"""A lower bound of a case's time: its terms, the limiter and the assumptions that it rests on."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ ASSUMPTIONS: Mapping[str, str] = {
     "A19": "products by any bilinear algorithm, Winograd, Strassen and FFT among them; their additions are not counted",
     "A20": "no target of a loss is the class that it ignores",
 }
-"""What a bound may rest on, by identifier."""
+"""Assumptions of bounds, by identifier."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +53,11 @@ class Term:
     status: str
     """`proved`, or `model` where an argument is missing; only proved terms set the bound."""
     formula: str = ""
-    """How the time follows from work and target, for people."""
+    """Formula of the time from work and target, for readers."""
     expression: str = ""
     """The same over `quantities`, which `nearpeak.bounds.proof_checker.verify` evaluates."""
     quantities: Mapping[str, float] = field(default_factory=dict)
-    """What the expression names; the suffix is the unit."""
+    """Figures that the expression uses; the suffix is the unit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +65,11 @@ class Interval:
     """Ends of a bound that depends on values, such as indices, that are not given."""
 
     low_s: float
-    """Bound whatever the values are; it is what nearpeak reports."""
+    """Bound for any values, which nearpeak reports."""
     high_s: float
     """Bound for the values that cost most."""
     axes: tuple[str, ...]
-    """Axes that stand for the values; giving them makes the bound exact."""
+    """Axes that describe the values; stating them makes the bound exact."""
     assumption: str = "A9"
     """Identifier of what the low end rests on."""
 
@@ -81,11 +81,11 @@ class Rewritten:
     name: str
     """Rewrite, a file of theory/simplify/rewrites."""
     text: str
-    """What it says."""
+    """Statement."""
     where: str = ""
     """Source line or module that it concerns; empty when several."""
     count: int = 1
-    """How often it was applied there."""
+    """Number of applications there."""
     before_flop: int = 0
     """FLOP of the linear maps concerned before it; 0 when it concerns none."""
     after_flop: int = 0
@@ -94,7 +94,7 @@ class Rewritten:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """The largest proved term, and everything beside it that a reader wants to see."""
+    """The largest proved term, with all other terms and premises."""
 
     time_s: float
     """Time nothing can beat."""
@@ -105,7 +105,7 @@ class Bound:
     roofline_s: float
     """Plain roofline at the documented rates, all bytes charged: not proved, for comparison."""
     launch_floor_s: float | None
-    """Least time of the launches, beside the bound and never in it; none when not documented."""
+    """Least time of the launches, never part of the bound; none when not documented."""
     assumptions: tuple[str, ...]
     """Identifiers of ASSUMPTIONS."""
     uncovered: Mapping[str, int] = field(default_factory=dict)
@@ -117,7 +117,7 @@ class Bound:
     as_written_s: float | None = None
     """Bound of the step as written, where rewriting it algebraically lowers the bound; none elsewhere."""
     rewrites: tuple[Rewritten, ...] = ()
-    """What was rewritten, largest gain first; empty where the bound is that of the step as written."""
+    """Rewrites, largest gain first; empty where the bound is that of the step as written."""
 
     @property
     def terms_s(self) -> Mapping[str, float]:
@@ -127,7 +127,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """What the bound lets a program do."""
+    """What the bound allows a program to do."""
 
     dtype: str = "strict"
     """`strict` (as accurate as declared), `tf32` (fp32 products may round to TF32), `hard` (any unit)."""

@@ -1,4 +1,4 @@
-"""What a fit of scalars to measurements found, and which measurements a plan asks for."""
+"""Results of fitting kernel-model coefficients to measurements, and plans of which cases to measure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from nearpeak.core.work.case import Case
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SetAside:
+class RejectedRow:
     """A row of a table that cannot be used."""
 
     row: int
@@ -17,24 +17,24 @@ class SetAside:
     column: str
     """Column at fault; empty where it is not one alone."""
     text: str
-    """What is wrong with it."""
+    """Description of the fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
-    """A scalar that measurements do not pin down: it keeps its value, or shares what is seen with another."""
+class UnidentifiedCoefficient:
+    """A coefficient that measurements do not identify: it keeps its value, or shares the deviation with another."""
 
     name: str
-    """The scalar."""
+    """The coefficient."""
     reason: str
-    """Why the measurements do not tell its value."""
+    """Reason for which the measurements do not identify it."""
     pinned_by: str
     """Measurements that would."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Residual:
-    """How far a fit is off one row that it was fitted on."""
+    """Residual of a fit at one of its rows."""
 
     row: int
     """Number of the row, 1 for the first below the header."""
@@ -43,7 +43,7 @@ class Residual:
     measured_s: float
     """Its time."""
     predicted_s: float
-    """Time by the fitted scalars."""
+    """Time by the fitted coefficients."""
 
     @property
     def error_ratio(self) -> float:
@@ -58,16 +58,16 @@ class Residual:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupFit:
-    """Scalars of one form, kind of case and device, with what the measurements say about them."""
+    """Coefficients of one model, kind of case and device, with what the measurements say about them."""
 
     name: str
     """Group, e.g. `gemm.bf16`."""
     start: Calibration
-    """Scalars before."""
+    """Coefficients before."""
     values: Mapping[str, float]
-    """Scalars after."""
-    held: tuple[Held, ...]
-    """Scalars that the measurements do not pin down."""
+    """Coefficients after."""
+    held: tuple[UnidentifiedCoefficient, ...]
+    """Coefficients that the measurements do not identify."""
     case_count: int
     """Cases fitted on."""
     before_ratio: float
@@ -81,11 +81,11 @@ class GroupFit:
     entry: Mapping[str, Any]
     """The group as coefficient files hold it."""
     residuals: tuple[Residual, ...]
-    """What is left at each row fitted on, in the order of the table."""
+    """Residual of each fitted row, in the order of the table."""
 
     def worst(self, count: int) -> tuple[Residual, ...]:
         """Return the rows that the fit is farthest off, the farthest first."""
-        return tuple(sorted(self.residuals, key=lambda one: -one.factor)[:count])
+        return tuple(sorted(self.residuals, key=lambda residual: -residual.factor)[:count])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,11 +95,11 @@ class DesignPoint:
     case: Case
     """The case."""
     predicted_s: float
-    """Its expected time with the scalars known so far."""
+    """Its expected time with the coefficients known so far."""
     pins: str
-    """Scalar that it pins down most, given the cases before it."""
+    """Coefficient that it identifies best, given the cases before it."""
     error_ratio: float
-    """Expected error of all cases that is due to scalars once this case and those before it are measured."""
+    """Expected error of all cases due to coefficients, once this case and those before it are measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +111,7 @@ class Design:
     candidate_count: int
     """Cases among which they were chosen, over which errors are taken."""
     before_ratio: float
-    """Expected error due to scalars when nothing is measured."""
+    """Expected error due to coefficients when nothing is measured."""
     start: str
     """Coefficients that are used so far."""
     distance_count: int
@@ -119,5 +119,5 @@ class Design:
 
     @property
     def after_ratio(self) -> float:
-        """Expected error due to scalars when all are measured."""
+        """Expected error due to coefficients when all are measured."""
         return self.points[-1].error_ratio

@@ -1,4 +1,4 @@
-"""Energy: what a board is expected to draw for a case or a step, part by part, and how far to trust it."""
+"""Expected energy of a case or a step, by component of the board, with its interval and provenance."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ PARTS = {
     "cache": "bytes that the last cache feeds",
     "memory": "bytes to and from device memory",
 }
-"""What a board draws power for, in words."""
+"""Power consumers of a board, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,4 +32,4 @@ class ExpectedEnergy:
     source: str
     """Coefficient file and group, and the measurements behind it."""
     distance_count: int = 0
-    """0 where power of this device was measured; 1 where ratios of another device stand in."""
+    """0 where power of this device was measured; 1 where ratios of another device are used."""

@@ -1,4 +1,4 @@
-"""How much longer measured work takes than it must: gaps, what to try about them, and where evidence is missing."""
+"""Gaps between measured times and bounds, recommended experiments, and cases that lack measurements."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ class Alternative:
     kind: str
     """Name of the rule that asks for it: `precision`, `padding`, `batching`, …."""
     label: str
-    """What is different, in a few words."""
+    """The difference, in a few words."""
     bound_s: float | None = None
     """Bound of one run; none where no rule or figure covers it."""
     measured_s: float | None = None
@@ -33,13 +33,13 @@ class TimedCase:
     """A case with what it took, what it must take, and what else is known of it on its device."""
 
     case: Case
-    """What ran."""
+    """The case that ran."""
     label: str
     """The case in one line."""
     target: str
     """Device."""
     runner: str
-    """What ran it."""
+    """Runner."""
     call_count: int
     """Calls per step of the model, or 1 for a case on its own."""
     measured_s: float
@@ -59,7 +59,7 @@ class TimedCase:
     model: str = ""
     """Workload that it belongs to."""
     team: str = ""
-    """Who owns it."""
+    """Owner."""
     matrix_flop: int = 0
     """FLOP of one call that matrix units can do."""
     moved_bytes: int = 0
@@ -76,7 +76,7 @@ class TimedCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """What a case could save: calls × (measured − max(bound, best known))."""
+    """Possible saving: calls × (measured − max(bound, best known))."""
 
     timed: TimedCase
     """The case and all that is known of it."""
@@ -95,7 +95,7 @@ class GapGroup:
     """Gaps that share a kernel, a module, a model or a team."""
 
     name: str
-    """What they share; empty where their source does not say."""
+    """Common module; empty where the source does not state it."""
     case_count: int
     """Cases in it."""
     gain_s: float
@@ -115,7 +115,7 @@ class Abstention:
     where: str
     """Case that it says nothing about."""
     reason: str
-    """What is missing, and what would supply it."""
+    """Missing evidence, and how to obtain it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,18 +123,18 @@ class Advice:
     """Something to try about a gap."""
 
     opportunity: Opportunity
-    """What to do, where, with the most that it gains and its evidence."""
+    """A recommendation: action, place, largest gain and evidence."""
     basis: str
     """`measured` or `estimated`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ranking:
-    """What is worth doing next."""
+    """Recommendations and missing evidence."""
 
     gaps: tuple[Gap, ...]
     """Largest first."""
     advice: tuple[Advice, ...]
-    """What to try, largest gain first; gains overlap and must not be added."""
+    """Experiments, largest gain first; gains overlap and must not be added."""
     abstentions: tuple[Abstention, ...]
-    """What cannot be said, and why."""
+    """Open questions, with the reason."""

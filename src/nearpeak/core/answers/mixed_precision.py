@@ -1,4 +1,4 @@
-"""What mixed precision is expected to gain: a step as written beside the same step lowered by autocast."""
+"""Expected gain of mixed precision: bounds of a step as written and of the same step under autocast."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,14 +14,14 @@ LEAST_SPEED_UP = 1.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Efficiency:
-    """How near operators come to documented rates, by measurement; 1 is the bound."""
+    """Measured share of documented rates that operators reach; 1 is the bound."""
 
     flop_ratio: float = 1.0
     """FLOP over time over the documented rate, of products that the rate limits."""
     bandwidth_ratio: float = 1.0
     """Bytes over time over the documented bandwidth, of operators that memory limits."""
     source: str = ""
-    """Where it was measured; empty where it was not."""
+    """Source of the measurement; empty without one."""
     flop_count: int = 0
     """Operators behind `flop_ratio`; 1 is kept where there are too few."""
     bandwidth_count: int = 0
@@ -46,7 +46,7 @@ class Cast:
     after: str
     """Format that it gets."""
     of: str
-    """What is cast: weight, input, activation, …; gradient in the backward pass."""
+    """Kind of tensor that is cast: weight, input, activation, …; gradient in the backward pass."""
     consumer: str
     """Operator that it is made for: the one that reads it, in the backward pass the one whose gradient it casts."""
     module: str
@@ -90,7 +90,7 @@ class MixedPrecision:
     lowered_count: int
     """Operators of the lowered step, casts included."""
     fixed_s: float
-    """Time added to each operator, one after the other; 0 gives the device's sum alone."""
+    """Host time added to each operator in sequence; 0 gives the device's sum alone."""
     baseline_s: Mapping[str, float]
     """Time of the step as written, by one of BASELINES."""
     lowered_s: float
@@ -116,7 +116,7 @@ class MixedPrecision:
     memory_bound_ratio: float
     """Part of the step's fp32 time in operators that memory limits, whose speed-up is at most 2."""
     assumptions: tuple[str, ...] = field(default=())
-    """What the figures rest on, in sentences."""
+    """Assumptions behind the figures, in sentences."""
 
     def speed_up_ratio(self, baseline: str = "default") -> float:
         """Return time as written over time lowered."""
@@ -148,6 +148,6 @@ class PrecisionVerdict:
     eager_ratio: float
     """The same with an eager host, which issues ahead and takes its time for each operator."""
     serial_ratio: float
-    """The same with a host that waits for each operator: the time added to each, one after the other."""
+    """The same with a host that waits for each operator, whose host time is added."""
     reasons: tuple[str, ...]
-    """What it rests on, in sentences."""
+    """Assumptions, in sentences."""

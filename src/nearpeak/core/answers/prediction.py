@@ -1,4 +1,4 @@
-"""A prediction: the time that good software is expected to reach, term by term, with an interval and its grounds."""
+"""A predicted time of a case: its parts, its 90 % interval and the provenance of its coefficients."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,10 +11,10 @@ ROUNDING_RATIO = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coefficient:
-    """One fitted scalar of a form."""
+    """One fitted coefficient of a model."""
 
     name: str
-    """What it is; the suffix is the unit."""
+    """Name; the suffix is the unit."""
     value: float
     """Value used."""
     low_value: float
@@ -22,12 +22,12 @@ class Coefficient:
     high_value: float
     """Largest value that the fit may choose."""
     identified: bool
-    """False where the data did not pin the value down: it sits at a bound, or hardly matters to the fit."""
+    """False where the data do not identify the value: it is at a bound, or has hardly any effect on the fit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Correction:
-    """What libraries' choices of kernels add to a form: small trees whose leaves add up, bounded when they are used."""
+    """Residual correction for libraries' kernel choices: small trees whose leaves add up to a bounded factor."""
 
     columns: tuple[str, ...] = field(repr=False)
     """Names of what the trees look at, see `predict._correction.columns_of`."""
@@ -41,32 +41,32 @@ class Correction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """The scalars of one form on one device and format, and where they come from."""
+    """The coefficients of one model on one device and format, and where they come from."""
 
     name: str
     """Coefficient file and group, e.g. `h100_sxm gemm.bf16`."""
     coefficients: tuple[Coefficient, ...] = field(repr=False)
-    """The scalars, in the order of the form."""
+    """The coefficients, in the order of the model."""
     low_ratio: Mapping[str, float]
     """Measured over predicted by regime: the low end of the 90 % interval."""
     high_ratio: Mapping[str, float]
     """Measured over predicted by regime: the high end of the 90 % interval."""
     row_count: int
-    """Measurements behind the scalars."""
+    """Measurements behind the coefficients."""
     source: str
     """Provenance of the measurements."""
     version: str
-    """Version of the form that the scalars belong to."""
+    """Version of the model that the coefficients belong to."""
     distance_count: int = 0
     """Steps from the data: 0 this device, 1 its architecture or another format, 2 its maker's devices, 3 another's."""
     is_borrowed: bool = False
-    """Whether the measurements are of other operators, whose form and scalars stand in for this one."""
+    """Whether model and coefficients are those of other, measured operators."""
     differing: tuple[str, ...] = ()
     """Figures by which the target is not the shipped device of its name, which is the one that was measured."""
     correction: Correction | None = None
-    """Fitted on top of the scalars; none without."""
+    """Fitted on top of the coefficients; none without."""
     scale: Correction | None = None
-    """Trees that tell which cases are less sure: they multiply the logarithms of both ends; none: all alike."""
+    """Trees that scale the interval by case: they multiply the logarithms of both ends; none: equal widths."""
     apart_ratio: tuple[float, float] = (1.0, 1.0)
     """By what measurements of another source are faster and slower; added to both ends in squares of logarithms."""
 
@@ -76,23 +76,23 @@ class WaterfallTerm:
     """A named part of a predicted time."""
 
     name: str
-    """What the time goes to."""
+    """Cause of the time."""
     time_s: float
     """Time of this part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grounds:
-    """What the predictions of many cases have in common: everything but their figures."""
+class Provenance:
+    """The common part of many cases' predictions: everything but their figures."""
 
     calibration: Calibration
-    """Scalars used, with their provenance."""
+    """Coefficients used, with their provenance."""
     part_names: tuple[str, ...]
     """Name of each part of a time."""
     algorithm: str = "classical"
     """Algorithms that the bound admits, as in `Policy`: `any` where libraries use such as Winograd's."""
     notes: tuple[str, ...] = ()
-    """What was assumed where a case leaves it open, a sentence each."""
+    """Assumptions about unstated quantities, a sentence each."""
     drawn: Callable[[tuple[float, ...], tuple[float, float, float]], ExpectedEnergy] | None = field(
         default=None, compare=False, repr=False
     )
@@ -116,44 +116,44 @@ class Prediction:
     regime: str
     """Kind of case, by which the interval was measured: `launch`, `dram`, `l2`, `tensor`."""
     parts_s: tuple[float, ...]
-    """Parts that add up to `time_s`, named in `grounds`; those that are nothing included."""
+    """Parts that add up to `time_s`, named in `provenance`, zeros included."""
     busy: tuple[float, ...]
-    """What keeps units busy, from which energy follows, see `predict._activity`; empty where that is unknown."""
-    grounds: Grounds
-    """What it stands on."""
+    """Busy time of each unit, from which energy follows, see `unit_activity.Busy`; empty if unknown."""
+    provenance: Provenance
+    """Coefficients, notes and energy model behind it."""
 
     @property
     def terms(self) -> tuple[WaterfallTerm, ...]:
-        """Parts of the time, without those that are nothing but what rounding leaves of others."""
-        each, least_s = zip(self.grounds.part_names, self.parts_s, strict=True), ROUNDING_RATIO * self.time_s
-        kept = tuple(WaterfallTerm(name=name, time_s=part_s) for name, part_s in each if abs(part_s) > least_s)
-        return kept or (WaterfallTerm(name=self.limiter, time_s=self.time_s),)
+        """Parts of the time, without rounding residues."""
+        each, least_s = zip(self.provenance.part_names, self.parts_s, strict=True), ROUNDING_RATIO * self.time_s
+        terms = tuple(WaterfallTerm(name=name, time_s=part_s) for name, part_s in each if abs(part_s) > least_s)
+        return terms or (WaterfallTerm(name=self.limiter, time_s=self.time_s),)
 
     @property
     def limiter(self) -> str:
         """Name of the largest part."""
-        return self.grounds.part_names[self.parts_s.index(max(self.parts_s))]
+        return self.provenance.part_names[self.parts_s.index(max(self.parts_s))]
 
     @property
     def energy(self) -> ExpectedEnergy | None:
         """Expected energy; none where no document states the power limit of the device."""
-        drawn = self.grounds.drawn
+        drawn = self.provenance.drawn
         return None if drawn is None else drawn(self.busy, (self.time_s, self.low_s, self.high_s))
 
     @property
     def calibration(self) -> Calibration:
-        """Scalars used, with their provenance."""
-        return self.grounds.calibration
+        """Coefficients used, with their provenance."""
+        return self.provenance.calibration
 
     @property
     def algorithm(self) -> str:
         """Algorithms that the bound admits: `classical`, or `any` where libraries use such as Winograd's."""
-        return self.grounds.algorithm
+        return self.provenance.algorithm
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was assumed where the case leaves it open, a sentence each."""
-        return self.grounds.notes
+        """Assumptions about unstated quantities, a sentence each."""
+        return self.provenance.notes
 
     @property
     def energy_j(self) -> float | None:
@@ -170,7 +170,7 @@ class Prediction:
     @property
     def distance_count(self) -> int:
         """Steps from the data: 0 this device, 1 its architecture, 2 devices of its maker, 3 those of another maker."""
-        return self.grounds.calibration.distance_count
+        return self.provenance.calibration.distance_count
 
     @property
     def waterfall_s(self) -> Mapping[str, float]:

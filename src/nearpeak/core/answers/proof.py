@@ -1,4 +1,4 @@
-"""A bound's proof as plain data: every term with the figures that it follows from, so that others can check it."""
+"""The proof of a bound as plain data: every term with the figures it follows from, for independent checks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -34,16 +34,16 @@ class ProvedTerm:
     time_s: float
     """Time of this term alone."""
     formula: str
-    """How the time follows, for people."""
+    """Formula of the time, for readers."""
     expression: str
     """The same over the quantities: + - * / and max, sqrt, log2."""
     quantities: tuple[Quantity, ...]
-    """What the expression names."""
+    """Figures that the expression uses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """What a bound claims and everything that the claim rests on."""
+    """A bound's claim with all of its premises."""
 
     subject: str
     """Digest of the case, or name of the workload."""
@@ -58,7 +58,7 @@ class Proof:
     terms: tuple[ProvedTerm, ...]
     """All terms."""
     policy: Policy
-    """What the bound lets a program do."""
+    """What the bound allows a program to do."""
     assumptions: tuple[str, ...]
     """Identifiers of what the proved terms rest on."""
     uncovered: Mapping[str, int] = field(default_factory=dict)

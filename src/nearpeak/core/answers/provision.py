@@ -1,4 +1,4 @@
-"""The inverse of a bound: what a device must at least have so that some work could be done within a given time."""
+"""Provisioning: the bandwidth, compute rate and capacity that a device needs to meet a time limit."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,20 +8,20 @@ from nearpeak.core.answers.bound import Policy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """One resource: with less of it the time cannot be reached, whatever else the device has."""
+    """One resource: with less of it no device can reach the time."""
 
     resource: str
-    """What it is, e.g. `DRAM bandwidth` or `products of bf16`."""
+    """Its name, e.g. `DRAM bandwidth` or `products of bf16`."""
     unit: str
     """Its unit: B/s, FLOP/s, OP/s, Hz or B."""
     least: float
-    """How much of it is needed at least, in that unit."""
+    """Least amount, in that unit."""
     status: str
     """`proved` or `model`, as the term it follows from."""
     expression: str
-    """How it follows, over the figures of the work."""
+    """Formula over the figures of the work."""
     here: float | None = None
-    """What the base target has; none without one, or where no document states it."""
+    """Amount of the base target; none without one, or where no document states it."""
 
     @property
     def factor_ratio(self) -> float | None:
@@ -43,7 +43,7 @@ class FrontierPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provision:
-    """What a device needs at least to do some work within a time."""
+    """Least resources of a device for some work within a time."""
 
     subject: str
     """The case in one line, or the name of the workload."""
@@ -62,7 +62,7 @@ class Provision:
     least_storage_bytes: int | None
     """Least storage with which the base target's bandwidth could suffice; none when none could, or without a base."""
     policy: Policy
-    """What a program may do."""
+    """Freedoms that the program has."""
     assumptions: tuple[str, ...]
     """Identifiers of what the proved needs rest on."""
     uncovered: Mapping[str, int] = field(default_factory=dict)

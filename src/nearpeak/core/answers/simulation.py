@@ -1,4 +1,4 @@
-"""What a run leaves: when each kernel waited, started and ended, and where its blocks were."""
+"""Result of a simulation: per kernel its waiting, start and end times and the placement of its thread blocks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ HOLDS = {
     "cluster": "no cluster of multiprocessors had room for a cluster of blocks",
     "engine": "its copy engine was busy",
 }
-"""Why work that could have started did not."""
+"""Reasons for which ready work did not start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ class Run:
     spans: tuple[Span, ...]
     """Every kernel and copy, in the order given."""
     batches: tuple[Batch, ...]
-    """Where blocks were; empty when not asked for."""
+    """Placement of blocks; empty unless requested."""
     event_count: int
     """States that the simulation went through."""
     cta_count: int
@@ -112,7 +112,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """How long the jobs of a stream took from arrival to end."""
+    """Times of a stream's jobs from arrival to end."""
 
     name: str
     """Stream."""
@@ -127,7 +127,7 @@ class Latency:
     alone_s: float
     """The same job with the device to itself."""
     reasons: tuple[str, ...] = ()
-    """Why it waited, the longest first."""
+    """Causes of waiting, the longest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +143,7 @@ class Overlap:
     most_s: float
     """Most that it could be: the time in which the less busy of them ran."""
     reason: str = ""
-    """What kept them from more; nothing where they overlapped for nine tenths of it."""
+    """Cause of missing overlap; empty where they overlapped for nine tenths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,14 +151,14 @@ class Sharing:
     """Streams under one policy."""
 
     policy: str
-    """How they shared it: one of `sim.scenario.POLICIES`."""
+    """Sharing policy: one of `share_policies.POLICIES`."""
     end_s: float
     """When all was done."""
     streams: tuple[Latency, ...]
     """In the order given."""
     overlaps: tuple[Overlap, ...] = ()
-    """How long each two of them ran at the same time."""
+    """Concurrent time of each pair of streams."""
     energy_j: float | None = None
     """Energy of all of it; none where the machine says nothing of its power."""
     run: Run | None = None
-    """The whole run, where it was asked for."""
+    """The whole run, if requested."""

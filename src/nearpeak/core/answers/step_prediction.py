@@ -1,4 +1,4 @@
-"""The expected time of a step: its calls one after the other, and what stands between that and their bounds."""
+"""Predicted time of a step of kernels in sequence, and the parts by which it exceeds the sum of bounds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ CAUSES = {
     "bandwidth": "memory and caches below their documented rate",
     "power": "clocks that fall under load",
     "library": "tiles, padding and pipelines of kernels as they are written",
-    "bound": "the bound itself is above what the form gives",
+    "bound": "the bound itself is above what the model gives",
 }
-"""What a predicted time can lose against its bound, in words."""
+"""Causes of predicted time above the bound, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +31,12 @@ class CallPrediction:
     energy: ExpectedEnergy | None = None
     """Expected energy; none where the power limit of the device is not documented."""
     distance_count: int = 0
-    """Steps from the data of its scalars: 0 this device … 3 another maker's."""
+    """Steps from the data of its coefficients: 0 this device … 3 another maker's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepPrediction:
-    """The expected time of the calls of a step that can be predicted, one after the other."""
+    """The expected time of a step's predictable calls in sequence."""
 
     time_s: float
     """Sum of their expected times."""
@@ -55,6 +55,6 @@ class StepPrediction:
     unpredicted_bound_s: float
     """Sum of the bounds of calls without a prediction, which `time_s` does not hold."""
     grounds_s: Mapping[str, float]
-    """Expected time by the steps from the data of its scalars: `0` this device … `3` another maker's."""
+    """Expected time by the steps from the data of its coefficients: `0` this device … `3` another maker's."""
     energy: ExpectedEnergy | None = None
     """Energy of the predicted calls, the sum of theirs, idle power included; none where it is unknown."""

@@ -1,4 +1,4 @@
-"""A suite: distinct cases, each with the reasons for which it exists and how often each workload calls it."""
+"""A test suite: distinct cases with the reasons for including each and its call counts per workload."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from nearpeak.core.records.record_codec import Shape, defaulted
 from nearpeak.core.work.case import Case
 
 REASONS = ("usecase", "directed")
-"""Why a case exists: a workload calls it, or a rule asks for it."""
+"""Reason for a case: a workload calls it, or a test rule requires it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,13 +24,13 @@ class Why:
     line: str = ""
     """File and line of the call."""
     rule: str = ""
-    """Rule that asked for it."""
+    """Rule that requires it."""
     call_count: int = 0
     """Calls per step of the source; 0 where nothing was counted."""
 
 
 WHY = Shape(names={"call_count": "calls"}, brief=defaulted(Why), fields={"call_count": COUNT})
-"""How reasons are written: what says nothing is left out."""
+"""Codec of reasons; empty fields are omitted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,11 +38,11 @@ class SuiteCase:
     """A case of a suite."""
 
     case: Case
-    """What is run."""
+    """The case to run."""
     why: tuple[Why, ...]
     """Reasons, in a fixed order; a case without one does not exist."""
     chosen: bool = True
-    """Whether it is run; one that is not still counts in what coverage is a share of."""
+    """Whether it is run; others still count in the denominator of coverage."""
 
     @property
     def call_count(self) -> int:
@@ -63,9 +63,9 @@ class Source:
     call_count: int = 0
     """Calls that an operator of the catalogue covers."""
     uncovered: Mapping[str, int] = field(default_factory=dict)
-    """Calls that no operator covers, by name: no case stands for them."""
+    """Calls without an operator, by name; no case represents them."""
     origin: Mapping[str, str] = field(default_factory=dict)
-    """Where it came from: file, inputs, source of the dimensions, versions."""
+    """Origin: file, inputs, source of the dimensions, versions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,13 +77,13 @@ class Suite:
     cases: tuple[SuiteCase, ...]
     """All distinct cases, by operator, phase and digest."""
     sources: tuple[Source, ...]
-    """What it was built from, in the order in which it was added."""
+    """Workloads it was built from, in the order of addition."""
     plan: Mapping[str, str] = field(default_factory=dict)
-    """How the chosen cases were chosen: goal, target, kind of time; empty when all are run."""
+    """Selection of cases: goal, target, kind of time; empty when all are run."""
     infeasible: Mapping[str, str] = field(default_factory=dict)
     """Directed obligations that no legal case was found for, by name, with what the last trial was refused for."""
 
     @property
     def chosen(self) -> tuple[SuiteCase, ...]:
         """Return the cases that are run."""
-        return tuple(one for one in self.cases if one.chosen)
+        return tuple(case for case in self.cases if case.chosen)

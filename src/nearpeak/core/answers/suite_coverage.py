@@ -1,4 +1,4 @@
-"""The three coverage numbers of a suite, as values: of use, of directed obligations, and what of both can fail."""
+"""Coverage of a suite: share of workload time, of directed test obligations, and of detected mutants."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UseShare:
-    """Share of a workload's weight that the cases which are run stand for."""
+    """Share of a workload's weight that the selected cases represent."""
 
     workload: str
     """Name of the source; `fleet` for all, each workload counting alike."""
     currency: str
-    """What weighs: calls, flop or time."""
+    """Weight: calls, flop or time."""
     identity: str
-    """How near a case must be to stand for another: exact, class or saturated."""
+    """Criterion by which a case represents another: exact, class or saturated."""
     covered_ratio: float | None
     """Weight covered over weight of all cases; none where nothing weighs anything, or a weight is unknown."""
     effective_ratio: float | None = None
@@ -50,7 +50,7 @@ class DirectedShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteCoverage:
-    """All three numbers; none of them stands for another, and there is no one percentage."""
+    """All three numbers, none of which replaces another."""
 
     use: tuple[UseShare, ...]
     """By workload and for the fleet, by currency and identity."""

@@ -1,4 +1,4 @@
-"""What a step takes on devices that do not exist: one edited device, and one figure changed down and up."""
+"""Step times on hypothetical devices: one edited device, or one architecture figure scaled down and up."""
 
 from dataclasses import dataclass
 
@@ -41,5 +41,5 @@ class Sensitivity:
         return 1 - self.more.time_ratio
 
     def swing_ratio(self) -> float:
-        """Return how far the time goes between less and more of it, of the time as it is."""
+        """Return the range of the time between less and more of it, relative to the unchanged time."""
         return abs(self.less.time_ratio - self.more.time_ratio)

@@ -1,4 +1,4 @@
-"""The life of an alert: which states there are, and from which to which it may go."""
+"""States of a performance alert and the transitions between them."""
 
 from nearpeak.errors import SpecError
 

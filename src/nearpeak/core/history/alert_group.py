@@ -1,4 +1,4 @@
-"""Changes that are told as one, what was declared beforehand, and what is not to be told for a while."""
+"""Groups of related level changes, announced changes, and muted alerts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ PRIMARY, DOWNSTREAM, RELATED = "primary", "downstream", "related"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """A change of one series that may be told."""
+    """A change of one series that may be reported."""
 
     series: str
     """Name of the series."""
@@ -20,7 +20,7 @@ class Candidate:
     axes: Mapping[str, str] = field(default_factory=dict)
     """What the series belongs to: workload, operator, device, host, component."""
     gap_s: float = 0.0
-    """What it costs: weight times the change of the time."""
+    """Cost: weight times the change of the time."""
     upstream: tuple[str, ...] = ()
     """Series whose work is part of this one's."""
 
@@ -50,7 +50,7 @@ class Expectation:
     high_ratio: float
     """Largest."""
     author: str
-    """Who said so."""
+    """Author."""
 
     def __post_init__(self) -> None:
         """Refuse a range that nothing can lie in."""
@@ -60,7 +60,7 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suppression:
-    """Changes that nobody is to be told of, why, and until when."""
+    """Muted changes, with the reason and the end of muting."""
 
     selector: Mapping[str, object]
     """Series, as in `Expectation`."""
@@ -69,7 +69,7 @@ class Suppression:
     reason: str
     """Why."""
     author: str
-    """Who said so."""
+    """Author."""
     rev_lo: str = ""
     """First commit that it holds for; empty for all."""
     rev_hi: str = ""

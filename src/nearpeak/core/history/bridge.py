@@ -1,4 +1,4 @@
-"""A bridge: what a change of the key of a series did to its values, measured at one commit under both keys."""
+"""Bridge measurements: one commit measured under two series keys, so that both series can be compared."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ class Bridge:
     sha: str
     """Commit that was measured under both."""
     verdict: str
-    """What the key did to the time: `regression`, `improvement`, `invariant` or `inconclusive`."""
+    """Effect of the key on the time: `regression`, `improvement`, `invariant` or `inconclusive`."""
     time_ratio: float
     """Values under the new key over those under the old one."""
     low_ratio: float

@@ -1,4 +1,4 @@
-"""A gate: rules that a change must keep, the lines that judge it, and what follows for the exit code."""
+"""Merge gate: its rules, the verdict of each rule, and the resulting exit code."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from nearpeak.core.runs.paired_rounds import Judgement
 
 BASELINES = ("previous", "tag", "rolling", "bound", "prediction")
-"""What a rule compares with."""
+"""Reference of a rule."""
 FIELDS = ("op", "target", "runner", "model", "team", "branch", "case")
 """By what a rule selects series."""
 ON_INCONCLUSIVE = ("stop", "pass", "fail")
@@ -43,14 +43,14 @@ class GateRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatePolicy:
-    """What a change must keep."""
+    """Requirement on a change."""
 
     name: str
     """Name of the policy: reports of one policy replace each other."""
     source: str
     """File that states it."""
     rules: tuple[GateRule, ...]
-    """Every rule is asked about every series that it selects."""
+    """All rules of a gate; each is evaluated on every series that it selects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +68,12 @@ class GateSubject:
     bound_s: float | None = None
     """Time nothing can beat."""
     predicted_s: float | None = None
-    """What good software is expected to need."""
+    """Achievable time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateLine:
-    """What one rule says about one series."""
+    """Verdict of one rule on one series."""
 
     rule: str
     """Name of the rule."""
@@ -91,10 +91,10 @@ class GateLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateResult:
-    """What a gate says."""
+    """Result of a gate."""
 
     policy: GatePolicy
-    """What was asked."""
+    """The rule."""
     revision: str
     """Revision that was judged."""
     verdict: str

@@ -1,4 +1,4 @@
-"""Changes of the level of a series: where each lies, how large it is, how sure that is."""
+"""Level changes (change points) of a time series: position, size and confidence."""
 
 from dataclasses import dataclass
 
@@ -38,7 +38,7 @@ class ChangePoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Detection:
-    """What a search for changes found in one series."""
+    """Level changes of one series."""
 
     outcome: str
     """`searched`, or why it was not: `too-short`, `not-finite`, `not-positive`."""
@@ -48,4 +48,4 @@ class Detection:
     @property
     def confirmed(self) -> tuple[ChangePoint, ...]:
         """Return the changes of the confirmed tier."""
-        return tuple(one for one in self.points if one.tier == CONFIRMED)
+        return tuple(point for point in self.points if point.tier == CONFIRMED)

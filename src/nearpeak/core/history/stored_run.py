@@ -1,4 +1,4 @@
-"""What a store is given and gives back: runs with their samples, and series of them over commits."""
+"""Records of the performance store: runs with their samples, and series of them over commits."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -91,7 +91,7 @@ class Revision:
     parent_sha: str = ""
     """First parent."""
     author: str = ""
-    """Who wrote it."""
+    """Author."""
     authored_ns: int | None = None
     """When, since 1970 UTC."""
     committed_ns: int | None = None
@@ -110,7 +110,7 @@ class Revision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Testbed:
-    """What runs and times a case, and how: values of two testbeds are never in one series."""
+    """A testbed: runner, device and policy; values of two testbeds are never in one series."""
 
     __test__ = False  # pytest takes classes that start with Test for tests
     name: str
@@ -132,9 +132,9 @@ class SampleSet:
     label: str
     """The case in one line for people."""
     metric: Metric
-    """What the samples are."""
+    """Metric of the samples."""
     testbed: Testbed
-    """What took them."""
+    """Runner."""
     values: Sequence[float]
     """Samples in the metric's unit, in the order in which they were taken; empty where the case has none."""
     parameters: Mapping[str, Scalar] = field(default_factory=dict)
@@ -146,13 +146,13 @@ class SampleSet:
     outcome: str = "budget"
     """How it ended: a value of `Outcome`."""
     note: str = ""
-    """Why there are no samples, or what is to be known of them."""
+    """Reason for missing samples, or a remark on them."""
     clock_hz: float | None = None
     """Mean clock of the device meanwhile; none where unknown."""
     channels: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """What was recorded beside the samples, in base units: `warmup_s`, `host_s`, `sm_clock_hz`, `power_w`, …."""
+    """Further recorded values, in base units: `warmup_s`, `host_s`, `sm_clock_hz`, `power_w`, …."""
     records: Mapping[str, str] = field(default_factory=dict)
-    """What else belongs to them, as JSON by kind: `validation`, `telemetry`, `ledger`, …."""
+    """Attachments as JSON by kind: `validation`, `telemetry`, `ledger`, …."""
 
     def __post_init__(self) -> None:
         """Refuse a set without identity, or one without samples whose outcome says that it has some."""
@@ -167,16 +167,16 @@ class SampleSet:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where a run was read from, so that the same file is never counted twice."""
+    """Source of a run, so that the same file is never counted twice."""
 
     digest: str
     """SHA-256 of the bytes that were read, or any text that stands for this run alone."""
     importer: str = "nearpeak"
-    """What read it."""
+    """Importer."""
     version: int = 1
     """Major version of the importer: another one reads the same file differently."""
     selector: str = ""
-    """Which part of the file the run is, where it holds several."""
+    """Part of the file, where it holds several runs."""
     name: str = ""
     """File name, for people."""
     lost: tuple[str, ...] = ()
@@ -201,11 +201,11 @@ class RunRecord:
     device: Device
     """Where."""
     samples: tuple[SampleSet, ...]
-    """What was measured."""
+    """Suite."""
     source: Source
-    """Where it was read from."""
+    """Source file."""
     revision: Revision | None = None
-    """Which commit; none where the run is of none."""
+    """Commit; none for a run without one."""
     branch: str = "main"
     """Branch whose history the run belongs to."""
     stack: Pairs = ()
@@ -221,7 +221,7 @@ class RunRecord:
     dirty: str = ""
     """Digest of what was not committed; empty for a clean tree."""
     facts: Mapping[str, Scalar] = field(default_factory=dict)
-    """What else is to be known of it: preflight checks, tool versions."""
+    """Further facts: preflight checks, tool versions."""
 
     def __post_init__(self) -> None:
         """Refuse a run without samples, with a case twice or a metric in two units, or that ends before it begins."""
@@ -249,19 +249,19 @@ class Series:
     parameters: Mapping[str, Scalar]
     """The case as data."""
     workload: str
-    """What the case is of."""
+    """Workload of the case."""
     metric: Metric
-    """What is measured."""
+    """Metric."""
     device: str
     """Model of the device."""
     testbed: Testbed
-    """What takes the samples."""
+    """Runner."""
     branch: str
     """Whose history."""
     track: Pairs
     """Tracked components."""
     owner: str
-    """Who looks after it; empty where nobody does."""
+    """Owner; empty without one."""
     run_count: int
     """Runs that have a value."""
 
@@ -277,7 +277,7 @@ class Run:
     revision: Revision | None
     """Which commit."""
     order_key: int
-    """Place in the history: runs are compared in this order, whatever the clock said."""
+    """Position in the history, the order of comparisons, independent of clocks."""
     device: Device
     """Where."""
     stack: Pairs
@@ -285,15 +285,15 @@ class Run:
     started_ns: int
     """When it began."""
     trigger: str
-    """Why it ran."""
+    """Reason of the run."""
     source: str
     """File that it was read from."""
     lost: tuple[str, ...]
     """Fields of that file that were left out."""
     facts: Mapping[str, Scalar]
-    """What else is to be known of it."""
+    """Further facts."""
     selector: str = ""
-    """Which part of that file it is, where the file holds several runs."""
+    """Part of the file, where it holds several runs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,11 +322,13 @@ def fingerprints_of(record: RunRecord) -> tuple[str, ...]:
     left out: where a value moves, the components that changed are suspects.
     """
     where = [record.device.name, record.device.partition, record.branch, sorted(record.track)]
-    testbeds = {id(one.testbed): one.testbed for one in record.samples}
-    contexts = {key: digest([one.name, dict(one.policy), *where]) for key, one in testbeds.items()}
+    testbeds = {id(sample.testbed): sample.testbed for sample in record.samples}
+    contexts = {key: digest([sample.name, dict(sample.policy), *where]) for key, sample in testbeds.items()}
     return tuple(
-        hashlib.sha256("\x00".join((one.case, one.metric.name, contexts[id(one.testbed)])).encode()).hexdigest()
-        for one in record.samples
+        hashlib.sha256(
+            "\x00".join((sample.case, sample.metric.name, contexts[id(sample.testbed)])).encode()
+        ).hexdigest()
+        for sample in record.samples
     )
 
 
@@ -352,19 +354,20 @@ def stack_difference(left: Pairs, right: Pairs) -> tuple[tuple[str, str, str], .
 
 def _one_unit(samples: tuple[SampleSet, ...]) -> None:
     metrics: dict[str, Metric] = {}
-    testbeds = {id(one.testbed): one.testbed for one in samples}
-    beds = {key: canonical_json([one.name, dict(one.policy)]) for key, one in testbeds.items()}
+    testbeds = {id(sample.testbed): sample.testbed for sample in samples}
+    beds = {key: canonical_json([sample.name, dict(sample.policy)]) for key, sample in testbeds.items()}
     seen = set()
-    for one in samples:
-        known = metrics.setdefault(one.metric.name, one.metric)
-        if known is not one.metric and known != one.metric:
+    for sample in samples:
+        known = metrics.setdefault(sample.metric.name, sample.metric)
+        if known is not sample.metric and known != sample.metric:
             raise SpecError(
-                f"{one.label}: metric {one.metric.name} in {one.metric.unit} ({one.metric.direction} is better),"
-                f" elsewhere in {known.unit} ({known.direction}); a series has one unit"
+                f"{sample.label}: metric {sample.metric.name} in {sample.metric.unit} "
+                f"({sample.metric.direction} is better), elsewhere in {known.unit} ({known.direction}); "
+                "a series has one unit"
             )
-        key = (one.case, one.metric.name, beds[id(one.testbed)], one.launch)
+        key = (sample.case, sample.metric.name, beds[id(sample.testbed)], sample.launch)
         if key in seen:
             raise SpecError(
-                f"{one.label}: {one.metric.name} of launch {one.launch} stands twice in one run; remove one"
+                f"{sample.label}: {sample.metric.name} of launch {sample.launch} stands twice in one run; remove one"
             )
         seen.add(key)

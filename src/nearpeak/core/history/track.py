@@ -1,4 +1,4 @@
-"""A series as people look at it: a value for each commit, where its level changes, and what else changed there."""
+"""A series as charts show it: one value per commit, its level changes, and environment changes."""
 
 from dataclasses import dataclass
 
@@ -67,7 +67,7 @@ class TrackChange:
     clock_ratio: float | None = None
     """Clock after over clock before; none where unknown."""
     by_clock: bool = False
-    """Whether it is gone at equal clocks: power or temperature, not the code."""
+    """Whether it vanishes at equal clocks: caused by power or temperature, not by code."""
     over: bool = False
     """Whether the old level, or the old clock, is back."""
     span_count: int = 1
@@ -87,7 +87,7 @@ class Track:
     changes: tuple[TrackChange, ...] = ()
     """In the order of history."""
     outcome: str = ""
-    """What became of the search for changes: `searched`, or why there was none."""
+    """State of the search for changes: `searched`, or the reason for none."""
     bridges: tuple[tuple[int, Bridge], ...] = ()
     """Changes of the key: first point under the new key, and what it did; values before are as under the newest key."""
     clock_share_ratio: float | None = None
@@ -107,18 +107,18 @@ class Regressed:
     changes: tuple[tuple[Series, TrackChange], ...]
     """Series with their changes, largest first; the first is the primary one."""
     suspects: tuple[tuple[str, str], ...]
-    """What may have caused it, likeliest first: the axis and what it is."""
+    """Possible causes, likeliest first: axis and value."""
     alert_id: int = 0
     """Alert that it is followed by; 0 where it has none."""
     status: str = ""
-    """Where the alert stands."""
+    """State of the alert."""
 
     @property
     def by_clock(self) -> bool:
         """Say whether it is an episode of the clock: all of it is gone at equal clocks."""
-        return all(one.by_clock for _, one in self.changes)
+        return all(change.by_clock for _, change in self.changes)
 
     @property
     def over(self) -> bool:
         """Say whether the old level is back in every series."""
-        return all(one.over for _, one in self.changes)
+        return all(change.over for _, change in self.changes)

@@ -1,4 +1,4 @@
-"""A measurement below its bound: the typed finding, with the evidence that says where to look."""
+"""Finding of a measurement below its bound, with the evidence for finding the cause."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ CAUSES = (
     "open", "gaming", "wrong_result", "algebraic_shortcut", "algorithm_outside_class", "precision_below_policy",
     "warm_cache", "peak_too_low", "capture_error",
 )  # fmt: skip
-"""What can be behind it; `open` until somebody has found out."""
+"""Possible causes; `open` until one is established."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Energy from readings of power or of an energy counter, with what bounds its error."""
+"""Energy of a run from power readings or an energy counter, with error limits."""
 
 import math
 import statistics
@@ -25,29 +25,29 @@ class Energy:
     """Energy of one domain in one window."""
 
     domain: str
-    """What drew it."""
+    """Consumer."""
     source: str
     """Whose readings it is from."""
     channel: str
-    """Which of them."""
+    """Channel."""
     method: str
     """`counter`: difference of a meter; `integral`: trapezoids under readings of power."""
     energy_j: float
     """Energy in the part of the window that readings cover."""
     parts_j: Mapping[str, float]
-    """What bounds its error: `sampling`, `quantisation`, `window`, `lag`, `time`, `gain`."""
+    """Error bounds by cause: `sampling`, `quantisation`, `window`, `lag`, `time`, `gain`."""
     covered_s: float
     """Time that readings cover."""
     window_s: float
-    """Time that was asked about."""
+    """Requested time span."""
     sample_count: int
     """Values of the sensor in the window; readings that only repeat the last value do not count."""
     event_count: Mapping[str, int] = field(default_factory=dict)
-    """How often something was met: `gap`, `duplicate`, `out_of_order`, `failed`, `wrap`, `reset`."""
+    """Counts of events: `gap`, `duplicate`, `out_of_order`, `failed`, `wrap`, `reset`."""
     unstated: tuple[str, ...] = ()
     """Causes of error that nobody states a size of, so that the bound leaves them out."""
     warnings: tuple[str, ...] = ()
-    """Why the bound may not hold."""
+    """Reasons for which the error bound may not hold."""
 
     @property
     def error_j(self) -> float:
@@ -82,13 +82,13 @@ def energies_of(telemetry: Telemetry, phase: str = "") -> tuple[Energy, ...]:
         phase: name of a span of `telemetry`; the whole window where it is empty.
     """
     begin_s, end_s = telemetry.span_of(phase)
-    found = []
+    energies = []
     for series in telemetry.series():
         if series.channel.unit in ("W", "J") and series.channel.domain and not series.channel.status:
-            one = energy_of(series, begin_s, end_s)
-            if one.covered_s:
-                found.append(one)
-    return tuple(sorted(found, key=lambda one: (one.domain, one.method, one.error_j)))
+            energy = energy_of(series, begin_s, end_s)
+            if energy.covered_s:
+                energies.append(energy)
+    return tuple(sorted(energies, key=lambda energy: (energy.domain, energy.method, energy.error_j)))
 
 
 def preferred(energies: Sequence[Energy]) -> tuple[Energy, ...]:
@@ -97,9 +97,9 @@ def preferred(energies: Sequence[Energy]) -> tuple[Energy, ...]:
     A counter that takes long to read is read seldom, and of a short phase it then says little.
     """
     best: dict[str, Energy] = {}
-    for one in sorted(energies, key=lambda one: (one.error_j, one.method != "counter")):
-        best.setdefault(one.domain, one)
-    return tuple(best[name] for name in dict.fromkeys(one.domain for one in energies))
+    for energy in sorted(energies, key=lambda energy: (energy.error_j, energy.method != "counter")):
+        best.setdefault(energy.domain, energy)
+    return tuple(best[name] for name in dict.fromkeys(energy.domain for energy in energies))
 
 
 def energy_of(
@@ -128,14 +128,14 @@ def energy_of(
     points, events = ordered(series)
     if unit == "J":
         return _counted(series, points, events, begin_s, end_s)
-    found = _integrated(series, points, events, (begin_s, end_s), slew_w_per_s)
-    return replace(found, warnings=found.warnings + tuple(_aliasing(points, begin_s, end_s, event_hz)))
+    energy = _integrated(series, points, events, (begin_s, end_s), slew_w_per_s)
+    return replace(energy, warnings=energy.warnings + tuple(_aliasing(points, begin_s, end_s, event_hz)))
 
 
 def ordered(series: Series) -> tuple[list[Point], dict[str, int]]:
     """Return the readings in order of time, failed and repeated stamps left out, and how many of each there were."""
     raw = list(zip(series.times_s, series.values, strict=True))
-    known = [one for one in raw if not math.isnan(one[1])]
+    known = [point for point in raw if not math.isnan(point[1])]
     latest, backwards = -math.inf, 0
     for time_s, _ in known:
         backwards += time_s < latest
@@ -209,7 +209,7 @@ def _integrated(
 
 
 def _sampling_j(points: Sequence[Point], begin_s: float, end_s: float, slew_w_per_s: float | None) -> float:
-    """Return how far the area under the true power may be from that under the straight lines."""
+    """Return the error limit of the area under the power curve between readings."""
     total = []
     for (t0, p0), (t1, p1), low, high in _pieces(points, begin_s, end_s):
         if slew_w_per_s is not None:
@@ -244,7 +244,7 @@ def _counted(
         energies.append(share * grown_j)
         times.append(held_in_s)
         edges.append(max(share, 1 - share) * grown_j if share < 1 else 0.0)
-    inside = [one for one in points if begin_s <= one[0] <= end_s]
+    inside = [point for point in points if begin_s <= point[0] <= end_s]
     held_s = max(channel.update_s or 0.0, update_s(points))
     energy_j = math.fsum(energies)
     parts = {
@@ -253,16 +253,23 @@ def _counted(
     }  # fmt: skip
     covered_s = math.fsum(times)
     mean_w = energy_j / covered_s if covered_s else 0.0
-    parts["time"] = mean_w * sum(_edge_doubts_s(series, begin_s, end_s))
+    doubts_s = [d for t, d in zip(series.times_s, series.doubts_s, strict=True) if begin_s <= t <= end_s]
+    parts["time"] = mean_w * (doubts_s[0] + doubts_s[-1] if doubts_s else 0.0)
+    longest_s, warnings = max((b[0] - a[0] for a, b in pairwise(points)), default=0.0), tuple[str, ...]()
+    if channel.rollover is not None and 2 * mean_w * longest_s >= channel.rollover:
+        warnings = (
+            f"the counter may have wrapped unseen: {longest_s:.3g} s without a reading, it holds "
+            f"{channel.rollover:.4g} J",
+        )
     count = sum(b[1] != a[1] for a, b in pairwise(inside))
     return _energy(
         series, "counter", energy_j, parts, covered_s, end_s - begin_s, events | counts,
-        tuple(_too_seldom(points, mean_w, channel.rollover)), count=count,
+        warnings, count=count,
     )  # fmt: skip
 
 
 def increments(points: Sequence[Point], rollover: float | None) -> tuple[list[float | None], dict[str, int]]:
-    """Return how much a counter grew between neighbours, none across a reset, and how often it wrapped or was reset.
+    """Return a counter's growth between neighbours, none across a reset, and its numbers of wraps and resets.
 
     A counter that fell has wrapped where `rollover` is known and the growth is then less than half of it; else it was
     reset, and nothing is known of the time between.
@@ -301,18 +308,6 @@ def _peak_w(points: Sequence[Point], steps: Sequence[float | None]) -> float:
     return math.fsum(filter(None, steps)) / span_s if span_s else 0.0
 
 
-def _edge_doubts_s(series: Series, begin_s: float, end_s: float) -> tuple[float, float]:
-    inside = [d for t, d in zip(series.times_s, series.doubts_s, strict=True) if begin_s <= t <= end_s]
-    return (inside[0], inside[-1]) if inside else (0.0, 0.0)
-
-
-def _too_seldom(points: Sequence[Point], mean_w: float, rollover: float | None) -> Iterator[str]:
-    """Warn of a counter that could have gone round unseen."""
-    longest_s = max((b[0] - a[0] for a, b in pairwise(points)), default=0.0)
-    if rollover is not None and 2 * mean_w * longest_s >= rollover:
-        yield f"the counter may have gone round unseen: {longest_s:.3g} s without a reading, it holds {rollover:.4g} J"
-
-
 def _warnings(averaged: bool, window_s: float | None, asked_s: float) -> tuple[str, ...]:
     if averaged and window_s is not None and asked_s < window_s:
         return (f"the sensor's mean over {window_s:g} s is longer than the window of {asked_s:.3g} s",)
@@ -321,7 +316,7 @@ def _warnings(averaged: bool, window_s: float | None, asked_s: float) -> tuple[s
 
 def _aliasing(points: Sequence[Point], begin_s: float, end_s: float, event_hz: float | None) -> Iterator[str]:
     """Warn where power changes too fast for the sampling, as far as the samples or a known rate show it."""
-    inside = [one for one in points if begin_s <= one[0] <= end_s]
+    inside = [point for point in points if begin_s <= point[0] <= end_s]
     usual_s = usual_interval_s(inside)
     if event_hz is not None and event_hz > 1 / (2 * usual_s):
         yield f"aliasing: the load repeats {event_hz:g} times a second, the sampling is {1 / usual_s:.3g}"
@@ -330,7 +325,7 @@ def _aliasing(points: Sequence[Point], begin_s: float, end_s: float, event_hz: f
     for step in DECIMATIONS:
         fewer = inside[::step]
         ends = fewer[0][0], fewer[-1][0]
-        whole, rest = (_mean_w([one for one in part if ends[0] <= one[0] <= ends[1]]) for part in (inside, fewer))
+        whole, rest = (_mean_w([point for point in part if ends[0] <= point[0] <= ends[1]]) for part in (inside, fewer))
         if abs(rest - whole) > ALIAS_RATIO * abs(whole):
             yield f"aliasing: every {step}th reading gives {rest / whole - 1:+.1%} of mean power"
             return

@@ -1,4 +1,4 @@
-"""Centre and interval of samples, by order statistics alone."""
+"""Median and confidence interval of samples by order statistics."""
 
 import math
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ INTERVAL_Z = 1.96
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """What samples say about the time of one call."""
+    """Estimate of the time of one call from samples."""
 
     centre_s: float
     """Median."""
@@ -61,8 +61,8 @@ def estimate_of(samples_s: Sequence[float]) -> Estimate:
     ordered = sorted(samples_s)
     if not ordered:
         raise SpecError("estimate: there are no samples; give at least one")
-    if not all(math.isfinite(one) and one > 0 for one in ordered):
-        wrong = next(one for one in ordered if not (math.isfinite(one) and one > 0))
+    if not all(math.isfinite(sample) and sample > 0 for sample in ordered):
+        wrong = next(sample for sample in ordered if not (math.isfinite(sample) and sample > 0))
         raise SpecError(f"estimate: {wrong!r} s is no time; samples must be positive and finite")
     low, high = median_ranks(len(ordered))
     return Estimate(

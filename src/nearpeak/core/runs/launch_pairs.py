@@ -1,4 +1,4 @@
-"""Two builds on one device in turns of fresh processes: what each launch saw, and what it amounts to with the clock."""
+"""Interleaved A/B launches: two builds in alternating child processes on one device, with sustained clocks."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ BY_CLOCKS = "slower through clocks"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """One fresh process; launches stand in the order in which they ran."""
+    """One child process; launches are in the order of execution."""
 
     arm: str
     """`baseline` or `candidate`."""

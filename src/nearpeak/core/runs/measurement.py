@@ -1,4 +1,4 @@
-"""A measurement: every sample of one case, how, where and by what it was taken; what a runner must be able to do."""
+"""A measurement: all samples of one case, its environment and its runner, and the runner protocol."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -18,14 +18,14 @@ from nearpeak.errors import MeasureError
 
 
 class Outcome(StrEnum):
-    """How the measurement of one case ended; every requested case gets one."""
+    """Outcome of the measurement of one case; every requested case gets one."""
 
     CONVERGED = "converged"
-    """The interval of the median is as narrow as was asked."""
+    """The interval of the median is as narrow as requested."""
     BUDGET = "budget"
     """Time was up first; the interval says how well the median is known."""
     THROTTLED = "throttled"
-    """The clock fell, or was not the one that was asked for."""
+    """The clock fell, or was not the requested one."""
     SUSPECT_FAST = "suspect_fast"
     """The timers contradict each other: work may have run where they do not look."""
     BELOW_BOUND = "below_bound"
@@ -54,7 +54,7 @@ TIMED = frozenset({Outcome.CONVERGED, Outcome.BUDGET})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """How long and how to sample one case."""
+    """Sampling plan of one case: durations and counts."""
 
     budget_s: float = 0.3
     """Time for samples, warm-up and the emptying of caches: CPU time on a host, wall time on a device."""
@@ -85,16 +85,16 @@ class Timing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """How samples were taken: two measurements that differ here are never compared silently."""
+    """Sampling method: measurements that differ here are never compared silently."""
 
     timer: str
-    """What reads the time: `perf_counter`, `cuda_events`, …."""
+    """Timer: `perf_counter`, `cuda_events`, …."""
     mode: str
-    """What is timed: `host`, `device` or `graph`."""
+    """Timed object: `host`, `device` or `graph`."""
     cache: str
     """`cold` or `hot`."""
     flush: str
-    """How caches were emptied: `read_sweep`, `rotate` or `none`."""
+    """Cache flush method: `read_sweep`, `rotate` or `none`."""
     process: str
     """Whose child ran it: `forked` from a warmed parent, `fresh`, or `caller` where nothing was isolated."""
     thread_count: int
@@ -105,7 +105,7 @@ class Method:
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """What was true of machine and software."""
+    """State of machine and software."""
 
     device: str
     """Device as its driver names it."""
@@ -145,7 +145,7 @@ class Environment:
 
 
 ENVIRONMENTS = Codec(pairs_as_objects=True)
-"""How environments are written and read."""
+"""Codec of environments."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +155,7 @@ class Fallback:
     node: str
     """Node, operator or function."""
     ran_on: str
-    """What ran it instead."""
+    """Replacement."""
     reason: str
     """Why."""
     flop: int = 0
@@ -173,17 +173,17 @@ class Measurement:
     """All samples of one case; centres and ratios are derived from them."""
 
     case: Case
-    """What ran."""
+    """The case that ran."""
     target: str
-    """Where it ran."""
+    """Device."""
     runner: str
-    """What ran it, with its argument."""
+    """Runner, with its argument."""
     samples_s: tuple[float, ...]
     """Time of one call, sample by sample in order: on the device where it has a clock, else wall time."""
     cpu_samples_s: tuple[float, ...] = ()
-    """Thread-CPU time of one call beside each sample, or that of the process where there are several threads."""
+    """Thread-CPU time of one call for each sample, or that of the process where there are several threads."""
     host_samples_s: tuple[float, ...] = ()
-    """Wall time beside each sample where `samples_s` is the device's."""
+    """Wall time of each sample where `samples_s` is the device's."""
     warmup_s: tuple[float, ...] = ()
     """Samples before the times settled."""
     call_count: int = 1
@@ -191,13 +191,13 @@ class Measurement:
     timer_s: float = 0.0
     """Resolution of the timer."""
     outcome: Outcome = Outcome.BUDGET
-    """How it ended."""
+    """Outcome."""
     note: str = ""
-    """Why there are no samples, or what is to be known of them."""
+    """Reason for missing samples, or a remark on them."""
     details: str = ""
-    """Last lines of what an exception said, or of what its process printed, where there are no samples."""
+    """Last lines of the exception or of the process output, where there are no samples."""
     method: Method | None = None
-    """How samples were taken; none for recorded ones that do not say."""
+    """Sampling method; none for recorded samples without one."""
     environment: Environment | None = None
     """Machine and software."""
     phases_s: Mapping[str, float] = field(default_factory=dict)
@@ -207,24 +207,24 @@ class Measurement:
     activity_s: float | None = None
     """Time that the device was busy during one call by its own records (CUPTI); none where there are none."""
     launch: int = 1
-    """Which fresh process of those that repeat the case this is."""
+    """Number of the child process among repetitions."""
     algorithm: str = ""
-    """What the runner chose, as it calls it."""
+    """Algorithm chosen by the runner, in its own words."""
     ledger: tuple[Fallback, ...] = ()
-    """What did not run where it was meant to."""
+    """Parts that ran elsewhere than intended."""
     validation: Validation | None = None
-    """What the contract on results found; none where it was not asked."""
+    """Result of the numerics validation; none unless requested."""
     why: tuple[Why, ...] = ()
     """Reasons for the case with their counts, where it was run for a suite."""
     spans_ns: tuple[Span, ...] = ()
     """When it was prepared, checked, warmed up and sampled, on the monotonic clock of the machine."""
     telemetry: Telemetry | None = None
-    """What sensors said meanwhile; none where none was asked."""
+    """Sensor readings during the measurement; none unless requested."""
 
     @property
     def has_times(self) -> bool:
-        """Whether there are samples, and each is a time: files may hold what a wrong clock has said."""
-        return bool(self.samples_s) and all(0 < one < math.inf for one in self.samples_s)
+        """Return whether there are samples and each is a valid time: files may hold times of a faulty clock."""
+        return bool(self.samples_s) and all(0 < sample_s < math.inf for sample_s in self.samples_s)
 
     @property
     def best_s(self) -> float:
@@ -264,14 +264,14 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunnerAbilities:
-    """What a runner can do, declared so that it can be asked before anything runs."""
+    """Capabilities of a runner, declared so that they are known before anything runs."""
 
     devices: tuple[str, ...]
     """Kinds of device: `cpu`, `cuda`, `recorded`."""
     phases: tuple[str, ...] = ("forward", "backward")
     """Phases of an operator."""
     dtypes: frozenset[str] | None = None
-    """Number formats; none means whatever its framework has."""
+    """Number formats; none means all of its framework."""
     ops: frozenset[str] | None = None
     """Operators; none means all."""
     needs: tuple[str, ...] = ()
@@ -279,7 +279,7 @@ class RunnerAbilities:
     preload: tuple[str, ...] = ()
     """Modules that take long to import: a warmed process imports them before it forks."""
     argument: str = ""
-    """What stands after the colon of `name:argument`; empty when nothing may."""
+    """Meaning of the argument in `name:argument`; empty if it takes none."""
     converts: bool = False
     """Whether cases are converted for it, so that parts may stay behind: it keeps a ledger of them."""
     modes: tuple[str, ...] = ("cold", "hot")
@@ -293,13 +293,13 @@ class Prepared:
     """A case that is ready to run."""
 
     runs: tuple[Callable[[], object], ...]
-    """One call of the case for each independent set of inputs; no allocation of its own, no waiting."""
+    """One call of the case for each independent set of inputs; it neither allocates nor waits."""
     outputs: Callable[[object], Mapping[str, Any]]
     """From what a run returned: outputs by name as NumPy arrays; formats that NumPy lacks are widened to float32."""
     algorithm: str = ""
-    """What was chosen, as the runner calls it."""
+    """Chosen algorithm, in the runner's words."""
     ledger: tuple[Fallback, ...] = ()
-    """What does not run where it was meant to."""
+    """Parts that run elsewhere than intended."""
     upstream: tuple[Mapping[str, Any], ...] = ()
     """Of gradients: what came from above, by set of inputs, as arrays called `grad_<output>`."""
     phases_s: Mapping[str, float] = field(default_factory=dict)
@@ -333,7 +333,7 @@ class Backend(Protocol):
     """Whether others are compared with what it computes, so that nothing checks it."""
 
     def refusal(self, case: Case) -> str:
-        """Return why `case` cannot run here; empty when it can."""
+        """Return the reason for which `case` cannot run here; empty when it can."""
         ...
 
     def prepare(self, case: Case, inputs: tuple[Mapping[str, Any], ...]) -> Prepared:
@@ -341,7 +341,7 @@ class Backend(Protocol):
         ...
 
     def implementation(self, case: Case) -> Callable[..., Mapping[str, Any]] | None:
-        """Return how `case` is computed: (inputs by name, **arguments) → outputs by name; none where nothing is given.
+        """Return a function that computes `case`: (inputs by name, **arguments) → outputs by name; none if unavailable.
 
         Unless a backend says so itself, on tensors, it is what it prepares, on arrays, so that what is checked is what
         is timed; of gradients it is none then.
@@ -377,11 +377,11 @@ class Timer(Protocol):
     mode: str
     resolution_s: float
     flush_policy: str
-    """How caches are emptied before cold calls: `read_sweep`, `program`."""
+    """Cache flush method before cold calls: `read_sweep`, `program`."""
     late_floor_s: float
-    """How long it takes to wait for all streams of a device that does nothing."""
+    """Time of a synchronisation with an idle device."""
     records_activity: bool
-    """Whether the device can be asked for its own records of a call."""
+    """Whether the device can provide its own records of a call."""
 
     def read(self, run: Callable[[], object], call_count: int) -> "Reading":
         """Return the times of `call_count` calls in a row."""
@@ -392,11 +392,11 @@ class Timer(Protocol):
         ...
 
     def set_count(self, case: Case) -> int:
-        """Return how many independent sets of inputs take turns."""
+        """Return the number of independent input sets in rotation."""
         ...
 
     def most_calls(self) -> int:
-        """Return how many calls can be queued up; of more, the launches on the host would be timed."""
+        """Return the number of calls that can be queued before host launches would be timed."""
         ...
 
     def clock_probe_s(self) -> float:
@@ -408,7 +408,7 @@ class Timer(Protocol):
         ...
 
     def activity(self, run: Callable[[], object]) -> "Activity | None":
-        """Return what the device itself records of one call; none where it may not."""
+        """Return the device's own records of one call; none where they are not permitted."""
         ...
 
 
@@ -423,7 +423,7 @@ class Reading:
     host_s: float
     """Wall time from the first call until the last is done."""
     result: Any = None
-    """What the last call returned."""
+    """Outputs of the last call."""
     late_s: float = 0.0
     """Time for which the device went on after the end was recorded: on streams that the timer does not look at."""
     cycles_s: float = 0.0
@@ -432,9 +432,9 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """What a device was seen to do during one call, by its own records instead of by events."""
+    """Activity of a device during one call, by its own records instead of events."""
 
     busy_s: float
-    """Time in which at least one kernel, copy or fill ran, on whatever stream."""
+    """Time in which at least one kernel, copy or fill ran, on any stream."""
     kernels: tuple[str, ...]
     """Their names, in order of first appearance."""

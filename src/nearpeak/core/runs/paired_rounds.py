@@ -1,4 +1,4 @@
-"""A baseline and a candidate on one case, in turns of fresh processes: what each round saw, and what it amounts to."""
+"""Interleaved A/B rounds: baseline and candidate of one case in alternating child processes."""
 
 from dataclasses import dataclass
 
@@ -40,20 +40,20 @@ class PairedComparison:
     """Two runners, or two software stacks, on one case."""
 
     case: Case
-    """What ran."""
+    """The case that ran."""
     baseline: str
     """Runner of the baseline."""
     candidate: str
     """Runner of the candidate."""
     clock: str
-    """Which time was compared: `cpu`, `wall` or the device's `device`."""
+    """Compared time: `cpu`, `wall` or the device's `device`."""
     rounds: tuple[Round, ...]
-    """What was seen."""
+    """Observations."""
     judgement: Judgement | None
-    """What it amounts to; none where one of the two could not run."""
+    """Verdict; none where one of the two could not run."""
     outcome: str
     """`compared`, or the outcome of the one that could not run."""
     note: str = ""
-    """Why there is no judgement."""
+    """Reason for having no verdict."""
     differences: tuple[tuple[str, str, str], ...] = ()
-    """Where the environments differ: what, in the baseline, in the candidate."""
+    """Differences of the environments: name, baseline value, candidate value."""

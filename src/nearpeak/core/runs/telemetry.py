@@ -1,4 +1,4 @@
-"""Telemetry: what sensors said beside the work, reading by reading; energy and means are derived from it."""
+"""Sensor readings during a measurement (clock, power, temperature), with derived energy and means."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -21,9 +21,9 @@ class Channel:
     kind: str
     """One of KINDS."""
     meaning: str
-    """What a reading says, in words, and where that is documented."""
+    """Meaning of a reading, with its documentation."""
     domain: str = ""
-    """What power or energy is drawn by: channels of one domain meter the same thing."""
+    """Consumer of power or energy: channels of one domain meter the same thing."""
     resolution: float | None = None
     """Smallest step of the values, in their unit; none where it is not stated."""
     window_s: float | None = None
@@ -39,7 +39,7 @@ class Channel:
     device: str = ""
     """Identity of the device, as its driver says it."""
     status: str = ""
-    """Why there are no values; empty where there are."""
+    """Reason for missing values; else empty."""
 
     def decoded(self, value: float) -> tuple[str, ...]:
         """Return the names of the bits that are set; unknown ones by their number.
@@ -57,9 +57,9 @@ class Stream:
     """All readings of one source: its channels are read together."""
 
     source: str
-    """What was read: the stem of its file in `measure/telemetry/sources`, or the format of a log."""
+    """Source: the stem of its file in `measurement/telemetry/sources`, or the format of a log."""
     channels: tuple[Channel, ...]
-    """What each reading holds."""
+    """Channel of each reading."""
     before_ns: tuple[int, ...]
     """Monotonic time before each reading."""
     after_ns: tuple[int, ...]
@@ -69,7 +69,7 @@ class Stream:
 
     def of(self, name: str) -> "Series":
         """Return the series of the channel called `name`."""
-        return next(one for one in self.series() if one.channel.name == name)
+        return next(series for series in self.series() if series.channel.name == name)
 
     def series(self) -> Iterator["Series"]:
         """Yield each channel with its readings."""
@@ -84,9 +84,9 @@ class Series:
     """The readings of one channel."""
 
     source: str
-    """Where they come from."""
+    """Their source."""
     channel: Channel
-    """What they mean."""
+    """Their meaning."""
     times_s: Sequence[float]
     """Monotonic time of each, at the middle of its reading."""
     doubts_s: Sequence[float]
@@ -102,12 +102,12 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telemetry:
-    """What all sources said during a window of time."""
+    """Readings of all sources during a window of time."""
 
     begin_ns: int
     """Begin of the window on the monotonic clock."""
     end_ns: int
-    """Its end; some readings before and after stand in the streams, so that the ends are known too."""
+    """Its end; streams hold some readings before and after, so that the ends are known too."""
     wall_ns: int
     """Wall-clock time at its begin, in nanoseconds since 1970; nothing is computed from it."""
     streams: tuple[Stream, ...]
@@ -117,7 +117,7 @@ class Telemetry:
     unavailable: tuple[tuple[str, str], ...] = ()
     """Sources that gave nothing, and why."""
     rate_hz: float = 0.0
-    """Readings per second that were asked for; 0 for a log, which does not say."""
+    """Requested readings per second; 0 for a log, which does not state it."""
     tick_count: int = 0
     """Rounds of reading in the window."""
     late_count: int = 0
@@ -129,7 +129,7 @@ class Telemetry:
     cpu_s: float = 0.0
     """CPU time that the sampler took in the window."""
     note: str = ""
-    """What else is to be known, e.g. that the sampler ended early."""
+    """Remarks, e.g. that the sampler ended early."""
 
     @property
     def window_s(self) -> float:
@@ -143,17 +143,17 @@ class Telemetry:
 
     def span_of(self, name: str) -> tuple[float, float]:
         """Return begin and end of the phase `name` in seconds, or those of the whole window where there is none."""
-        found = next((one for one in self.spans if one[0] == name), ("", self.begin_ns, self.end_ns))
-        return found[1] / 1e9, found[2] / 1e9
+        span = next((candidate for candidate in self.spans if candidate[0] == name), ("", self.begin_ns, self.end_ns))
+        return span[1] / 1e9, span[2] / 1e9
 
     def flags(self, name: str = "") -> tuple[tuple[str, tuple[str, ...]], ...]:
         """Return for each channel of flags the names of all bits that were ever set during the phase `name`."""
         begin_s, end_s = self.span_of(name)
-        found = []
-        for one in self.series():
-            if one.channel.kind == "flags" and (values := one.within(begin_s, end_s)):
+        flags = []
+        for series in self.series():
+            if series.channel.kind == "flags" and (values := series.within(begin_s, end_s)):
                 union = 0
                 for value in values:
                     union |= int(value)
-                found.append((one.channel.name, one.channel.decoded(union)))
-        return tuple(found)
+                flags.append((series.channel.name, series.channel.decoded(union)))
+        return tuple(flags)

@@ -1,4 +1,4 @@
-"""What a validation found: which checks ran, how near each result came to its bound, and how to see it again."""
+"""Result of a numerics validation: checks that ran, largest error over tolerance, and how to reproduce it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -33,18 +33,18 @@ class WorstElement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """What one check said."""
+    """Result of one check."""
 
     check: str
     """`V0` to `V12`."""
     status: str
     """`PASS`, `SKIPPED` or one of FAILURES."""
     reason: str = ""
-    """Why it failed or was skipped, in one line."""
+    """Reason of failure or skipping, in one line."""
     worst: WorstElement | None = None
     """Of checks that compare values."""
     figures: Mapping[str, str] = field(default_factory=dict)
-    """What else was seen, by name: units in the last place, bias, counts of NaN and infinities."""
+    """Further observations by name: units in the last place, bias, counts of NaN and infinities."""
 
     @property
     def failed(self) -> bool:
@@ -57,9 +57,9 @@ class Validation:
     """The record of one implementation on one case; the same seed gives it again."""
 
     case: Case
-    """What was computed."""
+    """The case."""
     implementation: str
-    """What computed it."""
+    """Implementation."""
     seed: int
     """Seed of all inputs."""
     results: tuple[CheckResult, ...]
@@ -69,7 +69,7 @@ class Validation:
     policy: Mapping[str, str] = field(default_factory=dict)
     """The contract as it read for the case: its kind, what it says of NaN, how much may be stored on the way."""
     engine: str = ""
-    """What judged: version of nearpeak and of its contract, and of the library that drew and ran."""
+    """Versions of nearpeak, of its validation, and of the library that generated inputs and ran."""
 
     @property
     def status(self) -> str:
@@ -84,7 +84,7 @@ class Validation:
 
     @property
     def reason(self) -> str:
-        """Why the first check failed that did; empty when none did."""
+        """Reason of the first failed check; empty when none failed."""
         return next((result.reason for result in self.results if result.failed), "")
 
     @property
@@ -95,8 +95,8 @@ class Validation:
     @property
     def worst(self) -> WorstElement | None:
         """The element furthest from the reference in units of its bound, over all checks."""
-        found = [result.worst for result in self.results if result.worst is not None]
-        return max(found, key=lambda one: one.bound_ratio, default=None)
+        worst = [result.worst for result in self.results if result.worst is not None]
+        return max(worst, key=lambda check: check.bound_ratio, default=None)
 
     @property
     def worst_bound_ratio(self) -> float:

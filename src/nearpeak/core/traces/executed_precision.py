@@ -1,4 +1,4 @@
-"""In which precision the products of a trace ran, on which units, and how that stands to what was expected."""
+"""Executed precision of a trace: formats and units of its products against the expected ones."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -68,10 +68,12 @@ class ExecutedPrecision:
     """Part of the kernels' time in kernels that a compiler wrote, which hide casts and calls."""
 
     def _share(self, *, by_flop: bool) -> float | None:
-        known = [one for one in self.products if one.inputs]
-        weights = [one.flop if by_flop else one.time_ns for one in known]
+        known = [product for product in self.products if product.inputs]
+        weights = [product.flop if by_flop else product.time_ns for product in known]
         total = sum(weights)
-        low = sum(weight for one, weight in zip(known, weights, strict=True) if one.inputs not in ("fp32", "fp64"))
+        low = sum(
+            weight for product, weight in zip(known, weights, strict=True) if product.inputs not in ("fp32", "fp64")
+        )
         return low / total if total else None
 
     @property
@@ -87,14 +89,14 @@ class ExecutedPrecision:
     @property
     def matrix_unit_ratio(self) -> float | None:
         """Return the part of the products' time on matrix units, of kernels whose names tell; none where none does."""
-        known = [one for one in self.products if one.unit]
-        total = sum(one.time_ns for one in known)
-        return sum(one.time_ns for one in known if one.unit != "vector") / total if total else None
+        known = [product for product in self.products if product.unit]
+        total = sum(product.time_ns for product in known)
+        return sum(product.time_ns for product in known if product.unit != "vector") / total if total else None
 
     @property
     def cast_count(self) -> float:
         """Return the casts of a step."""
-        return sum(one.cast_count for one in self.casts)
+        return sum(cast.cast_count for cast in self.casts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +126,7 @@ class PrecisionGap:
     """A trace beside the step that was expected to run."""
 
     executed: ExecutedPrecision
-    """What ran."""
+    """The case that ran."""
     against: str
     """What was expected: `lowered`, `converted` or `written`, chosen by the mode of the trace."""
     expected_cast_count: int

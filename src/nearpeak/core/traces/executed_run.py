@@ -1,4 +1,4 @@
-"""What a profiler saw of some steps, as values: host and device as two queues, kernels, operators, the timeline."""
+"""A profiled run as values: host and device queues, kernels, operators and their timeline."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from nearpeak.core.work.case import Case
 NOTHING = -1
 """No event, no lane, no operator."""
 OWN, DEVICE = -2, -3
-"""What a call waits for: the end of its own work; the end of everything on the device."""
+"""Wait of a call: for its own work, or for all work on the device."""
 
 
 class QueueItem(NamedTuple):
@@ -29,19 +29,19 @@ class QueueItem(NamedTuple):
     device_ns: int
     """Length of the device work."""
     lag_ns: int
-    """What it started later than stream, call and waits explain."""
+    """Delay of its start beyond stream, call and waits."""
     lane: int
     """Stream, numbered from 0; NOTHING for calls without device work."""
     waits: int
-    """What the host waits for: NOTHING, OWN, DEVICE, or the item whose end it needs."""
+    """Wait of the host: NOTHING, OWN, DEVICE, or the item whose end it needs."""
     after: tuple[int, ...]
     """Items of other streams that must have ended."""
     step: int
     """Step, numbered from 0."""
     kernel: int
-    """Which of the kernels; NOTHING for copies and calls."""
+    """Index of the kernel; NOTHING for copies and calls."""
     operator: int
-    """Which of the operators; NOTHING where none is known."""
+    """Index of the operator; NOTHING if unknown."""
     parts: tuple[tuple[str, int], ...] = ()
     """Parts of `before_ns` whose cause is known: `loading`, `creation`, `between graphs`."""
     size: int = NOTHING
@@ -57,7 +57,7 @@ class QueueItem(NamedTuple):
 
 
 class KernelRule(NamedTuple):
-    """What the profiler itself says of one kernel, with its own estimate."""
+    """The profiler's own rule about one kernel, with its estimate."""
 
     item: int
     """Item of the kernel."""
@@ -66,7 +66,7 @@ class KernelRule(NamedTuple):
     kind: str
     """`OPT`, `INF` or `WRN`."""
     text: str
-    """What it says."""
+    """Statement."""
     scope: str
     """`global` of the whole kernel, `local` of a part of it, or empty."""
     saved_ratio: float | None
@@ -82,7 +82,7 @@ HOST_KINDS_OF_TIME = {
     "loading": "loading data",
     "outside": "Python, and what no event covers",
 }
-"""What a host spends its time on, by name, in words."""
+"""Host activities, by name, in words."""
 
 
 class HostCost(NamedTuple):
@@ -110,7 +110,7 @@ class Slice(NamedTuple):
     end_ns: int
     """End."""
     name: str
-    """What ran."""
+    """The case that ran."""
     kind: str
     """Family of a kernel, `comm`, `copy`, `set`, `call`, `operator` or `range`."""
 
@@ -122,7 +122,7 @@ class KernelUse:
     name: str
     """Name as the profiler has it."""
     family: str
-    """What it computes, in small letters."""
+    """Computation, in lower case."""
     unit: str
     """`tensor`, `tf32`, `vector` or empty where the name does not tell: units on which its products run."""
     launch_count: int

@@ -1,4 +1,4 @@
-"""What was found in a trace: a claim with evidence, counter-evidence, gain and a way to refute it, or an abstention."""
+"""Findings of a trace analysis: claim, evidence, counter-evidence, gain and refutation test, or an abstention."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from nearpeak.core.traces.shortfall import Shortfall
 
 
 class Planted(NamedTuple):
-    """How often a kind of finding comes first in traces whose cause is known."""
+    """Hit rate of a kind of finding on traces with a known cause."""
 
     date: str
     """Day on which it was counted."""
@@ -24,7 +24,7 @@ class Planted(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What would be different about one item if a cause were gone; none leaves it as it is."""
+    """Change of one item without a cause; none leaves it unchanged."""
 
     item: int
     """Position of the item."""
@@ -35,13 +35,13 @@ class Change(NamedTuple):
     device_ns: int | None = None
     """Length of its work."""
     lag_ns: int | None = None
-    """What it starts later than needed."""
+    """Delay of its start."""
     lane: int | None = None
     """Stream on which it runs instead."""
     waits: int | None = None
-    """What the host waits for instead."""
+    """New host dependency."""
     after: tuple[int, ...] | None = None
-    """What it runs after instead."""
+    """New predecessor."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class Evidence:
     """One figure behind a claim."""
 
     what: str
-    """What was counted or timed."""
+    """Counted or timed quantity."""
     value: float
     """The figure."""
     unit: str
@@ -63,7 +63,7 @@ class Counter:
     """Something that would contradict the claim, and whether it is there."""
 
     what: str
-    """What was looked for."""
+    """Subject of the search."""
     state: str
     """`found`, `not found` or `not observable`."""
 
@@ -75,13 +75,13 @@ class TraceFinding:
     id: str
     """Kind of finding, as in the catalogue."""
     key: str
-    """Which of that kind: stream, kernel or operator; empty where there is one only."""
+    """Instance: stream, kernel or operator; empty where there is one only."""
     claim: str
     """One falsifiable sentence with numbers."""
     evidence: tuple[Evidence, ...]
     """Figures behind it."""
     counter: tuple[Counter, ...]
-    """What was looked for against it."""
+    """Counter-evidence that was examined."""
     gain_s: float
     """Expected gain of a step."""
     gain_low_s: float
@@ -91,45 +91,45 @@ class TraceFinding:
     scope: str
     """`local` for a part, `global` for the step."""
     method: str
-    """How the gain was worked out, `replay`, `bound` or `none`."""
+    """Derivation of the gain: `replay`, `bound` or `none`."""
     falsifier: str
     """The cheapest experiment that would refute it, and what it is predicted to show."""
     changes: tuple[Change, ...] = ()
-    """What removing the cause changes in the queues."""
+    """Changes of the queues without the cause."""
     remedies: tuple[tuple[str, float], ...] = ()
-    """What would remove it, with the gain in seconds that bounds each."""
+    """Remedies, each with an upper bound of its gain in seconds."""
     terms: tuple[tuple[str, float], ...] = ()
-    """What the gain is made of, in seconds, with what other queues hide of it; they sum to the gain."""
+    """Parts of the gain in seconds, less what other queues hide; they sum to the gain."""
     remedy_of: str = ""
-    """Kind of finding whose cause this removes; it stands behind that one and gains nothing of its own."""
+    """Kind of finding whose cause this removes; it ranks behind that one without a separate gain."""
     planted: Planted | None = None
-    """How often this kind is right on traces with planted causes; none where that was not measured."""
+    """Hit rate of this kind on traces with planted causes; none if not measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abstained:
-    """A finding about which nothing can be said."""
+    """An abstention: a finding that the trace cannot decide."""
 
     id: str
     """Kind of finding."""
     reason: str
-    """What is missing, and how to record it."""
+    """Missing data, and how to record them."""
 
 
 class Unseen(NamedTuple):
     """Calls of a model that a trace does not show; of a step."""
 
     label: str
-    """What they compute."""
+    """Their computation."""
     call_count: float
-    """How many of them."""
+    """Count."""
     expected_s: float | None
     """Their expected time together; none where there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelJoin:
-    """How the captured calls of a model stand to what ran; of a step."""
+    """Captured calls of a model matched to executed operators, per step."""
 
     name: str
     """Model."""
@@ -158,19 +158,19 @@ class TraceReport:
     findings: tuple[TraceFinding, ...]
     """Largest gain first."""
     abstentions: tuple[Abstained, ...]
-    """What could not be told."""
+    """Abstentions."""
     together_s: float
     """Gain of a step if all causes were gone at once: never their sum."""
     exclusive: tuple[tuple[str, str], ...]
     """Pairs of findings that take the same time away, whose gains do not add up."""
     shortfall: Shortfall | None = None
-    """What stands between executed and expected time; none where no operator has an expected time."""
+    """Causes of executed above expected time; none where no operator has an expected time."""
     model: str = ""
     """Model that was expected; empty where the operators that ran are their own expectation."""
     created: str = ""
     """Version of nearpeak."""
     join: ModelJoin | None = None
-    """How that model's calls stand to what ran; none without one."""
+    """Match of that model's calls with executed operators; none without a model."""
 
     @property
     def step_s(self) -> float:
@@ -181,7 +181,7 @@ class TraceReport:
 
 def gains_by_id(report: TraceReport) -> Mapping[str, float]:
     """Return the largest gain of each kind of finding."""
-    found: dict[str, float] = {}
-    for one in report.findings:
-        found[one.id] = max(found.get(one.id, 0.0), one.gain_s)
-    return found
+    gains: dict[str, float] = {}
+    for finding in report.findings:
+        gains[finding.id] = max(gains.get(finding.id, 0.0), finding.gain_s)
+    return gains

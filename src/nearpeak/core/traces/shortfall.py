@@ -1,4 +1,4 @@
-"""What stands between expected and executed time, in whole nanoseconds that add up."""
+"""Difference of expected and executed time by cause, in integer nanoseconds that add up exactly."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -43,5 +43,5 @@ class Shortfall:
 
     @property
     def residual_ns(self) -> int:
-        """Return what the parts leave of the difference; 0 unless something is counted twice."""
+        """Return the unexplained rest of the difference; 0 unless something is counted twice."""
         return self.executed_ns - self.expected_ns - sum(part.time_ns for part in self.parts)

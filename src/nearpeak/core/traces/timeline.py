@@ -1,4 +1,4 @@
-"""Where the time of a device went: exact parts of a span, idle time by cause, steps, critical path and ranks."""
+"""Timeline of a device: parts of a time span, idle time by cause, steps, critical path and ranks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a profiler recorded: kinds of events, one event, the header of a trace, and what reading it lost."""
+"""Profiler events: their kinds, one event, the header of a trace, and losses while reading it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any
 
 
 class EventKind(IntEnum):
-    """What an event is; the integers are what columns hold."""
+    """Kind of an event; columns hold the integers."""
 
     HOST_OP = 0
     """An operator of a framework on the host."""
@@ -42,7 +42,7 @@ HOST_KINDS = (EventKind.HOST_OP, EventKind.HOST_RANGE, EventKind.HOST_FRAME, Eve
 
 
 class Family(IntEnum):
-    """What a kernel, copy or operator computes, told from its name; `UNKNOWN` is what no rule of the table knows."""
+    """Computation of a kernel, copy or operator, derived from its name; `UNKNOWN` if no rule matches."""
 
     UNKNOWN = 0
     GEMM = 1
@@ -72,7 +72,7 @@ class CopyKind(IntEnum):
 
 
 class Memory(IntEnum):
-    """Where one end of a copy lies."""
+    """Memory of one end of a copy."""
 
     UNKNOWN = 0
     PAGEABLE = 1
@@ -82,7 +82,7 @@ class Memory(IntEnum):
 
 
 class SyncKind(IntEnum):
-    """What is waited for."""
+    """Object of a wait."""
 
     UNKNOWN = 0
     EVENT = 1
@@ -118,7 +118,7 @@ class TraceDevice:
 
 
 END = "end of"
-"""How the kind of a loss begins where the file ends early."""
+"""Prefix of loss kinds where the file ends early."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,11 +128,11 @@ class Loss:
     what: str
     """`dropped`, `repaired`, `skipped` (known and left out), `unknown` (no rule knows it) or `unlinked` (kept)."""
     kind: str
-    """What kind of record or damage."""
+    """Kind of record or damage."""
     record_count: int
-    """How many."""
+    """Count."""
     example: str = ""
-    """Where the first one stands, and what is wrong with it."""
+    """Position and fault of the first one."""
 
     def line(self) -> str:
         """Return the loss for people.
@@ -145,7 +145,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceHeader:
-    """What a file says of itself, and what it does not say."""
+    """Header of a trace file, and its missing statements."""
 
     format: str
     """Name of the importer."""
@@ -160,11 +160,11 @@ class TraceHeader:
     clock: str = "unknown"
     """`wall`, `monotonic` or `unknown`."""
     method: str = ""
-    """How times were taken; differences need equal methods."""
+    """Timing method; differences need equal methods."""
     devices: tuple[TraceDevice, ...] = ()
     """Devices that the file describes."""
     flags: Mapping[str, bool] = field(default_factory=dict)
-    """What was recorded, as the file states it: shapes, stacks, memory, flops, modules."""
+    """Recorded features, as the file states them: shapes, stacks, memory, flops, modules."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """Versions of tool, driver and runtime."""
     host: str = ""
@@ -180,14 +180,14 @@ class TraceHeader:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     """Everything else that the file says once, unchanged."""
     lacks: tuple[str, ...] = ()
-    """What the file does not say, one sentence each; nothing of it was guessed."""
+    """Missing statements of the file, one sentence each; none was guessed."""
     losses: tuple[Loss, ...] = ()
-    """What was dropped, repaired, left out or not known."""
+    """Dropped, repaired, omitted or unknown records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collective:
-    """What a communication kernel or call moves; none where the file does not say."""
+    """Data moved by a communication kernel or call; none if the file does not state it."""
 
     operation: str
     """Name of the collective."""
@@ -196,7 +196,7 @@ class Collective:
     in_element_count: int | None = None
     """Elements that go in."""
     out_element_count: int | None = None
-    """Elements that come out."""
+    """Output elements."""
     group_size_count: int | None = None
     """Members of its group."""
     group: str = ""
@@ -212,11 +212,11 @@ class Event:
     id: int
     """Row in the trace; rows are in order of (start, longer first, place in the file)."""
     kind: EventKind
-    """What it is."""
+    """Kind."""
     name: str
     """Name as the file has it."""
     family: Family
-    """What it computes, told from the name."""
+    """Computation, derived from the name."""
     start_ns: int
     """Start."""
     end_ns: int
@@ -232,7 +232,7 @@ class Event:
     stream: int | None = None
     """Stream or queue, unique inside process, device and context."""
     correlation: int | None = None
-    """What joins a call and its device work, unique inside one process of one file."""
+    """Correlation id of a call and its device work, unique within one process of one file."""
     launch: int | None = None
     """Id of the host call that enqueued it."""
     parent: int | None = None
@@ -246,11 +246,11 @@ class Event:
     copy_kind: CopyKind | None = None
     """Direction, of copies."""
     source_memory: Memory | None = None
-    """Where a copy reads."""
+    """Source of a copy."""
     target_memory: Memory | None = None
-    """Where a copy writes."""
+    """Destination of a copy."""
     sync: SyncKind | None = None
-    """What is waited for, of synchronisations."""
+    """Object waited for, of synchronisations."""
     shapes: tuple[Any, ...] | None = None
     """Shapes of the inputs, of operators."""
     dtypes: tuple[Any, ...] | None = None
@@ -260,7 +260,7 @@ class Event:
     concrete: tuple[Any, ...] | None = None
     """Values of inputs that are no tensors, as text."""
     collective: Collective | None = None
-    """What it moves among ranks."""
+    """Data moved among ranks."""
     args: Mapping[str, Any] = field(default_factory=dict)
     """Everything else that the file says of it, under the file's names."""
 

@@ -1,4 +1,4 @@
-"""Two traces side by side: the step, where the difference goes, and each operator that both ran."""
+"""Difference of two traces: step time, contributions to the difference, and operators present in both."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -25,7 +25,7 @@ class OperatorPair(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceDifference:
-    """What changed from a baseline to a candidate."""
+    """Changes from a baseline to a candidate."""
 
     baseline: str
     """Trace of the baseline, with its device."""
@@ -34,7 +34,7 @@ class TraceDifference:
     verdict: str
     """Of the step: `improvement`, `invariant`, `regression`, `inconclusive` or `not comparable`."""
     reason: str
-    """Why nothing can be told, or what the verdict rests on."""
+    """Basis of the verdict, or the reason for having none."""
     step_ratio: float
     """Step of the candidate over that of the baseline."""
     low_ratio: float | None
@@ -48,7 +48,7 @@ class TraceDifference:
     candidate_step_s: float
     """Mean step of the candidate."""
     parts: tuple[tuple[str, float], ...]
-    """What the difference of the steps goes to, in seconds; adds up to it."""
+    """Causes of the step difference, in seconds; they add up to it."""
     operators: tuple[OperatorPair, ...]
     """Aligned operators, largest change first."""
     aligned_ratio: float | None

@@ -1,4 +1,4 @@
-"""The options of a capture: one value from the command line and the public function down to every frontend."""
+"""Options of a capture, passed as one value from the command line to every frontend."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -15,7 +15,7 @@ COUNTS = ("batch", "sequence", "kv", "layers")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaptureOptions:
-    """Which step of a model is captured, at which sizes and formats, and within which limits.
+    """The captured step of a model, its sizes, formats and limits.
 
     >>> CaptureOptions(step="prefill", batch=8).step
     'forward'
@@ -25,7 +25,7 @@ class CaptureOptions:
     """
 
     step: str = "forward"
-    """One of STEPS; one of STEP_ALIASES becomes what it stands for."""
+    """One of STEPS; aliases in STEP_ALIASES are resolved."""
     training: bool | None = None
     """Whether modules are in training mode; none leaves it to the step, and to problem files."""
     batch: int | None = None
@@ -76,7 +76,9 @@ class CaptureOptions:
         ('training', 'batch')
         """
         usual = CaptureOptions()
-        return tuple(one.name for one in fields(self) if getattr(self, one.name) != getattr(usual, one.name))
+        return tuple(
+            option.name for option in fields(self) if getattr(self, option.name) != getattr(usual, option.name)
+        )
 
     def record(self) -> dict[str, Any]:
         """Return the options as plain data, from which `CaptureOptions(**record)` makes them again."""

@@ -15,7 +15,7 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What is computed; where it came from and how often it runs stay outside."""
+    """A computation, without its origin or call count."""
 
     op: str
     """Operator: the file stem."""
@@ -33,14 +33,14 @@ class Case:
 
     def __hash__(self) -> int:
         """Return a hash that is computed once: a step asks for it at every call, so that it is kept as it can be."""
-        kept: int | None = self.__dict__.get("_hash")
-        if kept is None:
-            kept = hash((self.op, self.phase, self.axes, self.dtypes, self.attributes, self.memory))
-            self.__dict__["_hash"] = kept
-        return kept
+        known: int | None = self.__dict__.get("_hash")
+        if known is None:
+            known = hash((self.op, self.phase, self.axes, self.dtypes, self.attributes, self.memory))
+            self.__dict__["_hash"] = known
+        return known
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what copies and saved ones hold: not the hash, which is another one in another process."""
+        """Return the state for copies and files, without the hash, which differs between processes."""
         return {name: value for name, value in self.__dict__.items() if name != "_hash"}
 
     @cached_property
@@ -88,5 +88,5 @@ class Case:
         return " ".join(part for part in (f"{self.op}{back}", axes, attributes, dtype, self.lies()) if part)
 
     def lies(self) -> str:
-        """Return how its inputs lie in memory, in words; empty where all are dense from an aligned address."""
+        """Return the memory layout of its inputs in words; empty where all are dense from an aligned address."""
         return " ".join(f"{name}={value}" for name, value in self.memory)

@@ -1,4 +1,4 @@
-"""The calls of a step that differ, with how often each runs: thousands of calls are a few hundred different ones."""
+"""Distinct calls of a step with their call counts."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -15,10 +15,10 @@ MODULE_DEPTH = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistinctCall:
-    """Calls of one case that are alike but for the layer that they stand in."""
+    """Calls of one case that differ in their layer only."""
 
     case: Case
-    """What they compute."""
+    """Their computation."""
     phase: str
     """Phase of the step."""
     module: str
@@ -28,13 +28,13 @@ class DistinctCall:
     write_bytes: int | None
     """The same of what it writes."""
     source: str
-    """Where the first of them came from."""
+    """Origin of the first of them."""
     call_count: int
-    """How often they run together."""
+    """Total number of calls."""
 
 
 def distinct_calls(calls: tuple[Call, ...]) -> tuple[DistinctCall, ...]:
-    """Return the calls with a case that differ, in the order in which the first of each stands.
+    """Return the distinct calls that have a case, in order of first occurrence.
 
     They are counted once; captures do that with the step that they return.
     """
@@ -82,7 +82,7 @@ def touched_bytes(uses: Sequence[Use]) -> int | None:
     storages: dict[int, list[Use]] = {}
     for use in uses:
         storages.setdefault(use.buffer, []).append(use)
-    return sum(union_bytes(own) for own in storages.values())
+    return sum(union_bytes(storage_uses) for storage_uses in storages.values())
 
 
 def union_bytes(uses: Iterable[Use]) -> int:

@@ -1,4 +1,4 @@
-"""Number formats: how many bits they take and on which execution units their products may be formed."""
+"""Number formats: their bits per element and the execution units that multiply them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ class DType:
     vector_units: tuple[str, ...] = ()
     """Vector units that element-wise arithmetic on the format may use."""
     scheme: Scheme | None = None
-    """Set where the name stands for both factors of a quantised product; the other fields are those of A's format."""
+    """Set where the name denotes both factors of a quantised product; the other fields are those of A's format."""
 
     def bytes(self, count: int) -> int:
         """Return the bytes of `count` elements, packed and rounded up to whole bytes.

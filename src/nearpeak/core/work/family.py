@@ -1,4 +1,4 @@
-"""Families of operators: what reports group and colour by."""
+"""Families of operators, by which reports group and colour them."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Schemes of quantised products: which format each operand is stored in, and how many numbers share a scale."""
+"""Quantisation schemes of products: storage format and scale-block shape of each operand."""
 
 from dataclasses import dataclass, field
 
@@ -31,7 +31,7 @@ class Operand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scheme:
-    """How both factors of a product are stored."""
+    """Storage of both factors of a product."""
 
     a: Operand
     """The left factor, activations as a rule; rows are its own."""
@@ -44,9 +44,9 @@ class Scheme:
     zeros: bool = False
     """Each scale of B comes with a zero point in the same format."""
     tensor_scale_count: int = 0
-    """fp32 scales of whole tensors, beside those of blocks."""
+    """fp32 scales of whole tensors, in addition to those of blocks."""
     source: str = field(repr=False)
-    """Where the scheme is defined."""
+    """Definition of the scheme."""
 
 
 _MICIKEVICIUS = "Micikevicius et al. 2022, arXiv:2209.05433, section 3"

@@ -1,4 +1,4 @@
-"""What a case's work says about order and reuse, beyond its sums: what capacity, barrier and depth terms need."""
+"""Reuse and order within a case's work, as the capacity, barrier and depth terms of bounds need them."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""A target: what the documents say a device can do, with a source for every figure."""
+"""A target device: its documented capabilities, with a source for every figure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -69,7 +69,7 @@ class Target:
     clock_hz: float
     """Highest permitted clock of the multiprocessors."""
     clock_source: str
-    """Document of the clock, or why the clock of the stated rates stands in for it."""
+    """Document of the clock, or the reason for using the clock of the stated rates."""
     peaks: Mapping[str, Peak]
     """Dense peak by unit, e.g. `tensor.bf16`, `vector.fp32`."""
     dram: Memory

@@ -1,4 +1,4 @@
-"""A tensor as capture sees it: shape, format, strides and the storage it lives in, never its values."""
+"""A captured tensor: shape, strides, number format and storage, without its values."""
 
 from dataclasses import dataclass
 from math import prod

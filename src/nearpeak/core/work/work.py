@@ -1,4 +1,4 @@
-"""The least work of a case, free of any machine: arithmetic by kind, bytes in and out, launches."""
+"""Least work of a case, independent of any machine: arithmetic by kind, bytes read and written, launches."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from nearpeak.core.work.structure import Barrier, Chain, Contraction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What every program that computes a case must at least do; adds up and multiplies like a vector."""
+    """Least work of any program that computes a case; adds and scales like a vector."""
 
     flop: Mapping[str, int] = field(default_factory=dict)
     """FLOP by kind: `matrix.<dtype>` (products that matrix units can form) or `vector.<dtype>`; an FMA is 2."""

@@ -1,4 +1,4 @@
-"""A workload: every operator call of a model step in order, with the storages it reads and writes."""
+"""A workload: all operator calls of a model step in order, with the storages that they read and write."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,14 +24,14 @@ class Buffer:
     name: str = ""
     """Parameter or input name, where it has one."""
     kept_bytes: int | None = None
-    """How much of an output is returned when that is less than the whole storage."""
+    """Returned bytes of an output that is less than the whole storage."""
     value: float | None = None
-    """What every element holds before the step, where that is known: a constant of the source."""
+    """Value of every element before the step, if known: a constant of the source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Use:
-    """What a call touches of a storage."""
+    """Part of a storage that a call touches."""
 
     buffer: int
     """Number of the buffer within the workload."""
@@ -48,8 +48,8 @@ Argument = Layout | None | bool | int | float | str | tuple["Argument", ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Form:
-    """How the source stated a call, apart from the storages: one object for all calls that were stated alike."""
+class CallLayout:
+    """Arguments and tensor layouts of a call, without its storages; one object for all equal calls."""
 
     arguments: tuple[tuple[str, Argument], ...]
     """Names and values in the order of the operator's schema."""
@@ -62,7 +62,7 @@ class Call:
     """One operator call of the step."""
 
     case: Case | None
-    """What it computes; none when no operator of the catalogue matches."""
+    """Its case; none when no operator of the catalogue matches."""
     operator: str
     """Name under which the source called it, e.g. an ATen overload."""
     phase: str
@@ -76,19 +76,19 @@ class Call:
     writes: tuple[Use, ...] = ()
     """Storages written."""
     call_count: int = 1
-    """How often it runs."""
-    form: Form | None = None
+    """Number of runs."""
+    form: CallLayout | None = None
     """Its arguments, where the source states them; the `simplified` engine needs them."""
     storages: tuple[int, ...] = ()
     """Buffers of the form's tensors in order, those of its results last."""
 
 
 SAYINGS = ("hidden", "zero", "no_product", "true", "false")
-"""What may be known of elements: so far below 0 that their exponential is 0; 0; no product of theirs is needed."""
+"""Known properties of elements: exponential is 0; value is 0; products are not needed."""
 
 
 class Pattern(NamedTuple):
-    """Some of the elements of a tensor, whatever the inputs are."""
+    """A subset of a tensor's elements, independent of the inputs."""
 
     shape: tuple[int, ...]
     """Extents; 1 along a dimension that makes no difference."""
@@ -97,7 +97,7 @@ class Pattern(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What the program alone decides about an operand of a call."""
+    """Statically known property of a call's operand."""
 
     call: int
     """Position of the call."""
@@ -122,20 +122,20 @@ class Workload:
     buffers: tuple[Buffer, ...] = ()
     """All storages; calls name them by position."""
     origin: Mapping[str, str] = field(default_factory=dict)
-    """Where it came from: file, dimensions' source, inputs, versions."""
+    """Origin: file, source of the dimensions, inputs, versions."""
     assumptions: tuple[str, ...] = ()
-    """What capture assumed, in sentences."""
+    """Assumptions of the capture, in sentences."""
     guards: tuple[str, ...] = ()
     """Those of `assumptions` that say on which values the calls depend: with any, bounds rest on A10."""
     skipped: Mapping[str, int] = field(default_factory=dict)
     """Views and metadata that launch no kernel, by name, with counts."""
     groups: tuple[tuple[int, ...], ...] = ()
-    """Calls that a compiler would run as one kernel, by position; empty when no compiler was asked."""
+    """Calls that a compiler would fuse into one kernel, by position; empty without a compiler."""
 
     returned: tuple[tuple[int, Layout], ...] = ()
     """Storage and layout of each tensor that the step returns, where the source says so."""
     known: tuple[Known, ...] = ()
-    """What the program alone decides about elements of operands, in the order of the calls."""
+    """Statically known elements of operands, in the order of the calls."""
     patterns: tuple[Pattern, ...] = ()
     """Sets of elements that `known` names by position."""
 

@@ -20,7 +20,7 @@ from nearpeak.core.work.workload import (
     Argument,
     Buffer,
     Call,
-    Form,
+    CallLayout,
     Pattern,
     Use,
     Workload,
@@ -47,13 +47,13 @@ def is_workload(data: object) -> bool:
 def save_text(workload: Workload) -> str:
     """Return `workload` as one line of JSON; each distinct case and form is written once, calls name it by number."""
     numbers: dict[Case, int] = {}
-    forms: dict[int, tuple[int, Form]] = {}  # by identity: alike calls share one form
+    forms: dict[int, tuple[int, CallLayout]] = {}  # by identity: alike calls share one form
     for call in workload.calls:
         if call.case is not None:
             numbers.setdefault(call.case, len(numbers))
         if call.form is not None:
             forms.setdefault(id(call.form), (len(forms), call.form))
-    by_number = {Case: numbers.__getitem__, Form: lambda form: forms[id(form)][0]}
+    by_number = {Case: numbers.__getitem__, CallLayout: lambda form: forms[id(form)][0]}
     codec = Codec(types={**_TYPES, **{kind: Converter(number, COUNT.read) for kind, number in by_number.items()}},
                   shapes=_SHAPES)  # fmt: skip
     data = {**SCHEMA.head(), **codec.plain(workload), "cases": [case.record() for case in numbers]}
@@ -90,8 +90,8 @@ def load_text(text: str, where: str) -> Workload:
 
 def _workload(data: dict[str, Any], where: str) -> Workload:
     cases: tuple[Case, ...] = _FORMS.value(data.get("cases"), tuple[Case, ...], f"{where}.cases")
-    forms: tuple[Form, ...] = _FORMS.value(data.get("forms", []), tuple[Form, ...], f"{where}.forms")
-    codec = Codec(types={**_TYPES, Case: _numbered(cases), Form: _numbered(forms)}, shapes=_SHAPES)
+    forms: tuple[CallLayout, ...] = _FORMS.value(data.get("forms", []), tuple[CallLayout, ...], f"{where}.forms")
+    codec = Codec(types={**_TYPES, Case: _numbered(cases), CallLayout: _numbered(forms)}, shapes=_SHAPES)
     if isinstance(data.get("calls"), list):
         data["calls"] = list(map(_call_fields, data["calls"]))
     workload: Workload = codec.value(data, Workload, where)
@@ -227,6 +227,6 @@ _SHAPES = {
 _ARGUMENTS = Codec(types={object: Converter(_argument_record, _argument)}).converter(tuple[tuple[str, object], ...])
 _FORMS = Codec(
     types={**_TYPES, Case: CASE, float: Converter(_argument_record, _number)},
-    shapes={Form: Shape(fields={"arguments": _ARGUMENTS})},
+    shapes={CallLayout: Shape(fields={"arguments": _ARGUMENTS})},
 )
 _LAYOUTS = Codec()

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from nearpeak.core.work.dtype import dtype_of
 from nearpeak.core.work.tensor import Layout
-from nearpeak.core.work.workload import Call, Form
+from nearpeak.core.work.workload import Call, CallLayout
 from nearpeak.frontends.known_values.known_tensors import Values
 from nearpeak.frontends.known_values.live_masks import LiveMasks
 from nearpeak.frontends.known_values.program_facts import Facts
@@ -53,7 +53,7 @@ class Recorder:
         values.of_data = self.origins.of_data
         self.phase = "forward"
         self.recording = False
-        self._matched: dict[Hashable, tuple[Matched, Form]] = {}
+        self._matched: dict[Hashable, tuple[Matched, CallLayout]] = {}
         self._tensor, self._autograd, self._c = torch.Tensor, torch.autograd, torch._C
 
     @contextmanager
@@ -137,7 +137,7 @@ class Recorder:
         key = (plan.name, tuple(values.values()), tuple(r.layout for r in results))
         matched = self._matched.get(key)
         if matched is None:
-            form = Form(arguments=tuple(values.items()), results=key[2])
+            form = CallLayout(arguments=tuple(values.items()), results=key[2])
             opaque = any(dtype_of(operand.layout.dtype).kind == "opaque" for operand in (*operands, *results))
             match = UNCOVERED if opaque else self.builder.match(_site(plan, values, operands, results))
             matched = self._matched[key] = (match, form)
@@ -164,7 +164,7 @@ class Recorder:
         return None if queries is None or keys is None else (queries, keys)
 
     def _append(
-        self, plan: Plan, known: tuple[Matched, Form], values: Mapping[str, Any],
+        self, plan: Plan, known: tuple[Matched, CallLayout], values: Mapping[str, Any],
         operands: list[_Operand], results: list[_Operand],
     ) -> None:  # fmt: skip
         matched, form = known

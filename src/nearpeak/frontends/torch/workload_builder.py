@@ -7,7 +7,7 @@ from typing import NamedTuple
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.distinct_calls import distinct_calls
 from nearpeak.core.work.tensor import Layout, Tensor
-from nearpeak.core.work.workload import LARGEST_TENSOR_BYTES, Buffer, Call, Form, Known, Pattern, Use, Workload
+from nearpeak.core.work.workload import LARGEST_TENSOR_BYTES, Buffer, Call, CallLayout, Known, Pattern, Use, Workload
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops import OPS, AtenSite, Match, Matcher, OnnxSite, Value
 
@@ -110,7 +110,7 @@ class WorkloadBuilder:
         writes: tuple[Use, ...],
         module: str,
         source: str,
-        form: Form | None = None,
+        form: CallLayout | None = None,
         storages: tuple[int, ...] = (),
     ) -> None:
         """Append the calls of `matched`; their storages are named once, at the first."""

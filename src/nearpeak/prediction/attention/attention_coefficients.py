@@ -1,9 +1,9 @@
-"""The scalars of the form of attention, in the order in which its kernel reads them: decode, prefill, heads alone."""
+"""Coefficients of the attention model, in the order in which its compiled kernel reads them."""
 
-from nearpeak.prediction.kernel_model import scalars
+from nearpeak.prediction.kernel_model import coefficient_ranges
 
-SCALARS = scalars(
-    # name, least, largest, usual, what it stands for, which measurements pin it down
+COEFFICIENTS = coefficient_ranges(
+    # name, least, largest, usual, meaning, measurements that identify it
     ("decode_launch_clocks", 920, 110000, 13000,
      "start and end of the kernels of a decode step, beyond the launch floor", "few sequences with few keys"),
     ("decode_dram_ratio", 0.3, 1.0, 0.9, "reached share of the memory rate", "keys and values beyond the cache"),
@@ -14,7 +14,7 @@ SCALARS = scalars(
     ("decode_hidden_tail_ratio", 0.0, 0.97, 0.3,
      "share of the last partial wave that is hidden", "thread blocks just above whole waves"),
     ("decode_start_clocks", 0, 18000, 2200,
-     "time that a thread block takes whatever its keys", "many sequences with few keys"),
+     "fixed time of a thread block", "many sequences with few keys"),
     ("decode_row_clocks", 0, 550, 18,
      "more of it per query row of width 128", "many query heads per key head, few keys"),
     ("decode_step_clocks", 0, 3700, 180, "latency of one block of 64 keys", "few sequences with many keys"),
@@ -27,7 +27,7 @@ SCALARS = scalars(
      "looking up the pages and the length of one sequence", "one key head, 1024 sequences and more"),
     ("decode_window_clocks", 0, 15000, 370,
      "more to start where a window limits the keys", "few sequences with a window"),
-    ("decode_generic_ratio", 1.0, 6.0, 1.3, "cost of widths without a kernel of their own", "heads of such widths"),
+    ("decode_generic_ratio", 1.0, 6.0, 1.3, "cost of widths without a specialised kernel", "heads of such widths"),
     ("launch_clocks", 920, 110000, 15000, "start and end of the kernels of a prefill, beyond the launch floor",
      "few short sequences"),
     ("dram_ratio", 0.3, 1.0, 0.9, "reached share of the memory rate", "many short sequences"),
@@ -53,7 +53,7 @@ SCALARS = scalars(
      "share of reading new keys and values and appending them to the cache that nothing hides",
      "as many key heads as query heads, short windows"),
     ("clock_ratio", 0.0, 1.0, 0.05, "loss of clock under sustained products", "one shape from 50 us to 20 ms"),
-    ("generic_ratio", 1.0, 6.0, 1.3, "cost of widths without a kernel of their own", "heads of such widths"),
+    ("generic_ratio", 1.0, 6.0, 1.3, "cost of widths without a specialised kernel", "heads of such widths"),
     ("uneven_ratio", 0.4, 4.0, 1.0,
      "cost of a key where values are narrower than keys, against what its work says",
      "long sequences of latent attention"),
@@ -80,5 +80,5 @@ SCALARS = scalars(
      "long sequences with heads of width 512"),
 )  # fmt: skip
 """Waits are in clocks, as they are chains of instructions: one library takes 1.4 times as long on an A100 as on an
-L40S, and nearly as long on a B200 as on an H100. What a launch takes at least is documented and stands beside them.
+L40S, and nearly as long on a B200 as on an H100. The documented launch floor is added to them.
 """

@@ -1,4 +1,4 @@
-"""The compiled part of the attention form: tiles of queries, visited and split keys, and the waterfall of the best."""
+"""Compiled attention model: query tiles, visited and split keys, and the time breakdown of the best choice."""
 
 import math
 from collections.abc import Callable
@@ -16,7 +16,7 @@ _LANES = 64.0
 _WIDTH = 128.0
 """Width of heads by which the others are measured."""
 _SATURATION = 0.3
-"""Share of the multiprocessors that saturates memory: not pinned down by any measurement."""
+"""Share of the multiprocessors that saturates memory: not identified by any measurement."""
 _CLOCK_S = 10e-3
 """Time after which the clock falls."""
 _SOURCE_BYTES = 2.0
@@ -35,7 +35,7 @@ TILES = np.array([64.0, 128.0, 256.0])
 
 @compiled
 def _waves(load: float, hidden: float) -> float:
-    """Return how many tiles one multiprocessor runs, one after the other."""
+    """Return how many tiles one multiprocessor runs in sequence."""
     if load <= 1.0:
         return 1.0
     return load + (1.0 - hidden) * (math.ceil(load) - load)
@@ -77,7 +77,7 @@ def decode_times(
 ) -> None:
     """Write into `best` the parts of a decode kernel with the best split of the keys.
 
-    Where heads run `apart` (1), each query head is a thread block of its own, which reads the keys of its group again;
+    Where heads run `apart` (1), each query head is a separate thread block, which reads the keys of its group again;
     of a simple kernel (2), which does not split them.
     The first are blocks, memory, both as they overlap, and adding up the parts; from the tenth on looking up sequences,
     starting, and after a gap blocks over multiprocessors, products of a multiprocessor, bytes, share not in cache.
@@ -224,26 +224,26 @@ def _shares(best: Any) -> tuple[float, float]:
     return (best[2] - best[1]) / best[0], 1.0
 
 
-def fill_of_one(hw: Any, p: Any) -> Callable[..., list[float]]:
-    """Return what gives the parts of the time of one case by its columns, and their sum at the end."""
+def case_fill(hw: Any, p: Any) -> Callable[..., list[float]]:
+    """Return a function from the columns of one case to the parts of its time, with their sum at the end."""
 
     def fill_one(*columns: float) -> list[float]:
-        given: Any = np.empty(_COLUMN_COUNT)
-        found = np.empty(_PART_COUNT + 1)
-        _PACK_INTO(given, 0, *columns)
-        _fill_one(given, hw, p, found)
-        parts: list[float] = found.tolist()
+        packed: Any = np.empty(_COLUMN_COUNT)
+        times = np.empty(_PART_COUNT + 1)
+        _PACK_INTO(packed, 0, *columns)
+        _fill_case(packed, hw, p, times)
+        parts: list[float] = times.tolist()
         return parts
 
     return fill_one
 
 
 @compiled
-def _fill_one(columns: Any, hw: Any, p: Any, found: Any) -> None:
+def _fill_case(columns: Any, hw: Any, p: Any, results: Any) -> None:
     """Write the parts of one case's time, and their sum behind them."""
     parts, times = np.empty((1, _PART_COUNT)), np.empty(1)
     fill(columns.reshape((columns.size, 1)), hw, p, parts, times)
-    found[:_PART_COUNT], found[_PART_COUNT] = parts[0], times[0]
+    results[:_PART_COUNT], results[_PART_COUNT] = parts[0], times[0]
 
 
 @compiled

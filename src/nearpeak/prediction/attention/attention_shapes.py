@@ -1,6 +1,6 @@
-"""Attention as its kernels meet it: sequences, heads, keys in reach, and which kernels libraries have for that."""
+"""Extents of attention cases as kernels see them: sequences, heads, visible keys, and the kernel variant."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -24,7 +24,7 @@ _MOST_DECODED = 16
 _MOST_TOGETHER = 48
 """Query heads of a key head up to which kernels take them together, where they do not take all that there are."""
 _SHORT_WINDOW = 4096
-"""Longest window that chooses other decode kernels; those of 8192 keys run as if there were none."""
+"""Longest window that chooses other decode kernels; those of 8192 keys run like full attention."""
 
 _LATENT, _LATENT_VALUES = 576, 512
 """Elements of a token in the cache of multi-head latent attention, and those that are values (arXiv:2405.04434)."""
@@ -44,11 +44,11 @@ COLUMNS = (
 
 
 def columns_of(target: Target, cases: CaseColumns) -> list[Any]:
-    """Return what the compiled kernel reads of each case, in its order, masks that are read and dropout aside."""
+    """Return the inputs of the compiled kernel for each case, in its order, except mask data and dropout."""
     return list(_columns_of(Same(target), Same(cases)))
 
 
-@lru_cache(maxsize=4)  # the form and its correction ask for those of the same cases
+@lru_cache(maxsize=4)  # the model and its correction ask for those of the same cases
 def _columns_of(same: "Same[Target]", its: "Same[CaseColumns]") -> list[Any]:
     target, cases = same.held, its.held
     batch, q, kv = _SEQUENCES[cases.op](cases.axes)
@@ -59,9 +59,10 @@ def _columns_of(same: "Same[Target]", its: "Same[CaseColumns]") -> list[Any]:
     stored = dim if cases.attributes.get("latent") else dim + width
     absorbed = (q == 1) & (dim != width) & (heads == groups) & (target.architecture == "hopper")
     paired = multiplies_in_pairs(target)
-    # Paired kernels give each query head tiles of its own; others put the heads of a key head into one tile where that
+    # Paired kernels give each query head separate tiles; others put the heads of a key head into one tile where that
     # saves time (FlashAttention-3, FlashInfer).
-    known = _is_one_of(dim, _PAIRED_WIDTHS if paired else _WIDTHS) | (dim != width)
+    widths = _PAIRED_WIDTHS if paired else _WIDTHS
+    known = (np.isin(dim, widths) if isinstance(dim, np.ndarray) else dim in widths) | (dim != width)
     # A sequence of one token is a prefill, except where decode kernels take it: paired ones, for 16-bit queries.
     lone = (q == 1) & (dim <= 128) & paired & (DTYPES[cases.dtypes["dtype"]].bits_count == 16)
     decodes = (q <= _MOST_DECODED) & ((q < kv) | lone)
@@ -84,7 +85,7 @@ def _columns_of(same: "Same[Target]", its: "Same[CaseColumns]") -> list[Any]:
 
 
 def _uncommon(target: Target, cases: CaseColumns, group: Any, decodes: Any) -> Any:
-    """Return where Hopper has no kernel for keys of 8 bits that is made for the case.
+    """Return the cases for which Hopper has no specialised kernel with 8-bit keys.
 
     In the measurements of AIConfigurator (ai-dynamo 095f58a) queries of 16 bits take 1.4 to 2.1 times as long to decode
     with narrow heads in groups that are no power of two, and with heads of 128 and a short window; prefills with heads
@@ -100,7 +101,7 @@ def _uncommon(target: Target, cases: CaseColumns, group: Any, decodes: Any) -> A
 
 
 def _apart(target: Target, cases: CaseColumns, heads: Any, group: Any) -> Any:
-    """Return where no decode kernel takes the query heads of a key head together: 1 by the usual kernel, 2 by another.
+    """Return the cases whose query heads of a key head are decoded separately: 1 by the usual kernel, 2 by another.
 
     In the measurements of AIConfigurator (ai-dynamo 095f58a) the time of such cases grows with the query heads: before
     Hopper over keys of 16 bits with a short window, except in groups of powers of two of narrow heads, and with wide
@@ -121,10 +122,6 @@ def _apart(target: Target, cases: CaseColumns, heads: Any, group: Any) -> Any:
     wide = (width >= 256) & (group > _MOST_TOGETHER) & (bits >= 16)
     alone = alone | (windowed & narrow & (group > 32))
     return chosen(alone, 2.0, ((windowed & (built ^ True)) | wide) * 1.0)
-
-
-def _is_one_of(value: Any, known: Sequence[int]) -> Any:
-    return np.isin(value, known) if isinstance(value, np.ndarray) else value in known
 
 
 def _axis(cases: CaseColumns, name: str, default: Any = 0) -> Any:

@@ -1,4 +1,4 @@
-"""Measurements below their bound: which allowance explains each, and which nothing explains."""
+"""Classification of measurements below their bound: cached inputs, other algorithms, or impossible."""
 
 import math
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from nearpeak.errors import NotModelledError
 from nearpeak.ops import work_of
 from nearpeak.prediction.calibration.samples import Samples
 from nearpeak.prediction.kernel_model import case_columns
-from nearpeak.prediction.model_choice import form_for
+from nearpeak.prediction.model_choice import model_for
 from nearpeak.prediction.provenance import ANY
 
 BELOW_RATIO = 0.99
@@ -51,9 +51,9 @@ def kinds_below(samples: Samples, target: Target, bound_s: Any) -> Iterator[tupl
 
 
 def _any_s(case: Case, target: Target) -> float:
-    """Return what no algorithm of any kind can beat; infinite for cases that libraries run by classical ones only."""
+    """Return the bound over all algorithms; infinite for cases that libraries run by classical ones only."""
     try:
-        admits = np.any(form_for(case, target).admits_any(case_columns(case)))
+        admits = np.any(model_for(case, target).admits_any(case_columns(case)))
     except NotModelledError:
         return math.inf
     return case_bound(case, target, ANY).time_s if admits else math.inf

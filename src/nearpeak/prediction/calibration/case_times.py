@@ -1,4 +1,4 @@
-"""Times of a list of cases as a form gives them for any scalars."""
+"""Predicted times of a list of cases as a function of a kernel model's coefficients."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,17 +9,17 @@ from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
 from nearpeak.ops.shared.tables.case_table import table_of_cases
 from nearpeak.prediction.case_prediction import group_columns
-from nearpeak.prediction.kernel_model import CaseColumns, Form, Setting
+from nearpeak.prediction.kernel_model import CaseColumns, KernelModel, Setting
 
 
-def times_of(cases: Sequence[Case], form: Form, target: Target, setting: Setting) -> Any:
-    """Return the predicted times of cases as a function of the scalars."""
+def times_of(cases: Sequence[Case], model: KernelModel, target: Target, setting: Setting) -> Any:
+    """Return the predicted times of cases as a function of the coefficients."""
     parts = columns_by_group(cases)
 
-    def times(scalars: Any) -> Any:
+    def times(coefficients: Any) -> Any:
         out = np.empty(len(cases))
         for rows, columns in parts:
-            out[rows] = form.rows(target, columns, np.asarray(scalars), setting).time_s
+            out[rows] = model.rows(target, columns, np.asarray(coefficients), setting).time_s
         return out
 
     return times
@@ -35,5 +35,5 @@ def columns_by_group(cases: Sequence[Case]) -> list[tuple[Any, CaseColumns]]:
 
 
 def first_columns(case: Case) -> CaseColumns:
-    """Return what scalars are looked up by for a group of cases that begins with `case`."""
+    """Return the lookup key of coefficients for a group of cases that begins with `case`."""
     return CaseColumns(op=case.op, phase=case.phase, dtypes=dict(case.dtypes), axes={})

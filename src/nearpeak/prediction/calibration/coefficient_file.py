@@ -1,4 +1,4 @@
-"""Writes coefficient files: the groups of one device, as `_calibrations` reads them."""
+"""Writer of coefficient files: the groups of one device as TOML."""
 
 import json
 from collections.abc import Mapping
@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from nearpeak.core.answers.prediction import Correction
+from nearpeak.prediction.calibration.coefficient_reader import read_coefficients
 from nearpeak.prediction.calibration.fit import Fit
-from nearpeak.prediction.kernel_model import Form
+from nearpeak.prediction.kernel_model import KernelModel
 from nearpeak.prediction.residual_correction import correction_entry
 
 TABLES = ("scalars", "interval", "plain_interval", "correction", "scale")
@@ -18,40 +19,40 @@ Ends = Mapping[str, tuple[float, float]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refined:
-    """What stands on top of the scalars of a group."""
+class Refinement:
+    """Trees fitted on top of a group's coefficients."""
 
     correction: Correction | None
-    """What libraries' choices add; none where trees do not help."""
+    """Correction for libraries' kernel choices; none where trees do not help."""
     scale: Correction | None
-    """Which cases are less sure; none where too few rows show it."""
+    """Relative interval widths of cases; none where too few rows show them."""
     ends: Ends
     """Ends of the interval with both."""
 
 
 def group_entry(
-    form: Form, found: Fit, ends: Ends, row_count: int, source: str, refined: Refined | None = None
+    model: KernelModel, fitted: Fit, ends: Ends, row_count: int, source: str, refined: Refinement | None = None
 ) -> dict[str, Any]:
     """Return one group as coefficient files hold it.
 
     Args:
-        ends: of the scalars alone.
-        refined: what stands on top of the scalars, and the ends with it.
+        ends: of the coefficients alone.
+        refined: trees on top of the coefficients, and the ends with them.
     """
     return {
-        "version": form.version, "row_count": row_count, "source": source, "unidentified": list(found.unidentified),
-        "scalars": {s.name: float(f"{v:.4g}") for s, v in zip(form.scalars, found.values, strict=True)},
+        "version": model.version, "row_count": row_count, "source": source, "unidentified": list(fitted.unidentified),
+        "scalars": {s.name: float(f"{v:.4g}") for s, v in zip(model.coefficients, fitted.values, strict=True)},
         **intervals(ends, refined),
     }  # fmt: skip
 
 
-def intervals(ends: Ends, refined: Refined | None) -> dict[str, Any]:
-    """Return the part of an entry that says how sure it is, with what stands on top of the scalars if there is any."""
+def intervals(ends: Ends, refined: Refinement | None) -> dict[str, Any]:
+    """Return the part of an entry with its intervals and, if there are any, its trees."""
     if refined is None or refined.correction is refined.scale is None:
         return {"interval": rounded(ends)}
     trees = {"correction": refined.correction, "scale": refined.scale}
     return {"interval": rounded(refined.ends), "plain_interval": rounded(ends)} | {
-        name: correction_entry(one) for name, one in trees.items() if one is not None
+        name: correction_entry(ensemble) for name, ensemble in trees.items() if ensemble is not None
     }
 
 
@@ -91,6 +92,4 @@ def file_text(groups: Mapping[str, Mapping[str, Any]]) -> str:
 
 def groups_of(path: Path) -> dict[str, Any]:
     """Return the groups of the file at `path`; none where there is no file."""
-    from nearpeak.prediction.calibration.coefficient_store import read_coefficients
-
     return dict(read_coefficients(path)["groups"]) if path.exists() else {}

@@ -1,4 +1,4 @@
-"""Fits the scalars of a form to measurements: bounded, robust to outliers, and honest about what is not pinned down."""
+"""Bounded, outlier-robust least-squares fit of a kernel model's coefficients, with identifiability."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -8,50 +8,50 @@ from typing import Any
 import numpy as np
 
 from nearpeak.errors import SpecError
-from nearpeak.prediction.kernel_model import Form, Scalar
+from nearpeak.prediction.kernel_model import CoefficientRange, KernelModel
 
 SCALE_RATIO = 0.1
 """Deviation beyond which a measurement counts linearly, not squared."""
 STEP_COUNT = 40
 LOOSE_RATIO = 0.002
-"""Change of the mean absolute deviation below which a scalar's own range does not matter: it is not identified."""
+"""Change of the mean absolute deviation below which a coefficient is not identified."""
 _EDGE = 0.01
-"""Starts keep this share of the range away from its ends; a fitted value this near to an end counts as at the end."""
+"""Share of the range by which starts stay away from its ends; fitted values this near to an end count as at the end."""
 END_PLACE = math.log((1 - _EDGE) / _EDGE) - 1e-9
 """Distance from the middle of a range, in `coordinates`, at which a value counts as at its end."""
 _NOISE_RATIO = 0.05
-"""Deviation of a measurement from a right form; weighs measurements against what is expected of scalars beforehand."""
+"""Deviation of a measurement from a right model; weighs measurements against the prior of the coefficients."""
 _REACH = 12.0
 """Largest logistic coordinate: values come within 1e-5 of the ends of their range."""
 Times = Callable[[Any], Any]
 Deviation = Callable[[Any], Any]
 """Deviation of each time as a function of predicted over measured."""
 _MOST = 20.0
-"""Ratio of predicted over measured time above which `relative` no longer grows: a start may be far off."""
+"""Ratio of predicted over measured time above which `relative` stays constant: a start may be far off."""
 
 
 def logarithmic(ratio: Any) -> Any:
-    """Return the deviation of predicted over measured times as its logarithm: their middle is met."""
+    """Return the deviation of predicted over measured times as its logarithm, whose fit meets their median."""
     return np.log(ratio)
 
 
 def relative(ratio: Any) -> Any:
-    """Return it as the ratio less 1, as scores do: where equal cases differ widely, what is least wrong is met."""
+    """Return the deviation as the ratio less 1, as scores do, whose fit meets the least mean error."""
     return np.minimum(ratio, _MOST) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """Fitted scalars of one form."""
+    """Fitted coefficients of one model."""
 
     values: Any
-    """Values in the order of the form."""
+    """Values in the order of the model."""
     unidentified: tuple[str, ...]
-    """Scalars that the measurements do not pin down."""
+    """Coefficients that the measurements do not identify."""
 
 
 def fit(
-    form: Form,
+    model: KernelModel,
     times: Times,
     measured_s: Any,
     fixed: Sequence[str] = (),
@@ -60,67 +60,67 @@ def fit(
     prior_weight: float = 0.0,
     deviation: Deviation = logarithmic,
 ) -> Fit:
-    """Return the scalars whose predicted times deviate least from `measured_s`.
+    """Return the coefficients whose predicted times deviate least from `measured_s`.
 
     Args:
-        times: predicted times in seconds as a function of the scalars.
-        fixed: scalars that keep their start value.
-        start: values to start from; the form's usual ones by default.
-        spread: by how much each scalar may be expected to be off its start, in `coordinates`; none: any value is as
-            likely as another, and three measurements per free scalar are needed unless `prior_weight` holds them.
-        prior_weight: rows that the start counts for: scalars that the measurements hardly move stay near it.
-        deviation: which deviations are made least.
+        times: predicted times in seconds as a function of the coefficients.
+        fixed: coefficients that keep their start value.
+        start: values to start from; the model's usual ones by default.
+        spread: expected deviation of each coefficient from its start, in `coordinates`; without it all values are
+            equally likely, and a fit needs three measurements per free coefficient unless `prior_weight` holds them.
+        prior_weight: rows that the start counts for: coefficients without effect on the measurements stay near it.
+        deviation: the deviation to minimise.
 
     Raises:
         SpecError: too few measurements, or measurements that are not positive numbers.
     """
-    first = np.array([s.usual_value for s in form.scalars]) if start is None else np.asarray(start, dtype=float)
-    free = [i for i, scalar in enumerate(form.scalars) if scalar.name not in fixed]
+    first = np.array([s.usual_value for s in model.coefficients]) if start is None else np.asarray(start, dtype=float)
+    free = [i for i, coefficient in enumerate(model.coefficients) if coefficient.name not in fixed]
     if spread is None and not prior_weight and len(measured_s) < 3 * len(free):
         raise SpecError(
-            f"fit: {len(measured_s)} measurements for {len(free)} scalars; at least three for each are needed"
+            f"fit: {len(measured_s)} measurements for {len(free)} coefficients; at least three for each are needed"
         )
     if not (np.isfinite(measured_s).all() and (np.asarray(measured_s) > 0).all()):
         raise SpecError("fit: a measured time is not a positive number; take such rows out")
-    hold = np.full(len(form.scalars), math.sqrt(prior_weight) * SCALE_RATIO)
+    hold = np.full(len(model.coefficients), math.sqrt(prior_weight) * SCALE_RATIO)
     hold = hold if spread is None else _NOISE_RATIO / np.asarray(spread)
-    values = _descend(form, lambda v: deviation(times(v) / measured_s), free, first, hold)
-    return Fit(values=values, unidentified=_loose(form, times, np.log(measured_s), free, values))
+    values = _descend(model, lambda v: deviation(times(v) / measured_s), free, first, hold)
+    return Fit(values=values, unidentified=_loose(model, times, np.log(measured_s), free, values))
 
 
-def coordinates(form: Form, values: Any) -> Any:
-    """Return scalars as places in their ranges from minus to plus infinity: the logit of the share below them.
+def coordinates(model: KernelModel, values: Any) -> Any:
+    """Return coefficients as places in their ranges from minus to plus infinity: the logit of the share below them.
 
     Values at an end count as a hundredth of the range away from it.
     """
-    low, high = _ranges(form)
+    low, high = _ranges(model)
     share = np.clip((np.asarray(values) - low) / (high - low), _EDGE, 1 - _EDGE)
     return np.log(share / (1 - share))
 
 
-def scalars_at(form: Form, point: Any) -> Any:
-    """Return the scalars at `coordinates`."""
-    low, high = _ranges(form)
+def coefficients_at(model: KernelModel, point: Any) -> Any:
+    """Return the coefficients at `coordinates`."""
+    low, high = _ranges(model)
     return low + (high - low) / (1 + np.exp(-np.clip(point, -_REACH, _REACH)))
 
 
-def _ranges(form: Form) -> tuple[Any, Any]:
-    return np.array([s.low_value for s in form.scalars]), np.array([s.high_value for s in form.scalars])
+def _ranges(model: KernelModel) -> tuple[Any, Any]:
+    return np.array([s.low_value for s in model.coefficients]), np.array([s.high_value for s in model.coefficients])
 
 
-def _descend(form: Form, deviations: Times, free: list[int], first: Any, hold: Any) -> Any:
-    """Return the scalars at a minimum: damped Gauss-Newton steps in the coordinates of the ranges.
+def _descend(model: KernelModel, deviations: Times, free: list[int], first: Any, hold: Any) -> Any:
+    """Return the coefficients at a minimum: damped Gauss-Newton steps in the coordinates of the ranges.
 
     Args:
-        deviations: of each measurement, as a function of the scalars.
+        deviations: of each measurement, as a function of the coefficients.
         hold: deviation that a step of one in each coordinate away from `first` counts as; 0 where it is free.
     """
-    start, damping = coordinates(form, first), 1e-2
+    start, damping = coordinates(model, first), 1e-2
 
     def values_at(point: Any) -> Any:
         values, whole = first.copy(), start.copy()
         whole[free] = point
-        values[free] = scalars_at(form, whole)[free]
+        values[free] = coefficients_at(model, whole)[free]
         return values
 
     def rest_at(point: Any) -> Any:
@@ -148,9 +148,9 @@ def _moved(rest_at: Times, point: Any, rest: Any, slopes: Any, damping: float) -
     for _ in range(8):
         step = -np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-3), slope)
         new = point + np.clip(step, -1.5, 1.5)
-        found = rest_at(new)
-        if _loss(found) < _loss(rest):
-            return new, found, damping
+        deviations = rest_at(new)
+        if _loss(deviations) < _loss(rest):
+            return new, deviations, damping
         damping *= 4
     return None
 
@@ -159,24 +159,24 @@ def _loss(rest: Any) -> float:
     return float(np.sum(np.sqrt(1 + (rest / SCALE_RATIO) ** 2) - 1))
 
 
-def _loose(form: Form, times: Times, target: Any, free: list[int], values: Any) -> tuple[str, ...]:
-    """Return the scalars at an end of their range, or that could move by a fifth of their value without effect."""
+def _loose(model: KernelModel, times: Times, target: Any, free: list[int], values: Any) -> tuple[str, ...]:
+    """Return the coefficients at an end of their range, or that could move by a fifth of their value without effect."""
     base = np.abs(np.log(times(values)) - target).mean()
-    found = [s.name for i, s in enumerate(form.scalars) if i not in free]
+    names = [s.name for i, s in enumerate(model.coefficients) if i not in free]
     for i in free:
-        scalar = form.scalars[i]
-        wide = scalar.high_value - scalar.low_value
-        at_end = not scalar.low_value + _EDGE * wide < values[i] < scalar.high_value - _EDGE * wide
-        if at_end or _effect(times, target, values, i, scalar) - base < LOOSE_RATIO:
-            found.append(scalar.name)
-    return tuple(sorted(found))
+        coefficient = model.coefficients[i]
+        wide = coefficient.high_value - coefficient.low_value
+        at_end = not coefficient.low_value + _EDGE * wide < values[i] < coefficient.high_value - _EDGE * wide
+        if at_end or _effect(times, target, values, i, coefficient) - base < LOOSE_RATIO:
+            names.append(coefficient.name)
+    return tuple(sorted(names))
 
 
-def _effect(times: Times, target: Any, values: Any, position: int, scalar: Scalar) -> float:
-    """Return the larger mean deviation when one scalar moves by a fifth of its value either way."""
-    found = []
+def _effect(times: Times, target: Any, values: Any, position: int, coefficient: CoefficientRange) -> float:
+    """Return the larger mean deviation when one coefficient moves by a fifth of its value either way."""
+    deviations = []
     for factor in (0.8, 1.25):
         other = values.copy()
-        other[position] = min(max(values[position] * factor, scalar.low_value), scalar.high_value)
-        found.append(float(np.abs(np.log(times(other)) - target).mean()))
-    return max(found)
+        other[position] = min(max(values[position] * factor, coefficient.low_value), coefficient.high_value)
+        deviations.append(float(np.abs(np.log(times(other)) - target).mean()))
+    return max(deviations)

@@ -1,4 +1,4 @@
-"""How unsure each case is beside others of its group: trees over shape, time and parts that stretch its interval."""
+"""Case-dependent interval widths: trees over shape, time and parts that scale a group's interval."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ LEAST_SITES = 30
 """Sites from which a scale is fitted: trees tell the rows of a few sites apart by the sites, which others do not share.
 """
 POWER = 12.5
-"""By what a scale's logarithm is divided in the trees, which hold what is within 25 % of 1; scales reach 16 so."""
+"""Divisor of a scale's logarithm in the trees, whose range is 25 % around 1; scales reach 16 so."""
 PARTS = 4
 """Parts of the sites, each of which gets its scales from trees that the others were fitted to."""
 LEAST_LOG = 0.003
@@ -52,14 +52,14 @@ def fit_scale(
         joined = {name: np.append(column[rows], known.get(name, [])) for name, column in columns.items()}
         return fit_correction(joined, np.append(wanted[rows], others), TREE_COUNT)
 
-    for one in range(PARTS):
-        own = part == one
-        scales[own] = walked(fitted(~own), {name: column[own] for name, column in columns.items()})
+    for fold in range(PARTS):
+        held_out = part == fold
+        scales[held_out] = walked(fitted(~held_out), {name: column[held_out] for name, column in columns.items()})
     return fitted(np.ones(len(rest), dtype=bool)), scales
 
 
 def _wanted(rest: Any) -> Any:
-    """Return what trees are fitted to: how far each row deviates against the median one."""
+    """Return the target of the trees: the deviation of each row relative to the median one."""
     size = np.log(np.abs(rest) + LEAST_LOG)
     return (size - np.median(size)) / POWER
 

@@ -1,4 +1,4 @@
-"""Intervals of a form: how far measured times were from predicted ones on rows that the fit had not seen."""
+"""Prediction intervals by regime: quantiles of measured over predicted time on held-out rows."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ LEAST_COUNT = 30
 SHORTEST_COUNT = 200
 """Rows from which the shortest interval that covers is taken instead of equal tails."""
 BAND_EDGES_S = (5e-6, 10e-6, 20e-6, 50e-6, 200e-6, 1e-3)
-"""Times between which rows of a regime have an interval of their own."""
+"""Edges of the time bands that have separate intervals."""
 CELL_COUNT = 60
 """Rows of a kind or a band of a regime below which the whole regime's interval holds."""
 FEW_SITES = 4.0
@@ -34,7 +34,7 @@ def interval_ends(
         ratios: measured over predicted times.
         regimes: regime of each.
         sites: number of the site of each.
-        names: all regimes of the form.
+        names: all regimes of the model.
         times_s: predicted times; without them there are no bands.
         kinds: what each is by `Form.kind`; one kind where it is not given.
 
@@ -49,10 +49,10 @@ def interval_ends(
     bands = np.zeros(len(ratios), dtype=int) if times_s is None else band_of(times_s)
     ends = {}
     for name in sorted(set(names)):
-        own = regimes == name
-        ends[name] = whole if own.sum() < LEAST_COUNT else _ends(ratios[own], sites[own])
+        of_regime = regimes == name
+        ends[name] = whole if of_regime.sum() < LEAST_COUNT else _ends(ratios[of_regime], sites[of_regime])
         for kind in sorted({"", *kinds}):
-            of_kind = own if kind == "" else own & (kinds == kind)
+            of_kind = of_regime if kind == "" else of_regime & (kinds == kind)
             cells = {cell(name, kind): of_kind} if kind else {}
             if times_s is not None:
                 cells |= {cell(name, kind, band): of_kind & (bands == band) for band in sorted({*bands.tolist()})}
@@ -79,8 +79,8 @@ def cell(regime: str, kind: str = "", band: int | None = None) -> str:
     >>> cell("dram"), cell("dram", "tanh"), cell("dram", "", 5)
     ('dram', 'tanh_dram', 'dram_from_200_us')
     """
-    own = f"{kind}_{regime}" if kind else regime
-    return own if band is None else f"{own}_from_{1e6 * (0.0, *BAND_EDGES_S)[band]:.0f}_us"
+    name = f"{kind}_{regime}" if kind else regime
+    return name if band is None else f"{name}_from_{1e6 * (0.0, *BAND_EDGES_S)[band]:.0f}_us"
 
 
 def end_of(ratios: Mapping[str, float], regime: str, band: int, kind: str = "") -> float:
@@ -129,17 +129,17 @@ def stretched(logs: Any, scale: Any, apart_ratio: Any, *, is_low: bool) -> Any:
     Args:
         logs: logarithm of the end of a case of scale 1.
         scale: how far each case deviates against others.
-        apart_ratio: by what measurements of another source are faster or slower, whatever the scale; one or a column.
+        apart_ratio: spread of other sources, independent of the scale; a number or a column.
 
     >>> stretched(np.log([0.5, 0.7]), np.array([2.0, 2.0]), 1.0, is_low=True).round(2).tolist()
     [0.25, 0.49]
     >>> stretched(np.log([1.0]), np.array([1.0]), 2.0, is_low=True).tolist()
     [0.5]
     """
-    own = logs * scale
+    scaled = logs * scale
     if isinstance(apart_ratio, float) and apart_ratio == 1.0:
-        return exponential(own)
-    return exponential((-1.0 if is_low else 1.0) * np.hypot(own, np.log(apart_ratio)))
+        return exponential(scaled)
+    return exponential((-1.0 if is_low else 1.0) * np.hypot(scaled, np.log(apart_ratio)))
 
 
 def shortest(ratios: Any, inside: int) -> tuple[float, float]:

@@ -1,4 +1,4 @@
-"""Which few cases to measure on a new device: those that make predictions of all others surest."""
+"""Optimal experimental design: the few cases whose measurement makes all other predictions most certain."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
@@ -16,19 +16,19 @@ from nearpeak.ops import case as case_of
 from nearpeak.prediction.calibration.case_times import times_of
 from nearpeak.prediction.calibration.coefficient_store import calibration_for
 from nearpeak.prediction.calibration.device_fit import NOISE_RATIO, slopes, spread_of
-from nearpeak.prediction.kernel_model import USUAL, CaseColumns, Form, Setting
-from nearpeak.prediction.model_choice import form_of
-from nearpeak.prediction.refinement import scalars_of
+from nearpeak.prediction.kernel_model import USUAL, CaseColumns, KernelModel, Setting
+from nearpeak.prediction.model_choice import model_of
+from nearpeak.prediction.refinement import coefficients_of
 
 MOST_CASES = 30
 """Cases beyond which a design is no longer an afternoon's work."""
 LONGEST_S = 0.1
 """Cases that would take longer are left out: a clock at its limit shows within it."""
 MISFIT_RATIO = 0.07
-"""Deviation of a form with a device's own scalars that shapes alike share: 0.4 of the variance of 0.11 in total, from
-the residuals of the products of eleven devices and formats for matrix units."""
+"""Model deviation shared by similar shapes, with the device's own coefficients: 0.4 of the variance of 0.11 in total,
+from the residuals of the products of eleven devices and formats for matrix units."""
 ALIKE_OCTAVES = 1.3
-"""Distance of two cases, in octaves of their axes, at which that part is alike by 1/e; from the same residuals."""
+"""Distance of two cases, in octaves of their axes, at which that deviation correlates by 1/e; same residuals."""
 LONG_S = 50e-6
 """Cases that take longer make up most of a step: all of them together count as much as all cases."""
 _MEAN_OF_NORMAL = float(np.sqrt(2 / np.pi))
@@ -41,11 +41,11 @@ def design(
     """Return at most `count` cases to measure on `target`.
 
     Each is the candidate that most reduces the mean variance of all candidates' predictions, given those before it
-    (I-optimal, greedily), with scalars spread as they are over measured devices, and with what forms miss around them.
+    (I-optimal, greedily), with coefficients spread as over measured devices, and with the models' own deviations.
 
     Raises:
         SpecError: `count` is not from 1 to 30, or a name is not known.
-        NotModelledError: no form, or one without candidates, answers for the operator.
+        NotModelledError: no model, or one without candidates, answers for the operator.
 
     >>> from nearpeak.targets import target_of
     >>> found = design(target_of("h20"), "gemm", {"dtype": "bf16"}, count=8)
@@ -57,13 +57,13 @@ def design(
     OPS[op].rule("forward")
     for dtype in dtypes.values():
         dtype_of(dtype)
-    form = form_of(op, "forward")
-    start = calibration_for(target, form, CaseColumns(op=op, phase="forward", dtypes=dict(dtypes), axes={}))
-    values = scalars_of(start)
-    spread = spread_of(form, form.groups(op, dtypes)[0], values)
-    cases, times_s = _candidates(form, op, dtypes, target, values, setting)
-    effects = slopes(times_of(cases, form, target, setting), form, values) * spread
-    points = tuple(_points(form, cases, times_s, effects, count))
+    model = model_of(op, "forward")
+    start = calibration_for(target, model, CaseColumns(op=op, phase="forward", dtypes=dict(dtypes), axes={}))
+    values = coefficients_of(start)
+    spread = spread_of(model, model.groups(op, dtypes)[0], values)
+    cases, times_s = _candidates(model, op, dtypes, target, values, setting)
+    effects = slopes(times_of(cases, model, target, setting), model, values) * spread
+    points = tuple(_points(model, cases, times_s, effects, count))
     return Design(
         points=points, candidate_count=len(cases), before_ratio=_error(effects, np.eye(len(values))),
         start=start.name, distance_count=start.distance_count,
@@ -71,49 +71,49 @@ def design(
 
 
 def _candidates(
-    form: Form, op: str, dtypes: Mapping[str, str], target: Target, values: Any, setting: Setting
+    model: KernelModel, op: str, dtypes: Mapping[str, str], target: Target, values: Any, setting: Setting
 ) -> tuple[list[Case], Any]:
-    """Return the form's candidates that fit the device's memory and patience, with their expected times."""
-    stated: Mapping[str, Any] = form.grids.get(op) or form.grid
+    """Return the model's candidate cases of at most LONGEST_S, with their expected times."""
+    stated: Mapping[str, Any] = model.grids.get(op) or model.grid
     if not stated:
-        others = f"; its form has those of {', '.join(form.grids)}" if form.grids else ""
+        others = f"; its model has those of {', '.join(model.grids)}" if model.grids else ""
         raise NotModelledError(f"calibrate plan: no candidates of {op} to choose from{others}")
     grid: list[dict[str, Any]] = [dict(zip(stated, each, strict=True)) for each in product(*stated.values())]
     cases = [case_of(op, **axes, **dtypes) for axes in grid]
-    times_s = times_of(cases, form, target, setting)(values)
-    kept = np.flatnonzero(times_s <= LONGEST_S)
-    if not len(kept):
+    times_s = times_of(cases, model, target, setting)(values)
+    short = np.flatnonzero(times_s <= LONGEST_S)
+    if not len(short):
         raise NotModelledError(f"calibrate plan: every candidate takes more than {LONGEST_S} s on {target.name}")
-    return [cases[i] for i in kept], times_s[kept]
+    return [cases[i] for i in short], times_s[short]
 
 
 def chosen(effects: Any, count: int, misfit: Any = 0.0, weights: Any = 1.0) -> list[tuple[int, Any]]:
-    """Return the rows of the chosen candidates in turn, each with the variance of the scalars once it is measured.
+    """Return the rows of the chosen candidates in turn, each with the variance of the coefficients once it is measured.
 
-    Chosen for scalars alone, cases are the extremes of the candidates, where forms miss most, and bend the scalars to
-    them. With what the form misses in the variance, they spread over the candidates as well.
+    Chosen for coefficients alone, cases would be the extremes of the candidates, where models miss most, and bias the
+    fit. With the model's deviation in the variance, they spread over the candidates as well.
 
     Args:
-        effects: change of the logarithm of each time when each scalar is off by what may be expected.
-        misfit: covariance of what the form misses, see `misfit_of`; by default it misses nothing.
-        weights: how much the variance of each candidate counts, see `weights_of`.
+        effects: change of the logarithm of each time when each coefficient is off by its expected deviation.
+        misfit: covariance of the model's own deviations, see `misfit_of`; by default none.
+        weights: weight of each candidate's variance, see `weights_of`.
     """
-    variance, found, taken = np.eye(effects.shape[1]), [], np.zeros(len(effects), dtype=bool)
+    variance, picks, taken = np.eye(effects.shape[1]), [], np.zeros(len(effects), dtype=bool)
     seen, total = effects.T.copy(), effects @ effects.T + misfit
     counts = np.broadcast_to(weights, len(effects))
     for _ in range(min(count, len(effects))):
-        own = np.diag(total) + NOISE_RATIO**2
-        pick = int(np.argmax(np.where(taken, -1.0, counts @ total**2 / own)))
-        variance = variance - np.outer(seen[:, pick], seen[:, pick]) / own[pick]
-        seen = seen - np.outer(seen[:, pick], total[pick]) / own[pick]
-        total = total - np.outer(total[:, pick], total[pick]) / own[pick]
+        noisy = np.diag(total) + NOISE_RATIO**2
+        pick = int(np.argmax(np.where(taken, -1.0, counts @ total**2 / noisy)))
+        variance = variance - np.outer(seen[:, pick], seen[:, pick]) / noisy[pick]
+        seen = seen - np.outer(seen[:, pick], total[pick]) / noisy[pick]
+        total = total - np.outer(total[:, pick], total[pick]) / noisy[pick]
         taken[pick] = True
-        found.append((pick, variance))
-    return found
+        picks.append((pick, variance))
+    return picks
 
 
 def weights_of(times_s: Any) -> Any:
-    """Return how much the variance of each case counts: long ones once more, as a group as much as all cases.
+    """Return the weight of each case's variance; all long cases together weigh as much as all cases.
 
     >>> weights_of(np.array([1e-6, 1e-6, 1e-6, 1e-3])).tolist()
     [1.0, 1.0, 1.0, 5.0]
@@ -123,7 +123,7 @@ def weights_of(times_s: Any) -> Any:
 
 
 def misfit_of(columns: Sequence[Any]) -> Any:
-    """Return the covariance, between cases, of what the form misses: alike for cases with extents alike.
+    """Return the covariance of the model's own deviations between cases, which grows with their similarity.
 
     Args:
         columns: the cases by axis and choice; numbers are compared by octave, words must agree.
@@ -143,23 +143,19 @@ def misfit_of(columns: Sequence[Any]) -> Any:
     return MISFIT_RATIO**2 * agree * np.exp(-np.sqrt(squares) / ALIKE_OCTAVES)
 
 
-def _misfit(cases: Sequence[Case]) -> Any:
-    """Return the covariance of what the form misses of the candidates, whose axes and choices are the same ones."""
-    each = [{**dict(case.axes), **{key: str(value) for key, value in case.attributes}} for case in cases]
-    return misfit_of([np.array([one.get(name, 1) for one in each]) for name in each[0]])
-
-
-def _points(form: Form, cases: Sequence[Case], times_s: Any, effects: Any, count: int) -> Iterator[DesignPoint]:
+def _points(model: KernelModel, cases: Sequence[Case], times_s: Any, effects: Any, count: int) -> Iterator[DesignPoint]:
     before = np.eye(effects.shape[1])
-    for pick, variance in chosen(effects, count, _misfit(cases), weights_of(times_s)):
+    rows = [{**dict(case.axes), **{key: str(value) for key, value in case.attributes}} for case in cases]
+    misfit = misfit_of([np.array([row.get(name, 1) for row in rows]) for name in rows[0]])
+    for pick, variance in chosen(effects, count, misfit, weights_of(times_s)):
         pinned = int(np.argmax(1 - np.diag(variance) / np.diag(before)))
         before = variance
         yield DesignPoint(
-            case=cases[pick], predicted_s=float(times_s[pick]), pins=form.scalars[pinned].name,
+            case=cases[pick], predicted_s=float(times_s[pick]), pins=model.coefficients[pinned].name,
             error_ratio=_error(effects, variance),
         )  # fmt: skip
 
 
 def _error(effects: Any, variance: Any) -> float:
-    """Return the mean absolute error over all candidates that is due to the scalars."""
+    """Return the mean absolute error over all candidates that is due to the coefficients."""
     return float(np.sqrt(np.einsum("ij,jk,ik->i", effects, variance, effects)).mean() * _MEAN_OF_NORMAL)

@@ -1,4 +1,4 @@
-"""Probes of this CPU as kept in the user's folder, by kind of case, with how well each predicts the others."""
+"""Measured CPU probes in the user's folder, by kind of case, with leave-one-out errors."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ SPECIAL_FLOP = 10.0
 COSTS = ("memory", "vector", "tensor", "groups")
 """Parts of a time by the roofs, and rows or channels, at a nanosecond each."""
 _MANY = 6
-"""Probes from which each cost has a weight of its own; fewer share one, as they could not tell costs apart."""
+"""Probes from which each cost has its own weight; with fewer, all costs share one."""
 _ROUNDS = 200
 _NEIGHBOURS = 8
 _SHARPNESS = 3.0
@@ -36,7 +36,7 @@ _NEAR_OCTAVES = 0.05
 """Distance within which probes count alike."""
 _LEAST_RATIOS = 8
 _WIDER = 2.0
-"""How much wider intervals are than leaving probes out shows, as the weights have seen them: measured on this form."""
+"""How much wider intervals are than leaving probes out shows, as the weights have seen them: measured on this model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class Probes:
 
 
 def key_of(level: int, op: str, phase: str, dtypes: Mapping[str, str], attributes: Mapping[str, Any]) -> Any:
-    """Return what cases of one kind share, ever less of it by level."""
+    """Return the key that cases of one kind share, coarser by level."""
     if level == 0:
         return (op, phase, tuple(sorted(dtypes.items())), tuple(sorted(attributes.items())))
     if level == 1:
@@ -77,7 +77,7 @@ def key_of(level: int, op: str, phase: str, dtypes: Mapping[str, str], attribute
 
 
 def path_of() -> Path:
-    """Return where the probes of this machine are kept."""
+    """Return the path of this machine's probes."""
     return user_folder() / "probes" / "cpu.jsonl"
 
 
@@ -158,15 +158,17 @@ def made(target: Target, pairs: Sequence[tuple[Case, float]], source: str) -> Pr
         for i, case in enumerate(cases):
             key = key_of(level, case.op, case.phase, dict(case.dtypes), dict(case.attributes))
             members.setdefault(key, []).append(i)
-        kinds.append({key: _kind([cases[i] for i in own], times[own], roofs[own]) for key, own in members.items()})
+        kinds.append(
+            {key: _kind([cases[i] for i in places], times[places], roofs[places]) for key, places in members.items()}
+        )
         ends.append(_ends(kinds[-1]))
     return Probes(kinds=tuple(kinds), ends=tuple(ends), count=len(cases), source=source)
 
 
 def _kind(cases: Sequence[Case], times: Any, roofs: Any) -> Kind:
     sizes = [dict(case.axes) for case in cases]
-    names = sorted(set.intersection(*(set(one) for one in sizes)))
-    columns = {name: np.log2(np.maximum([float(one[name]) for one in sizes], 1.0)) for name in names}
+    names = sorted(set.intersection(*(set(axes) for axes in sizes)))
+    columns = {name: np.log2(np.maximum([float(axes[name]) for axes in sizes], 1.0)) for name in names}
     varied = tuple(name for name in names if np.ptp(columns[name]) > 0)
     places = np.stack([columns[name] for name in varied], 1) if varied else np.zeros((len(cases), 1))
     weights = _weights(roofs, times)
@@ -190,12 +192,12 @@ def _weights(costs: Any, times: Any) -> Any:
     design = np.concatenate([np.full((len(times), 1), 1e-6), columns], 1) / times[:, None]
     size = np.maximum(design.max(0), 1e-30)
     design = design / size
-    found = np.full(design.shape[1], 1.0)
+    weights = np.full(design.shape[1], 1.0)
     for _ in range(_ROUNDS):
-        found = found * (design.T @ np.ones(len(times))) / np.maximum(design.T @ (design @ found), 1e-30)
-    found = found / size
-    shared = found[1:] if apart else np.array([found[1]] * 3 + [0.0])
-    return np.concatenate([[max(found[0] * 1e-6, 1e-8)], shared])
+        weights = weights * (design.T @ np.ones(len(times))) / np.maximum(design.T @ (design @ weights), 1e-30)
+    weights = weights / size
+    shared = weights[1:] if apart else np.array([weights[1]] * 3 + [0.0])
+    return np.concatenate([[max(weights[0] * 1e-6, 1e-8)], shared])
 
 
 def _ends(kinds: Mapping[Any, Kind]) -> tuple[float, float]:
@@ -205,8 +207,8 @@ def _ends(kinds: Mapping[Any, Kind]) -> tuple[float, float]:
         for i in range(len(kind.over)):
             others = np.arange(len(kind.over)) != i
             if others.any():
-                found = interpolated(kind.places[others], kind.over[others], kind.places[i : i + 1])
-                rests.append(kind.over[i] - found[0])
+                predicted = interpolated(kind.places[others], kind.over[others], kind.places[i : i + 1])
+                rests.append(kind.over[i] - predicted[0])
     if len(rests) < _LEAST_RATIOS:
         return (-1.0, 1.0)
     low, high = np.quantile(rests, [0.05, 0.95])

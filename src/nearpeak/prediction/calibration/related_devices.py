@@ -1,4 +1,4 @@
-"""Which devices run the kernels of which others."""
+"""Relations between devices: same kernels, same matrix-unit generation, same formats."""
 
 from nearpeak.core.work.target import Target
 
@@ -33,7 +33,7 @@ def runs_kernels_of(target: Target, other: Target) -> bool:
 
 
 def products_generation(target: Target) -> float:
-    """Return how kernels feed the matrix units: 0 step by step, 1.5 in the background, 2 so and in pairs.
+    """Return the way in which kernels feed the matrix units: 0 synchronous, 1.5 asynchronous, 2 asynchronous in pairs.
 
     Matrix units before Hopper, and those of workstation Blackwell, hold up the threads that feed them (PTX ISA:
     mma.sync, wgmma.mma_async, tcgen05.mma). Kernels for the others give loads, products and the rest to threads of
@@ -79,14 +79,14 @@ def runs_products_of(target: Target, other: Target) -> bool:
     """
     if not runs_kernels_of(target, other):
         return False
-    rates = [one.peaks["tensor.bf16"].flop_per_clock for one in (other, target) if "tensor.bf16" in one.peaks]
+    rates = [device.peaks["tensor.bf16"].flop_per_clock for device in (other, target) if "tensor.bf16" in device.peaks]
     if len(rates) != 2:
         return len(rates) == 0
     return target.architecture == "hopper" or max(rates) <= 2 * min(rates)
 
 
 def is_other_format(wanted: str, group: str) -> bool:
-    """Return whether scalars of a format are of other kernels than those of the wanted one.
+    """Return whether coefficients of a format are of other kernels than those of the wanted one.
 
     >>> is_other_format("fp16", "bf16"), is_other_format("fp8_block", "fp8_tensor")
     (False, True)

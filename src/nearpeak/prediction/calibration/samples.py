@@ -1,4 +1,4 @@
-"""Measurement tables as samples: cases with the best time of each, bad rows set aside by number."""
+"""Measurement tables as samples: a case and a time per row, with rejected rows listed by number."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.bounds.contradictory_rows import contradictions
-from nearpeak.core.answers.calibration import SetAside
+from nearpeak.core.answers.calibration import RejectedRow
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
 from nearpeak.errors import SpecError, shown
@@ -45,7 +45,7 @@ class Samples:
     """Time of each row."""
     rows: Any
     """Number of each row in the file, 1 for the first below the header."""
-    set_aside: tuple[SetAside, ...]
+    set_aside: tuple[RejectedRow, ...]
     """Rows that are not used."""
     time_name: str = ""
     """Column that the times come from."""
@@ -69,11 +69,13 @@ def samples_of(columns: Mapping[str, Any]) -> Samples:
     name, factor = time_column(columns)
     _refuse_units(columns, name)
     device = _stated_device(columns)
-    times = [_number(cell) for cell in _cells(columns[name])]
+    if isinstance(columns[name], str) or not hasattr(columns[name], "__len__"):
+        raise SpecError(f"table: the column of times is {columns[name]!r}, one value; it needs one per row")
+    times = [_number(cell) for cell in columns[name]]
     good = [row for row, time in enumerate(times) if time is not None and np.isfinite(time) and time > 0]
     bad = sorted(set(range(len(times))) - set(good))
     aside = [
-        SetAside(
+        RejectedRow(
             row=row + 1,
             column=name,
             text=f"{shown(columns[name][row], lambda cell: repr(str(cell)))} is no positive number",
@@ -82,21 +84,25 @@ def samples_of(columns: Mapping[str, Any]) -> Samples:
     ]
     if not good:
         raise SpecError(f"table: column {name!r}: none of its {len(times)} rows is a positive time")
-    kept = {key: _chosen(column, good) for key, column in columns.items() if key not in TIME_UNITS}
-    usable = usable_table(kept)
+    usable_columns = {
+        key: column if isinstance(column, str) or not hasattr(column, "__len__")
+        else column[good] if isinstance(column, np.ndarray) else [column[row] for row in good]
+        for key, column in columns.items() if key not in TIME_UNITS
+    }  # fmt: skip
+    usable = usable_table(usable_columns)
     aside += [
-        SetAside(row=good[place] + 1, column=column, text=text) for place, (column, text) in usable.refused.items()
+        RejectedRow(row=good[place] + 1, column=column, text=text) for place, (column, text) in usable.refused.items()
     ]
     rows = np.array(good)[usable.rows]
     samples = Samples(
         cases=tuple(usable.table.cases()), table=usable.table, rows=rows + 1, time_name=name, device=device,
-        set_aside=tuple(sorted(aside, key=lambda one: one.row)),
+        set_aside=tuple(sorted(aside, key=lambda rejected: rejected.row)),
         measured_s=np.array([times[row] for row in rows]) * factor,
     )  # fmt: skip
-    found = contradictions(samples.table)
-    if len(found) == len(samples.rows):
-        raise SpecError(f"table: row {samples.rows[0]}: {found[0]}")
-    return without(samples, found, "")
+    contradicted = contradictions(samples.table)
+    if len(contradicted) == len(samples.rows):
+        raise SpecError(f"table: row {samples.rows[0]}: {contradicted[0]}")
+    return without(samples, contradicted, "")
 
 
 def without(samples: Samples, reasons: Mapping[int, str], column: str = "op") -> Samples:
@@ -107,13 +113,13 @@ def without(samples: Samples, reasons: Mapping[int, str], column: str = "op") ->
     """
     if not reasons:
         return samples
-    kept = np.array([i for i in range(len(samples.rows)) if i not in reasons], dtype=np.int64)
-    cases = tuple(samples.cases[i] for i in kept)
-    more = [SetAside(row=int(samples.rows[i]), column=column, text=text) for i, text in reasons.items()]
+    places = np.array([i for i in range(len(samples.rows)) if i not in reasons], dtype=np.int64)
+    cases = tuple(samples.cases[i] for i in places)
+    more = [RejectedRow(row=int(samples.rows[i]), column=column, text=text) for i, text in reasons.items()]
     return replace(
-        samples, cases=cases, table=table_of_cases(cases) if cases else samples.table, rows=samples.rows[kept],
-        measured_s=samples.measured_s[kept],
-        set_aside=tuple(sorted((*samples.set_aside, *more), key=lambda one: one.row)),
+        samples, cases=cases, table=table_of_cases(cases) if cases else samples.table, rows=samples.rows[places],
+        measured_s=samples.measured_s[places],
+        set_aside=tuple(sorted((*samples.set_aside, *more), key=lambda rejected: rejected.row)),
     )  # fmt: skip
 
 
@@ -139,8 +145,8 @@ target that was measured, or correct the column
 
 def _stated_device(columns: Mapping[str, Any]) -> tuple[str, str]:
     """Return the column that states a device, with its only value; several are refused."""
-    found = ("", "")
-    for name in (one for one in DEVICE_COLUMNS if one in columns):
+    stated = ("", "")
+    for name in (column for column in DEVICE_COLUMNS if column in columns):
         cells = columns[name]
         cells = [cells] if isinstance(cells, str) or not hasattr(cells, "__len__") else np.asarray(cells).tolist()
         values = list(dict.fromkeys(str(cell) for cell in cells if not is_blank(cell)))
@@ -150,8 +156,8 @@ def _stated_device(columns: Mapping[str, Any]) -> tuple[str, str]:
                 f"table: column {name!r} holds {len(values)} devices ({', '.join(values[:_SHOWN])}{more}); "
                 "keep the rows of one, and run once per device"
             )
-        found = (name, values[0]) if values and not found[1] else found
-    return found
+        stated = (name, values[0]) if values and not stated[1] else stated
+    return stated
 
 
 def _refuse_units(columns: Mapping[str, Any], name: str) -> None:
@@ -163,41 +169,29 @@ def _refuse_units(columns: Mapping[str, Any], name: str) -> None:
         for row, cell in enumerate(cells, start=1):
             if str(cell) != unit:
                 raise SpecError(
-                    f"table: row {row}, column {key!r}: {str(cell)!r}, where the times stand in {name!r}; bring all "
+                    f"table: row {row}, column {key!r}: {str(cell)!r}, but the times are in {name!r}; bring all "
                     "rows to the unit of its name"
                 )
 
 
 def time_column(columns: Mapping[str, Any]) -> tuple[str, float]:
     """Return the name of the column of times, and seconds per unit."""
-    found = [name for name in columns if name in TIME_UNITS]
-    if len(found) > 1:
-        raise SpecError(f"table: {' and '.join(found)} are both times; keep one")
-    if not found:
+    names = [name for name in columns if name in TIME_UNITS]
+    if len(names) > 1:
+        raise SpecError(f"table: {' and '.join(names)} are both times; keep one")
+    if not names:
         raise SpecError("table: has no column of times; name it with its unit, e.g. time_s or latency_us")
-    return found[0], TIME_UNITS[found[0]]
+    return names[0], TIME_UNITS[names[0]]
 
 
 def best_of(samples: Samples) -> dict[Case, int]:
-    """Return where the shortest time of each distinct case stands: predictions are of what good software reaches."""
+    """Return the place of the shortest time of each distinct case, as predictions are of achievable times."""
     best: dict[Case, int] = {}
     times = samples.measured_s.tolist()
     for place, case in enumerate(samples.cases):
         if case not in best or times[place] < times[best[case]]:
             best[case] = place
     return best
-
-
-def _cells(column: Any) -> Any:
-    if isinstance(column, str) or not hasattr(column, "__len__"):
-        raise SpecError(f"table: the column of times is {column!r}, one value; it needs one per row")
-    return column
-
-
-def _chosen(column: Any, rows: list[int]) -> Any:
-    if isinstance(column, str) or not hasattr(column, "__len__"):
-        return column
-    return column[rows] if isinstance(column, np.ndarray) else [column[row] for row in rows]
 
 
 def _number(cell: Any) -> float | None:

@@ -1,143 +1,183 @@
-"""How far measurements of one source are from scalars fitted to another's: other software, other ways of timing."""
+"""Differences between measurement sources: other software and other timing methods widen intervals."""
 
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from nearpeak.core.answers.prediction import Calibration
 from nearpeak.core.work.target import Target
+from nearpeak.prediction.kernel_model import CaseColumns
 
 FILE = Path(__file__).parents[1] / "coefficients/spread.toml"
-ELSEWHERE = "elsewhere"
-"""Name of measurements by nobody whose measurements are known, such as a user's own."""
+OTHER_SOURCE = "elsewhere"
+"""Name of measurements from an unknown source, such as a user's own."""
 OTHER_FORMAT = "other_format_"
-"""Begin of the names, by form, of measurements of another format than the one behind the scalars."""
-
+"""Prefix of entries, by model, for another format than the one behind the coefficients."""
 RANKS = "ranks_"
-"""Begin of the names, by how devices meet, of what a doubling of the ranks adds beyond those measured."""
-
-
-TWINS, COUSINS = "twins", "cousins"
-"""Begin of the names, by form, of what scalars of another board of the architecture add: with the same multiprocessors,
-with others.
-"""
+"""Prefix of entries, by interconnect, for each doubling of the ranks beyond those measured."""
+SAME_CHIP, OTHER_CHIP = "twins", "cousins"
+"""Prefixes of entries, by model, for coefficients of another board of the architecture: same or other chip."""
 _VERSIONS = {"attention": 0.15, "grouped_gemm": 0.10, "collective": 0.05}
-"""Logarithms by which twins are less sure, by form, as tables of another board are of other versions of the frameworks.
+"""Additional spread of same-chip boards as logarithms, by model: their tables come from other framework versions.
 
 Intervals widened by half hold 92 % of products of superseded versions on the A100, H100 and L40S, but 79 % of attention
 (median block) and 88 % of grouped products; with these, 90 % of each (docs/lab/kernel_models.md). Of published
 all-reduces, 90 % of the sizes differ by 3.8 % at most between H100 and H200, by 5.5 % between B200 and GB200.
 """
+WIDEST = 32.0
+"""Largest factor of an interval's ends either way: without measurements a prediction may be that far off, an
+assumption; further ends would say nothing more."""
+LEAST_SIDE = 0.5
+"""Least share of the nearer end of the farther one, in logarithms, where the device has no data: an assumption."""
 _PAIR = 2
-"""Boards behind scalars of which leaving each out tells too little."""
+"""Boards behind coefficients for which leave-one-out shows too little."""
 _LANES = "vector.fp32"
 """Unit whose FLOP per clock tell multiprocessors of an architecture apart: those of its data-centre chip have half."""
 
 
-def kin_of(target: Target, device: Target) -> str:
+def chip_relation(target: Target, device: Target) -> str:
     """Return whether boards of an architecture have the same multiprocessors.
 
     >>> from nearpeak.targets import target_of
     >>> a100 = target_of("a100_sxm_80gb")
-    >>> [kin_of(target_of(name), a100) for name in ("a100_pcie_40gb", "rtx_a6000")]
+    >>> [chip_relation(target_of(name), a100) for name in ("a100_pcie_40gb", "rtx_a6000")]
     ['twins', 'cousins']
     """
-    lanes = [one.peaks[_LANES].flop_per_clock for one in (target, device) if _LANES in one.peaks]
-    return TWINS if len(set(lanes)) <= 1 else COUSINS
+    lanes = [board.peaks[_LANES].flop_per_clock for board in (target, device) if _LANES in board.peaks]
+    return SAME_CHIP if len(set(lanes)) <= 1 else OTHER_CHIP
 
 
-def kin_spread(form: str, target: Target, device: Target) -> str:
-    """Return the name of what scalars of `device` add for another board; that of all forms where it is not known.
-
-    Of twins nothing is known in general: they are then as sure as FAR_RATIO says.
-    """
-    kind = kin_of(target, device)
-    return next((name for name in (f"{kind}_{form}", kind) if name in _spreads()), "")
+def relation_spread(model: str, target: Target, device: Target) -> str:
+    """Return the entry for coefficients of `device` on another board: of this model, of all models, or none."""
+    kind = chip_relation(target, device)
+    return next((name for name in (f"{kind}_{model}", kind) if name in _spreads()), "")
 
 
-def of_other_board(found: Calibration, form: str, target: Target, device: Target) -> Calibration:
-    """Return scalars of `device` as sure as they are of another board of its architecture."""
-    name = kin_spread(form, target, device)
+def with_other_board_spread(calibration: Calibration, model: str, target: Target, device: Target) -> Calibration:
+    """Return coefficients of `device` with the spread of other boards of its architecture."""
+    name = relation_spread(model, target, device)
     if name:
-        return seen_elsewhere(found, name)
-    more = _VERSIONS.get(form, 0.0)
-    return _apart_by(found, (more, more)) if more else found
+        return with_source_spread(calibration, name)
+    more = _VERSIONS.get(model, 0.0)
+    return _with_spread(calibration, (more, more)) if more else calibration
 
 
-def of_few_boards(found: Calibration, form: str) -> Calibration:
-    """Return the scalars of several boards together, less sure by what cousins differ where they are of one or two.
+def with_few_boards_spread(calibration: Calibration, model: str) -> Calibration:
+    """Return coefficients of several boards, with the spread of other chips where one or two boards are behind them.
 
-    Either of two, left out, is held against the other alone: one distance between boards, not how distances spread. One
-    shows none, so that cousins of all forms stand for it.
+    Leave-one-out of two boards shows one distance between boards, not the spread of distances; one board shows none,
+    so that the spread over all models stands in.
     """
-    count = len(found.source.rpartition("; ")[2].split(", "))
+    count = len(calibration.source.rpartition("; ")[2].split(", "))
     if count > _PAIR:
-        return found
-    return of_other_kernels(found, form) if count == _PAIR else seen_elsewhere(found, COUSINS)
+        return calibration
+    return (
+        with_other_kernels_spread(calibration, model) if count == _PAIR else with_source_spread(calibration, OTHER_CHIP)
+    )
 
 
-def of_other_kernels(found: Calibration, form: str) -> Calibration:
-    """Return scalars of several boards, less sure by what cousins differ: few tell of the board asked for."""
-    return seen_elsewhere(found, f"{COUSINS}_{form}" if f"{COUSINS}_{form}" in _spreads() else COUSINS)
+def with_other_kernels_spread(calibration: Calibration, model: str) -> Calibration:
+    """Return coefficients of several boards with the spread of other chips, as few of them run the same kernels."""
+    return with_source_spread(
+        calibration, f"{OTHER_CHIP}_{model}" if f"{OTHER_CHIP}_{model}" in _spreads() else OTHER_CHIP
+    )
 
 
-def seen_elsewhere(found: Calibration, measured_by: str) -> Calibration:
-    """Return scalars with the interval of measurements by another than the one they were fitted to.
+def with_source_spread(calibration: Calibration, measured_by: str) -> Calibration:
+    """Return coefficients with the interval of measurements by another than the one they were fitted to.
 
-    Both deviate independently: ends, as logarithms, add in squares. The spread was measured over all sources; that of
-    a source that took part is the one of the others, so that nobody's rows set the interval that they are judged by.
+    Both deviate independently: ends, as logarithms, add in squares. The spread was measured over all sources; for
+    one of these sources it is that of the others, so that no rows set the interval that they are judged by.
 
     Args:
-        measured_by: a source of `spread.toml`, or anything else for one that is not there.
+        measured_by: a source of `spread.toml`, or any other name for an unknown source.
     """
-    return _apart_by(found, spread_of(measured_by))
+    return _with_spread(calibration, spread_of(measured_by))
 
 
 _RATE = ("tensor_ratio", "clock_ratio")
-"""Scalars of the rate that long products sustain, and its loss."""
+"""Coefficients of the rate that long products sustain, and its loss."""
 
 
-def rate_moved(before: Calibration, after: Calibration) -> float:
-    """Return the logarithm by which documents have moved the sustained rate of scalars; 0 of forms without one."""
+def rate_move(before: Calibration, after: Calibration) -> float:
+    """Return the logarithm by which a transfer changed the sustained product rate; 0 for models without one."""
 
-    def sustained(found: Calibration) -> float:
-        known = {one.name: one.value for one in found.coefficients}
+    def sustained(calibration: Calibration) -> float:
+        known = {coefficient.name: coefficient.value for coefficient in calibration.coefficients}
         tensor, clock = (known.get(name, 0.0) for name in _RATE)
         return tensor / (1 + clock)
 
     return math.log(sustained(after) / sustained(before)) if sustained(before) > 0 else 0.0
 
 
-def by_half_of(found: Calibration, moved: float) -> Calibration:
-    """Return scalars less sure by half of what documents moved their rate by, either way: an assumption.
+def with_half_move(calibration: Calibration, moved: float) -> Calibration:
+    """Return coefficients with half of the rate's move as additional spread: an assumption.
 
-    Voltages and what boards draw at rest are not documented, so that the move is no surer than that.
+    Voltages and idle power are not documented, so that the move itself is that uncertain.
     """
-    return _apart_by(found, (abs(moved) / 2,) * 2) if moved else found
+    return _with_spread(calibration, (abs(moved) / 2,) * 2) if moved else calibration
 
 
-def _apart_by(found: Calibration, more: tuple[float, float]) -> Calibration:
-    """Return scalars with ends of the interval farther out by logarithms, added in squares."""
-    pairs = zip(found.apart_ratio, more, strict=True)
-    faster, slower = (math.exp(math.hypot(math.log(known), one)) for known, one in pairs)
-    return replace(found, apart_ratio=(faster, slower))
+def widened_by(calibration: Calibration, power: Callable[[str], float]) -> Calibration:
+    """Return coefficients with the interval of an operator that they were not measured on, WIDEST at most.
+
+    Args:
+        power: factor of the logarithms of a cell's ends.
+    """
+    is_narrow = max(calibration.high_ratio.values()) <= WIDEST and min(calibration.low_ratio.values()) >= 1 / WIDEST
+    if is_narrow and all(power(name) == 1.0 for name in calibration.low_ratio):
+        return calibration
+    low = {name: max(ratio ** power(name), 1 / WIDEST) for name, ratio in calibration.low_ratio.items()}
+    high = {name: min(ratio ** power(name), WIDEST) for name, ratio in calibration.high_ratio.items()}
+    return replace(calibration, low_ratio=low, high_ratio=high)
 
 
-def spread_of(measured_by: str = ELSEWHERE) -> tuple[float, float]:
-    """Return by how much, in logarithms, measurements may be faster and slower for being somebody else's.
+def widened_both_ways(calibration: Calibration) -> Calibration:
+    """Return coefficients for a device without data, whose intervals reach far to both sides.
+
+    All measured devices may be off to one side, which does not tell the side of another device.
+    """
+    low, high = dict(calibration.low_ratio), dict(calibration.high_ratio)
+    for name, ratio in calibration.low_ratio.items():
+        reach = max(ratio, 1 / ratio, high[name]) ** LEAST_SIDE
+        low[name], high[name] = min(ratio, 1 / reach), max(high[name], reach)
+    return replace(calibration, low_ratio=low, high_ratio=high)
+
+
+def _with_spread(calibration: Calibration, more: tuple[float, float]) -> Calibration:
+    """Return coefficients with additional spread, faster and slower as logarithms, added in squares."""
+    pairs = zip(calibration.apart_ratio, more, strict=True)
+    faster, slower = (math.exp(math.hypot(math.log(known), extra)) for known, extra in pairs)
+    return replace(calibration, apart_ratio=(faster, slower))
+
+
+def spread_of(measured_by: str = OTHER_SOURCE) -> tuple[float, float]:
+    """Return by how much, in logarithms, measurements of another source may be faster and slower.
 
     >>> all(0.1 < end < 1.0 for end in spread_of())
     True
     """
     known = _spreads()
-    found = known.get(measured_by, known[ELSEWHERE])
-    return found["faster"], found["slower"]
+    spread = known.get(measured_by, known[OTHER_SOURCE])
+    return spread["faster"], spread["slower"]
+
+
+def gradient_spread(cases: CaseColumns) -> tuple[Any, Any] | None:
+    """Return the additional spread of gradients, as columns, where only forward passes were measured; else none."""
+    if cases.phase == "forward":
+        return None
+    count = np.broadcast_shapes((1,), *(np.shape(column) for column in cases.axes.values()))
+    faster, slower = spread_of()
+    return np.full(count, faster), np.full(count, slower)
 
 
 @lru_cache
 def _spreads() -> Mapping[str, Mapping[str, float]]:
-    found: Mapping[str, Mapping[str, float]] = tomllib.loads(FILE.read_text(encoding="utf-8"))["spread"]
-    return found
+    entries: Mapping[str, Mapping[str, float]] = tomllib.loads(FILE.read_text(encoding="utf-8"))["spread"]
+    return entries

@@ -1,4 +1,4 @@
-"""Audits a measurement table: rows faster than possible, copies, clamped cells, broken monotonicity, noise, units."""
+"""Audit of a measurement table: impossible times, copies, clamped cells, broken monotonicity, noise, units."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from nearpeak.core.answers.bound import Policy
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
 from nearpeak.prediction.calibration.below_bound import IMPOSSIBLE, kinds_below
-from nearpeak.prediction.calibration.sample_screen import screened
+from nearpeak.prediction.calibration.sample_screen import screened_samples
 from nearpeak.prediction.calibration.samples import Samples, check_device
 from nearpeak.prediction.kernel_model import USUAL
 
@@ -33,7 +33,7 @@ CURVE_RATIO = 0.3
 
 
 def audit(columns: Mapping[str, Any], samples: Samples, target: Target) -> Audit:
-    """Return what is wrong with the samples of a table on `target`.
+    """Return the findings about a table's samples on `target`.
 
     Args:
         columns: the table as it was read; the columns of SOFTWARE tell implementations apart.
@@ -51,33 +51,37 @@ def audit(columns: Mapping[str, Any], samples: Samples, target: Target) -> Audit
     check_device(samples, target)
     labels = _labels(columns, samples)
     against = list(_against_bound(samples, target))
-    slow = dict(_slow_repeats(samples, labels, {one.row for one in against if one.kind == IMPOSSIBLE}))
+    slow = dict(_slow_repeats(samples, labels, {entry.row for entry in against if entry.kind == IMPOSSIBLE}))
     noise = tuple(_noise(samples, labels, slow))
-    floor = max([LEAST_NOISE_RATIO, *(one.p90_ratio for one in noise if one.what == "repeats")])
+    floor = max([LEAST_NOISE_RATIO, *(entry.p90_ratio for entry in noise if entry.what == "repeats")])
     findings = [
         AuditFinding(
-            row=one.row, kind="set_aside", measured_s=None, expected_s=None, text=f"{one.column} {one.text}".strip()
+            row=entry.row,
+            kind="set_aside",
+            measured_s=None,
+            expected_s=None,
+            text=f"{entry.column} {entry.text}".strip(),
         )
-        for one in samples.set_aside
+        for entry in samples.set_aside
     ]
     findings += [
         _finding(samples, i, "slow_repeat", samples.measured_s[k], int(samples.rows[k])) for i, k in slow.items()
     ]
     findings += against
-    believed = screened(samples, target, USUAL)
-    told = {one.row for one in findings}
+    believed = screened_samples(samples, target, USUAL)
+    reported = {entry.row for entry in findings}
     findings += [
         AuditFinding(
-            row=one.row, kind="far_off", measured_s=float(samples.measured_s[samples.rows == one.row][0]),
-            expected_s=None, text=one.text,
+            row=entry.row, kind="far_off", measured_s=float(samples.measured_s[samples.rows == entry.row][0]),
+            expected_s=None, text=entry.text,
         )
-        for one in believed.samples.set_aside if one.row not in told
+        for entry in believed.samples.set_aside if entry.row not in reported
     ]  # fmt: skip
     findings += [*_repeated(samples, labels), *_along_axes(samples, labels, floor)]
     return Audit(
         row_count=len(samples.rows) + len(samples.set_aside),
         findings=tuple(sorted(findings, key=lambda f: (f.row, f.kind))), noise=noise,
-        remarks=tuple(str(one).removeprefix("calibrate: ") for one in believed.refused.values()),
+        remarks=tuple(str(entry).removeprefix("calibrate: ") for entry in believed.refused.values()),
     )  # fmt: skip
 
 
@@ -93,16 +97,16 @@ def _labels(columns: Mapping[str, Any], samples: Samples) -> list[tuple[str, ...
 
 def _against_bound(samples: Samples, target: Target) -> Iterator[AuditFinding]:
     """Yield rows below their bound, rows that are the roofline itself, and rows that have no bound to hold against."""
-    found = answered_table(samples.table, target, Policy())
-    for place, reason in found.refused.items():
+    bounds = answered_table(samples.table, target, Policy())
+    for place, reason in bounds.refused.items():
         yield AuditFinding(
             row=int(samples.rows[place]), kind="no_bound", measured_s=float(samples.measured_s[place]), expected_s=None,
             text=reason,
         )  # fmt: skip
     measured = samples.measured_s
-    for place, kind in kinds_below(samples, target, found.bound_s):
-        yield _finding(samples, place, kind, found.bound_s[place])
-    computed_s = np.stack([found.roofline_s, found.bound_s])
+    for place, kind in kinds_below(samples, target, bounds.bound_s):
+        yield _finding(samples, place, kind, bounds.bound_s[place])
+    computed_s = np.stack([bounds.roofline_s, bounds.bound_s])
     near = np.abs(measured / np.maximum(computed_s, 1e-30) - 1) < CLAMPED_RATIO
     for i in np.flatnonzero(near.any(0)):
         yield _finding(samples, i, "clamped", computed_s[0 if near[0, i] else 1, i])
@@ -120,19 +124,19 @@ def _repeated(samples: Samples, labels: Sequence[tuple[str, ...]]) -> Iterator[A
 def _slow_repeats(
     samples: Samples, labels: Sequence[tuple[str, ...]], impossible: Collection[int]
 ) -> Iterator[tuple[int, int]]:
-    """Yield where repeats of one software stand that took far longer than the shortest, and where that stands.
+    """Yield the places of repeats of one software that took far longer than the shortest, and the shortest's place.
 
     Args:
-        impossible: numbers of rows that nothing can take as little time as: no repeat is slow beside them.
+        impossible: numbers of impossibly fast rows, against which no repeat is slow.
     """
     places: dict[tuple[Case, tuple[str, ...]], list[int]] = defaultdict(list)
     for i, key in enumerate(zip(samples.cases, labels, strict=True)):
         if int(samples.rows[i]) not in impossible:
             places[key].append(i)
     times = samples.measured_s.tolist()
-    for own in places.values():
-        best = min(own, key=times.__getitem__)
-        yield from ((i, best) for i in own if times[i] > SLOW_RATIO * times[best])
+    for repeats in places.values():
+        best = min(repeats, key=times.__getitem__)
+        yield from ((i, best) for i in repeats if times[i] > SLOW_RATIO * times[best])
 
 
 def _along_axes(samples: Samples, labels: Sequence[tuple[str, ...]], noise: float) -> Iterator[AuditFinding]:
@@ -143,13 +147,13 @@ def _along_axes(samples: Samples, labels: Sequence[tuple[str, ...]], noise: floa
         for position, (name, extent) in enumerate(case.axes):
             rest = (*case.axes[:position], *case.axes[position + 1 :])
             lines[(*plain, name, rest)].append((extent, i))
-    told: set[tuple[int, str]] = set()
+    reported: set[tuple[int, str]] = set()
     for line in lines.values():
         points = sorted(dict(line).items())  # the last of repeated measurements
-        for found in (*_slower(samples, points, noise), *_off_curve(samples, points)):
-            if (found.row, found.kind) not in told:
-                told.add((found.row, found.kind))
-                yield found
+        for finding in (*_slower(samples, points, noise), *_off_curve(samples, points)):
+            if (finding.row, finding.kind) not in reported:
+                reported.add((finding.row, finding.kind))
+                yield finding
 
 
 def _slower(samples: Samples, points: Sequence[tuple[int, int]], noise: float) -> Iterator[AuditFinding]:
@@ -179,7 +183,7 @@ def _off_curve(samples: Samples, points: Sequence[tuple[int, int]]) -> Iterator[
 
 
 def _noise(samples: Samples, labels: Sequence[tuple[str, ...]], slow: Collection[int]) -> Iterator[NoiseFloor]:
-    """Yield how far repeats of one software differ, and how far the best times of different software do.
+    """Yield the spread of repeats of one software, and that of the best times of different software.
 
     The same time to the last digit is a copy, which says nothing about noise. Slow repeats are findings: as noise, one
     would hide what else is wrong with the table.
@@ -188,11 +192,11 @@ def _noise(samples: Samples, labels: Sequence[tuple[str, ...]], slow: Collection
     for i, (case, label, time) in enumerate(zip(samples.cases, labels, samples.measured_s.tolist(), strict=True)):
         if i not in slow:
             times[case][label].append(time)
-    repeats = [own for by_label in times.values() for own in by_label.values() if len(set(own)) > 1]
-    across = [[min(own) for own in by_label.values()] for by_label in times.values() if len(by_label) > 1]
+    repeats = [times_s for by_label in times.values() for times_s in by_label.values() if len(set(times_s)) > 1]
+    across = [[min(times_s) for times_s in by_label.values()] for by_label in times.values() if len(by_label) > 1]
     for what, groups in (("repeats", repeats), ("software", across)):
         if groups:
-            ratios = np.array([max(own) / min(own) - 1 for own in groups])
+            ratios = np.array([max(times_s) / min(times_s) - 1 for times_s in groups])
             yield NoiseFloor(
                 what=what, pair_count=len(ratios), median_ratio=float(np.median(ratios)),
                 p90_ratio=float(np.quantile(ratios, 0.9)),

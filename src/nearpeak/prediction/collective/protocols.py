@@ -1,4 +1,4 @@
-"""Protocols of collectives among the devices of a node: what starts them, the steps of a ring, bytes over a link."""
+"""Collective protocols within a node: launch cost, ring steps, and bytes over the links."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -17,15 +17,15 @@ _ADDING = ("all_reduce", "reduce_scatter", "reduce")
 _WHOLE = ("broadcast", "reduce")
 """Kinds that pass on the whole tensor, piece after piece, instead of a part."""
 MEASURED_RANKS = 4
-"""Most ranks of the rows behind the scalars (aic_collectives: 2 and 4)."""
+"""Most ranks of the rows behind the coefficients (aic_collectives: 2 and 4)."""
 _OWN_DTYPES = ("bf16",)
-"""Formats that serving frameworks add up with a kernel of their own over peer memory."""
+"""Formats that serving frameworks reduce with a custom kernel over peer memory."""
 _BRIDGED = ("PCIe", "NVL", "RTX", "A30", "A40")
 """Words in titles of boards whose links join two of them, so that larger groups meet over the host."""
 _SWITCH_RANKS = 4
 """Most ranks among which libraries were measured to keep to rings where switches could add up."""
 _NEAR_BYTES = 8 * 2**20
-"""Tensor for which such kernels are built (max_size of vLLM's custom all-reduce); what is beyond moves slower."""
+"""Tensor size for which such kernels are built (max_size of vLLM's custom all-reduce); further bytes move slower."""
 
 
 class Line(NamedTuple):
@@ -46,12 +46,12 @@ class Line(NamedTuple):
 
     @property
     def time_s(self) -> Any:
-        """All of it, one after the other."""
+        """Sum of the sequential parts."""
         return self.launch_s + self.hops_s + self.fill_s + self.wire_s / self.ratio
 
 
 def flagged_and_plain(
-    target: Target, kind: str, ranks: Any, size: Any, scalar: Mapping[str, float]
+    target: Target, kind: str, ranks: Any, size: Any, fitted: Mapping[str, float]
 ) -> tuple[Line, Line, Any]:
     """Return the faster protocol with flags among the data, that of plain blocks, and by how much blocks are due.
 
@@ -62,29 +62,29 @@ def flagged_and_plain(
     """
     steps = STEPS[kind] * (ranks - 1)
     wire = size if kind in _WHOLE else steps * size / ranks
-    speed = np.where(ranks == 2, scalar["pair_ratio"], 1.0) / crowding(target, ranks, scalar)
+    speed = np.where(ranks == 2, fitted["pair_ratio"], 1.0) / crowding(target, ranks, fitted)
     if kind not in _ADDING:
-        speed = speed * scalar["gather_ratio"] * np.where(ranks == 2, scalar["pair_gather_ratio"], 1.0)
+        speed = speed * fitted["gather_ratio"] * np.where(ranks == 2, fitted["pair_gather_ratio"], 1.0)
     # No protocol outruns the link.
     lines = {
-        name: _line(target, wire, scalar["launch_s"], steps * scalar[f"{name}_hop_s"], scalar.get(f"{name}_s", 0.0),
-                    np.minimum(scalar[f"{name}_ratio"] * speed, 1.0), ranks)
+        name: _line(target, wire, fitted["launch_s"], steps * fitted[f"{name}_hop_s"], fitted.get(f"{name}_s", 0.0),
+                    np.minimum(fitted[f"{name}_ratio"] * speed, 1.0), ranks)
         for name in ("ll", "ll128", "simple")
     }  # fmt: skip
     if kind == "all_reduce" and adds_in_switch(target):
-        lines["simple"] = quicker(lines["simple"], _in_switch(target, lines["simple"], ranks, size))
-    switch_bytes = scalar["switch_bytes"] * np.sqrt(np.maximum(ranks - 1, 1))
-    return quicker(lines["ll"], lines["ll128"]), lines["simple"], np.maximum(wire, 1.0) / switch_bytes
+        lines["simple"] = faster_line(lines["simple"], _in_switch(target, lines["simple"], ranks, size))
+    switch_bytes = fitted["switch_bytes"] * np.sqrt(np.maximum(ranks - 1, 1))
+    return faster_line(lines["ll"], lines["ll128"]), lines["simple"], np.maximum(wire, 1.0) / switch_bytes
 
 
-def crowding(target: Target, ranks: Any, scalar: Mapping[str, float]) -> Any:
-    """Return by how much slots that share bridges and processors slow each other down beyond the ranks measured.
+def crowding(target: Target, ranks: Any, fitted: Mapping[str, float]) -> Any:
+    """Return the slow-down of slots that share bridges and processors, beyond the measured ranks.
 
     Twice the ranks are taken to cost what they did from two to four, the one step that is known; links cost nothing.
     """
     if not meets_over_host(target):
         return np.ones_like(ranks)
-    return max(scalar["pair_ratio"], 1.0) ** np.log2(np.maximum(ranks / MEASURED_RANKS, 1.0))
+    return max(fitted["pair_ratio"], 1.0) ** np.log2(np.maximum(ranks / MEASURED_RANKS, 1.0))
 
 
 def adds_in_switch(target: Target) -> bool:
@@ -108,13 +108,13 @@ def _in_switch(target: Target, ring: Line, ranks: Any, size: Any) -> Line:
     At four ranks libraries keep to the ring, so that adding in switches is no faster there; it is taken to reach the
     share of the link at which both take equally long, and to fill buffers for each of its two phases: assumptions.
     """
-    own, alike = ring_share(_SWITCH_RANKS), 1 + 1 / _SWITCH_RANKS
+    ring_bytes, alike = ring_share(_SWITCH_RANKS), 1 + 1 / _SWITCH_RANKS
     bytes_sent = size * (1 + 1 / ranks)
     return ring._replace(
         fill_s=2 * ring.fill_s,
         wire_bytes=bytes_sent,
         wire_s=bytes_sent / peer_rate(target, pair=False),
-        ratio=ring.ratio * alike / own,
+        ratio=ring.ratio * alike / ring_bytes,
     )
 
 
@@ -128,7 +128,7 @@ def ring_share(ranks: float) -> float:
 
 
 def own_shots(
-    target: Target, kind: str, dtype: str, ranks: Any, size: Any, scalar: Mapping[str, float]
+    target: Target, kind: str, dtype: str, ranks: Any, size: Any, fitted: Mapping[str, float]
 ) -> tuple[Line, Line] | None:
     """Return reading all of the others at once, and adding up parts and gathering them; none where frameworks do not.
 
@@ -136,23 +136,23 @@ def own_shots(
     """
     if kind != "all_reduce" or dtype not in _OWN_DTYPES:
         return None
-    hops_s = (ranks - 1) * scalar["own_hop_s"]
-    one = _line(target, (ranks - 1) * size, scalar["own_s"], hops_s, 0.0, scalar["one_shot_ratio"], ranks)
+    hops_s = (ranks - 1) * fitted["own_hop_s"]
+    single_shot = _line(target, (ranks - 1) * size, fitted["own_s"], hops_s, 0.0, fitted["one_shot_ratio"], ranks)
     near = np.minimum(1.0, _NEAR_BYTES / np.maximum(size, 1.0))
-    ratio = 1 / (near / scalar["two_shot_ratio"] + (1 - near) / scalar["far_ratio"])
+    ratio = 1 / (near / fitted["two_shot_ratio"] + (1 - near) / fitted["far_ratio"])
     wire = 2 * (ranks - 1) * size / ranks
-    return one, _line(target, wire, scalar["own_s"], hops_s, scalar["two_shot_s"], ratio, ranks)
+    return single_shot, _line(target, wire, fitted["own_s"], hops_s, fitted["two_shot_s"], ratio, ranks)
 
 
-def sending(target: Target, size: Any, scalar: Mapping[str, float]) -> Line:
+def sending(target: Target, size: Any, fitted: Mapping[str, float]) -> Line:
     """Return a message to one peer."""
-    return _line(target, size, scalar["send_s"], 0.0, 0.0, scalar["send_ratio"], 2)
+    return _line(target, size, fitted["send_s"], 0.0, 0.0, fitted["send_ratio"], 2)
 
 
-def quicker(one: Line, other: Line) -> Line:
+def faster_line(line: Line, other: Line) -> Line:
     """Return the faster of two lines, row by row."""
-    first = one.time_s <= other.time_s
-    return Line(*(np.where(first, left, right) for left, right in zip(one, other, strict=True)))
+    first = line.time_s <= other.time_s
+    return Line(*(np.where(first, left, right) for left, right in zip(line, other, strict=True)))
 
 
 def _line(target: Target, wire: Any, launch_s: Any, hops_s: Any, fill_s: Any, ratio: Any, ranks: Any) -> Line:

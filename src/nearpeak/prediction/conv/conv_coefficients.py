@@ -1,6 +1,6 @@
-"""The scalars of the form of convolutions: ranges, meaning, what pins each down."""
+"""Coefficients of the convolution model: ranges, meanings, and the measurements that identify them."""
 
-from nearpeak.prediction.kernel_model import scalars
+from nearpeak.prediction.kernel_model import coefficient_ranges
 
 PASSES = {"fprop": "output", "dgrad": "gradient of the input", "wgrad": "gradient of the weight"}
 CLASSES = {
@@ -8,10 +8,10 @@ CLASSES = {
     "few_tap": "1 x 3 and the like", "many_tap": "5 x 5 and more, stride 1", "strided": "3 x 3 and more, stride 2",
     "grouped": "groups of several channels", "depthwise": "one channel per group",
 }  # fmt: skip
-"""Kernels for which libraries have code of their own."""
+"""Kernel shapes for which libraries have specialised code."""
 
-SCALARS = scalars(
-    # name, least, largest, usual, what it stands for, which measurements pin it down
+COEFFICIENTS = coefficient_ranges(
+    # name, least, largest, usual, meaning, measurements that identify it
     ("launch_s", 0.5e-6, 40e-6, 5e-6, "start and end of the kernels of one pass", "smallest convolutions"),
     ("host_floor_s", 5e-6, 300e-6, 60e-6, "least time of one call seen from the host", "smallest calls"),
     ("host_gap_s", 1e-6, 200e-6, 25e-6, "what the host adds to a long kernel", "calls of two to ten times the floor"),

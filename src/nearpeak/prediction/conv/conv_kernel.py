@@ -1,4 +1,4 @@
-"""The compiled part of the convolution form: search over tiles and splits of the sum."""
+"""Compiled convolution model: search over tiles and split sums."""
 
 import math
 from typing import Any
@@ -19,18 +19,18 @@ _STEP = 16.0
 
 @compiled
 def fill(
-    m: Any, n: Any, k: Any, batch: Any, ratio: Any, device: Any, scalars: Any, parts_s: Any
+    m: Any, n: Any, k: Any, batch: Any, ratio: Any, device: Any, coefficients: Any, parts_s: Any
 ) -> None:  # fmt: skip
-    """Write what the fastest tile and split of each product takes beyond its products.
+    """Write the overheads of each product with its fastest tile and split.
 
     Args:
         parts_s: rows by parts: products that tiles add at their borders and steps; tiles' loads and depths of their
             own; multiprocessors without a tile in the last wave; starts of tiles; adding up split sums.
         device: FLOP/s of one multiprocessor, multiprocessors, bytes per second of memory.
-        scalars: tail_ratio, depth_elements, edge_elements, tile_start_s, split_s.
+        coefficients: tail_ratio, depth_elements, edge_elements, tile_start_s, split_s.
     """
     rate, sm_count, bandwidth = device
-    tail, deep, edge, start_s, sum_s = scalars
+    tail, deep, edge, start_s, sum_s = coefficients
     for row in range(len(m)):
         best, best_tile, best_splits, best_waves = math.inf, 0, 1.0, 1.0
         for splits in _SPLITS:
@@ -49,10 +49,10 @@ def fill(
         wide, high = _TILE_M[best_tile], _TILE_N[best_tile]
         pace, steps = rate * ratio[row], math.ceil(k[row] / best_splits / _STEP) * _STEP
         load = math.ceil(m[row] / wide) * math.ceil(n[row] / high) * batch[row] * best_splits / sm_count
-        own = 2 * wide * high * steps / pace
+        tile_s = 2 * wide * high * steps / pace
         whole = 2 * (wide * high + edge * (wide + high)) * (steps + deep) / pace
-        parts_s[row, 0] = load * own - 2 * m[row] * n[row] * k[row] * batch[row] / (pace * sm_count)
-        parts_s[row, 1] = load * (whole - own)
+        parts_s[row, 0] = load * tile_s - 2 * m[row] * n[row] * k[row] * batch[row] / (pace * sm_count)
+        parts_s[row, 1] = load * (whole - tile_s)
         parts_s[row, 2] = (best_waves - load) * whole
         parts_s[row, 3] = best_waves * start_s
         added = (best_splits + 1) * m[row] * n[row] * batch[row] * 4 / bandwidth

@@ -1,4 +1,4 @@
-"""Convolutions as products of matrices: one pass, its extents, and its arithmetic."""
+"""Convolutions as matrix products: extents and arithmetic of one pass."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -59,10 +59,15 @@ def shape_of(axes: Mapping[str, Any]) -> Shape:
 
     inputs, outputs, taps, strides = np.ones(1), np.ones(1), np.ones(1), np.ones(1)
     points, wide, axes_count, applies = np.ones(1), np.ones(1), np.zeros(1), np.array([True])
-    for one in _SPACE:
-        size, kernel, stride, dilation = axis(one), axis(f"k{one}"), axis(f"s{one}"), axis(f"d{one}")
-        begin = axis(f"p{one}", 0.0)
-        end = axis(f"p{one}_end", 0.0) if axes.get(f"p{one}_end") is not None else begin
+    for axis_name in _SPACE:
+        size, kernel, stride, dilation = (
+            axis(axis_name),
+            axis(f"k{axis_name}"),
+            axis(f"s{axis_name}"),
+            axis(f"d{axis_name}"),
+        )
+        begin = axis(f"p{axis_name}", 0.0)
+        end = axis(f"p{axis_name}_end", 0.0) if axes.get(f"p{axis_name}_end") is not None else begin
         out = np.maximum((size + begin + end - dilation * (kernel - 1) - 1) // stride + 1, 0.0)
         inputs, outputs, taps, strides = inputs * size, outputs * out, taps * kernel, strides * stride
         points = points * _pair_points(out, kernel, stride)
@@ -75,8 +80,8 @@ def shape_of(axes: Mapping[str, Any]) -> Shape:
         axis("batch"), inputs, outputs, taps, groups, axis("in_channels") // groups, axis("out_channels") // groups,
         strides, np.where(applies, points, 0.0), np.where(applies & (strides == 1), wide, 0.0), axes_count,
     )  # fmt: skip
-    own = (np.array(one, ndmin=1) for one in columns)  # compiled code takes no broadcast views
-    return Shape(**dict(zip(Shape.__dataclass_fields__, own, strict=True)))
+    copies = (np.array(axis_name, ndmin=1) for axis_name in columns)  # compiled code takes no broadcast views
+    return Shape(**dict(zip(Shape.__dataclass_fields__, copies, strict=True)))
 
 
 def _pair_points(out: Any, kernel: Any, stride: Any) -> Any:
@@ -84,12 +89,12 @@ def _pair_points(out: Any, kernel: Any, stride: Any) -> Any:
 
     F(2, r) takes r + 1 products for two outputs.
     """
-    found = np.zeros(1)
+    points = np.zeros(1)
     for first in range(MOST_STRIDE):
         taps = np.where(first < stride, np.ceil(np.maximum(kernel - first, 0.0) / stride), 0.0)
         short = np.where(taps > 0, taps + 1, 0.0)
-        found = found + np.where(taps < 3, short, _PAIR_POINTS * np.ceil(taps / 3))
-    return np.where(kernel == 1, out, found * np.ceil(out / 2))
+        points = points + np.where(taps < 3, short, _PAIR_POINTS * np.ceil(taps / 3))
+    return np.where(kernel == 1, out, points * np.ceil(out / 2))
 
 
 def product_of(shape: Shape, part: str) -> tuple[Any, Any, Any]:

@@ -1,4 +1,4 @@
-"""Products of matrices in tiles, waves and split sums, as kernels of convolutions run them."""
+"""Times of matrix products in tiles, waves and split sums, as convolution kernels run them."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -30,7 +30,7 @@ class Costs(NamedTuple):
 
     @property
     def compute_s(self) -> Any:
-        """Return what the multiplying itself takes."""
+        """Return the time of the products, without transforms."""
         return sum(self[: self._fields.index("split_k")])
 
 
@@ -46,7 +46,7 @@ def applicable(applies: Any, extents: tuple[Any, Any, Any, Any]) -> tuple[Any, A
 
 def tiled(
     target: Target, extents: tuple[Any, Any, Any, Any], rate: float, ratio: Any, split_s: float,
-    scalar: Mapping[str, float],
+    fitted: Mapping[str, float],
 ) -> Costs:  # fmt: skip
     """Return the costs of `batch` products [m,k] x [k,n] by the tile and split that take least time.
 
@@ -54,7 +54,7 @@ def tiled(
         extents: m, n, k, batch as columns.
         rate: FLOP/s of the unit that forms the products.
         ratio: reached share of it, as a column.
-        split_s: what adding up the parts of a split sum takes beside its bytes.
+        split_s: time of reducing the parts of a split sum, besides its bytes.
     """
     from nearpeak.prediction.conv.conv_kernel import fill
 
@@ -62,8 +62,8 @@ def tiled(
     parts = np.empty((len(m), _BEYOND_COUNT))
     device = np.array([rate / target.sm_count, target.sm_count, target.dram.bandwidth_bytes_per_s or 1.0])
     names = ("tail_ratio", "depth_elements", "edge_elements", "tile_start_s")
-    fitted = np.array([*(scalar[name] for name in names), split_s])
-    fill(m, n, k, batch, np.ascontiguousarray(ratio), device, fitted, parts)
+    searched = np.array([*(fitted[name] for name in names), split_s])
+    fill(m, n, k, batch, np.ascontiguousarray(ratio), device, searched, parts)
     products = 2 * m * n * k * batch / rate
     padding, edges, tail, start, split_k = parts.T
     ceiling = products * (1 / ratio - 1)

@@ -1,4 +1,4 @@
-"""Convolutions that rewrite images in memory first: products of tiles in Winograd's domain, or of unrolled images."""
+"""Convolution algorithms that rewrite images in memory first: non-fused Winograd and im2col."""
 
 from collections.abc import Mapping
 
@@ -10,11 +10,11 @@ from nearpeak.prediction.conv.conv_tiles import Costs, applicable, tiled
 
 
 def wide_winograd(
-    target: Target, shape: Shape, part: str, device: tuple[float, int], scalar: Mapping[str, float]
+    target: Target, shape: Shape, part: str, device: tuple[float, int], fitted: Mapping[str, float]
 ) -> Costs:  # fmt: skip
     """Return the costs of Winograd's algorithm for tiles of four outputs, infinite where it does not apply.
 
-    Kernels of their own write images and filters in its domain, one product per point follows, another kernel adds up.
+    Separate kernels transform images and filters, one product per point follows, another kernel transforms back.
 
     Args:
         device: FLOP/s of the unit that forms products, bytes of an element.
@@ -28,17 +28,17 @@ def wide_winograd(
         "fprop": (tiles, shape.filters, shape.channels), "dgrad": (tiles, shape.channels, shape.filters),
         "wgrad": (shape.filters, shape.channels, tiles),
     }[part]  # fmt: skip
-    ratio = np.full_like(tiles, scalar["wide_winograd_ratio"])
+    ratio = np.full_like(tiles, fitted["wide_winograd_ratio"])
     extents = applicable(shape.wide_points > 0, (m, n, k, points * shape.groups))
-    found = tiled(target, extents, rate, ratio, scalar[f"{part}_split_s"], scalar)
+    costs = tiled(target, extents, rate, ratio, fitted[f"{part}_split_s"], fitted)
     written = shape.groups * points * (tiles * (shape.channels + shape.filters) + shape.channels * shape.filters)
-    rewriting = 2 * written * size / _bytes_per_s(target, scalar)  # once written, once read
-    products = np.where(shape.wide_points > 0, found.products, np.inf)
-    return found._replace(products=products, transforms=rewriting)
+    rewriting = 2 * written * size / _bytes_per_s(target, fitted)  # once written, once read
+    products = np.where(shape.wide_points > 0, costs.products, np.inf)
+    return costs._replace(products=products, transforms=rewriting)
 
 
 def unrolled(
-    target: Target, shape: Shape, part: str, device: tuple[float, int], scalar: Mapping[str, float]
+    target: Target, shape: Shape, part: str, device: tuple[float, int], fitted: Mapping[str, float]
 ) -> Costs:  # fmt: skip
     """Return the costs of one product of matrices per image, which is unrolled (or added up) in memory around it.
 
@@ -51,13 +51,13 @@ def unrolled(
     m, n, k = product_of(shape, part)
     each = np.maximum(shape.images, 1.0)
     m, k = (m, k / each) if part == "wgrad" else (m / each, k)
-    ratio = np.full_like(m, scalar["unrolled_ratio"])
-    one = tiled(target, (m, n, k, shape.groups), rate, ratio, scalar[f"{part}_split_s"], scalar)
-    found = Costs(*(shape.images * cost for cost in one))
+    ratio = np.full_like(m, fitted["unrolled_ratio"])
+    image = tiled(target, (m, n, k, shape.groups), rate, ratio, fitted[f"{part}_split_s"], fitted)
+    costs = Costs(*(shape.images * cost for cost in image))
     written = np.where(shape.taps > 1, shape.groups * shape.outputs * shape.channels * shape.taps, 0.0)
-    rewriting = shape.images * (scalar["unrolled_image_s"] + 2 * written * size / _bytes_per_s(target, scalar))
-    return found._replace(transforms=rewriting)
+    rewriting = shape.images * (fitted["unrolled_image_s"] + 2 * written * size / _bytes_per_s(target, fitted))
+    return costs._replace(transforms=rewriting)
 
 
-def _bytes_per_s(target: Target, scalar: Mapping[str, float]) -> float:
-    return scalar["dram_ratio"] * (target.dram.bandwidth_bytes_per_s or 1.0)
+def _bytes_per_s(target: Target, fitted: Mapping[str, float]) -> float:
+    return fitted["dram_ratio"] * (target.dram.bandwidth_bytes_per_s or 1.0)

@@ -1,9 +1,9 @@
-"""The scalars of the form of matrix products: what a device's measurements fit, and within which range."""
+"""Coefficients of the GEMM model: ranges, meanings, and the measurements that identify them."""
 
-from nearpeak.prediction.kernel_model import scalars
+from nearpeak.prediction.kernel_model import coefficient_ranges
 
-SCALARS = scalars(
-    # name, least, largest, usual, what it stands for, which measurements pin it down
+COEFFICIENTS = coefficient_ranges(
+    # name, least, largest, usual, meaning, measurements that identify it
     ("launch_s", 0.2e-6, 10e-6, 1.8e-6, "start and end of one kernel", "smallest kernels"),
     ("tensor_ratio", 0.25, 1.15, 0.9, "reached share of the product rate", "large products with many waves"),
     ("dram_ratio", 0.3, 1.0, 0.87,

@@ -1,4 +1,4 @@
-"""The compiled part of the matrix-product form: search over tiles and splits of K, and the waterfall of the best."""
+"""Compiled GEMM model: search over tiles and split-K, and the time breakdown of the best choice."""
 
 import math
 from collections.abc import Callable
@@ -36,7 +36,7 @@ _DEEPEST, _MOST_TILES = 4.0, 2.0
 _SLACK = 1.0 - 1e-9
 """Keeps what rounding does to a floor from excluding the fastest split."""
 
-# Positions of the scalars, in the order of the form.
+# Positions of the coefficients, in the order of the model.
 _LAUNCH, _TENSOR, _DRAM, _STORE, _BALANCED, _START, _SPLIT, _KEPT, _CLOCK, _STEP, _EXPOSED, _RAMP = range(12)
 _QUANTISE, _QUANTISE_ROW, _QUANTISE_RAMP, _QUANTISE_PASSES, _PAD, _HOST, _FAR, _UNALIGNED, _SERIAL, _QUANTISE_KEPT = (
     range(12, 22)
@@ -52,13 +52,13 @@ _ALONG_M, _ALONG_N, _PART_M, _PART_N, _FLOP_S, _EDGE_S = range(6)
 
 # Rows are taken in blocks, which stay in a core's own cache. Each step is a loop over a block without branches, so that
 # vector units take several rows at once. Columns 4 KiB apart, as 512 rows would make them, hold each other up.
-# Here the columns of a block start: what is found, in the order of `Chosen`,
+# Start of each column of a block: results, in the order of `BestTile`,
 _BLOCK = 256
 (
     _LEAST, _TENSOR_S, _CACHE_S, _MEMORY_S, _CHAIN_S, _BODY_S, _STORE_S, _REDUCE_S, _BUSY, _WAVES, _TILE_M, _TILE_N,
     _TIMES, _DEPTH, _LOAD, _READ, _WRITE,
 ) = range(0, 17 * _BLOCK, _BLOCK)  # fmt: skip
-# what the search reads of a row, its place among them, the rates of its tile, and the parts of its time with their sum.
+# then the search's inputs of a row, its place, the rates of its tile, and the parts of its time with their sum.
 _M, _N, _K, _B, _MOVED, _STORED, _ADDED, _SLOWER, _STEP_S, _FLOOR, _KIND, _PLACE = range(
     _WRITE + _BLOCK, _WRITE + 13 * _BLOCK, _BLOCK
 )
@@ -71,16 +71,16 @@ _SIZE = _SUM + _BLOCK
 @compiled
 def _kinds(tile_m: Any, tile_n: Any, rates: Any) -> Any:
     """Return the table of kinds of tiles."""
-    found = np.zeros((tile_m.shape[0], 6))
-    found[:, _ALONG_M], found[:, _ALONG_N] = tile_m, tile_n
-    found[:, _PART_M], found[:, _PART_N] = _EXACT / tile_m, _EXACT / tile_n
-    found[:, _FLOP_S], found[:, _EDGE_S] = rates[3] * tile_m * tile_n, rates[6] * (tile_m + tile_n)
-    return found
+    table = np.zeros((tile_m.shape[0], 6))
+    table[:, _ALONG_M], table[:, _ALONG_N] = tile_m, tile_n
+    table[:, _PART_M], table[:, _PART_N] = _EXACT / tile_m, _EXACT / tile_n
+    table[:, _FLOP_S], table[:, _EDGE_S] = rates[3] * tile_m * tile_n, rates[6] * (tile_m + tile_n)
+    return table
 
 
 @compiled
 def _rates(hw: Any, p: Any) -> tuple[float, ...]:
-    """Return what all rows share: seconds per byte read, written and moved in cache, and so on."""
+    """Return the rates that all rows share: seconds per byte read, written and moved in cache, and so on."""
     return (
         1.0 / (p[_DRAM] * hw[_BANDWIDTH]), 1.0 / (p[_STORE] * hw[_BANDWIDTH]), 1.0 / (_PORT * hw[_CLOCK_HZ] * hw[_SM]),
         2.0 * hw[_SM] / (p[_TENSOR] * hw[_PEAK]), 1.0 / (p[_KEPT] * hw[_CACHE]), 1.0 / hw[_SM],
@@ -94,16 +94,16 @@ def _traffic(m: float, n: float, k: float, b: float, hw: Any, rates: Any) -> tup
     """Return the times of reading and of writing what the cache does not keep."""
     a_bytes, b_bytes, c_bytes = b * m * k * hw[_A], b * n * k * hw[_B_SIZE], b * m * n * hw[_C]
     copies = min(max(np.ceil(hw[_CACHE] / b_bytes), 1.0), hw[_COPIES])
-    kept = rates[4]
-    miss_b = min(max(fused(copies * b_bytes + a_bytes + c_bytes, kept, -0.5), 0.0), 1.0)
-    miss_a = min(max(fused(b_bytes + a_bytes + c_bytes, kept, -0.5), 0.0), 1.0)
+    per_byte = rates[4]
+    miss_b = min(max(fused(copies * b_bytes + a_bytes + c_bytes, per_byte, -0.5), 0.0), 1.0)
+    miss_a = min(max(fused(b_bytes + a_bytes + c_bytes, per_byte, -0.5), 0.0), 1.0)
     fresh = 0.0 if (hw[_QUANTISED] > 0.0) & (a_bytes < 0.5 * hw[_CACHE]) else miss_a
     return fused(b_bytes, miss_b, a_bytes * fresh) * rates[0], c_bytes * miss_a * rates[1]
 
 
 @compiled
 def slowed_ratio(m: float, n: float, k: float, b: float, hw: Any, p: Any) -> float:
-    """Return by how much loads of a single product slow down whose rows are no whole lines, near and far."""
+    """Return the slow-down of loads of a single product whose rows are not aligned to lines, near and far."""
     line = hw[_DEEP]
     whole = (line * np.floor(k / line) == k) & (line * np.floor(m / line) == m)
     pages = (m * k * hw[_A] + n * k * hw[_B_SIZE]) / (_REACH_BYTES * hw[_SM])
@@ -114,7 +114,7 @@ def slowed_ratio(m: float, n: float, k: float, b: float, hw: Any, p: Any) -> flo
 
 @compiled
 def _prepare(rows: int, hw: Any, p: Any, rates: Any, w: Any) -> None:
-    """Write what all tiles of a product share, and what no split of it beats: batches do not split sums."""
+    """Write the tile-independent figures of a product, and the least time of its splits: batches do not split sums."""
     ideal_s = 2.0 / (hw[_PEAK] * p[_TENSOR])
     for row in range(rows):
         m, n, k, b = w[_M + row], w[_N + row], w[_K + row], w[_B + row]
@@ -165,10 +165,10 @@ def _improve(rows: int, times: float, hw: Any, p: Any, rates: Any, kinds: Any, w
                 load, w[_DEPTH + row], flop_s, edge_s * w[_SLOWER + row], start_s, w[_STEP_S + row], w[_MOVED + row],
                 w[_STORED + row], split_s, parts, w[_ADDED + row],
             )  # fmt: skip
-            found = norm(tensor, cache, memory, chain) + (store + reduce + min(ramp_s * load, ramp_s))
+            time_s = norm(tensor, cache, memory, chain) + (store + reduce + min(ramp_s * load, ramp_s))
             # where half the tile covers as much, that one is tried
-            better = (found < w[_LEAST + row]) & (m > half_m) & (n > half_n) & (load <= most)
-            w[_LEAST + row] = found if better else w[_LEAST + row]
+            better = (time_s < w[_LEAST + row]) & (m > half_m) & (n > half_n) & (load <= most)
+            w[_LEAST + row] = time_s if better else w[_LEAST + row]
             w[_KIND + row] = float(kind) if better else w[_KIND + row]
             w[_TIMES + row] = times if better else w[_TIMES + row]
 
@@ -176,17 +176,17 @@ def _improve(rows: int, times: float, hw: Any, p: Any, rates: Any, kinds: Any, w
 @compiled
 def _keep_hopeful(rows: int, times: float, hw: Any, p: Any, kinds: Any, source: Any, sink: Any) -> int:
     """Copy rows to the front of `sink` that may end sooner with k in so many parts or more; return how many."""
-    kept, least_k = 0, _DEEPEST * hw[_DEEP] * times
+    count, least_k = 0, _DEEPEST * hw[_DEEP] * times
     most = _MOST_TILES * hw[_SM] * (kinds[:, _ALONG_M] * kinds[:, _ALONG_N]).max() / (times * _SLACK)
     for row in range(rows):
         floor_s = source[_FLOOR + row] + p[_SPLIT] + (times + 1.0) * source[_ADDED + row]
         has_few = source[_M + row] * source[_N + row] <= most
         if (floor_s < source[_LEAST + row]) & (source[_K + row] >= least_k) & has_few:
-            sink[_LEAST + kept], sink[_TIMES + kept] = source[_LEAST + row], source[_TIMES + row]
+            sink[_LEAST + count], sink[_TIMES + count] = source[_LEAST + row], source[_TIMES + row]
             for column in range(_M, _OWN_FLOP_S, _BLOCK):
-                sink[column + kept] = source[column + row]
-            kept += 1
-    return kept
+                sink[column + count] = source[column + row]
+            count += 1
+    return count
 
 
 @compiled
@@ -194,13 +194,13 @@ def _search(rows: int, hw: Any, p: Any, rates: Any, kinds: Any, splits: Any, w: 
     """Find the fastest tile and split of each row; `some` takes the rows that splits are tried on."""
     _prepare(rows, hw, p, rates, w)
     _improve(rows, 1.0, hw, p, rates, kinds, w)
-    kept = _keep_hopeful(rows, splits[1], hw, p, kinds, w, some)
+    count = _keep_hopeful(rows, splits[1], hw, p, kinds, w, some)
     for times in splits[1:]:
-        kept = _keep_hopeful(kept, times, hw, p, kinds, some, some)
-        if kept == 0:
+        count = _keep_hopeful(count, times, hw, p, kinds, some, some)
+        if count == 0:
             return
-        _improve(kept, times, hw, p, rates, kinds, some)
-        for row in range(kept):
+        _improve(count, times, hw, p, rates, kinds, some)
+        for row in range(count):
             place = int(some[_PLACE + row])
             for column in (_LEAST, _KIND, _TIMES):
                 w[column + place] = some[column + row]
@@ -208,7 +208,7 @@ def _search(rows: int, hw: Any, p: Any, rates: Any, kinds: Any, splits: Any, w: 
 
 @compiled
 def _describe(rows: int, hw: Any, p: Any, rates: Any, kinds: Any, w: Any) -> None:
-    """Write what each row takes of each resource with its fastest tile and split."""
+    """Write the resource times of each row with its fastest tile and split."""
     start_s, split_s, deep, per_sm = p[_START], p[_SPLIT], hw[_DEEP], rates[5]
     for row in range(rows):
         tile_m, tile_n, part_m, part_n, flop_s, edge_s = kinds[int(w[_KIND + row])]
@@ -230,8 +230,8 @@ def _describe(rows: int, hw: Any, p: Any, rates: Any, kinds: Any, w: Any) -> Non
         w[_BUSY + row], w[_WAVES + row] = min(load, 1.0), waves
 
 
-class Chosen(NamedTuple):
-    """What one product takes of each resource with the tile and split that end first, in seconds of all tiles."""
+class BestTile(NamedTuple):
+    """Resource times of one product with its fastest tile and split, in seconds of all tiles."""
 
     least_s: float
     """All of it, launch aside."""
@@ -261,12 +261,12 @@ class Chosen(NamedTuple):
     write_s: float
 
 
-def chosen(m: float, n: float, k: float, batch: float, hw: Any, p: Any, tiles: tuple[Any, Any]) -> Chosen:
+def best_tile(m: float, n: float, k: float, batch: float, hw: Any, p: Any, tiles: tuple[Any, Any]) -> BestTile:
     """Return the tile and split that end first, among those that libraries have kernels for.
 
     Args:
         hw: figures of the device, see `_product_formats.device_figures`.
-        p: scalars of the form, in its order.
+        p: coefficients of the model, in its order.
         tiles: extents of tiles along m and along n.
     """
     w, some, rates = np.empty(_SIZE), np.empty(_PARTS), _rates(hw, p)
@@ -274,7 +274,7 @@ def chosen(m: float, n: float, k: float, batch: float, hw: Any, p: Any, tiles: t
     kinds = _kinds(*tiles, rates)
     _search(1, hw, p, rates, kinds, SPLITS, w, some)
     _describe(1, hw, p, rates, kinds, w)
-    return Chosen(*w[:_M:_BLOCK].tolist())
+    return BestTile(*w[:_M:_BLOCK].tolist())
 
 
 @compiled
@@ -341,28 +341,28 @@ def quantise_s(m: float, k: float, b: float, hw: Any, p: Any) -> float:
     return float(p[_QUANTISE]) + math.sqrt(fused(row_s, row_s, byte_s * byte_s))
 
 
-def fill_of_one(hw: Any, p: Any, tiles: tuple[Any, Any]) -> Callable[..., list[float]]:
-    """Return what gives the parts of the time of one product by m, n, k and batch, and their sum at the end."""
+def case_fill(hw: Any, p: Any, tiles: tuple[Any, Any]) -> Callable[..., list[float]]:
+    """Return a function from m, n, k and batch to the parts of one product's time, with their sum at the end."""
 
     def fill_one(m: float, n: float, k: float, batch: float) -> list[float]:
-        found = np.empty(_PART_COUNT + 1)
-        _fill_one(float(m), float(n), float(k), float(batch), hw, p, *tiles, SPLITS, found)
-        parts: list[float] = found.tolist()
+        results = np.empty(_PART_COUNT + 1)
+        _fill_case(float(m), float(n), float(k), float(batch), hw, p, *tiles, SPLITS, results)
+        parts: list[float] = results.tolist()
         return parts
 
     return fill_one
 
 
 @compiled
-def _fill_one(
-    m: float, n: float, k: float, b: float, hw: Any, p: Any, tile_m: Any, tile_n: Any, splits: Any, found: Any
+def _fill_case(
+    m: float, n: float, k: float, b: float, hw: Any, p: Any, tile_m: Any, tile_n: Any, splits: Any, parts: Any
 ) -> None:
     """Write the parts of one product's time, and their sum behind them."""
     w, some, rates = np.empty(_SIZE), np.empty(_PARTS), _rates(hw, p)
     w[_M], w[_N], w[_K], w[_B] = m, n, k, b
     _block(1, hw, p, rates, _kinds(tile_m, tile_n, rates), splits, w, some)
     for part in range(_PART_COUNT + 1):
-        found[part] = w[_PARTS + part * _BLOCK]
+        parts[part] = w[_PARTS + part * _BLOCK]
 
 
 @compiled

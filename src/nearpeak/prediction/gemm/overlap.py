@@ -1,4 +1,4 @@
-"""Four times of a product that overlap: how long they take together, and what each of them adds to that."""
+"""Overlap of a product's compute, cache, memory and latency times: their norm and each one's share."""
 
 import math
 

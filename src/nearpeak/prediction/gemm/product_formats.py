@@ -1,4 +1,4 @@
-"""How libraries store and multiply the formats of a product: bytes per element, unit, tiles of kernels."""
+"""Number formats of products in libraries: bytes per element, execution unit, and kernel tiles."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -78,7 +78,7 @@ def stored_bytes(operand: DType, scheme: Scheme | None) -> float:
     size = operand.bits_count / 8
     short = scheme is not None and scheme.a.scaled and 0 < scheme.a.column_count <= _SHORT
     if scheme is None or not short:
-        return size  # scales of long blocks, and those of weights alone, are left to the scalars
+        return size  # scales of long blocks, and those of weights alone, are left to the coefficients
     return size + DTYPES[scheme.scale].bits_count / 8 / scheme.a.column_count
 
 

@@ -1,4 +1,4 @@
-"""The compiled part of the form of grouped products: tiles of unequal groups, and the waterfall of the best tile."""
+"""Compiled grouped-GEMM model: tiles over unequal groups, and the time breakdown of the best tile."""
 
 import math
 from typing import Any
@@ -76,8 +76,8 @@ def tile_times(
         for bn in TILE_COLUMNS:
             load = deep * math.ceil(n / bn) / hw[1]
             waves = 1.0 if load <= 1.0 else load + (1.0 - p[8]) * (math.ceil(load) - load)
-            one = k * 2.0 * bm * bn * hw[1] / hw[0]
-            tensor = waves * (one / p[1] + p[4])
+            tile_s = k * 2.0 * bm * bn * hw[1] / hw[0]
+            tensor = waves * (tile_s / p[1] + p[4])
             cache = max(load, 1.0) * k * (bm * hw[5] + bn * hw[6]) / l2
             dram = fetched / (p[2] * hw[2])
             memory = dram / min(1.0, min(load, 1.0) / p[6])
@@ -87,13 +87,13 @@ def tile_times(
             whole, after = squares, 0.0
             if foreign > 0.0:  # in tiles of the same size; one expert's weights stay in cache
                 more = math.ceil(foreign / bm) * math.ceil(n / bn) / hw[1]
-                after = more * max(one / p[1] + p[4], k * (bm * hw[5] + bn * hw[6]) / l2)
+                after = more * max(tile_s / p[1] + p[4], k * (bm * hw[5] + bn * hw[6]) / l2)
                 whole = (math.sqrt(math.sqrt(squares)) + after) ** 4.0
             if whole < least:
                 least, best[14] = whole, after
                 best[0], best[1], best[2], best[3], best[4] = squares, tensor, cache, memory, chain
-                best[5], best[6], best[7], best[8] = load * one, waves * p[4], dram, fetched / hw[2]
-                best[9] = waves * one / p[1]
+                best[5], best[6], best[7], best[8] = load * tile_s, waves * p[4], dram, fetched / hw[2]
+                best[9] = waves * tile_s / p[1]
                 best[10], best[11], best[12], best[13] = bm, bn, load, waves
 
 

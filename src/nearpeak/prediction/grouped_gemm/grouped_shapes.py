@@ -1,4 +1,4 @@
-"""What grouped products are to a device: formats of tokens and weights, touched groups, how rows spread over them."""
+"""Extents of grouped products: number formats, groups with rows, and the distribution of rows over groups."""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -39,13 +39,13 @@ def touched_of(cases: CaseColumns, rows: Any, groups: Any, *, stated: bool = Fal
     most = np.minimum(rows, groups)
     if load:
         return np.asarray(touched_groups(load, rows.astype(np.int64), groups.astype(np.int64)), dtype=np.float64)
-    given = np.asarray(cases.axes.get("touched_groups", 1), dtype=np.float64)
-    known = np.clip(given, np.minimum(1.0, most), most)
+    stated_groups = np.asarray(cases.axes.get("touched_groups", 1), dtype=np.float64)
+    known = np.clip(stated_groups, np.minimum(1.0, most), most)
     return known if stated else np.where(is_open(cases, rows, groups), reached(rows, groups, 0.0), known)
 
 
 def is_open(cases: CaseColumns, rows: Any, groups: Any) -> Any:
-    """Return which cases leave open how rows spread: no load, and the touched groups that stand for none given."""
+    """Return which cases do not state how rows spread: no load, and the default of touched groups."""
     if cases.attributes.get("load", ""):
         return np.zeros(np.broadcast(rows, groups).shape, dtype=bool)
     return (np.asarray(cases.axes.get("touched_groups", 1)) <= 1) & (np.minimum(rows, groups) > 1)
@@ -61,12 +61,12 @@ def reached(rows: Any, groups: Any, exponent: float) -> Any:
     [1.0, 2.0, 64.0]
     """
     rows, groups = np.broadcast_arrays(rows, groups)
-    found = np.empty(rows.shape)
+    counts = np.empty(rows.shape)
     for count in np.unique(groups):
-        own = groups == count
-        found[own] = _reached(rows[own], float(count), exponent)
+        same_count = groups == count
+        counts[same_count] = _reached(rows[same_count], float(count), exponent)
     most = np.minimum(rows, groups)
-    return np.clip(np.floor(found + 0.5), np.minimum(2.0, most), most)
+    return np.clip(np.floor(counts + 0.5), np.minimum(2.0, most), most)
 
 
 def _reached(rows: Any, groups: float, exponent: float) -> Any:
@@ -77,7 +77,7 @@ def _reached(rows: Any, groups: float, exponent: float) -> Any:
         raise NotModelledError(f"grouped_gemm: groups={groups:.0f}: predicted up to {MOST_GROUPS:,}")
     missed = _log_missed(groups, exponent)
     each, place = np.unique(rows, return_inverse=True)
-    return np.array([-np.expm1(one * missed).sum() for one in each])[place]
+    return np.array([-np.expm1(row_count * missed).sum() for row_count in each])[place]
 
 
 @lru_cache(maxsize=256)
@@ -93,7 +93,7 @@ def with_touched(cases: CaseColumns, setting: Setting) -> CaseColumns:
 
 
 def open_loads(cases: CaseColumns, setting: Setting) -> tuple[Any, tuple[tuple[CaseColumns, Setting], ...]]:
-    """Return which cases leave their load open, and all cases with an even and with a skewed one."""
+    """Return which cases do not state their load, and all cases with an even and with a skewed one."""
     if setting.load_exponent_ratio or str(cases.attributes.get("split", "m")) != "m":
         return False, ()
     rows, groups = _extents(cases)
@@ -112,21 +112,23 @@ def _extents(cases: CaseColumns) -> tuple[Any, Any]:
 
 def _with(cases: CaseColumns, touched: Any) -> CaseColumns:
     """Return cases with touched groups: a number for one case whose extents are numbers."""
-    one = all(isinstance(extent, int) for extent in cases.axes.values())
-    return replace(cases, axes={**cases.axes, "touched_groups": int(touched[0]) if one else touched.astype(np.int64)})
+    is_single = all(isinstance(extent, int) for extent in cases.axes.values())
+    return replace(
+        cases, axes={**cases.axes, "touched_groups": int(touched[0]) if is_single else touched.astype(np.int64)}
+    )
 
 
 def exponent_of(load: str) -> float:
-    """Return how skewed a stated load is: 0 where rows are spread evenly.
+    """Return the exponent of a stated load: 0 where rows are spread evenly.
 
     >>> exponent_of("zipf exponent=1.2"), exponent_of("uniform")
     (1.2, 0.0)
     """
     if not load.startswith("zipf"):
         return 0.0
-    given = [word.partition("=")[2] for word in load.split() if word.startswith("exponent=")]
+    exponents = [word.partition("=")[2] for word in load.split() if word.startswith("exponent=")]
     # An exponent of exactly 1 has no power.
-    return float(given[0]) if given and float(given[0]) != 1.0 else 1.001
+    return float(exponents[0]) if exponents and float(exponents[0]) != 1.0 else 1.001
 
 
 def device_figures(target: Target, dtype: str, *, unpacked: bool = False) -> Any:

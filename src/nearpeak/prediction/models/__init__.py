@@ -1,1 +1,1 @@
-"""One file per family of operators; each ends in `FORM`."""
+"""Kernel models, one file per family of operators, each of which defines `KERNEL_MODEL`."""

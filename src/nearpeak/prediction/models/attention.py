@@ -1,19 +1,21 @@
-"""Attention: decode kernels that split the keys, and prefill kernels that tile the queries."""
+"""Attention: split-key decode kernels and query-tiled prefill kernels."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from nearpeak.core.work.dtype import DTYPES
 from nearpeak.core.work.target import Target
 from nearpeak.errors import NotModelledError
-from nearpeak.prediction.attention.attention_coefficients import SCALARS
+from nearpeak.prediction.attention.attention_coefficients import COEFFICIENTS
 from nearpeak.prediction.attention.attention_shapes import COLUMNS, columns_of, device_figures
-from nearpeak.prediction.attention.attention_transfer import transferred
 from nearpeak.prediction.calibration.related_devices import products_generation, runs_kernels_of
-from nearpeak.prediction.calibration.source_spread import spread_of
-from nearpeak.prediction.kernel_model import CaseColumns, Form, Rows, Setting
+from nearpeak.prediction.calibration.source_spread import gradient_spread
+from nearpeak.prediction.kernel_model import CaseColumns, KernelModel, Rows, Setting
+from nearpeak.prediction.power.board_power import repower
+from nearpeak.prediction.product_units import fastest
 from nearpeak.prediction.scalar_or_column import chosen, in_floats, larger, summed
 
 TERMS = (
@@ -28,18 +30,18 @@ _WIDTH = 128.0
 
 
 def _groups(_op: str, dtypes: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the formats of products and cache whose scalars may serve, best first."""
+    """Return the formats of products and cache whose coefficients may serve, best first."""
     dtype = _ALIKE.get(dtypes["dtype"], dtypes["dtype"])
     stored = dtypes.get("kv_dtype") or dtypes["dtype"]
     stored = _ALIKE.get(stored, stored)
     if dtype not in _MEASURED:
-        raise NotModelledError(f"predict: no form for attention in {dtype}; bf16, fp16 and fp8 can be predicted")
-    own = dtype if stored == dtype else f"{dtype}_kv_{stored}"
-    return tuple(dict.fromkeys((own, dtype, "bf16")))
+        raise NotModelledError(f"predict: no model for attention in {dtype}; bf16, fp16 and fp8 can be predicted")
+    group = dtype if stored == dtype else f"{dtype}_kv_{stored}"
+    return tuple(dict.fromkeys((group, dtype, "bf16")))
 
 
 def _lacks(dtypes: Mapping[str, str], attributes: Mapping[str, str | bool]) -> str:
-    """Return what the kernels that were measured do not do: other formats, masks given as data, dropout."""
+    """Return the feature that measured kernels lack: another format, a mask as data, or dropout."""
     dtype, mask = _ALIKE.get(dtypes["dtype"], dtypes["dtype"]), attributes.get("mask", "none")
     if dtype not in _MEASURED:
         return dtype
@@ -58,7 +60,7 @@ def _kernels(cases: CaseColumns) -> tuple[CaseColumns, ...]:
     return (cases,) if cases.phase == "forward" else (replace(cases, phase="forward"),)
 
 
-def _rows(target: Target, cases: CaseColumns, scalars: Any, _setting: Setting) -> Rows:
+def _rows(target: Target, cases: CaseColumns, coefficients: Any, _setting: Setting) -> Rows:
     """Return the times of attention or of its gradients, sequences of a batch alike.
 
     Gradients form five products per pair of query and key, three of them as wide as keys and two as values, where the
@@ -67,18 +69,18 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, _setting: Setting) -
     of the A100's rate, arXiv:2307.08691, section 4.1). Nothing is appended to a cache.
     """
     if cases.phase == "forward":
-        return _forward(target, cases, scalars)
-    parts = np.stack(_of_gradients(cases, _forward(target, _kernels(cases)[0], scalars).parts_s.T), 1)
+        return _forward(target, cases, coefficients)
+    parts = np.stack(_of_gradients(cases, _forward(target, _kernels(cases)[0], coefficients).parts_s.T), 1)
     return Rows(time_s=parts.sum(1), parts_s=parts)
 
 
-def _row(target: Target, cases: CaseColumns, scalars: Any, _setting: Setting) -> Rows:
+def _row(target: Target, cases: CaseColumns, coefficients: Any, _setting: Setting) -> Rows:
     """Return the time of one case of attention, or of its gradients."""
     from nearpeak.prediction.attention import attention_kernel as kernel
 
     _refuse_lacking(cases)
     forward = _kernels(cases)[0]
-    fill = kernel.fill_of_one(device_figures(target, cases.dtypes), np.asarray(scalars, dtype=float))
+    fill = kernel.case_fill(device_figures(target, cases.dtypes), np.asarray(coefficients, dtype=float))
     *parts_s, time_s = fill(*columns_of(target, forward))
     if forward is cases:
         return Rows(time_s=time_s, parts_s=parts_s)
@@ -91,54 +93,63 @@ def _of_gradients(cases: CaseColumns, parts_s: Iterable[Any]) -> list[Any]:
     dim = in_floats(cases.axes["dim"])
     width = in_floats(cases.axes.get("v_dim", dim))
     more = (3 * dim + 2 * width) / larger(dim + width, 1.0)
-    own = {**dict.fromkeys(_LAUNCHES, _BACKWARD_KERNELS), "append": 0.0}
-    return [part_s * own.get(name, more) for name, part_s in zip(TERMS, parts_s, strict=True)]
+    factors = {**dict.fromkeys(_LAUNCHES, _BACKWARD_KERNELS), "append": 0.0}
+    return [part_s * factors.get(name, more) for name, part_s in zip(TERMS, parts_s, strict=True)]
 
 
-def _beyond(_target: Target, cases: CaseColumns) -> tuple[Any, Any] | None:
-    """Return by how much gradients may be faster and slower than the forward pass lets expect."""
-    if cases.phase == "forward":
-        return None
-    count = np.broadcast_shapes((1,), *(np.shape(column) for column in cases.axes.values()))
-    faster, slower = spread_of()
-    return np.full(count, faster), np.full(count, slower)
-
-
-def _forward(target: Target, cases: CaseColumns, scalars: Any) -> Rows:
+def _forward(target: Target, cases: CaseColumns, coefficients: Any) -> Rows:
     """Return the times of the forward pass."""
     from nearpeak.prediction.attention import attention_kernel as kernel
 
     _refuse_lacking(cases)
-    given = columns_of(target, cases)
-    if any(isinstance(column, np.ndarray) for column in given):
-        columns = np.stack(np.broadcast_arrays(*(np.atleast_1d(column) for column in given)))
+    inputs = columns_of(target, cases)
+    if any(isinstance(column, np.ndarray) for column in inputs):
+        columns = np.stack(np.broadcast_arrays(*(np.atleast_1d(column) for column in inputs)))
     else:
-        columns = np.array(given, dtype=np.float64)[:, None]
+        columns = np.array(inputs, dtype=np.float64)[:, None]
     parts, times = np.empty((columns.shape[1], len(TERMS))), np.empty(columns.shape[1])
-    kernel.fill(columns, device_figures(target, cases.dtypes), np.asarray(scalars, dtype=float), parts, times)
+    kernel.fill(columns, device_figures(target, cases.dtypes), np.asarray(coefficients, dtype=float), parts, times)
     return Rows(time_s=times, parts_s=parts)
 
 
 def _refuse_lacking(cases: CaseColumns) -> None:
     if what := _lacks(cases.dtypes, cases.attributes):
         raise NotModelledError(
-            f"predict: no form for {cases.op} with {what}; windows and causal masks can be predicted"
+            f"predict: no model for {cases.op} with {what}; windows and causal masks can be predicted"
         )
 
 
 def _corrected_by(target: Target, cases: CaseColumns, _setting: Setting) -> Mapping[str, Any]:
-    """Return shapes and which kernels run; what is known of wide heads says nothing about decoding latent ones."""
+    """Return shapes and kernel variants; corrections for wide heads do not apply to latent decoding."""
     known = dict(zip(COLUMNS, columns_of(target, cases), strict=True))
     latent = (known["dim"] != known["v_dim"]) & (known["decodes"] > 0)
     usual = {"dim": _WIDTH, "v_dim": _WIDTH, "stored": 2.0 * _WIDTH}
     return known | {name: chosen(latent, value, known[name]) for name, value in usual.items()}
 
 
-FORM = Form(
+def transferred(
+    target: Target, dtypes: Mapping[str, str], measured: Sequence[tuple[Target, Any]], *, is_related: bool
+) -> list[Any]:
+    """Return the coefficients of each measured device with the board power of `target`.
+
+    Clocks, launch floors, memory and caches need no transfer: the model reads them. A product takes about the same
+    energy on boards whose kernels feed the matrix units in the same way.
+
+    Args:
+        is_related: whether the devices run the kernels of `target`.
+    """
+    values, dtype = [np.array(vector, dtype=float) for _, vector in measured], DTYPES[dtypes["dtype"]]
+    for (device, _), vector in zip(measured, values, strict=True):
+        if is_related or products_generation(target) == products_generation(device):
+            repower(vector, COEFFICIENTS, target, device, lambda board: fastest(board, dtype, "attention"))
+    return values
+
+
+KERNEL_MODEL = KernelModel(
     name="attention",
     ops=("attention", "paged_attention", "varlen_attention"),
     version="attention-3",
-    scalars=SCALARS,
+    coefficients=COEFFICIENTS,
     terms=TERMS,
     regimes={
         **dict.fromkeys(("decode_launch", "sequences", "combine"), "decode_launch"),
@@ -165,15 +176,15 @@ FORM = Form(
     rows=_rows,
     row=_row,
     lacks=_lacks,
-    corrected_by=_corrected_by,
+    correction_columns=_corrected_by,
     kernels=_kernels,
     phases=("forward", "backward"),
-    beyond=_beyond,
-    beyond_note=(
+    extrapolation=lambda _target, cases: gradient_spread(cases),
+    extrapolation_note=(
         "gradients: predicted from the forward pass, which alone was measured, with the products that they form; the "
         "interval is that of other software"
     ),
-    kin=runs_kernels_of,
+    related=runs_kernels_of,
     size=lambda target, _dtypes: products_generation(target),
     transfer=transferred,
 )

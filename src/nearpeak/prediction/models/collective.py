@@ -1,4 +1,4 @@
-"""Collectives among the devices of one node, messages between two of them, and copies to and from the host."""
+"""Collectives within a node, point-to-point messages, and copies to and from the host."""
 
 import re
 from collections.abc import Mapping
@@ -16,16 +16,16 @@ from nearpeak.prediction.collective.protocols import (
     MEASURED_RANKS,
     SENDING,
     Line,
+    faster_line,
     flagged_and_plain,
     meets_over_host,
     own_shots,
-    quicker,
     sending,
 )
-from nearpeak.prediction.kernel_model import CaseColumns, Form, Rows, Setting, scalars
+from nearpeak.prediction.kernel_model import CaseColumns, KernelModel, Rows, Setting, coefficient_ranges
 
-SCALARS = scalars(
-    # name, least, largest, usual, what it stands for, which measurements pin it down
+COEFFICIENTS = coefficient_ranges(
+    # name, least, largest, usual, meaning, measurements that identify it
     ("launch_s", 0.5e-6, 40e-6, 4.5e-6, "start and end of one collective", "smallest messages of two ranks"),
     ("ll_hop_s", 0.05e-6, 10e-6, 0.9e-6, "one step of words that carry their own flags", "smallest messages"),
     ("ll128_hop_s", 0.05e-6, 20e-6, 0.9e-6, "one step of lines that carry their own flags", "16 KiB to 1 MiB"),
@@ -50,7 +50,7 @@ SCALARS = scalars(
     ("copy_s", 1e-6, 40e-6, 6e-6, "start and end of a copy to or from the host", "smallest copies"),
     ("copy_ratio", 0.2, 1.0, 0.85, "reached share of the host link from pinned memory", "copies of 16 MiB and more"),
 )  # fmt: skip
-"""The scalars of the form: ranges, meaning, what pins each down; the kernel reads them in this order."""
+"""The coefficients of the model: ranges, meaning, what pins each down; the kernel reads them in this order."""
 
 TERMS = ("launch", "hops", "fill", "wire", "wire_ceiling", "copy_start", "copy", "copy_ceiling")
 """Parts of a predicted time."""
@@ -58,19 +58,14 @@ _SWITCH_SHARPNESS = 12.0
 """Power at which one protocol gives way to the next."""
 
 
-def _groups(_op: str, _dtypes: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the group of coefficients: one for each fabric."""
-    return ("fabric",)
-
-
-def _rows(target: Target, cases: CaseColumns, scalars: Any, _setting: Setting) -> Rows:
+def _rows(target: Target, cases: CaseColumns, coefficients: Any, _setting: Setting) -> Rows:
     """Return the times of collectives, of messages, or of copies.
 
     Source: protocols and steps of rings as NCCL documents them (LL, LL128, Simple); Chan et al. 2007,
     doi:10.1002/cpe.1206.
     """
     _refuse_unreached(target, cases)
-    scalar = dict(zip((one.name for one in SCALARS), scalars, strict=True))
+    fitted = dict(zip((coefficient.name for coefficient in COEFFICIENTS), coefficients, strict=True))
     size = np.atleast_1d(np.asarray(cases.axes["elements"], dtype=np.float64))
     size = size * DTYPES[cases.dtypes["dtype"]].bits_count / 8
     if _is_copy(cases):
@@ -78,14 +73,14 @@ def _rows(target: Target, cases: CaseColumns, scalars: Any, _setting: Setting) -
             raise NotModelledError(f"{target.name}: no prediction of transfer; a CPU is the host")
         wire_s = size / link_rate(target, HOST)
         parts = {
-            "copy_start": scalar["copy_s"],
+            "copy_start": fitted["copy_s"],
             "copy": wire_s,
-            "copy_ceiling": wire_s * (1 / scalar["copy_ratio"] - 1),
+            "copy_ceiling": wire_s * (1 / fitted["copy_ratio"] - 1),
         }
     elif cases.op == "transfer" or cases.attributes["kind"] in SENDING:
-        parts = _parts(sending(target, size, scalar))
+        parts = _parts(sending(target, size, fitted))
     else:
-        parts = _collective(target, cases, size, scalar)
+        parts = _collective(target, cases, size, fitted)
     columns = np.stack([np.broadcast_to(parts.get(name, 0.0), size.shape) for name in TERMS], 1)
     return Rows(time_s=columns.sum(1), parts_s=columns)
 
@@ -97,10 +92,10 @@ files of AIConfigurator have eight.
 _INSTANCE = re.compile(r":\d+g\.")
 """Names of instances of a GPU in MIG mode."""
 BEYOND = (
-    f"more ranks than the {MEASURED_RANKS} that scalars were fitted on: each doubling adds to the interval what the "
-    "same form missed by when it had seen half the ranks"
+    f"more ranks than the {MEASURED_RANKS} that the coefficients were fitted on: each doubling widens the interval by "
+    "the model's error at twice the fitted ranks"
 )
-"""What is said of more ranks than were measured."""
+"""Note on more ranks than were measured."""
 
 
 def _refuse_unreached(target: Target, cases: CaseColumns) -> None:
@@ -127,8 +122,8 @@ def _is_copy(cases: CaseColumns) -> bool:
     return cases.op == "transfer" and str(cases.attributes["direction"]) in ("h2d", "d2h")
 
 
-def _beyond(target: Target, cases: CaseColumns) -> tuple[Any, Any] | None:
-    """Return by how much more ranks than were measured may be faster and slower, a step for each doubling.
+def _extrapolation(target: Target, cases: CaseColumns) -> tuple[Any, Any] | None:
+    """Return the additional spread of more ranks than were measured, a step for each doubling.
 
     Steps of boards that meet over the host are others: their slots share bridges and processors. They are predicted to
     cost what the one known step did (`crowding`), so that what that step was missed by lies on both sides, half each.
@@ -144,7 +139,7 @@ def _beyond(target: Target, cases: CaseColumns) -> tuple[Any, Any] | None:
 
 
 def _shares_links(target: Target, other: Target) -> bool:
-    """Return whether devices are of one generation: multiprocessors of the H20 are the H100's, whatever their rate."""
+    """Return whether devices are of one generation: the H20 has the H100's multiprocessors at another rate."""
     alike = multiplies_in_pairs(target) == multiplies_in_pairs(other)
     return alike and (target.vendor, target.architecture) == (other.vendor, other.architecture)
 
@@ -153,22 +148,22 @@ _UNSEEN_WIDENING = 2.5
 """Power by which the intervals of copies widen: no public table of them was found, so that it is an assumption."""
 
 
-def _collective(target: Target, cases: CaseColumns, size: Any, scalar: Mapping[str, float]) -> dict[str, Any]:
+def _collective(target: Target, cases: CaseColumns, size: Any, fitted: Mapping[str, float]) -> dict[str, Any]:
     """Return the parts of the protocol that a library takes, or of the kernel over peer memory where it is faster."""
     kind = str(cases.attributes["kind"])
     ranks = np.broadcast_to(np.asarray(cases.axes["ranks"], dtype=np.float64), size.shape)
-    flagged, plain, excess = flagged_and_plain(target, kind, ranks, size, scalar)
+    flagged, plain, excess = flagged_and_plain(target, kind, ranks, size, fitted)
     share = 1 / (1 + np.maximum(excess, 1e-300) ** -_SWITCH_SHARPNESS)
-    one, other = _parts(flagged), _parts(plain)
-    found = {name: (1 - share) * one[name] + share * other[name] for name in one}
-    own = own_shots(target, kind, cases.dtypes["dtype"], ranks, size, scalar)
-    if own is not None:
-        shot = _parts(quicker(*own))
-        first = sum(found.values()) <= sum(shot.values())
-        found = {name: np.where(first, found[name], shot[name]) for name in found}
+    flagged_parts, other = _parts(flagged), _parts(plain)
+    parts = {name: (1 - share) * flagged_parts[name] + share * other[name] for name in flagged_parts}
+    shots = own_shots(target, kind, cases.dtypes["dtype"], ranks, size, fitted)
+    if shots is not None:
+        shot = _parts(faster_line(*shots))
+        first = sum(parts.values()) <= sum(shot.values())
+        parts = {name: np.where(first, parts[name], shot[name]) for name in parts}
     alone = ranks <= 1
-    return {name: np.where(alone, 0.0, part) for name, part in found.items()} | {
-        "launch": np.where(alone, scalar["own_s"], found["launch"])
+    return {name: np.where(alone, 0.0, part) for name, part in parts.items()} | {
+        "launch": np.where(alone, fitted["own_s"], parts["launch"])
     }
 
 
@@ -180,23 +175,23 @@ def _parts(line: Line) -> dict[str, Any]:
     }  # fmt: skip
 
 
-FORM = Form(
+KERNEL_MODEL = KernelModel(
     name="collective",
     ops=("collective", "transfer"),
     version="collective-1",
-    scalars=SCALARS,
+    coefficients=COEFFICIENTS,
     terms=TERMS,
     regimes={
         "launch": "latency", "hops": "latency", "fill": "latency", "wire": "wire", "wire_ceiling": "wire",
         "copy_start": "latency", "copy": "wire", "copy_ceiling": "wire",
     },
-    groups=_groups,
+    groups=lambda _op, _dtypes: ("fabric",),
     rows=_rows,
     widening=lambda op, _cell: 1.0 if op == "collective" else _UNSEEN_WIDENING,
-    beyond=_beyond,
-    beyond_note=BEYOND,
-    alien=lambda target, other: meets_over_host(target) != meets_over_host(other),
-    kin=_shares_links,
+    extrapolation=_extrapolation,
+    extrapolation_note=BEYOND,
+    is_other_hardware=lambda target, other: meets_over_host(target) != meets_over_host(other),
+    related=_shares_links,
     grids={
         "collective": {
             "kind": ("all_reduce", "all_gather", "reduce_scatter", "send"), "ranks": (2, 4, 8),

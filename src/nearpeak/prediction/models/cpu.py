@@ -1,6 +1,5 @@
-"""This CPU, one thread: what the measured roofs give, times what probes of like cases took beyond it."""
+"""The local CPU, one thread: roofline times scaled by the ratios that probes of similar cases measured."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from nearpeak.prediction.calibration.probe_file import (
     probes_of,
     roof_parts,
 )
-from nearpeak.prediction.kernel_model import CaseColumns, Form, Rows, Setting
+from nearpeak.prediction.kernel_model import CaseColumns, KernelModel, Rows, Setting
 
 TERMS = ("launch", *COSTS, "library")
 """Parts of a predicted time, each weighted by what like probes took of it; `library`: what remains between probes."""
@@ -75,7 +74,7 @@ def _calibration(target: Target, cases: CaseColumns) -> Calibration:
         name=f"{target.name} probes of {_WORDS[level]}", coefficients=(), row_count=len(kind.over),
         low_ratio=dict.fromkeys(_REGIMES.values(), float(np.exp(low))),
         high_ratio=dict.fromkeys(_REGIMES.values(), float(np.exp(high))),
-        source=f"{probes.source}; one thread, inputs from memory", version=FORM.version,
+        source=f"{probes.source}; one thread, inputs from memory", version=KERNEL_MODEL.version,
         distance_count=0 if level == 0 else 1,
     )  # fmt: skip
 
@@ -86,11 +85,8 @@ _WORDS = (
 )  # fmt: skip
 
 
-def _groups(_op: str, dtypes: Mapping[str, str]) -> tuple[str, ...]:
-    return (dtypes.get("dtype", ""),)
-
-
-FORM = Form(
-    name="cpu", ops=(), version="cpu-1", scalars=(), terms=TERMS, regimes=_REGIMES, groups=_groups, rows=_rows,
+KERNEL_MODEL = KernelModel(
+    name="cpu", ops=(), version="cpu-1", coefficients=(), terms=TERMS, regimes=_REGIMES, rows=_rows,
+    groups=lambda _op, dtypes: (dtypes.get("dtype", ""),),
     calibration=_calibration,
 )  # fmt: skip

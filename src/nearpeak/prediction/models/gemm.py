@@ -1,4 +1,4 @@
-"""Matrix products: tiles, waves, split K, cache and memory traffic, store, launch and clock."""
+"""Matrix products: tiles, waves, split-K, cache and memory traffic, stores, launch and clock."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -10,11 +10,11 @@ import numpy as np
 from nearpeak.core.work.dtype import DTYPES
 from nearpeak.core.work.target import Target
 from nearpeak.prediction.calibration.related_devices import runs_products_of
-from nearpeak.prediction.calibration.source_spread import spread_of
-from nearpeak.prediction.gemm.gemm_coefficients import SCALARS
+from nearpeak.prediction.calibration.source_spread import gradient_spread
+from nearpeak.prediction.gemm.gemm_coefficients import COEFFICIENTS
 from nearpeak.prediction.gemm.gemm_transfer import reformatted, transferred
 from nearpeak.prediction.gemm.product_formats import device_figures, tile_sets, tiles_of
-from nearpeak.prediction.kernel_model import CaseColumns, Form, Rows, Setting, extents, one_after_another
+from nearpeak.prediction.kernel_model import CaseColumns, KernelModel, Rows, Setting, extents, sequential
 from nearpeak.prediction.product_units import formats_of, unit_of
 
 TERMS = (
@@ -37,15 +37,15 @@ _ALIKE = {
     "mxfp4": "nvfp4", "fp4_e2m1": "nvfp4", "int8": "fp8_tensor", "int8_tensor": "fp8_tensor", "int8_row": "fp8_tensor",
     "fp64": "fp32",
 }  # fmt: skip
-"""Format whose scalars stand in where a format has none of its own; where weights alone are quantised, that of A."""
+"""Substitute format for coefficients where a format has none; with weight-only quantisation, that of A."""
 _LAST = ("fp8_tensor", "bf16", "fp8_block", "fp32")
 
 
-_LAUNCH = [one.name for one in SCALARS].index("launch_s")
+_LAUNCH = [one.name for one in COEFFICIENTS].index("launch_s")
 
 
 def _groups(_op: str, dtypes: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the formats whose scalars may serve, best first."""
+    """Return the formats whose coefficients may serve, best first."""
     dtype = dtypes["dtype"]
     scheme = DTYPES[dtype].scheme
     activations = scheme.a.dtype if scheme is not None and not scheme.a.scaled else dtype
@@ -64,7 +64,7 @@ def _tells_of(device: Target, target: Target, dtypes: Mapping[str, str]) -> bool
 
 
 def _lacks(_dtypes: Mapping[str, str], attributes: Mapping[str, str | bool]) -> str:
-    """Return which gradients are no products of the measured kinds: of the bias alone, or beside quantised weights."""
+    """Return the unmeasured kind of gradient: of the bias alone, or with quantised weights."""
     if "grad_a" not in attributes:
         return ""
     scheme = DTYPES[_dtypes["dtype"]].scheme
@@ -74,26 +74,26 @@ def _lacks(_dtypes: Mapping[str, str], attributes: Mapping[str, str | bool]) -> 
 
 
 def _kernels(cases: CaseColumns) -> tuple[CaseColumns, ...]:
-    """Return the gradients as products of their own: of A, dY[m,n] times B transposed; of B, A transposed times dY."""
+    """Return the gradients as products: of A, dY[m,n] times B transposed; of B, A transposed times dY."""
     if cases.phase == "forward":
         return (cases,)
     m, n, k = (cases.axes[name] for name in ("m", "n", "k"))
-    asked = {"grad_a": {"m": m, "n": k, "k": n}, "grad_b": {"m": k, "n": n, "k": m}}
+    gradients = {"grad_a": {"m": m, "n": k, "k": n}, "grad_b": {"m": k, "n": n, "k": m}}
     return tuple(
         replace(cases, phase="forward", axes={**cases.axes, **axes})
-        for name, axes in asked.items()
+        for name, axes in gradients.items()
         if cases.attributes.get(name, True)
     )
 
 
-def _rows(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) -> Rows:
+def _rows(target: Target, cases: CaseColumns, coefficients: Any, setting: Setting) -> Rows:
     """Return the times of products, or of the gradients of one, one product after the other."""
-    return one_after_another([_products(target, one, scalars, how) for one, how in _each(cases, setting)])
+    return sequential([_products(target, product, coefficients, how) for product, how in _each(cases, setting)])
 
 
-def _row(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) -> Rows:
+def _row(target: Target, cases: CaseColumns, coefficients: Any, setting: Setting) -> Rows:
     """Return the time of one product, or of the gradients of one."""
-    return one_after_another([_product(target, one, scalars, how) for one, how in _each(cases, setting)])
+    return sequential([_product(target, product, coefficients, how) for product, how in _each(cases, setting)])
 
 
 def _each(cases: CaseColumns, setting: Setting) -> Iterable[tuple[CaseColumns, Setting]]:
@@ -108,58 +108,54 @@ def _each(cases: CaseColumns, setting: Setting) -> Iterable[tuple[CaseColumns, S
     return zip(_kernels(cases), (first, setting), strict=False)
 
 
-def _beyond(_target: Target, cases: CaseColumns) -> tuple[Any, Any] | None:
-    """Return by how much gradients may be faster and slower than products of their extents as they were measured."""
-    if cases.phase == "forward":
-        return None
-    count = np.broadcast_shapes((1,), *(np.shape(cases.axes[name]) for name in ("m", "n", "k")))
-    faster, slower = spread_of()
-    return np.full(count, faster), np.full(count, slower)
-
-
-def _products(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) -> Rows:
+def _products(target: Target, cases: CaseColumns, coefficients: Any, setting: Setting) -> Rows:
     """Return the times of products [m,k] x [k,n], `batch` of them.
 
     Source: tile and wave arithmetic as in NeuSight (ASPLOS'25) and Origami; unique bytes per cache level counted here.
     """
     from nearpeak.prediction.gemm import gemm_kernel as kernel
 
-    given = extents(cases, ("m", "n", "k", "batch"))
-    is_empty = given[0] * given[1] * given[3] == 0
+    columns = extents(cases, ("m", "n", "k", "batch"))
+    is_empty = columns[0] * columns[1] * columns[3] == 0
     some_empty = is_empty.any()
-    m, n, k, batch = (np.where(is_empty, 1.0, column) for column in given) if some_empty else given
+    m, n, k, batch = (np.where(is_empty, 1.0, column) for column in columns) if some_empty else columns
     parts, times = np.empty((len(TERMS), len(m))), np.empty(len(m))
     device = device_figures(target, cases.dtypes, setting)
     for chosen, (tile_m, tile_n) in tile_sets(target, cases.dtypes["dtype"], batch):
         part, total = parts[:, chosen], times[chosen]
         kernel.fill(
-            m[chosen], n[chosen], k[chosen], batch[chosen], device, scalars, tile_m, tile_n, kernel.SPLITS, part, total
+            m[chosen],
+            n[chosen],
+            k[chosen],
+            batch[chosen],
+            device,
+            coefficients,
+            tile_m,
+            tile_n,
+            kernel.SPLITS,
+            part,
+            total,
         )
         if not isinstance(chosen, slice):
             parts[:, chosen], times[chosen] = part, total
     if some_empty:  # a grid without blocks is a launch at most
-        launch_s = scalars[_LAUNCH]
+        launch_s = coefficients[_LAUNCH]
         parts[:, is_empty], parts[TERMS.index("launch"), is_empty], times[is_empty] = 0.0, launch_s, launch_s
     return Rows(time_s=times, parts_s=parts.T)
 
 
-def _product(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) -> Rows:
+def _product(target: Target, cases: CaseColumns, coefficients: Any, setting: Setting) -> Rows:
     """Return the time of one product, in one call of the compiled kernel."""
     from nearpeak.prediction.gemm import gemm_kernel as kernel
 
     m, n, k, batch = (cases.axes.get(name, 1) for name in ("m", "n", "k", "batch"))
     device = device_figures(target, cases.dtypes, setting)
     if m * n * batch == 0:  # a grid without blocks is a launch at most
-        launch_s = float(scalars[_LAUNCH])
+        launch_s = float(coefficients[_LAUNCH])
         return Rows(time_s=launch_s, parts_s=[launch_s if term == "launch" else 0.0 for term in TERMS])
     tiles = tiles_of(target, cases.dtypes["dtype"], is_batched=bool(batch > 1))
-    *parts_s, time_s = kernel.fill_of_one(device, scalars, tiles)(m, n, k, batch)
+    *parts_s, time_s = kernel.case_fill(device, coefficients, tiles)(m, n, k, batch)
     return Rows(time_s=time_s, parts_s=parts_s)
-
-
-def _size(target: Target, dtypes: Mapping[str, str]) -> float:
-    """Return the binary logarithm of the products per clock of a multiprocessor: kernels are written for it."""
-    return math.log2(target.peaks[unit_of(target, dtypes)].flop_per_clock)
 
 
 def _corrected_by(_target: Target, cases: CaseColumns, setting: Setting) -> Mapping[str, Any]:
@@ -167,11 +163,11 @@ def _corrected_by(_target: Target, cases: CaseColumns, setting: Setting) -> Mapp
     return extents | {"quantises_input": float(setting.quantises_input)}
 
 
-FORM = Form(
+KERNEL_MODEL = KernelModel(
     name="gemm",
     ops=("gemm", "scaled_gemm"),
     version="gemm-4",
-    scalars=SCALARS,
+    coefficients=COEFFICIENTS,
     terms=TERMS,
     regimes={term: regime for regime, terms in _REGIMES.items() for term in terms},
     groups=_groups,
@@ -182,17 +178,17 @@ FORM = Form(
         "m": (1, 4, 16, 64, 256, 512, 1024, 2048, 4096, 8192, 16384),
         "n": (128, 512, 1536, 4096, 7168, 16384), "k": (128, 512, 1536, 4096, 7168, 16384),
     },
-    size=_size,
-    kin=runs_products_of,
-    tells_of=_tells_of,
+    size=lambda target, dtypes: math.log2(target.peaks[unit_of(target, dtypes)].flop_per_clock),
+    related=runs_products_of,
+    informs=_tells_of,
     reformatted=reformatted,
     transfer=transferred,
-    corrected_by=_corrected_by,
+    correction_columns=_corrected_by,
     kernels=_kernels,
     lacks=_lacks,
     phases=("forward", "backward"),
-    beyond=_beyond,
-    beyond_note=(
+    extrapolation=lambda _target, cases: gradient_spread(cases),
+    extrapolation_note=(
         "gradients: two products, of each factor's; such as are not transposed were measured, so that the interval is "
         "that of other software"
     ),

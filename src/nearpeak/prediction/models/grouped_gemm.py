@@ -1,4 +1,4 @@
-"""Grouped products, alone or as the layer of experts of a mixture: tiles of unequal groups, weights of touched ones."""
+"""Grouped products, single or as the experts of a mixture: tiles of unequal groups, weights of used experts."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,12 +16,12 @@ from nearpeak.prediction.grouped_gemm.grouped_shapes import (  # fmt: skip
     touched_of,
     with_touched,
 )
-from nearpeak.prediction.kernel_model import CaseColumns, Form, Rows, Setting, scalars
-from nearpeak.prediction.power.board_power import repowered
+from nearpeak.prediction.kernel_model import CaseColumns, KernelModel, Rows, Setting, coefficient_ranges
+from nearpeak.prediction.power.board_power import repower
 from nearpeak.prediction.product_units import unit_of
 
-SCALARS = scalars(
-    # name, least, largest, usual, what it stands for, which measurements pin it down
+COEFFICIENTS = coefficient_ranges(
+    # name, least, largest, usual, meaning, measurements that identify it
     ("launch_s", 0.5e-6, 100e-6, 5e-6, "start and end of the kernels", "one token, small experts"),
     ("tensor_ratio", 0.15, 1.15, 0.7, "reached share of the product rate", "thousands of rows per expert"),
     ("dram_ratio", 0.3, 1.0, 0.8, "reached share of the memory rate", "few rows for each of many experts"),
@@ -49,7 +49,7 @@ SCALARS = scalars(
      "share of all tokens' rows on other devices that gathering, activation and scattering move nevertheless",
      "small experts on 32 devices, thousands of tokens"),
 )  # fmt: skip
-"""The scalars of the form: ranges, meaning, what pins each down; the kernel reads them in this order."""
+"""The coefficients of the model: ranges, meaning, what pins each down; the kernel reads them in this order."""
 
 TERMS = (
     "launch", "routing", "passes", "tensor", "tile_padding", "tensor_ceiling", "wave_tail", "tile_start", "l2", "dram",
@@ -60,44 +60,44 @@ _ALIKE = {
     "fp16": "bf16", "fp8_row": "fp8_tensor", "fp8_block_1x128": "fp8_block", "mxfp8": "fp8_block", "mxfp4": "nvfp4",
     "int4_weight_only_32": "int4_weight_only", "int4_weight_only_64": "int4_weight_only",
 }  # fmt: skip
-"""Format whose scalars stand in where a format has none of its own."""
+"""Substitute format for coefficients where a format has none."""
 _WIDE = ("fp32", "fp64", "tf32")
 _LAST = ("fp8_tensor", "bf16")
 
 
 def _lacks(dtypes: Mapping[str, str], attributes: Mapping[str, str | bool]) -> str:
-    """Return what was not measured: wide formats, and sums over the rows of a group."""
+    """Return the unmeasured feature: a wide format, or sums over the rows of a group."""
     if dtypes["dtype"] in _WIDE:
         return dtypes["dtype"]
     return "" if attributes.get("split", "m") == "m" else "split=k"
 
 
 def _groups(_op: str, dtypes: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the formats whose scalars may serve, best first."""
+    """Return the formats whose coefficients may serve, best first."""
     dtype = dtypes["dtype"]
     if dtype in _WIDE:
-        raise NotModelledError(f"predict: no form for grouped_gemm in {dtype}; formats of 16 bits and less only")
+        raise NotModelledError(f"predict: no model for grouped_gemm in {dtype}; formats of 16 bits and less only")
     return tuple(dict.fromkeys((dtype, _ALIKE.get(dtype, dtype), *_LAST)))
 
 
-def _rows(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) -> Rows:
+def _rows(target: Target, cases: CaseColumns, coefficients: Any, setting: Setting) -> Rows:
     """Return the times of products [m,k] x [groups,k,n], the rows spread over the touched groups."""
     from nearpeak.prediction.grouped_gemm import grouped_gemm_kernel as kernel
 
     if cases.attributes.get("split", "m") != "m":
-        raise NotModelledError("predict: no form for grouped_gemm with split=k; split=m can be predicted")
+        raise NotModelledError("predict: no model for grouped_gemm with split=k; split=m can be predicted")
     names = ("m", "n", "k", "groups")
-    given = [np.atleast_1d(np.asarray(cases.axes[name], dtype=np.float64)) for name in names]
-    touched = touched_of(cases, given[0], given[3], stated=bool(setting.load_exponent_ratio))
-    tokens = np.where(np.asarray(setting.layer_tokens_count) > 0, setting.layer_tokens_count, given[0])
-    everywhere = np.maximum(np.asarray(setting.layer_rows_count, dtype=np.float64), given[0])
-    columns = np.stack(np.broadcast_arrays(*given, touched, tokens, everywhere))
+    extents = [np.atleast_1d(np.asarray(cases.axes[name], dtype=np.float64)) for name in names]
+    touched = touched_of(cases, extents[0], extents[3], stated=bool(setting.load_exponent_ratio))
+    tokens = np.where(np.asarray(setting.layer_tokens_count) > 0, setting.layer_tokens_count, extents[0])
+    everywhere = np.maximum(np.asarray(setting.layer_rows_count, dtype=np.float64), extents[0])
+    columns = np.stack(np.broadcast_arrays(*extents, touched, tokens, everywhere))
     parts, times = np.empty((columns.shape[1], len(TERMS))), np.empty(columns.shape[1])
     exponent = setting.load_exponent_ratio or exponent_of(str(cases.attributes.get("load", "")))
     kernel.fill(
         columns, float(setting.expert_matrices_count), exponent,
         device_figures(target, cases.dtypes["dtype"], unpacked=setting.unpacks_weights),
-        np.asarray(scalars, dtype=float), parts, times,
+        np.asarray(coefficients, dtype=float), parts, times,
     )  # fmt: skip
     return Rows(time_s=times, parts_s=parts)
 
@@ -112,26 +112,22 @@ def _corrected_by(_target: Target, cases: CaseColumns, setting: Setting) -> Mapp
     }  # fmt: skip
 
 
-_RATE = [[one.name for one in SCALARS].index(name) for name in ("tensor_ratio", "clock_ratio")]
-
-
 def _transferred(
-    target: Target, dtypes: Mapping[str, str], measured: Sequence[tuple[Target, Any]], *, is_kin: bool
+    target: Target, dtypes: Mapping[str, str], measured: Sequence[tuple[Target, Any]], *, is_related: bool
 ) -> list[Any]:
-    """Return scalars with the board power of `target`, where devices run its kernels; of others as they are."""
-    values = [np.array(one, dtype=float) for _, one in measured]
-    for (device, _), one in zip(measured, values, strict=True):
-        if is_kin and target.power_w and device.power_w:
-            found = repowered(tuple(one[_RATE]), target, device, (unit_of(target, dtypes), unit_of(device, dtypes)))
-            one[_RATE] = [min(v, SCALARS[place].high_value) for v, place in zip(found, _RATE, strict=True)]
+    """Return coefficients with the board power of `target`, where devices run its kernels; of others as they are."""
+    values = [np.array(vector, dtype=float) for _, vector in measured]
+    for (device, _), vector in zip(measured, values, strict=True):
+        if is_related:
+            repower(vector, COEFFICIENTS, target, device, lambda board: unit_of(board, dtypes))
     return values
 
 
-FORM = Form(
+KERNEL_MODEL = KernelModel(
     name="grouped_gemm",
     ops=("grouped_gemm",),
     version="grouped-gemm-2",
-    scalars=SCALARS,
+    coefficients=COEFFICIENTS,
     terms=TERMS,
     regimes={
         **dict.fromkeys(("launch", "routing", "passes", "latency"), "launch"),
@@ -153,10 +149,10 @@ FORM = Form(
     },
     rows=_rows,
     lacks=_lacks,
-    corrected_by=_corrected_by,
-    stated=with_touched,
-    left_open=open_loads,
+    correction_columns=_corrected_by,
+    completed=with_touched,
+    open_values=open_loads,
     open_note=UNSTATED,
-    kin=runs_kernels_of,
+    related=runs_kernels_of,
     transfer=_transferred,
 )

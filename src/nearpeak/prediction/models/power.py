@@ -1,4 +1,4 @@
-"""Power: what a board draws while a case runs, from how much of the time each of its units is busy."""
+"""Board power while a case runs, from the utilisation of each unit."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -10,10 +10,10 @@ from nearpeak.core.answers.expected_energy import PARTS
 from nearpeak.core.answers.prediction import Calibration
 from nearpeak.core.work.target import Target
 from nearpeak.errors import NotModelledError, SpecError
-from nearpeak.prediction.calibration.coefficient_store import calibration_of_group, read_coefficients
+from nearpeak.prediction.calibration.coefficient_reader import calibration_of_group, read_coefficients
 from nearpeak.prediction.documented_target import documented_of, stock_of
-from nearpeak.prediction.kernel_model import CaseColumns, Form, Rows, Setting, scalars
-from nearpeak.prediction.power.unit_activity import Busy, activity, busy_of
+from nearpeak.prediction.kernel_model import CaseColumns, KernelModel, Rows, Setting, coefficient_ranges
+from nearpeak.prediction.power.unit_activity import Busy, activity, busy_times
 from nearpeak.prediction.power.voltage import clock_drawing, drawn_ratio
 from nearpeak.prediction.scalar_or_column import chosen, clipped, is_number, larger, raised, smaller
 from nearpeak.targets import TARGETS, target_of, user_folder
@@ -23,7 +23,7 @@ _ALIKE = {
     "fp16": "bf16", "fp8_e4m3": "fp8_tensor", "fp8_e5m2": "fp8_tensor", "fp8_row": "fp8_tensor", "mxfp8": "fp8_block",
     "mxfp4": "nvfp4", "fp4_e2m1": "nvfp4", "int8": "fp8_tensor", "int8_row": "fp8_tensor",
 }  # fmt: skip
-"""Format whose figures stand in where a format has none of its own; bf16 for all others."""
+"""Substitute format for power figures where a format has none; bf16 for all others."""
 _SHARPNESS = 8.0
 """Power at which a board's limit takes over from what its units would draw."""
 LEAST_CLOCK_RATIO = 0.15
@@ -35,12 +35,12 @@ _FIXED_COUNT = 2
 _STEADY = [list(PARTS).index("memory")]
 _CLOCKED = [place for place in range(len(PARTS)) if place not in _STEADY]
 """Parts that fall with the clock and the voltage: also what a board draws that waits at its full clock, leakage
-included. Memory has a clock of its own.
+included. Memory has a separate clock.
 """
 FAR_RATIO = 3.0
-"""How much wider, in logarithms, the interval is where another device's ratios stand in: an assumption."""
-SCALARS = scalars(
-    # name, least, largest, usual, what it stands for, which measurements pin it down
+"""Factor of the interval's width, in logarithms, with another device's ratios: an assumption."""
+COEFFICIENTS = coefficient_ranges(
+    # name, least, largest, usual, meaning, measurements that identify it
     ("idle_ratio", 0.02, 0.5, 0.24, "power at full clocks without a kernel, of the limit", "a board that waits"),
     ("busy_ratio", 0.0, 0.25, 0.1, "power that any kernel adds, of the limit", "one small kernel after the other"),
     ("filled_ratio", 0.0, 1.0, 0.3, "power of tiles on all multiprocessors, of the limit", "one wave with small k"),
@@ -85,7 +85,7 @@ def _board_w(same: "Same[Target]") -> float:
 
 
 def limit_note(target: Target) -> str:
-    """Return what is said of a limit above the documented one; nothing where it is not.
+    """Return a note on a limit above the documented one; empty for others.
 
     >>> from nearpeak.targets import target_of
     >>> limit_note(target_of("h100_sxm", ['power.limit="900 W"']))
@@ -101,7 +101,7 @@ def limit_note(target: Target) -> str:
 
 
 def idle_w(target: Target) -> float:
-    """Return what a board draws at its clock without any work; of boards that no file here describes, as alike ones.
+    """Return the idle power of a board at its clock; of boards without a device file, as of similar ones.
 
     Power at rest is taken to grow with the multiprocessors there, the least of all boards of the architecture standing
     for it; 0 where none of them states a limit.
@@ -110,7 +110,9 @@ def idle_w(target: Target) -> float:
     if stock.name in TARGETS and stock.power_w is not None:
         return ratio * stock.power_w * float(drawn_ratio(top_ratio(target)))
     alike = [target_of(name) for name in TARGETS]
-    each_w = [one.power_w / one.sm_count for one in alike if one.architecture == target.architecture and one.power_w]
+    each_w = [
+        board.power_w / board.sm_count for board in alike if board.architecture == target.architecture and board.power_w
+    ]
     return ratio * min(each_w, default=0.0) * target.sm_count
 
 
@@ -126,21 +128,21 @@ def top_ratio(target: Target) -> float:
 
 
 def demand_w(target: Target, cases: CaseColumns, values: Any, time_s: Any) -> Parts:
-    """Return what the parts of a board would draw without its limit, each a column, or a number for one case.
+    """Return the power of a board's parts without its limit, each a column, or a number for one case.
 
-    Energy per byte and per operation are those of the whole device, whatever its limit, share or memory is set to, at
+    Energy per byte and per operation are those of the whole device, independent of limit, share and memory size, at
     the clock and the voltage of the target.
 
     Source: derived; activity of each unit times a constant, as in AccelWattch (MICRO'21), units as in the roofline.
     """
-    return demand_of(target, busy_of(target, stock_of(target), cases, is_one=is_number(time_s)), values, time_s)
+    return demand_of(target, busy_times(target, stock_of(target), cases, is_one=is_number(time_s)), values, time_s)
 
 
 def demand_of(target: Target, busy: Busy, values: Any, time_s: Any) -> Parts:
     """Return the same of cases that keep units so busy."""
     shares, limit_w, drawn = activity(busy, time_s), board_w(stock_of(target)), _drawn_at_top(Same(target))
     demand = [limit_w * value * shares[name] for name, value in zip(PARTS, values, strict=True)]
-    return [one * drawn if place in _CLOCKED else one for place, one in enumerate(demand)]
+    return [watts * drawn if place in _CLOCKED else watts for place, watts in enumerate(demand)]
 
 
 @lru_cache(maxsize=256)
@@ -159,15 +161,15 @@ def limited_w(demand: Parts, limit_w: float) -> Parts:
     fixed, whole = demand[0] + demand[1], sum(demand)
     total = whole / raised(1 + raised(whole / limit_w, _SHARPNESS), 1 / _SHARPNESS)
     scale = clipped((total - fixed) / larger(whole - fixed, 1e-9), 0.0, 1.0)
-    kept = smaller(total / larger(fixed, 1e-9), 1.0)
-    return [one * (kept if place < _FIXED_COUNT else scale) for place, one in enumerate(demand)]
+    fixed_scale = smaller(total / larger(fixed, 1e-9), 1.0)
+    return [watts * (fixed_scale if place < _FIXED_COUNT else scale) for place, watts in enumerate(demand)]
 
 
 def clock_ratio(demand: Parts, limit_w: float, top: float = 1.0) -> Any:
     """Return the share of its clock at which a board stays within its limit, row by row; 1 where it need not fall.
 
-    Power falls with the clock and the square of a voltage that falls linearly to a floor; memory has a clock of its
-    own.
+    Power falls with the clock and the square of a voltage that falls linearly to a floor; memory has a separate
+    clock.
 
     Args:
         demand: what the parts draw at the clock `top`, a share of the full one.
@@ -179,13 +181,13 @@ def clock_ratio(demand: Parts, limit_w: float, top: float = 1.0) -> Any:
     left = clipped((limit_w - steady) / larger(clocked, 1e-9), 0.0, 1.0)
     if isinstance(left, float) and left == 1.0:
         return left
-    found = clock_drawing(left * float(drawn_ratio(top))) / top
-    return chosen(left == 1.0, 1.0, clipped(found, LEAST_CLOCK_RATIO, 1.0))
+    ratio = clock_drawing(left * float(drawn_ratio(top))) / top
+    return chosen(left == 1.0, 1.0, clipped(ratio, LEAST_CLOCK_RATIO, 1.0))
 
 
 @lru_cache(maxsize=256)
 def power_calibration(device: str, dtype: str) -> Calibration:
-    """Return the scalars of a device's power in one format: its own, or the ratios of the measured device."""
+    """Return the coefficients of a device's power in one format: its own, or the ratios of the measured device."""
     for distance, stem in enumerate((device, "_prior")):
         for path in (user_folder() / "coefficients" / f"{stem}.toml", _FOLDER / f"{stem}.toml"):
             if path.exists():
@@ -194,7 +196,7 @@ def power_calibration(device: str, dtype: str) -> Calibration:
                     if f"power.{group}" in stored:
                         name = f"{stem} power.{group}"
                         return calibration_of_group(
-                            stored[f"power.{group}"], name, FORM, FAR_RATIO if distance else 1.0
+                            stored[f"power.{group}"], name, KERNEL_MODEL, FAR_RATIO if distance else 1.0
                         )
     raise NotModelledError(f"{device}: no coefficients for power in {dtype}")
 
@@ -203,8 +205,8 @@ def _no_rows(target: Target, cases: CaseColumns, _scalars: Any, _setting: Settin
     raise NotModelledError(f"{target.name}: power of {cases.op} follows from a time; use power_w")
 
 
-FORM = Form(
-    name="power", ops=(), version="power-2", scalars=SCALARS, terms=tuple(PARTS),
+KERNEL_MODEL = KernelModel(
+    name="power", ops=(), version="power-2", coefficients=COEFFICIENTS, terms=tuple(PARTS),
     regimes=dict.fromkeys(PARTS, "power"), groups=_groups, rows=_no_rows,
 )  # fmt: skip
-"""The scalars of power as calibrations and fits take them; power follows from a time, so it predicts no case."""
+"""The coefficients of power as calibrations and fits take them; power follows from a time, so it predicts no case."""

@@ -1,4 +1,4 @@
-"""Whatever streams through memory: element-wise, norms, reductions, movement, optimizers; coarsely, all the rest."""
+"""Memory-streaming operators (element-wise, norms, reductions, movement, optimizers) and the fallback model."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -8,24 +8,24 @@ import numpy as np
 from nearpeak.core.work.target import Target
 from nearpeak.errors import NotModelledError
 from nearpeak.ops import OPS
-from nearpeak.prediction.kernel_model import CaseColumns, Form, Rows, Setting, scalars
+from nearpeak.prediction.kernel_model import CaseColumns, KernelModel, Rows, Setting, coefficient_ranges
 from nearpeak.prediction.product_units import got
 from nearpeak.prediction.scalar_or_column import is_number, larger, raised, smaller, summed
 from nearpeak.prediction.stream.stream_parts import BLOCK_BYTES, GATHER_RATIO, GATHERING, SHARPNESS, resources
 from nearpeak.prediction.work_columns import WorkColumns, work_columns, work_numbers
 
-SCALARS = scalars(
-    # name, least, largest, usual, what it stands for, which measurements pin it down
+COEFFICIENTS = coefficient_ranges(
+    # name, least, largest, usual, meaning, measurements that identify it
     ("launch_s", 0.2e-6, 12e-6, 2e-6, "start and end of one kernel", "smallest kernels, timed on the device"),
     ("host_floor_s", 5e-6, 150e-6, 28e-6, "least time of one call seen from the host", "smallest calls"),
     ("host_gap_s", 1e-6, 100e-6, 16e-6, "what the host adds to a long kernel", "calls of two to ten times the floor"),
     ("grid_ramp_s", 0.0, 10e-6, 1e-6, "starting a full grid against starting one block", "20 KiB against 20 MiB"),
     ("read_ratio", 0.05, 1.0, 0.88, "reached share of the memory rate when reading", "sums of long tensors"),
     ("write_ratio", 0.05, 1.0, 0.85, "reached share of the memory rate when writing", "unary and binary functions"),
-    ("write_residency_ratio", 0.0, 1.0, 0.3, "share of the cache that takes in what is written", "around its size"),
+    ("write_residency_ratio", 0.0, 1.0, 0.3, "share of the cache that absorbs writes", "around its size"),
     ("vector_ratio", 0.02, 1.0, 0.4, "reached share of the rate of vector units", "many operations per byte"),
     ("special_flop_count", 1.0, 400.0, 20.0, "vector FLOP that one special function takes", "pow, tanh, gelu"),
-    ("row_s", 0.0, 8e-6, 0.3e-6, "time that one row holds a multiprocessor beside its bytes", "many short rows"),
+    ("row_s", 0.0, 8e-6, 0.3e-6, "time that one row occupies a multiprocessor, besides its bytes", "many short rows"),
     ("row_bytes_per_clock", 0.5, 256.0, 32.0, "bytes of rows per clock and multiprocessor", "long rows in cache"),
     ("row_passes_count", 0.0, 3.0, 1.0, "times rows are read again", "rows beyond the cache"),
     ("row_residency_ratio", 0.02, 2.0, 0.4, "share of the cache that keeps rows between passes", "rows of 2 to 64 KiB"),
@@ -33,7 +33,7 @@ SCALARS = scalars(
     ("gated_ratio", 0.2, 1.0, 0.9, "rate of gated activations, whose operands lie in one tensor", "swiglu"),
     ("tensor_ratio", 0.02, 1.1, 0.6, "reached share of the product rate", "large products"),
 )  # fmt: skip
-"""The scalars of the form: ranges, meaning, what pins each down; the kernel reads them in this order."""
+"""The coefficients of the model: ranges, meaning, what pins each down; the kernel reads them in this order."""
 
 TERMS = (
     "launch", "grid_ramp", "read", "read_ceiling", "write", "write_ceiling", "passes", "alignment", "rows", "vector",
@@ -41,7 +41,7 @@ TERMS = (
 )  # fmt: skip
 """Parts of a predicted time."""
 _OWN = ("softmax", "rms_norm", "quantise", "rotary_embedding", "embedding")
-"""Operators with measurements of their own."""
+"""Operators that were measured themselves."""
 _MEASURED = (*_OWN, "elementwise", "layer_norm", "gemm")
 _UNSEEN_WIDENING, _COARSE_WIDENING = 2.5, 12.0
 """Powers by which intervals widen for operators without measurements: those of the same kind, and all others."""
@@ -61,26 +61,26 @@ _HOST_SHARPNESS = 12.0
 
 def _groups(op: str, _dtypes: Mapping[str, str]) -> tuple[str, ...]:
     """Return the groups of coefficients that may serve, best first."""
-    own = op if op in _OWN else _ALIKE.get(op)
-    return tuple(dict.fromkeys((*((own,) if own else ()), *_KINDS[OPS[op].family], "pointwise")))
+    group = op if op in _OWN else _ALIKE.get(op)
+    return tuple(dict.fromkeys((*((group,) if group else ()), *_KINDS[OPS[op].family], "pointwise")))
 
 
-def _rows(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) -> Rows:
+def _rows(target: Target, cases: CaseColumns, coefficients: Any, setting: Setting) -> Rows:
     """Return the times of cases from their least work, those of one case too as columns."""
     if all(isinstance(extent, int) for extent in cases.axes.values()):
-        one = _row(target, cases, scalars, setting)
-        return Rows(time_s=np.array([one.time_s]), parts_s=np.array([one.parts_s]))
-    columns = np.stack(_terms(target, cases, work_columns, scalars, setting), 1)
+        row = _row(target, cases, coefficients, setting)
+        return Rows(time_s=np.array([row.time_s]), parts_s=np.array([row.parts_s]))
+    columns = np.stack(_terms(target, cases, work_columns, coefficients, setting), 1)
     return Rows(time_s=columns.sum(1), parts_s=columns)
 
 
-def _row(target: Target, cases: CaseColumns, scalars: Any, setting: Setting) -> Rows:
+def _row(target: Target, cases: CaseColumns, coefficients: Any, setting: Setting) -> Rows:
     """Return the time of one case."""
-    parts = _terms(target, cases, work_numbers, scalars, setting)
+    parts = _terms(target, cases, work_numbers, coefficients, setting)
     return Rows(time_s=summed(parts), parts_s=parts)
 
 
-def _terms(target: Target, cases: CaseColumns, work_by: WorkBy, scalars: Any, setting: Setting) -> list[Any]:
+def _terms(target: Target, cases: CaseColumns, work_by: WorkBy, coefficients: Any, setting: Setting) -> list[Any]:
     """Return the terms of the times of cases from their least work, columns or numbers as `work_by` gives it.
 
     Source: derived; bytes at the reached share of the pin rate, rows of norms as blocks that read again what the cache
@@ -91,12 +91,14 @@ def _terms(target: Target, cases: CaseColumns, work_by: WorkBy, scalars: Any, se
             f"{target.name}: no prediction of {cases.op}; GPUs that state a memory bandwidth only{got(target)}"
         )
     work = work_by(target, cases)
-    scalar = dict(zip((one.name for one in SCALARS), np.asarray(scalars).tolist(), strict=True))
-    parts = _parts(target, cases, work, scalar)
+    fitted = dict(
+        zip((coefficient.name for coefficient in COEFFICIENTS), np.asarray(coefficients).tolist(), strict=True)
+    )
+    parts = _parts(target, cases, work, fitted)
     kernel_s = sum(parts.values())
     if setting.host_timed:
-        floor = scalar["host_floor_s"] * larger(work.launch_count, 1)
-        both = raised(scalar["host_gap_s"] + kernel_s, _HOST_SHARPNESS) + raised(floor, _HOST_SHARPNESS)
+        floor = fitted["host_floor_s"] * larger(work.launch_count, 1)
+        both = raised(fitted["host_gap_s"] + kernel_s, _HOST_SHARPNESS) + raised(floor, _HOST_SHARPNESS)
         seen_s = raised(both, 1 / _HOST_SHARPNESS)
         parts["host"] = seen_s - kernel_s
     nil = 0.0 if is_number(kernel_s) else np.zeros_like(kernel_s)
@@ -104,43 +106,38 @@ def _terms(target: Target, cases: CaseColumns, work_by: WorkBy, scalars: Any, se
 
 
 def _parts(
-    target: Target, cases: CaseColumns, work: WorkColumns, scalar: Mapping[str, float]
+    target: Target, cases: CaseColumns, work: WorkColumns, fitted: Mapping[str, float]
 ) -> dict[str, Any]:  # fmt: skip
     """Return the parts of the time of the kernels themselves."""
-    found = resources(target, cases, work, scalar)
+    needs = resources(target, cases, work, fitted)
     moved = work.read_bytes + work.write_bytes
     read_ratio, write_ratio = (
-        GATHER_RATIO if cases.op in GATHERING else scalar[f"{way}_ratio"] for way in ("read", "write")
+        GATHER_RATIO if cases.op in GATHERING else fitted[f"{way}_ratio"] for way in ("read", "write")
     )
     parts = {
-        "launch": scalar["launch_s"] * larger(work.launch_count, 1),
-        "grid_ramp": scalar["grid_ramp_s"] * smaller(1.0, moved / (BLOCK_BYTES * target.sm_count)),
-        "read": found.read_s, "read_ceiling": found.read_s * (1 / read_ratio - 1),
-        "write": found.write_s, "write_ceiling": found.write_s * (1 / write_ratio - 1),
-        "passes": found.again_s / read_ratio,
+        "launch": fitted["launch_s"] * larger(work.launch_count, 1),
+        "grid_ramp": fitted["grid_ramp_s"] * smaller(1.0, moved / (BLOCK_BYTES * target.sm_count)),
+        "read": needs.read_s, "read_ceiling": needs.read_s * (1 / read_ratio - 1),
+        "write": needs.write_s, "write_ceiling": needs.write_s * (1 / write_ratio - 1),
+        "passes": needs.again_s / read_ratio,
     }  # fmt: skip
     memory_s = sum(parts[name] for name in ("read", "read_ceiling", "write", "write_ceiling", "passes"))
-    parts["alignment"] = memory_s * (1 / found.aligned_ratio - 1)
-    others = {"rows": found.rows_s, "vector": found.vector_s, "tensor": found.tensor_s}
+    parts["alignment"] = memory_s * (1 / needs.aligned_ratio - 1)
+    others = {"rows": needs.rows_s, "vector": needs.vector_s, "tensor": needs.tensor_s}
     memory_s = memory_s + parts["alignment"]
     powers = {name: raised(time_s, SHARPNESS) for name, time_s in others.items()}
     excess = raised(raised(memory_s, SHARPNESS) + sum(powers.values()), 1 / SHARPNESS) - memory_s
     whole = larger(sum(powers.values()), _LEAST)
     parts |= {name: excess * power / whole for name, power in powers.items()}  # how much each prolongs the overlap
-    parts["tensor_ceiling"] = parts["tensor"] * (1 - scalar["tensor_ratio"])
-    parts["tensor"] = parts["tensor"] * scalar["tensor_ratio"]
+    parts["tensor_ceiling"] = parts["tensor"] * (1 - fitted["tensor_ratio"])
+    parts["tensor"] = parts["tensor"] * fitted["tensor_ratio"]
     return parts
 
 
-def _kind(attributes: Mapping[str, str | bool]) -> str:
-    """Return the function: kernels of functions share what they read and write, not what they compute."""
-    return str(attributes.get("function", ""))
-
-
 def _widening(op: str, cell: str) -> float:
-    """Return how much less is known of an operator than of those measured: assumptions, as no tables have them.
+    """Return the factor of an unmeasured operator's interval: assumptions, as no tables have them.
 
-    What is launched and ends takes the same time, whatever it would have done.
+    Launch and end of a kernel take the same time for all operators.
     """
     if op in _MEASURED:
         return 1.0
@@ -162,11 +159,11 @@ _GRIDS: Mapping[str, Mapping[str, tuple[int | str, ...]]] = {
 }
 """Candidates of `calibrate plan`."""
 
-FORM = Form(
+KERNEL_MODEL = KernelModel(
     name="stream",
     ops=OPS.names(),
     version="stream-1",
-    scalars=SCALARS,
+    coefficients=COEFFICIENTS,
     terms=TERMS,
     regimes={
         "launch": "launch", "grid_ramp": "launch", "host": "host", "read": "dram", "read_ceiling": "dram",
@@ -178,7 +175,7 @@ FORM = Form(
     row=_row,
     phases=("forward", "backward"),
     grids=_GRIDS,
-    kind=_kind,
+    kind=lambda attributes: str(attributes.get("function", "")),  # kernels of functions differ in what they compute
     widening=_widening,
     is_fallback=True,
 )  # fmt: skip

@@ -1,18 +1,21 @@
-"""Which share of its documented rate a board's power sustains, and how that moves to another board of its kind."""
+"""Share of the documented rate that a board's power limit sustains, and its transfer between boards."""
 
 import math
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from nearpeak.core.work.target import Target
+from nearpeak.prediction.kernel_model import CoefficientRange
 from nearpeak.prediction.power.voltage import clock_drawing, drawn_ratio
 
 _BY_POWER = 0.6
 """Sustained share of the rate below which kernels set the pace, not power."""
 _MOST = 0.95
-"""Sustained share of the rate that no board limit stands against."""
+"""Sustained share of the rate above which no board limit applies."""
 _ALIKE = 1e-6
 """Difference between shares that is of rounding alone."""
 _AT_REST_RATIO, _AT_REST_SM_W = 0.13, 0.283
-"""What a board draws whatever its clock, of its limit, and for each multiprocessor: 32.3 of 250 W and 0.283 W.
+"""Clock-independent power of a board, as a share of its limit and per multiprocessor: 32.3 of 250 W and 0.283 W.
 
 Source: AccelWattch (MICRO'21), Quadro GV100; that other boards are alike is an assumption.
 """
@@ -33,15 +36,15 @@ def repowered(rate: Rate, target: Target, device: Target, units: tuple[str, str]
     clock takes more energy for the same share of its rate. So does a coarser process at the same clock.
 
     Args:
-        units: that form the products, of the target and of the device.
+        units: that model the products, of the target and of the device.
 
     Source: dynamic power f V(f)^2 with V linear above a floor (prediction.md, power and clock).
     """
     if not is_paced_by_power(rate):
         return rate
     boards = (target, units[0]), (device, units[1])
-    top = max(max(one.clock_hz, clock_hz(one, unit)) for one, unit in boards)
-    here, there = (clock_hz(one, unit) / top for one, unit in boards)
+    top = max(max(board.clock_hz, clock_hz(board, unit)) for board, unit in boards)
+    here, there = (clock_hz(board, unit) / top for board, unit in boards)
     energy = product_energy(device, units[1], rate, there) * generation_energy(target) / generation_energy(device)
     share = share_of_rate(headroom(target, units[0]), energy, here)
     if math.isclose(share, _sustained(rate), rel_tol=_ALIKE):
@@ -51,6 +54,17 @@ def repowered(rate: Rate, target: Target, device: Target, units: tuple[str, str]
     gain = max(min(share, _MOST) / _sustained(rate), 1.0)
     loss = 1.0 + rate[1]
     return rate[0] * max(gain / loss, 1.0), max(loss / gain, 1.0) - 1.0
+
+
+def repower(
+    vector: Any, coefficients: Sequence[CoefficientRange], target: Target, device: Target, unit: Callable[[Target], str]
+) -> None:
+    """Move the sustained rate in a device's coefficient vector to `target`, if both state their power limits."""
+    if target.power_w and device.power_w:
+        names = [coefficient.name for coefficient in coefficients]
+        places = [names.index(name) for name in ("tensor_ratio", "clock_ratio")]
+        rate = repowered(tuple(vector[places]), target, device, (unit(target), unit(device)))
+        vector[places] = [min(v, coefficients[place].high_value) for v, place in zip(rate, places, strict=True)]
 
 
 def slowed(rate: Rate, share: float) -> Rate:

@@ -1,4 +1,4 @@
-"""Energy of whole tables of predicted cases."""
+"""Energy of tables of predicted cases."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,7 +15,7 @@ from nearpeak.prediction.power.predicted_energy import energy_columns, energy_en
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnergyTable:
-    """Energies as columns, row by row as the cases stand in their table; not a number where no time is predicted."""
+    """Energies as columns, in the row order of the case table; NaN where no time is predicted."""
 
     energy_j: Any
     """Expected energies, the board's idle power included."""
@@ -27,7 +27,7 @@ class EnergyTable:
     """High ends of the 90 % intervals."""
 
 
-def energy_table(table: CaseTable, target: Target, found: PredictionTable) -> EnergyTable:
+def energy_table(table: CaseTable, target: Target, predictions: PredictionTable) -> EnergyTable:
     """Return the energies of cases whose times are predicted.
 
     Raises:
@@ -47,14 +47,14 @@ def energy_table(table: CaseTable, target: Target, found: PredictionTable) -> En
     energy, low, high = (np.full(count, np.nan) for _ in range(3))
     for group in table.groups:
         rows = np.arange(count) if group.rows is None else np.asarray(group.rows)
-        known = np.isfinite(found.predicted_s[rows])
+        known = np.isfinite(predictions.predicted_s[rows])
         if not known.any():
             continue
-        cases, kept = group_columns(group, count), rows[known]
+        cases, predicted_rows = group_columns(group, count), rows[known]
         axes = {name: column[known] for name, column in cases.axes.items()}
-        time_s = found.predicted_s[kept]
+        time_s = predictions.predicted_s[predicted_rows]
         parts, used = energy_columns(target, replace(cases, axes=axes), time_s)
-        energy[kept] = parts.sum(1)
-        time_ratio = (found.low_s[kept] / time_s, found.high_s[kept] / time_s)
-        low[kept], high[kept] = energy_ends(parts, time_ratio, used, board_w(target), time_s)
-    return EnergyTable(energy_j=energy, power_w=energy / found.predicted_s, energy_low_j=low, energy_high_j=high)
+        energy[predicted_rows] = parts.sum(1)
+        time_ratio = (predictions.low_s[predicted_rows] / time_s, predictions.high_s[predicted_rows] / time_s)
+        low[predicted_rows], high[predicted_rows] = energy_ends(parts, time_ratio, used, board_w(target), time_s)
+    return EnergyTable(energy_j=energy, power_w=energy / predictions.predicted_s, energy_low_j=low, energy_high_j=high)

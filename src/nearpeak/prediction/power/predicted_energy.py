@@ -1,4 +1,4 @@
-"""Energy of predicted cases: power by part times the predicted time, and what a power limit does to that time."""
+"""Energy of predicted cases: power by component times predicted time, and slow-down by power limits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from nearpeak.core.answers.expected_energy import PARTS, ExpectedEnergy
 from nearpeak.core.answers.prediction import Calibration
 from nearpeak.core.work.target import Target
 from nearpeak.prediction.documented_target import differing, documented_of, stock_of
-from nearpeak.prediction.kernel_model import CaseColumns, Form
+from nearpeak.prediction.kernel_model import CaseColumns, KernelModel
 from nearpeak.prediction.models.power import (  # fmt: skip
     board_w,
     clock_ratio,
@@ -22,17 +22,17 @@ from nearpeak.prediction.models.power import (  # fmt: skip
     power_calibration,
     top_ratio,
 )
-from nearpeak.prediction.power.unit_activity import Busy, busy_of
+from nearpeak.prediction.power.unit_activity import Busy, busy_times
 from nearpeak.prediction.scalar_or_column import is_number, larger, smaller
 
 POWER_TERM = "power"
-"""Part of a predicted time by which clocks below the full one prolong it."""
+"""Part of a predicted time due to clocks below the full one."""
 _CLOCKED = ("tensor", "products", "rows", "padding", "l2")
 """Regimes of parts that follow the clock of multiprocessors."""
 METER_RATIO = 1.02
 """Most that an average reads above a board's limit: 1,018 W of the B200's 1,000 W in 57,621 readings of aic_gemm."""
 _LEAST_S, _LEAST_J = 1e-15, float(np.finfo(np.float64).tiny)
-"""Time and energy that stand for none where one divides by them."""
+"""Substitutes of zero time and energy in divisions."""
 
 
 def has_power(target: Target) -> bool:
@@ -42,13 +42,13 @@ def has_power(target: Target) -> bool:
 
 def energy_columns(target: Target, cases: CaseColumns, time_s: Any) -> tuple[Any, Calibration]:
     """Return the energy of cases by part, rows by parts, and the coefficients behind it."""
-    busy = busy_of(target, stock_of(target), cases, is_one=False)
+    busy = busy_times(target, stock_of(target), cases, is_one=False)
     parts, used = _energy_parts(target, format_of(cases), busy, np.asarray(time_s))
     return np.stack(np.broadcast_arrays(*parts), 1), used
 
 
 def format_of(cases: CaseColumns) -> str:
-    """Return the format whose power scalars answer for cases."""
+    """Return the format whose power coefficients answer for cases."""
     return cases.dtypes.get("dtype", "bf16")
 
 
@@ -56,7 +56,7 @@ def _energy_parts(target: Target, dtype: str, busy: Busy, time_s: Any) -> tuple[
     """Return the energy by part, each a column, or a number for one case, and the coefficients behind it."""
     used, values = _power_scalars(_measured_name(target), dtype)
     watts = limited_w(demand_of(target, busy, values, time_s), board_w(target))
-    return [one * time_s for one in watts], used
+    return [part_w * time_s for part_w in watts], used
 
 
 def energy_ends(
@@ -106,7 +106,7 @@ def energy_of(
 
 
 def energy_sum(each: Sequence[tuple[ExpectedEnergy, int]], time_s: float) -> ExpectedEnergy | None:
-    """Return the energy of calls one after the other; none without calls.
+    """Return the energy of calls in sequence; none without calls.
 
     Args:
         each: the energy of a call, and how often it runs.
@@ -114,65 +114,67 @@ def energy_sum(each: Sequence[tuple[ExpectedEnergy, int]], time_s: float) -> Exp
     """
     if not each:
         return None
-    parts = {name: sum(one.parts_j[name] * count for one, count in each) for name in PARTS}
-    farthest = max((one for one, _ in each), key=lambda one: one.distance_count)
+    parts = {name: sum(item.parts_j[name] * count for item, count in each) for name in PARTS}
+    farthest = max((item for item, _ in each), key=lambda item: item.distance_count)
     energy = sum(parts.values())
     return ExpectedEnergy(
-        energy_j=energy, low_j=sum(one.low_j * count for one, count in each),
-        high_j=sum(one.high_j * count for one, count in each), power_w=energy / time_s, parts_j=parts,
+        energy_j=energy, low_j=sum(item.low_j * count for item, count in each),
+        high_j=sum(item.high_j * count for item, count in each), power_w=energy / time_s, parts_j=parts,
         source=farthest.source, distance_count=farthest.distance_count,
     )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Powered:
-    """What a board's limit costs cases, row by row; numbers for one case."""
+class PowerLimitCost:
+    """Cost of a board's power limit for cases, row by row; numbers for one case."""
 
     parts_s: Sequence[Any]
-    """Parts of their times, without what the limit costs where it is known: below ceilings."""
+    """Parts of their times, without the limit's known cost below ceilings."""
     power_s: Any
-    """What it costs them, as a part of its own."""
+    """Cost of the limit, as a separate part."""
     added_s: Any
-    """What it adds to their times."""
+    """Additional time."""
 
 
-def powered(target: Target, cases: CaseColumns, form: Form, time_s: Any, parts_s: Sequence[Any]) -> Powered:
-    """Return what the limit of a board costs cases.
+def power_limit_cost(
+    target: Target, cases: CaseColumns, model: KernelModel, time_s: Any, parts_s: Sequence[Any]
+) -> PowerLimitCost:
+    """Return the cost of a board's power limit for cases.
 
-    Scalars were fitted on boards at their documented limit: what it costs there is in them, below their ceilings, and
-    only gets its name. A lower limit makes everything that follows the clock slower.
+    Coefficients were fitted on boards at their documented limit, whose cost they include below their ceilings: it is
+    only attributed. A lower limit slows everything that follows the clock.
 
     Args:
         time_s: times of the rows, or of one case.
-        parts_s: parts of each time by the terms of the form, each a column, or a number for one case.
+        parts_s: parts of each time by the terms of the model, each a column, or a number for one case.
     """
     none = 0.0 if is_number(time_s) else np.zeros(len(time_s))
     if not has_power(target):
-        return Powered(parts_s=parts_s, power_s=none, added_s=none)
+        return PowerLimitCost(parts_s=parts_s, power_s=none, added_s=none)
     _, values = _power_scalars(_measured_name(target), format_of(cases))
     demand, top = demand_w(target, cases, values, larger(time_s, _LEAST_S)), top_ratio(target)
     stock = clock_ratio(demand, board_w(documented_of(target)), top)  # at the documented limit, of the full clock
-    clocked, ceilings = _clocked(Same(form))
+    clocked, ceilings = _clocked(Same(model))
     clocked_s = sum([parts_s[place] for place in clocked])
     left, taken = list(parts_s), none
     for place in ceilings:
         share = smaller(larger(parts_s[place], 0.0), larger((1 - stock) * clocked_s - taken, 0.0))
         left[place], taken = parts_s[place] - share, taken + share
     added = clocked_s * (stock / clock_ratio(demand, board_w(target), top) - 1) if is_lowered(target) else none
-    return Powered(parts_s=left, power_s=taken + added, added_s=added)
+    return PowerLimitCost(parts_s=left, power_s=taken + added, added_s=added)
 
 
-def hides_power(target: Target, form: Form, parts_s: Any, most_s: Any) -> Any:
+def may_hide_power_limit(target: Target, model: KernelModel, parts_s: Any, most_s: Any) -> Any:
     """Return in which rows what the limit costs may decide which part is the largest.
 
     Args:
-        most_s: the largest part of each row as the form tells them.
+        most_s: the largest part of each row as the model tells them.
     """
     if not has_power(target):
         return np.zeros(len(most_s), dtype=bool)
     if is_lowered(target):
         return np.ones(len(most_s), dtype=bool)
-    held_s = [np.maximum(parts_s[:, place], 0.0) for place in _clocked(Same(form))[1]]
+    held_s = [np.maximum(parts_s[:, place], 0.0) for place in _clocked(Same(model))[1]]
     return sum(held_s) >= most_s if held_s else np.zeros(len(most_s), dtype=bool)
 
 
@@ -182,21 +184,21 @@ def is_lowered(target: Target) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _clocked(form: "Same[Form]") -> tuple[list[int], list[int]]:
+def _clocked(model: "Same[KernelModel]") -> tuple[list[int], list[int]]:
     """Return the places of parts that follow the clock, and of those by which such units stay below their rates."""
-    names = enumerate(form.held.terms)
-    clocked = [place for place, name in names if form.held.regimes[name] in _CLOCKED]
-    return clocked, [place for place in clocked if form.held.terms[place].endswith("_ceiling")]
+    names = enumerate(model.held.terms)
+    clocked = [place for place, name in names if model.held.regimes[name] in _CLOCKED]
+    return clocked, [place for place in clocked if model.held.terms[place].endswith("_ceiling")]
 
 
 def _measured_name(target: Target) -> str:
-    """Return the whole device whose power scalars answer for a target; none for one that only has a device's name."""
+    """Return the whole device whose power coefficients apply to a target; none where only its name is a device's."""
     stock = stock_of(target)
     return "" if differing(stock) else stock.name
 
 
 @lru_cache(maxsize=256)
 def _power_scalars(device: str, dtype: str) -> tuple[Calibration, tuple[float, ...]]:
-    """Return the scalars of a device's power in one format, and their values."""
+    """Return the coefficients of a device's power in one format, and their values."""
     used = power_calibration(device, dtype)
-    return used, tuple(float(one.value) for one in used.coefficients)
+    return used, tuple(float(coefficient.value) for coefficient in used.coefficients)

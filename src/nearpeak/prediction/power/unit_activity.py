@@ -1,4 +1,4 @@
-"""How busy a case keeps each unit of a board, as shares of the whole: what power follows from."""
+"""Utilisation of each unit of a board by a case, the input of the power model."""
 
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ _PRODUCTS = ("gemm", "scaled_gemm")
 
 
 class Busy(NamedTuple):
-    """How long cases keep units of the whole device busy, row by row; numbers for one case."""
+    """Busy times of the whole device's units, row by row; numbers for one case."""
 
     filled: Any
     """Share of the multiprocessors that hold a tile of a product."""
@@ -45,14 +45,14 @@ def activity(busy: Busy, time_s: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def busy_of(target: Target, stock: Target, cases: CaseColumns, *, is_one: bool) -> Busy:
-    """Return how long cases keep units of the whole device `stock` busy.
+def busy_times(target: Target, stock: Target, cases: CaseColumns, *, is_one: bool) -> Busy:
+    """Return the busy times of units of the whole device `stock`.
 
     Bytes count against the documented rate of memory wherever they come from: those that stay in the last cache over
     repeated calls, with the copies of weights that follow one another, are `cache`, the others `memory`.
 
     Args:
-        is_one: whether it is one case, whose axes are numbers; what is returned are numbers then.
+        is_one: whether it is one case, whose axes and results are numbers.
     """
     if is_one:  # its time is asked for more than once
         return _remembered(Same(target), Same(stock), Same(cases))
@@ -88,13 +88,10 @@ def filled_ratio(target: Target, cases: CaseColumns, work: WorkColumns) -> Any:
 def missed_ratio(target: Target, cases: CaseColumns, work: WorkColumns) -> Any:
     """Return the share of the bytes that come from memory, as the working set outgrows the last cache."""
     cache = float(target.l2.capacity_bytes or 0)
-    working_set = work.read_bytes + work.write_bytes + (_copied_bytes(cases, cache) if cases.op in _PRODUCTS else 0.0)
+    working_set = work.read_bytes + work.write_bytes
+    if cases.op in _PRODUCTS:  # further copies of B that follow one another, as predicted times assume
+        n, k, batch = (in_floats(cases.axes.get(name, 1)) for name in ("n", "k", "batch"))
+        b_bytes = batch * n * k * stored_bytes(formats_of(cases.dtypes)[1], DTYPES[cases.dtypes["dtype"]].scheme)
+        copies = rounded_up(cache / larger(b_bytes, 1.0))
+        working_set = working_set + b_bytes * (clipped(copies, 1.0, USUAL.weight_copies_count) - 1)
     return clipped(working_set / max(_KEPT_RATIO * cache, 1.0) - 0.5, 0.0, 1.0)
-
-
-def _copied_bytes(cases: CaseColumns, cache: float) -> Any:
-    """Return the bytes of the further copies of B that follow one another, as predicted times assume."""
-    n, k, batch = (in_floats(cases.axes.get(name, 1)) for name in ("n", "k", "batch"))
-    b_bytes = batch * n * k * stored_bytes(formats_of(cases.dtypes)[1], DTYPES[cases.dtypes["dtype"]].scheme)
-    copies = rounded_up(cache / larger(b_bytes, 1.0))
-    return b_bytes * (clipped(copies, 1.0, USUAL.weight_copies_count) - 1)

@@ -1,4 +1,4 @@
-"""What units draw at a share of a chip's highest clock: one curve for predicted power and for board limits."""
+"""Dynamic power against clock frequency (voltage-frequency curve), for power and board limits."""
 
 from functools import cache
 from typing import Any
@@ -21,7 +21,7 @@ _GRID_COUNT = 1 + 2**11
 
 
 def drawn_ratio(clock: Any) -> Any:
-    """Return what units draw at a share of the highest clock, as a share of what they draw at that.
+    """Return the power of units at a share of the highest clock, relative to that at the highest.
 
     >>> float(drawn_ratio(1.0)), round(float(drawn_ratio(0.5)), 3), round(float(drawn_ratio(0.1)), 3)
     (1.0, 0.245, 0.042)
@@ -33,7 +33,7 @@ def drawn_ratio(clock: Any) -> Any:
 
 
 def clock_drawing(drawn: Any) -> Any:
-    """Return the clock at which units draw `drawn` of what they draw at the highest one, twice that at most.
+    """Return the relative clock at which units draw the share `drawn` of their power at the highest clock, 2 at most.
 
     >>> round(float(clock_drawing(drawn_ratio(0.8))), 5)
     0.8

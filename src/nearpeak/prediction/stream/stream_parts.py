@@ -1,4 +1,4 @@
-"""What streaming through memory takes of each resource: bytes, rows that are read again, vector units, alignment."""
+"""Resource times of memory streaming: bytes, repeated row passes, vector units, alignment."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -53,47 +53,47 @@ class Resources(NamedTuple):
     """Products, at the rate that was measured."""
 
 
-def resources(target: Target, cases: CaseColumns, work: WorkColumns, scalar: Mapping[str, float]) -> Resources:
-    """Return what cases take of each resource, from their least work."""
+def resources(target: Target, cases: CaseColumns, work: WorkColumns, fitted: Mapping[str, float]) -> Resources:
+    """Return the resource times of cases from their least work."""
     reached = _SM_BYTES_PER_CLOCK * target.clock_hz * target.sm_count
     bandwidth = min(target.dram.bandwidth_bytes_per_s or 1.0, reached)
-    kept = scalar["write_residency_ratio"] * (target.l2.capacity_bytes or 0)
+    absorbed = fitted["write_residency_ratio"] * (target.l2.capacity_bytes or 0)
     unaligned = (work.group_bytes % _ALIGNED_BYTES != 0) & (work.group_count > 0)
-    ratio = chosen(unaligned, scalar["unaligned_ratio"], 1.0)
+    ratio = chosen(unaligned, fitted["unaligned_ratio"], 1.0)
     weight = _SPECIAL_WEIGHT.get(str(cases.attributes.get("function", "")), 1.0)
-    vector_flop = work.vector_flop + weight * scalar["special_flop_count"] * work.special_count
-    vector_rate_reached = scalar["vector_ratio"] * vector_rate(target, "fp32")[1]
+    vector_flop = work.vector_flop + weight * fitted["special_flop_count"] * work.special_count
+    vector_rate_reached = fitted["vector_ratio"] * vector_rate(target, "fp32")[1]
     return Resources(
-        read_s=work.read_bytes / bandwidth, write_s=larger(work.write_bytes - kept, 0.0) / bandwidth,
-        again_s=_again_bytes(target, cases, work, scalar) / bandwidth,
-        aligned_ratio=ratio * (scalar["gated_ratio"] if cases.attributes.get("function") in _GATED else 1.0),
-        rows_s=_rows_s(target, cases, work, scalar), vector_s=vector_flop / vector_rate_reached,
-        tensor_s=work.matrix_s / scalar["tensor_ratio"],
+        read_s=work.read_bytes / bandwidth, write_s=larger(work.write_bytes - absorbed, 0.0) / bandwidth,
+        again_s=_again_bytes(target, cases, work, fitted) / bandwidth,
+        aligned_ratio=ratio * (fitted["gated_ratio"] if cases.attributes.get("function") in _GATED else 1.0),
+        rows_s=_rows_s(target, cases, work, fitted), vector_s=vector_flop / vector_rate_reached,
+        tensor_s=work.matrix_s / fitted["tensor_ratio"],
     )  # fmt: skip
 
 
-def _again_bytes(target: Target, cases: CaseColumns, work: WorkColumns, scalar: Mapping[str, float]) -> Any:
+def _again_bytes(target: Target, cases: CaseColumns, work: WorkColumns, fitted: Mapping[str, float]) -> Any:
     """Return the bytes of rows that are read again because the cache lost them between two passes over them."""
     held = smaller(work.group_count, target.sm_count * BLOCKS_PER_SM) * work.group_bytes
-    kept = scalar["row_residency_ratio"] * (target.l2.capacity_bytes or 0)
-    lost = clipped(held / max(kept, 1.0) - 0.5, 0.0, 1.0)
+    resident = fitted["row_residency_ratio"] * (target.l2.capacity_bytes or 0)
+    lost = clipped(held / max(resident, 1.0) - 0.5, 0.0, 1.0)
     lost = chosen(_leaves_registers(cases.op, work.group_bytes), lost, 0.0)
-    return scalar["row_passes_count"] * lost * work.group_count * work.group_bytes
+    return fitted["row_passes_count"] * lost * work.group_count * work.group_bytes
 
 
-def _rows_s(target: Target, cases: CaseColumns, work: WorkColumns, scalar: Mapping[str, float]) -> Any:
+def _rows_s(target: Target, cases: CaseColumns, work: WorkColumns, fitted: Mapping[str, float]) -> Any:
     """Return the time of rows on their multiprocessors: fewer rows than multiprocessors leave some idle.
 
     What gathers rows computes where each element lies: measured times are of a rate per clock of a multiprocessor.
     """
     if cases.op in GATHERING:
         moved = work.read_bytes + work.write_bytes
-        return moved / (scalar["row_bytes_per_clock"] * target.clock_hz * (target.sm_count or 1))
-    each_s = scalar["row_s"] + work.group_bytes / (scalar["row_bytes_per_clock"] * target.clock_hz)
+        return moved / (fitted["row_bytes_per_clock"] * target.clock_hz * (target.sm_count or 1))
+    each_s = fitted["row_s"] + work.group_bytes / (fitted["row_bytes_per_clock"] * target.clock_hz)
     rows_s = larger(work.group_count / target.sm_count, 1.0) * each_s
     return chosen(_leaves_registers(cases.op, work.group_bytes), rows_s, 0.0)
 
 
 def _leaves_registers(op: str, row_bytes: Any) -> Any:
-    """Return which rows a block of threads works on instead of one warp that holds a whole row."""
+    """Return the rows that a thread block processes, as one warp cannot hold them in registers."""
     return row_bytes > (_REGISTER_ROW_BYTES if op in _ONE_WARP else 0)

@@ -1,4 +1,4 @@
-"""Products of matrices as narrow hardware forms them: accumulators of few bits, sums in groups, promotion."""
+"""Matrix products with emulated narrow accumulators: few bits, summation in groups, promotion."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,7 @@ from nearpeak.ops.shared.number_formats import ROUNDINGS
 
 _FP32_BITS = 24
 _EXACT_BITS = 52
-"""Bits up to which float64 emulates an accumulator without rounding of its own."""
+"""Bits up to which float64 emulates an accumulator exactly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

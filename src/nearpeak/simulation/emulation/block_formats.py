@@ -1,8 +1,8 @@
-"""Formats of blocks that share a scale, and formats of one's own: rows beside those of elements."""
+"""Emulated block-scaled and custom number formats."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ class Quantised(NamedTuple):
     tensor_scale: float
     """Scale of the whole matrix; 1 where the format has none."""
     values: Any
-    """What it stands for, as float64: each product of an element and its scales is exact."""
+    """Decoded values as float64: each product of an element and its scales is exact."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,20 +98,21 @@ class BlockFormat:
 
 
 def _usable(scale: Any) -> Any:
-    """Return scales, 1 where one is zero, infinite or no number: what is finite then saturates or vanishes."""
+    """Return scales, 1 where one is zero, infinite or NaN: finite values then saturate or vanish."""
     return np.where(np.isfinite(scale) & (scale > 0), scale, 1).astype(np.float32)
 
 
 def _of_scheme(name: str, scheme: Scheme, operand: Operand) -> BlockFormat:
     """Return the row of one factor of a quantised product."""
     scale = FORMATS[scheme.scale]
-    own = isinstance(scale, FloatFormat) and scale.bits_count == 8
+    is_float_scale = isinstance(scale, FloatFormat) and scale.bits_count == 8
     element = FORMATS[operand.dtype]
     if isinstance(element, IntFormat) and not scheme.zeros:
         element = replace(element, symmetric=True)
     return BlockFormat(
         name=name, element=element, block_count=operand.column_count, row_count=operand.row_count,
-        scale=scale if own and isinstance(scale, FloatFormat) else None, two_levels=scheme.tensor_scale_count > 0,
+        scale=scale if is_float_scale and isinstance(scale, FloatFormat) else None,
+        two_levels=scheme.tensor_scale_count > 0,
     )  # fmt: skip
 
 
@@ -172,14 +173,14 @@ def _read(path: Path) -> Mapping[str, Mapping[str, Any]]:
         raise SpecError(f"formats {path}: not found") from None
     except (ValueError, RecursionError) as error:
         raise SpecError(f"formats {path}: not TOML: {error}") from None
-    found = data.get("format")
-    if not isinstance(found, dict) or not all(isinstance(entry, dict) for entry in found.values()):
+    entries = data.get("format")
+    if not isinstance(entries, dict) or not all(isinstance(entry, dict) for entry in entries.values()):
         raise SpecError(f"formats {path}: has no tables [format.NAME]")
-    return found
+    return entries
 
 
 def _value(text: str) -> Any:
-    """Return a value as TOML has it; words may stand without quotes."""
+    """Return a value in TOML syntax; words need no quotes."""
     try:
         return tomllib.loads(f"x = {text}")["x"]
     except tomllib.TOMLDecodeError:
@@ -189,8 +190,8 @@ def _value(text: str) -> Any:
 def _stated(row: Row) -> dict[str, Any]:
     """Return a row as a file states it."""
     names = _BLOCK if isinstance(row, BlockFormat) else _INT if isinstance(row, IntFormat) else _FLOAT
-    found = {key: getattr(row, field) for key, field in names.items()}
-    return {key: getattr(value, "name", value) for key, value in found.items() if value is not None}
+    entries = {key: getattr(row, field) for key, field in names.items()}
+    return {key: getattr(value, "name", value) for key, value in entries.items() if value is not None}
 
 
 def _row(name: str, entry: Mapping[str, Any], table: Mapping[str, Row], where: str) -> Row:
@@ -200,33 +201,28 @@ def _row(name: str, entry: Mapping[str, Any], table: Mapping[str, Row], where: s
     unknown = sorted(set(entry) - set(names))
     if unknown:
         raise SpecError(f"{where}format {name}: no field {unknown[0]}; there are {', '.join(names)}")
-    given: dict[str, Any] = {names[key]: value for key, value in entry.items()}
-    for key, value in given.items():
+    arguments: dict[str, Any] = {names[key]: value for key, value in entry.items()}
+    for key, value in arguments.items():
         wanted = (
             str if key in ("nan", "element", "scale") else bool if key in ("signed", "symmetric", "two_levels") else int
         )
         if type(value) is not wanted:
             raise SpecError(f"{where}format {name}: {key} is {value!r}; {wanted.__name__} is right")
     for key in ("element", "scale"):
-        if key in given:
-            given[key] = _element(given[key], table, f"{where}format {name}: {key}")
+        if key in arguments:
+            arguments[key] = _element(arguments[key], table, f"{where}format {name}: {key}")
     try:
-        return kind(name=name, **given)
+        return kind(name=name, **arguments)
     except TypeError:
-        needed = [key for key, field in names.items() if field in _required(kind) and key not in entry]
+        required = {field.name for field in fields(kind) if field.default is MISSING}
+        needed = [key for key, field in names.items() if field in required and key not in entry]
         raise SpecError(f"{where}format {name}: {', '.join(needed)} is missing") from None
 
 
-def _required(kind: type) -> set[str]:
-    from dataclasses import MISSING
-
-    return {one.name for one in fields(kind) if one.default is MISSING}
-
-
 def _element(name: str, table: Mapping[str, Row], where: str) -> Format:
-    found = table.get(name)
-    if found is None:
+    element = table.get(name)
+    if element is None:
         raise unknown_name("format", name, tuple(table))
-    if isinstance(found, BlockFormat):
+    if isinstance(element, BlockFormat):
         raise SpecError(f"{where} is {name}, a format of blocks; one of elements is right")
-    return found
+    return element

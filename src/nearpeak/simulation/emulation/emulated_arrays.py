@@ -1,4 +1,4 @@
-"""Arrays whose products of matrices are summed as emulated hardware sums them; the float64 references run on them."""
+"""Arrays with emulated matrix-product summation, on which the float64 references run."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -73,26 +73,26 @@ class Emulated(np.ndarray[Any, Any]):
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = None, **arguments: Any) -> Any:
         """Form products as emulated; everything else as NumPy does, then rounded."""
         how = _arithmetic(inputs, out)
-        plain = [_plain(one) for one in inputs]
-        sums = ufunc in _SUMS and any(getattr(one, "is_sum", False) for one in inputs)
+        plain = [_plain(operand) for operand in inputs]
+        sums = ufunc in _SUMS and any(getattr(operand, "is_sum", False) for operand in inputs)
         if ufunc is np.matmul and method == "__call__" and how is not None:
             return _written(_matmul(how, *plain), out, how, is_sum=True)
         with np.errstate(all="ignore"):  # special values are part of what is emulated
-            found = getattr(ufunc, method)(*plain, **arguments)
+            result = getattr(ufunc, method)(*plain, **arguments)
         if method == "at" or how is None:
-            return found
-        if isinstance(found, tuple):
-            return tuple(_wrapped(how.kept(one), how) for one in found)
+            return result
+        if isinstance(result, tuple):
+            return tuple(_wrapped(how.kept(operand), how) for operand in result)
         if sums and method == "__call__":
-            return _written(cut_sum(found, how.accumulator, seed=how.seed), out, how, is_sum=True)
-        return _written(how.kept(found), out, how)
+            return _written(cut_sum(result, how.accumulator, seed=how.seed), out, how, is_sum=True)
+        return _written(how.kept(result), out, how)
 
     def __array_function__(self, function: Callable[..., Any], types: Any, args: Any, kwargs: Any) -> Any:
         """Form sums over indices and inner products as emulated."""
-        how = _arithmetic([one for one in args if isinstance(one, np.ndarray)], None)
+        how = _arithmetic([operand for operand in args if isinstance(operand, np.ndarray)], None)
         if how is not None and function is np.einsum and len(args) == 3 and isinstance(args[0], str):
             return _wrapped(_einsum(how, args[0], _plain(args[1]), _plain(args[2])), how, is_sum=True)
-        if how is not None and function is np.dot and all(np.ndim(one) in (1, 2) for one in args[:2]):
+        if how is not None and function is np.dot and all(np.ndim(operand) in (1, 2) for operand in args[:2]):
             return np.matmul(*args[:2])
         return super().__array_function__(function, types, args, kwargs)
 
@@ -113,9 +113,9 @@ def emulating(array: Any, how: Arithmetic) -> Any:
 def _wrapped(array: Any, how: Arithmetic, *, is_sum: bool = False) -> Any:
     if getattr(array, "dtype", np.dtype(object)).kind != "f":
         return array
-    found = np.asarray(array).view(Emulated)
-    found.how, found.is_sum = how, is_sum
-    return found
+    emulated = np.asarray(array).view(Emulated)
+    emulated.how, emulated.is_sum = how, is_sum
+    return emulated
 
 
 def _plain(array: Any) -> Any:
@@ -124,8 +124,8 @@ def _plain(array: Any) -> Any:
 
 def _arithmetic(inputs: Sequence[Any], out: Any) -> Arithmetic | None:
     """Return the arithmetic of the first array that has one."""
-    found = (getattr(one, "how", None) for one in (*inputs, *(out or ())))
-    return next((how for how in found if how is not None), None)
+    arithmetics = (getattr(operand, "how", None) for operand in (*inputs, *(out or ())))
+    return next((how for how in arithmetics if how is not None), None)
 
 
 def _written(array: Any, out: Any, how: Arithmetic, *, is_sum: bool = False) -> Any:
@@ -141,9 +141,9 @@ def _written(array: Any, out: Any, how: Arithmetic, *, is_sum: bool = False) -> 
 def _matmul(how: Arithmetic, a: Any, b: Any) -> Any:
     """Return a product as `np.matmul` shapes it."""
     left, right = np.asarray(a, np.float64), np.asarray(b, np.float64)
-    found = how.product(left[None] if left.ndim == 1 else left, right[:, None] if right.ndim == 1 else right)
-    found = found[..., 0] if right.ndim == 1 else found
-    return found[..., 0, :] if left.ndim == 1 and right.ndim > 1 else found[..., 0] if left.ndim == 1 else found
+    product = how.product(left[None] if left.ndim == 1 else left, right[:, None] if right.ndim == 1 else right)
+    product = product[..., 0] if right.ndim == 1 else product
+    return product[..., 0, :] if left.ndim == 1 and right.ndim > 1 else product[..., 0] if left.ndim == 1 else product
 
 
 def _einsum(how: Arithmetic, equation: str, a: Any, b: Any) -> Any:
@@ -158,25 +158,27 @@ def _einsum(how: Arithmetic, equation: str, a: Any, b: Any) -> Any:
             b, right = b.sum(right.index(index)), right.replace(index, "")
     batch = [index for index in left if index in right and index in out]
     summed = [index for index in left if index in right and index not in out]
-    rows, columns = ([index for index in own if index not in other] for own, other in ((left, right), (right, left)))
+    rows, columns = (
+        [index for index in indices if index not in other] for indices, other in ((left, right), (right, left))
+    )
     x = _ordered(a, left, (batch, rows, summed), sizes)
     y = _ordered(b, right, (batch, summed, columns), sizes)
-    found = how.product(x, y).reshape([sizes[index] for index in (*batch, *rows, *columns)])
+    product = how.product(x, y).reshape([sizes[index] for index in (*batch, *rows, *columns)])
     order = [*batch, *rows, *columns]
-    return found.transpose([order.index(index) for index in out])
+    return product.transpose([order.index(index) for index in out])
 
 
 def _spelled(equation: str, left: int, right: int) -> tuple[str, str, str]:
     """Return the indices of operands and result, ellipses spelled out."""
     inputs, _, out = equation.replace(" ", "").partition("->")
-    one, other = inputs.split(",")
+    left_text, right_text = inputs.split(",")
     free = [letter for letter in _LETTERS if letter not in equation]
-    more = max(left - len(one.replace("...", "")) if "..." in one else 0,
-               right - len(other.replace("...", "")) if "..." in other else 0)  # fmt: skip
+    more = max(left - len(left_text.replace("...", "")) if "..." in left_text else 0,
+               right - len(right_text.replace("...", "")) if "..." in right_text else 0)  # fmt: skip
     spread = "".join(free[:more])
     first, second = (
         text.replace("...", spread[len(spread) - (rank - len(text.replace("...", ""))) :] if "..." in text else "")
-        for text, rank in ((one, left), (other, right))
+        for text, rank in ((left_text, left), (right_text, right))
     )
     return first, second, out.replace("...", spread)
 

@@ -1,4 +1,4 @@
-"""Cases computed in emulated formats: what a format or an accumulator does to a result before hardware has it."""
+"""Error of a case in emulated formats, before hardware with them exists."""
 
 import sys
 from collections.abc import Callable, Mapping
@@ -49,17 +49,17 @@ def emulated(
     256.0
     """
     out = _stored(case, formats)
-    own = {
+    options = {
         **OPS[case.op].signatures[case.phase].defaults,
         **dict(case.axes),
         **dict(case.dtypes),
         **dict(case.attributes),
     }
     reference = _reference(case)
-    found = _known(vector, formats)
-    if found is not None and not isinstance(found, FloatFormat):
+    vector_format = _known(vector, formats)
+    if vector_format is not None and not isinstance(vector_format, FloatFormat):
         raise SpecError(f"emulate: element-wise results are floats of one format, not {vector}")
-    elements = found
+    elements = vector_format
     arithmetic = Arithmetic(
         accumulator=accumulator, factors=_known(factors, formats), vector=elements,
         rounding=rounding, seed=seed,
@@ -67,7 +67,7 @@ def emulated(
 
     def call(inputs: Mapping[str, Any], **arguments: Any) -> dict[str, Any]:
         wide = {name: emulating(_wide(array), arithmetic) for name, array in inputs.items()}
-        results = reference(wide, **own | arguments)
+        results = reference(wide, **options | arguments)
         rounded = {name: _rounded(np.asarray(array), out, rounding, seed) for name, array in results.items()}
         return {name: _like(array, inputs, out) for name, array in rounded.items()}
 
@@ -106,12 +106,12 @@ def _backward_call(case: Case, accumulator: Accumulator, formats: Mapping[str, R
 def _reference(case: Case) -> Call:
     """Return the float64 reference of a phase; fake quantisation in the fp32 that its grid is defined in."""
     operator = OPS[case.op]
-    found = operator.reference if case.phase == "forward" else operator.backward_reference
-    if found is None:
+    reference = operator.reference if case.phase == "forward" else operator.backward_reference
+    if reference is None:
         raise NotModelledError(f"emulate: {case.op} has no reference of its {case.phase} pass")
     if case.op == "fake_quantise" and case.phase == "forward":
         return _fake_quantised
-    return found
+    return reference
 
 
 def _fake_quantised(arrays: Mapping[str, Any], mask: bool = False, **_: Any) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def _rounded(array: Any, out: Row | None, rounding: str, seed: int) -> Any:
 
 def _like(array: Any, inputs: Mapping[str, Any], out: Row | None) -> Any:
     """Return a result as a tensor where inputs are tensors; else as an array."""
-    tensor = next((one for one in inputs.values() if hasattr(one, "new_tensor")), None)
+    tensor = next((value for value in inputs.values() if hasattr(value, "new_tensor")), None)
     if tensor is None:
         return array
     if array.dtype.kind != "f":

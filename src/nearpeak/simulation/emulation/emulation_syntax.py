@@ -1,4 +1,4 @@
-"""What to emulate, from words: bits and order of sums, formats of factors and of element-wise results."""
+"""Text syntax of emulations: accumulator bits, summation order, formats of operands and results."""
 
 from dataclasses import replace
 from typing import Any
@@ -12,7 +12,7 @@ _FORMATS = ("factors", "vector")
 
 
 def emulation_of_words(text: str) -> tuple[Accumulator, dict[str, str]]:
-    """Return how sums are kept, and further arguments of `emulation.emulated`.
+    """Return the accumulator, and further arguments of `emulated_case.emulated`.
 
     Args:
         text: `fp32` or `hopper_fp8`, then any of bits=, group=, promotion=, rounding= of sums, factors=, vector=.

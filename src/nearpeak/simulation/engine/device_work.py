@@ -1,4 +1,4 @@
-"""What a simulated device is given: kernels made of phases, copies, and the order that they keep."""
+"""Work submitted to a simulated device: kernels of phases, copies, and their dependencies."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ class Phase:
     """A part of a thread block whose demands go on together; the slowest of them sets the pace."""
 
     fixed_ps: int = 0
-    """Least time, whatever is free: latency, instructions."""
+    """Least time with all resources free: latency, instructions."""
     pipe_s: Mapping[str, float] = field(default_factory=dict)
     """Seconds of a multiprocessor's whole unit, by name of the unit."""
     pool_bytes: Mapping[str, float] = field(default_factory=dict)
@@ -23,7 +23,7 @@ class Phase:
     waits: bool = False
     """Whether it starts only when the kernels before have ended: what lies before it may overlap their tail."""
     sags: bool = False
-    """Whether it stands for what a falling clock was measured to cost: left out where a governor sets the clock."""
+    """Whether it is the measured cost of a falling clock: omitted where a governor sets the clock."""
 
     def works(self) -> bool:
         """Return whether it uses a unit or moves bytes, rather than waiting only."""
@@ -39,11 +39,11 @@ class Kernel:
     cta_count: int
     """Thread blocks."""
     phases: tuple[Phase, ...]
-    """What each block does, one after the other."""
+    """Phases of each block in sequence."""
     needs: Limits
     """What one block takes of a multiprocessor."""
     queue: str = "0"
-    """Stream: what is in one keeps its order."""
+    """Stream, whose work runs in order."""
     priority: int = 0
     """Larger goes first."""
     after: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The event loop: place blocks, let them share what they need, go to the next moment at which something changes."""
+"""The event loop: places blocks, shares resources, and advances to the next state change."""
 
 import heapq
 import itertools
@@ -197,7 +197,7 @@ class _Engine:
                     self._may_come_early(self.nodes[behind])
 
     def _lag(self, node: Running, other: Running) -> int:
-        """Return what the end of one costs before the next starts; work that came early waits on the device."""
+        """Return the delay between the end of one and the start of the next; early work waits on the device."""
         early = getattr(other.node, "early", False)
         return 0 if early or isinstance(node.node, Copy) else self.machine.costs.dependency_ps
 
@@ -226,7 +226,7 @@ class _Engine:
                 self._all_placed(node)
 
     def _refused(self, node: Running, state: State | None, full: set[int]) -> str:
-        """Return why a kernel may not even try to place blocks."""
+        """Return the reason for which a kernel may not place blocks."""
         if state is None:
             return "turn"
         if any(node.mask & mask for mask in full):
@@ -242,7 +242,7 @@ class _Engine:
             self.resident += not isinstance(node.node, Copy)
 
     def _all_placed(self, node: Running) -> None:
-        """Let kernels that may come early take what is free now."""
+        """Let kernels with an early start take free slots."""
         node.placed_ps = self.now_ps
         self.pending.remove(node)
         for order in node.blocks:

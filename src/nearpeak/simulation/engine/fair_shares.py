@@ -1,4 +1,4 @@
-"""Who gets how much of what several want at once: max-min fair shares of one pool and of several."""
+"""Max-min fair shares of one or several resource pools."""
 
 from collections.abc import Sequence
 
@@ -7,9 +7,9 @@ SLACK_RATIO = 1e-12
 
 
 def max_min(demands: Sequence[float], counts: Sequence[int], capacity: float) -> list[float]:
-    """Return what each of several kinds of requester gets of a pool, one requester of the kind at a time.
+    """Return the share of a pool for one requester of each kind.
 
-    Nobody gets more than asked, and what the modest leave is shared equally among the others: water-filling, as for
+    Nobody gets more than its demand, and the rest is shared equally among the others: water-filling, as for
     flows in a network (Bertsekas and Gallager, Data Networks, 1992, section 6.5.2).
 
     Args:
@@ -35,7 +35,7 @@ def max_min(demands: Sequence[float], counts: Sequence[int], capacity: float) ->
 
 
 def progress(uses: Sequence[Sequence[float]], counts: Sequence[int], capacities: Sequence[float]) -> list[float]:
-    """Return how fast each kind of work goes on, of 1 alone, when all draw on several pools at once.
+    """Return the relative speed of each kind of work when all draw on several pools at once.
 
     A kind that one pool holds back draws less from the others, which their users share again. Every round lowers
     speeds to what the fullest pool can serve; it ends when no pool is over its capacity.
@@ -64,9 +64,9 @@ def _fullest(
     """Return the pool that is furthest over its capacity; none where all are served."""
     worst, at = 1.0 + SLACK_RATIO, None
     for pool, capacity in enumerate(capacities):
-        asked = sum(use[pool] * count * speed for use, count, speed in zip(uses, counts, speeds, strict=True))
-        if asked > worst * capacity:
-            worst, at = asked / capacity, pool
+        demand = sum(use[pool] * count * speed for use, count, speed in zip(uses, counts, speeds, strict=True))
+        if demand > worst * capacity:
+            worst, at = demand / capacity, pool
     return at
 
 

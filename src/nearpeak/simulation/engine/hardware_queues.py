@@ -1,4 +1,4 @@
-"""Hardware queues: streams that share one go through it in the order in which they were submitted."""
+"""Hardware queues: streams that share a queue run in submission order."""
 
 import bisect
 from collections.abc import Iterator, Sequence
@@ -17,14 +17,14 @@ class Channels:
         if machine.queue_count is None:
             return
         streams: dict[str, dict[str, int]] = {}
-        for one in nodes:
-            if isinstance(one.node, Kernel):
-                known = streams.setdefault(one.node.context, {})
-                place = known.setdefault(one.node.queue, len(known))
-                self.of[one.order] = (one.node.context, place % machine.queue_count)
-        for one in nodes:
-            if not one.node.thread:
-                self.enter(one.order, one.node.not_before_ps)
+        for work in nodes:
+            if isinstance(work.node, Kernel):
+                known = streams.setdefault(work.node.context, {})
+                place = known.setdefault(work.node.queue, len(known))
+                self.of[work.order] = (work.node.context, place % machine.queue_count)
+        for work in nodes:
+            if not work.node.thread:
+                self.enter(work.order, work.node.not_before_ps)
 
     def enter(self, order: int, now_ps: int) -> None:
         """Put work at the end of its queue."""
@@ -32,7 +32,7 @@ class Channels:
             bisect.insort(self.lines.setdefault(self.of[order], []), (now_ps, order))
 
     def leave(self, node: Running, now_ps: int) -> Iterator[Running]:
-        """Yield what may start now that a kernel has everything it waits for: perhaps not it, perhaps others behind."""
+        """Yield the work that may start once a kernel is ready: it and those behind it, or none."""
         node.due_ps = now_ps
         if node.order not in self.of:
             yield node

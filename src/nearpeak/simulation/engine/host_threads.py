@@ -1,4 +1,4 @@
-"""The host beside a device: threads that submit work piece by piece, a graph at once, into a finite queue."""
+"""Host threads that submit work, call by call or as a graph, into a finite queue."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -31,7 +31,7 @@ class Hosts:
         self.nodes, self.depth = nodes, machine.pending_count
         self.launches = [
             list(_launches(thread, nodes, machine))
-            for thread in list(dict.fromkeys(one.node.thread for one in nodes if one.node.thread))
+            for thread in list(dict.fromkeys(work.node.thread for work in nodes if work.node.thread))
         ]
         self.at = [0] * len(self.launches)
         self.busy = [False] * len(self.launches)
@@ -69,20 +69,22 @@ class Hosts:
 
 
 def _launches(thread: str, nodes: Sequence[Running], machine: Machine) -> Iterator[Launch]:
-    """Yield what a thread submits, in order; the nodes of a graph stand where its first one does."""
-    places = {one.node.name: one.order for one in nodes}
+    """Yield a thread's submissions in order; a graph takes the place of its first node."""
+    places = {work.node.name: work.order for work in nodes}
     together: dict[str, list[Running]] = {}
-    for one in nodes:
-        if one.node.thread == thread:
-            together.setdefault(f"graph {one.node.graph}" if one.node.graph else f"node {one.order}", []).append(one)
+    for work in nodes:
+        if work.node.thread == thread:
+            together.setdefault(f"graph {work.node.graph}" if work.node.graph else f"node {work.order}", []).append(
+                work
+            )
     for members in together.values():
-        unknown = [name for one in members for name in one.node.host_after if name not in places]
+        unknown = [name for work in members for name in work.node.host_after if name not in places]
         if unknown:
             raise SpecError(f"{members[0].node.name}: its thread waits for {unknown[0]}, and nothing is called so")
         yield Launch(
-            orders=tuple(one.order for one in members), host_ps=_host_ps(members, machine),
-            after=frozenset(places[name] for one in members for name in one.node.host_after),
-            not_before_ps=max(one.node.not_before_ps for one in members),
+            orders=tuple(work.order for work in members), host_ps=_host_ps(members, machine),
+            after=frozenset(places[name] for work in members for name in work.node.host_after),
+            not_before_ps=max(work.node.not_before_ps for work in members),
         )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Who may use which multiprocessors when: slices, masks and turns."""
+"""Partitions of multiprocessors: slices, masks and time slices."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ class Context:
     sms: tuple[int, ...] | None = None
     """Multiprocessors it may use, by place in the order of a first wave; none for all."""
     pool_bytes_per_s: Mapping[str, float] = field(default_factory=dict)
-    """Pools of its own, per second, in place of the device's: a slice of memory that nobody else uses."""
+    """Private pools, per second, in place of the device's: an exclusive slice of memory."""
     slice_ps: int = 2_000_000_000
     """How long it keeps shared multiprocessors while another waits.
     Source: a few hundred µs to 2 ms, LithOS (SOSP'25)."""
@@ -27,7 +27,7 @@ class Context:
 
 
 def green(sm_count: int, asked_count: int, *, least_count: int = 8, multiple_count: int = 8) -> int:
-    """Return the multiprocessors that a green context gets for those asked.
+    """Return the multiprocessors that a green context gets for a requested number.
 
     Source: CUDA driver API, cuDevSmResourceSplitByCount: at least 8 and multiples of 8 on compute capability 9.0.
 

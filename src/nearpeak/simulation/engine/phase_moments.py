@@ -1,4 +1,4 @@
-"""Moments of a run: where work is in its phase, whole picoseconds, and what is kept of work that has ended."""
+"""Progress of simulated work within its phase in whole picoseconds, and records of completed work."""
 
 from nearpeak.core.answers.simulation import Span
 from nearpeak.simulation.engine.device_work import Copy
@@ -9,7 +9,7 @@ NEAR_PS = 1e-3
 
 
 def point_of(flow: Flow, now_ps: int) -> tuple[int, int, float, int, int]:
-    """Return where a flow is, whenever that is."""
+    """Return the progress of a flow at a moment."""
     return (flow.running.order, flow.phase, flow.left_ps, flow.count, now_ps - flow.start_ps)
 
 
@@ -20,7 +20,7 @@ def whole(time_ps: float) -> int:
 
 
 def span_of(node: Running) -> Span:
-    """Return what is kept of one piece of work."""
+    """Return the record of one piece of work."""
     totals = {}
     if isinstance(node.node, Copy):
         totals = dict(node.node.pool_bytes)

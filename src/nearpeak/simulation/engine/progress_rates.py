@@ -1,4 +1,4 @@
-"""How fast everything goes on that runs at the same moment."""
+"""Progress rates of all work that runs at one moment."""
 
 from collections.abc import Sequence
 
@@ -43,7 +43,7 @@ class Rates:
         return self.known[key]
 
     def watts(self, running: list[tuple[Group, Flow]], moving: list[Flow], speeds: list[float], power: Power) -> float:
-        """Return what all of it draws beyond rest, at the highest voltage."""
+        """Return the power of all work above idle, at the highest voltage."""
         pipe_w = [power.pipe_w.get(pipe, 0.0) for pipe in PIPES]
         byte_j = [power.byte_j.get(pool, 0.0) * PS_PER_S for pool in self.pools]
         counts = [flow.count * group.mask.bit_count() for group, flow in running] + [1] * len(moving)
@@ -109,9 +109,11 @@ class Rates:
         """Return the use of one pool: what all share, and what a context has for itself."""
         owners: dict[str, float] = {}
         for flow in flows:
-            own = self.own[flow.running.node.context][place]
-            owners["" if own is None else flow.running.node.context] = self.shared[place] if own is None else own
-        found = []
+            private = self.own[flow.running.node.context][place]
+            owners["" if private is None else flow.running.node.context] = (
+                self.shared[place] if private is None else private
+            )
+        columns = []
         for owner, capacity in owners.items():
             column = [
                 flow.running.paces[flow.phase].pools[place]
@@ -120,8 +122,8 @@ class Rates:
                 for flow, alive in zip(flows, live, strict=True)
             ]
             if any(column):
-                found.append((column, capacity))
-        return found
+                columns.append((column, capacity))
+        return columns
 
     def _owner(self, running: Running, place: int) -> str:
         return "" if self.own[running.node.context][place] is None else running.node.context

@@ -1,4 +1,4 @@
-"""Which thread blocks are where: multiprocessors in equal state are one group, blocks in equal state one flow."""
+"""Resident thread blocks: multiprocessors in equal state form one group, blocks in equal state one flow."""
 
 from collections.abc import Iterable, Iterator
 
@@ -19,7 +19,7 @@ class Group:
         self.mask, self.free, self.flows = mask, free, flows or []
 
     def fits(self, needs: Free) -> int:
-        """Return how many more blocks of a kernel one of them holds."""
+        """Return the number of further blocks of a kernel that one of them can hold."""
         return min(free // need for free, need in zip(self.free, needs, strict=True) if need)
 
     def add(self, flow: Flow, needs: Free) -> None:
@@ -59,7 +59,7 @@ class Residents:
         return before - running.unplaced
 
     def lack(self, running: Running) -> str:
-        """Return what most multiprocessors that a kernel may use have too little of for one more block."""
+        """Return the resource that most multiprocessors of a kernel lack for one more block."""
         counts = dict.fromkeys(RESOURCES, 0)
         for group in self.groups:
             inside = (group.mask & running.mask).bit_count()
@@ -79,7 +79,7 @@ class Residents:
         return parts
 
     def _spread(self, running: Running, parts: list[tuple[Group, int, int]], count: int, now_ps: int) -> None:
-        """Place `count` blocks: where most fit first, one each in turn; or filling one after the other."""
+        """Place `count` blocks: where most fit first, in turn; or one multiprocessor after another."""
         masks = [(index, mask, fits) for index, (_, mask, fits) in enumerate(parts)]
         total = sum(fits * mask.bit_count() for _, mask, fits in masks)
         if count >= total:
@@ -96,13 +96,13 @@ class Residents:
         rooms = [self._parts(running, running.mask & gpc) for gpc in self.gpcs]
         size = running.cluster
         fits = [sum(each * mask.bit_count() for _, mask, each in parts) // size for parts in rooms]
-        given = [0] * len(rooms)
+        placed = [0] * len(rooms)
         left = running.unplaced // size
-        while left and any(given[i] < fits[i] for i in range(len(rooms))):
+        while left and any(placed[i] < fits[i] for i in range(len(rooms))):
             for i in range(len(rooms)):
-                if left and given[i] < fits[i]:
-                    given[i], left = given[i] + 1, left - 1
-        for gpc, count in zip(self.gpcs, given, strict=True):
+                if left and placed[i] < fits[i]:
+                    placed[i], left = placed[i] + 1, left - 1
+        for gpc, count in zip(self.gpcs, placed, strict=True):
             if count:
                 self._spread(running, self._parts(running, running.mask & gpc), count * size, now_ps)
 
@@ -147,7 +147,7 @@ Part = tuple[int, int, int]
 
 
 def _levelled(parts: Iterable[Part], count: int) -> list[Part]:
-    """Return where blocks go that take the emptiest multiprocessors first: (group, mask, blocks on each)."""
+    """Return the placement of blocks on the emptiest multiprocessors first: (group, mask, blocks on each)."""
     room = [(index, mask, fits, 0) for index, mask, fits in parts]
     level = max(fits for _, _, fits, _ in room)
     while count and level:
@@ -171,7 +171,7 @@ def _raised(part: tuple[int, int, int, int], chosen: int) -> list[tuple[int, int
 
 
 def _packed(parts: Iterable[Part], count: int) -> list[Part]:
-    """Return where blocks go that fill one multiprocessor after the other."""
+    """Return the placement of blocks that fills one multiprocessor after another."""
     chosen: list[Part] = []
     for index, mask, fits in parts:
         whole = min(count // fits, mask.bit_count())

@@ -1,7 +1,8 @@
-"""Ways to share a device: which context, priority, multiprocessors and memory each stream has under a policy."""
+"""Device-sharing policies: context, priority, multiprocessors and memory of each stream."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from nearpeak.core.work.target import Target
@@ -79,54 +80,43 @@ Streams = Sequence[Streamed]
 
 
 def places_of(streams: Streams, target: Target, machine: Machine, policy: str) -> dict[str, Place]:
-    """Return what each stream has under a policy, by name."""
+    """Return the resources of each stream under a policy, by name."""
     return POLICIES[policy](streams, target, machine)
 
 
 def _together(streams: Streams, target: Target, machine: Machine) -> dict[str, Place]:
     """Streams of one context, alike."""
-    return {one.name: Place(context=Context(), target=target, slot_count=machine.sm_count) for one in streams}
+    return {stream.name: Place(context=Context(), target=target, slot_count=machine.sm_count) for stream in streams}
 
 
 def _priorities(streams: Streams, target: Target, machine: Machine) -> dict[str, Place]:
     """Streams of one context with priorities: the higher takes the slots that fall free first, and evicts nobody."""
     alike = _together(streams, target, machine)
-    return {one.name: replace(alike[one.name], priority=one.priority) for one in streams}
+    return {stream.name: replace(alike[stream.name], priority=stream.priority) for stream in streams}
 
 
 def _contexts(streams: Streams, target: Target, machine: Machine, *, ranked: bool, drains: bool) -> dict[str, Place]:
+    """Return one context per stream, in time slices of 2 ms or, if `ranked`, by priority.
+
+    A context of higher priority preempts others in the middle of blocks, whose state is saved, or once they drain.
+    """
     return {
-        one.name: Place(
-            context=Context(name=one.name, priority=one.priority if ranked else 0, drains=drains), target=target,
+        stream.name: Place(
+            context=Context(name=stream.name, priority=stream.priority if ranked else 0, drains=drains), target=target,
             slot_count=machine.sm_count,
         )
-        for one in streams
+        for stream in streams
     }  # fmt: skip
-
-
-def _turns(streams: Streams, target: Target, machine: Machine) -> dict[str, Place]:
-    """A context each, by turns of 2 ms; what a turn interrupts is saved and restored."""
-    return _contexts(streams, target, machine, ranked=False, drains=False)
-
-
-def _preempts(streams: Streams, target: Target, machine: Machine) -> dict[str, Place]:
-    """A context each; one of a higher priority takes over in the middle of blocks, whose state is saved."""
-    return _contexts(streams, target, machine, ranked=True, drains=False)
-
-
-def _drains(streams: Streams, target: Target, machine: Machine) -> dict[str, Place]:
-    """A context each; one of a higher priority takes over when the blocks that are resident have ended."""
-    return _contexts(streams, target, machine, ranked=True, drains=True)
 
 
 def _mps(streams: Streams, target: Target, machine: Machine) -> dict[str, Place]:
     """One context with caps: a client has pairs of multiprocessors up to its share; shares may overlap."""
     places, first = {}, 0
-    for one in streams:
-        share = 1 / len(streams) if one.share_ratio is None else one.share_ratio
+    for stream in streams:
+        share = 1 / len(streams) if stream.share_ratio is None else stream.share_ratio
         count = min(2 * -(-round(share * machine.sm_count) // 2), machine.sm_count)
         sms = tuple((first + place) % machine.sm_count for place in range(count))
-        places[one.name] = Place(context=Context(), target=target, slot_count=count, sms=sms, priority=0)
+        places[stream.name] = Place(context=Context(), target=target, slot_count=count, sms=sms, priority=0)
         first += count
     return places
 
@@ -135,17 +125,17 @@ def _masks(streams: Streams, target: Target, machine: Machine) -> dict[str, Plac
     """Green contexts: multiprocessors apart, in multiples of eight; caches and memory shared."""
     each = machine.sm_count // len(streams)
     equal = each - each % 8 if each >= 8 else each
-    counts = {one.name: green(machine.sm_count, one.sm_count) if one.sm_count else equal for one in streams}
+    counts = {stream.name: green(machine.sm_count, stream.sm_count) if stream.sm_count else equal for stream in streams}
     return _apart(counts, target, machine, {})
 
 
 def _apart(
     counts: Mapping[str, int], target: Target, machine: Machine, memory: Mapping[str, Mapping[str, float]]
 ) -> dict[str, Place]:
-    """Return contexts on multiprocessors apart, with pools of their own where `memory` says so."""
+    """Return contexts on disjoint multiprocessors, with private pools where `memory` states them."""
     if min(counts.values()) < 1 or sum(counts.values()) > machine.sm_count:
-        asked = ", ".join(f"{name} {count}" for name, count in counts.items())
-        raise SpecError(f"{machine.name} has {machine.sm_count} multiprocessors; asked for {asked}")
+        requested = ", ".join(f"{name} {count}" for name, count in counts.items())
+        raise SpecError(f"{machine.name} has {machine.sm_count} multiprocessors, got requests for {requested}")
     places, first = {}, 0
     for name, count in counts.items():
         sms = tuple(range(first, first + count))
@@ -158,16 +148,16 @@ def _apart(
 def _slices(streams: Streams, target: Target, machine: Machine) -> dict[str, Place]:
     """MIG: multiprocessors, cache and memory apart, by documented profiles; equal parts where there are none."""
     if not target.partitions or any("g." not in name for name in target.partitions):
-        if any(one.slice for one in streams):
+        if any(stream.slice for stream in streams):
             raise SpecError(f"{target.name}: documents no MIG profiles; leave slice out for equal parts")
         share = {p: r / len(streams) for p, r in machine.pool_bytes_per_s.items() if p in ("dram", "l2")}
-        counts = {one.name: machine.sm_count // len(streams) for one in streams}
-        return _apart(counts, target, machine, {one.name: share for one in streams})
-    parts = {one.name: _slice(target, one.slice or _largest(target, len(streams))) for one in streams}
+        counts = {stream.name: machine.sm_count // len(streams) for stream in streams}
+        return _apart(counts, target, machine, {stream.name: share for stream in streams})
+    parts = {stream.name: _slice(target, stream.slice or _largest(target, len(streams))) for stream in streams}
     ratio = {name: _memory_ratio(part, target) for name, part in parts.items()}
     if sum(ratio.values()) > 1 + 1e-9:
-        asked = ", ".join(f"{name} {ratio[name]:.3g}" for name in parts)
-        raise SpecError(f"{target.name}: slices take more than the whole memory: {asked}")
+        requested = ", ".join(f"{name} {ratio[name]:.3g}" for name in parts)
+        raise SpecError(f"{target.name}: slices take more than the whole memory: {requested}")
     memory = {
         name: {p: r * ratio[name] for p, r in machine.pool_bytes_per_s.items() if p in ("dram", "l2")} for name in parts
     }
@@ -186,7 +176,7 @@ def _memory_ratio(part: Target, whole: Target) -> float:
 
 
 def _largest(target: Target, count: int) -> str:
-    """Return the profile with the most multiprocessors of which `count` fit beside each other."""
+    """Return the largest profile of which `count` fit on the device."""
     fits = [
         name for name in target.partitions
         if count * _memory_ratio(part := _slice(target, name), target) <= 1 and count * part.sm_count <= target.sm_count
@@ -197,7 +187,8 @@ def _largest(target: Target, count: int) -> str:
 
 
 POLICIES: Mapping[str, Callable[[Streams, Target, Machine], dict[str, Place]]] = {
-    "streams": _together, "priorities": _priorities, "turns": _turns, "drains": _drains, "preempts": _preempts,
+    "streams": _together, "priorities": _priorities, "turns": partial(_contexts, ranked=False, drains=False),
+    "drains": partial(_contexts, ranked=True, drains=True), "preempts": partial(_contexts, ranked=True, drains=False),
     "mps": _mps, "masks": _masks, "slices": _slices,
 }  # fmt: skip
 """All ways to share a device, by name."""

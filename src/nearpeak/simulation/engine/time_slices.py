@@ -1,4 +1,4 @@
-"""Contexts that share multiprocessors take turns; those that do not run side by side."""
+"""Time slicing of contexts that share multiprocessors."""
 
 from collections.abc import Iterator, Sequence
 
@@ -123,7 +123,7 @@ class Turns:
         return True
 
     def _cost_ps(self, leaving: State, entering: State, now_ps: int, *, saves: bool) -> int:
-        """Return what a change takes: what is resident of the one goes to memory, what was of the other comes back."""
+        """Return the time of a context switch: resident state of one is saved, that of the other restored."""
         cost, saved, restored = self.costs.switch_ps if saves else 0, 0, 0
         if self.costs.state_bytes_per_s is not None:
             saved, restored = leaving.state_bytes(self.limits), entering.state_bytes(self.limits)

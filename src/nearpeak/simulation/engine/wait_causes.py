@@ -1,4 +1,4 @@
-"""Why streams waited, and why two of them did not run at the same time."""
+"""Causes of waiting streams, and of missing concurrency between two streams."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,11 +7,11 @@ from nearpeak.simulation.machine_units import PS_PER_S
 from nearpeak.units import show
 
 _TAKEN = ("rank", "blocks", "threads", "registers", "shared", "cluster", "engine", "turn", "evicted")
-"""Reasons behind which other streams stand."""
+"""Reasons that other streams cause."""
 
 
 def reasons(name: str, run: Run) -> tuple[str, ...]:
-    """Return why work of a stream started later than it could, with the time lost, the longest first."""
+    """Return the causes of late starts of a stream with the lost time, the longest first."""
     waited: dict[str, int] = {}
     for span in run.spans:
         if span.queue == name:
@@ -28,8 +28,8 @@ def _text(why: str, span: Span, run: Run) -> str:
         return HOLDS[why]
     last = span.end_ps if why == "evicted" else span.start_ps
     names = sorted({
-        one.queue for one in run.spans
-        if one.queue != span.queue and one.start_ps < last and one.end_ps > span.ready_ps
+        rival.queue for rival in run.spans
+        if rival.queue != span.queue and rival.start_ps < last and rival.end_ps > span.ready_ps
     })  # fmt: skip
     if not names:
         return f"{HOLDS[why]}: its own stream was behind"
@@ -40,7 +40,7 @@ def overlaps(run: Run, names: Sequence[str], *, by_turns: bool = False) -> tuple
     """Return for each two streams how long both had work running, and what kept them from more.
 
     Args:
-        by_turns: whether one of them runs at a time: what is saved meanwhile does not run.
+        by_turns: whether one of them runs at a time, while the state of the other is saved.
     """
     times = {name: _joined(span for span in run.spans if span.queue == name) for name in names}
     return tuple(
@@ -54,24 +54,24 @@ Times = list[tuple[int, int]]
 
 def _joined(spans: Iterable[Span]) -> Times:
     """Return when any of several spans ran, in order."""
-    found: Times = []
+    joined: Times = []
     for start, end in sorted((span.start_ps, span.end_ps) for span in spans):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
         else:
-            found.append((start, end))
-    return found
+            joined.append((start, end))
+    return joined
 
 
-def _overlap(run: Run, first: str, second: str, one: Times, other: Times, *, by_turns: bool) -> Overlap:
+def _overlap(run: Run, first: str, second: str, first_times: Times, second_times: Times, *, by_turns: bool) -> Overlap:
     both = i = j = 0
-    while i < len(one) and j < len(other):
-        both += max(min(one[i][1], other[j][1]) - max(one[i][0], other[j][0]), 0)
-        if one[i][1] <= other[j][1]:
+    while i < len(first_times) and j < len(second_times):
+        both += max(min(first_times[i][1], second_times[j][1]) - max(first_times[i][0], second_times[j][0]), 0)
+        if first_times[i][1] <= second_times[j][1]:
             i += 1
         else:
             j += 1
-    most = min(sum(end - start for start, end in one), sum(end - start for start, end in other))
+    most = min(sum(end - start for start, end in first_times), sum(end - start for start, end in second_times))
     return Overlap(
         first=first, second=second, both_s=0.0 if by_turns else both / PS_PER_S, most_s=most / PS_PER_S,
         reason=HOLDS["turn"] if by_turns else "" if both > 0.9 * most else _reason(run, first, second, most - both),
@@ -79,7 +79,7 @@ def _overlap(run: Run, first: str, second: str, one: Times, other: Times, *, by_
 
 
 def _reason(run: Run, first: str, second: str, apart_ps: int) -> str:
-    """Return what cost two streams most of their common time, where what held them back explains half of it."""
+    """Return the main cause of missing overlap of two streams, if waiting explains half of it."""
     lost: dict[str, int] = {}
     for span in run.spans:
         if span.queue in (first, second):

@@ -1,4 +1,4 @@
-"""Work as the engine keeps it: what it waits for, how far it is, what its phases use at full speed."""
+"""Scheduled work inside the engine: dependencies, progress, and full-speed demand of its phases."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -82,7 +82,7 @@ class Flow:
         self.count, self.start_ps = count, start_ps
 
     def key(self) -> tuple[int, int, float, int, int]:
-        """Return what makes two of them the same."""
+        """Return the key by which two of them are equal."""
         return (self.running.order, self.phase, self.left_ps, self.count, self.start_ps)
 
     def copy(self) -> "Flow":
@@ -94,7 +94,7 @@ def prepared(nodes: Sequence[Node], machine: Machine, masks: Mapping[str, int]) 
     """Return all work with what each piece waits for.
 
     Raises:
-        SpecError: A name stands twice, is unknown, or pieces wait for each other in a circle; a kernel needs more than
+        SpecError: A name is used twice or unknown, or pieces wait for each other in a circle; a kernel needs more than
             an empty multiprocessor, or an empty cluster of them, holds.
     """
     places = {node.name: index for index, node in enumerate(nodes)}
@@ -104,7 +104,10 @@ def prepared(nodes: Sequence[Node], machine: Machine, masks: Mapping[str, int]) 
     running = [_running(node, index, machine, masks) for index, node in enumerate(nodes)]
     last: dict[tuple[str, str], int] = {}
     for index, node in enumerate(nodes):
-        before = {_place(places, name, node) for name in node.after}
+        unknown = [name for name in node.after if name not in places]
+        if unknown:
+            raise SpecError(f"{node.name} waits for {unknown[0]}, and nothing is called so")
+        before = {places[name] for name in node.after}
         if (node.context, node.queue) in last:
             before.add(last[node.context, node.queue])
         last[node.context, node.queue] = index
@@ -113,12 +116,6 @@ def prepared(nodes: Sequence[Node], machine: Machine, masks: Mapping[str, int]) 
             running[other].blocks.append(index)
     _refuse_circles(running)
     return running
-
-
-def _place(places: Mapping[str, int], name: str, node: Node) -> int:
-    if name not in places:
-        raise SpecError(f"{node.name} waits for {name}, and nothing is called so")
-    return places[name]
 
 
 def _refuse_circles(running: Sequence[Running]) -> None:
@@ -154,15 +151,15 @@ def _running(node: Node, index: int, machine: Machine, masks: Mapping[str, int])
 
 def _joined(phases: Sequence[Phase], *, governed: bool) -> list[Phase]:
     """Return phases with those that only wait as one; without what a governor does instead."""
-    found: list[Phase] = []
+    joined: list[Phase] = []
     for phase in phases:
         if governed and phase.sags:
             continue
-        if found and not (phase.waits or phase.works() or found[-1].works()):
-            found[-1] = replace(found[-1], fixed_ps=found[-1].fixed_ps + phase.fixed_ps)
+        if joined and not (phase.waits or phase.works() or joined[-1].works()):
+            joined[-1] = replace(joined[-1], fixed_ps=joined[-1].fixed_ps + phase.fixed_ps)
         else:
-            found.append(phase)
-    return found or list(phases[:1])
+            joined.append(phase)
+    return joined or list(phases[:1])
 
 
 def _check_fits(kernel: Kernel, machine: Machine, mask: int) -> None:
@@ -190,7 +187,7 @@ def gpc_masks(machine: Machine) -> tuple[int, ...]:
 
 
 def _pace(phase: Phase, machine: Machine, name: str) -> Pace:
-    """Return what a phase takes and uses at full speed."""
+    """Return the time and demands of a phase at full speed."""
     unknown = [*(set(phase.pipe_s) - set(PIPES)), *(set(phase.pool_bytes) - set(machine.pool_bytes_per_s))]
     if unknown:
         raise SpecError(

@@ -1,4 +1,4 @@
-"""From a case to kernels: one file per family of operators; what has none streams through memory."""
+"""Lowerings of cases to kernels, one file per operator family; all others stream through memory."""
 
 from dataclasses import replace
 from functools import lru_cache
@@ -24,13 +24,13 @@ LOWERINGS: "Registry[Lowering]" = Registry.of_modules(
 
 
 def kernels_of(case: Case, target: Target, setting: Setting = USUAL) -> tuple[Node, ...]:
-    """Return the kernels and copies of a case, to run one after the other; none where it does nothing.
+    """Return the kernels and copies of a case in sequence; none where it does nothing.
 
     Raises:
         NotModelledError: the device states no rate, or nothing was measured that is like it.
     """
-    own, fallback = _by_op()
-    return _bounded(own.get((case.op, case.phase), fallback).kernels(case, target, setting), case, target)
+    lowerings, fallback = _by_op()
+    return _bounded(lowerings.get((case.op, case.phase), fallback).kernels(case, target, setting), case, target)
 
 
 def _bounded(nodes: tuple[Node, ...], case: Case, target: Target) -> tuple[Node, ...]:
@@ -48,16 +48,16 @@ def _bounded(nodes: tuple[Node, ...], case: Case, target: Target) -> tuple[Node,
     limits = limits_of(target).vector()
     waves = [
         -(
-            -one.cta_count
+            -kernel.cta_count
             // (
                 target.sm_count
-                * min(room // need for room, need in zip(limits, one.needs.vector(), strict=True) if need)
+                * min(room // need for room, need in zip(limits, kernel.needs.vector(), strict=True) if need)
             )
         )
-        for one in kernels
+        for kernel in kernels
     ]
     lacks = least_ps - sum(
-        count * sum(phase.fixed_ps for phase in one.phases) for count, one in zip(waves, kernels, strict=True)
+        count * sum(phase.fixed_ps for phase in kernel.phases) for count, kernel in zip(waves, kernels, strict=True)
     )
     if lacks <= 0:
         return nodes
@@ -80,6 +80,6 @@ def _work(case: Case) -> Work:
 @lru_cache
 def _by_op() -> tuple[dict[tuple[str, str], Lowering], Lowering]:
     files = [LOWERINGS[name] for name in LOWERINGS]
-    return {(op, phase): one for one in files for op in one.ops for phase in one.phases}, next(
-        one for one in files if not one.ops
+    return {(op, phase): lowering for lowering in files for op in lowering.ops for phase in lowering.phases}, next(
+        lowering for lowering in files if not lowering.ops
     )

@@ -1,4 +1,4 @@
-"""Attention: decode kernels that split the keys; prefill kernels, and their gradients, whose tiles visit them."""
+"""Attention: split-key decode kernels, query-tiled prefill kernels and their gradients."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -55,18 +55,22 @@ def _kernels(case: Case, target: Target, setting: Setting) -> tuple[Node, ...]:
     if not min(s.batch, s.heads, s.q, s.kv):
         return ()
     try:
-        scalars = ceilings(case, target, "attention")
+        coefficients = ceilings(case, target, "attention")
     except NotModelledError:
         return _unfused(case, s, target, setting)
     figures = device_figures(target, columns.dtypes)
     if case.phase == "backward":
-        return _gradients(case, s, target, scalars, figures)
-    kernel = _decode(s, target, scalars, figures) if s.decodes else _prefill(s, target, scalars, figures, "prefill")
+        return _gradients(case, s, target, coefficients, figures)
+    kernel = (
+        _decode(s, target, coefficients, figures)
+        if s.decodes
+        else _prefill(s, target, coefficients, figures, "prefill")
+    )
     return (_masked(kernel, case, s, target),)
 
 
 def _unfused(case: Case, s: _Sequences, target: Target, setting: Setting) -> tuple[Node, ...]:
-    """Return scores, their softmax and its product with the values one after the other.
+    """Return scores, their softmax and its product with the values as separate kernels.
 
     That is how formats without a kernel run; gradients form two products for each of the two.
     """
@@ -77,12 +81,12 @@ def _unfused(case: Case, s: _Sequences, target: Target, setting: Setting) -> tup
     values = case_of("gemm", m=q, n=int(s.v_dim), k=kv, batch=batch, dtype=dtype)
     weights = case_of("softmax", case.phase, rows=batch * q, columns=kv, dtype=dtype)
     order = (scores, weights, values) if case.phase == "forward" else (scores, values, values, weights, scores, scores)
-    return tuple(kernel for one in order for kernel in kernels_of(one, target, setting))
+    return tuple(kernel for step in order for kernel in kernels_of(step, target, setting))
 
 
-def _decode(s: _Sequences, target: Target, scalars: Mapping[str, float], hw: Any) -> Kernel:
+def _decode(s: _Sequences, target: Target, coefficients: Mapping[str, float], hw: Any) -> Kernel:
     """Return the kernel of the split of the keys whose blocks end first."""
-    p, best = np.array(list(scalars.values())), np.zeros(BEST_COUNT)
+    p, best = np.array(list(coefficients.values())), np.zeros(BEST_COUNT)
     keys = min(s.kv, s.window + s.q - 1) if s.window else s.kv
     decode_times(tuple(s[:8]), keys, float(s.window > 0), s.generic, s.apart, hw, p, best)
     tiles, memory, body, combine = (float(value) for value in best[:4])
@@ -100,9 +104,9 @@ def _decode(s: _Sequences, target: Target, scalars: Mapping[str, float], hw: Any
     return Kernel(name="decode", cta_count=ctas, phases=phases, needs=filling(target))
 
 
-def _prefill(s: _Sequences, target: Target, scalars: Mapping[str, float], hw: Any, name: str) -> Kernel:
+def _prefill(s: _Sequences, target: Target, coefficients: Mapping[str, float], hw: Any, name: str) -> Kernel:
     """Return the kernel of the tile whose blocks end first, with the appending of new keys and values."""
-    p, best = np.array(list(scalars.values())), np.zeros(BEST_COUNT)
+    p, best = np.array(list(coefficients.values())), np.zeros(BEST_COUNT)
     prefill_times(tuple(s[:8]), (s.window, s.causal), s.packs, s.generic, s.most_rows, hw, p, best)
     busy, memory, body, hot = (float(value) for value in best[:4])
     ctas = max(1, round(min(float(best[12]), 1.0) * target.sm_count))
@@ -143,7 +147,7 @@ def _masked(kernel: Kernel, case: Case, s: _Sequences, target: Target) -> Kernel
 
 
 def _gradients(
-    case: Case, s: _Sequences, target: Target, scalars: Mapping[str, float], hw: Any
+    case: Case, s: _Sequences, target: Target, coefficients: Mapping[str, float], hw: Any
 ) -> tuple[Kernel, ...]:  # fmt: skip
     """Return sums over rows, the walk of tiles with five products in place of two, and dQ in its own format.
 
@@ -152,8 +156,8 @@ def _gradients(
     """
     slower = hw.copy()
     slower[[0, 5]] /= _BACKWARD_PRODUCTS
-    none = dict(scalars) | {
-        "append_ratio": 0.0, "l2_bytes_per_clock": scalars["l2_bytes_per_clock"] / _BACKWARD_PRODUCTS,
+    none = dict(coefficients) | {
+        "append_ratio": 0.0, "l2_bytes_per_clock": coefficients["l2_bytes_per_clock"] / _BACKWARD_PRODUCTS,
     }  # fmt: skip
     walk = _masked(_prefill(s, target, none, slower, "gradients"), case, s, target)
     queries, each = s.batch * s.heads * s.q, hw[7]
@@ -168,14 +172,14 @@ def _gradients(
     walk = Kernel(name=walk.name, cta_count=walk.cta_count, phases=tuple(phases), needs=walk.needs)
     rows = 2 * queries * s.v_dim * each + queries * _SUM_BYTES
     return (
-        _streamed("row sums", rows, target, scalars), walk,
-        _streamed("dq", queries * s.dim * (_SUM_BYTES + each), target, scalars),
+        _streamed("row sums", rows, target, coefficients), walk,
+        _streamed("dq", queries * s.dim * (_SUM_BYTES + each), target, coefficients),
     )  # fmt: skip
 
 
-def _streamed(name: str, moved: float, target: Target, scalars: Mapping[str, float]) -> Kernel:
+def _streamed(name: str, moved: float, target: Target, coefficients: Mapping[str, float]) -> Kernel:
     """Return a kernel that passes bytes through memory."""
-    time_s = moved / (scalars["dram_ratio"] * (target.dram.bandwidth_bytes_per_s or 1.0))
+    time_s = moved / (coefficients["dram_ratio"] * (target.dram.bandwidth_bytes_per_s or 1.0))
     phase = Phase(fixed_ps=ps(time_s), pool_bytes={"dram": moved / target.sm_count})
     return Kernel(name=name, cta_count=target.sm_count, phases=(phase,), needs=filling(target))
 

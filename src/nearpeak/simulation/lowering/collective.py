@@ -1,4 +1,4 @@
-"""Collectives and messages: blocks that push data over links step by step; copies to the host take a copy engine."""
+"""Collectives and messages as blocks that push data over links; host copies on a copy engine."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from nearpeak.core.work.dtype import DTYPES
 from nearpeak.core.work.target import Target
 from nearpeak.errors import NotModelledError
 from nearpeak.ops import work_of
-from nearpeak.prediction.collective.protocols import SENDING, Line, flagged_and_plain, own_shots, quicker, sending
+from nearpeak.prediction.collective.protocols import SENDING, Line, faster_line, flagged_and_plain, own_shots, sending
 from nearpeak.prediction.kernel_model import Setting
 from nearpeak.simulation.engine.device_work import Copy, Kernel, Node, Phase
 from nearpeak.simulation.kernel_lowering import Lowering, ceilings, filling, ps
@@ -26,25 +26,28 @@ _ENGINES = {"h2d": ("copy in", "host_in"), "d2h": ("copy out", "host_out")}
 
 
 def _kernels(case: Case, target: Target, _setting: Setting) -> tuple[Node, ...]:
-    scalars = ceilings(case, target, "collective")
+    coefficients = ceilings(case, target, "collective")
     size = np.array([dict(case.axes)["elements"] * DTYPES[dict(case.dtypes)["dtype"]].bits_count / 8])
     attributes = dict(case.attributes)
     if case.op == "transfer" and attributes["direction"] in _ENGINES:
-        return (_copied(str(attributes["direction"]), target, float(size[0]), dict(scalars)),)
+        return (_copied(str(attributes["direction"]), target, float(size[0]), dict(coefficients)),)
     if case.op == "transfer" or attributes["kind"] in SENDING:
-        return (_kernel(case, target, sending(target, size, scalars), SEND_SM_COUNT),)
+        return (_kernel(case, target, sending(target, size, coefficients), SEND_SM_COUNT),)
     kind, ranks = str(attributes["kind"]), np.array([float(dict(case.axes)["ranks"])])
     if ranks[0] <= 1:
         work, sms = work_of(case), target.sm_count
         moved = float(work.read_bytes + work.write_bytes)
         pass_s = moved / (target.dram.bandwidth_bytes_per_s or 1.0)
-        phases = (Phase(fixed_ps=ps(scalars["own_s"])), Phase(fixed_ps=ps(pass_s), pool_bytes={"dram": moved / sms}))
+        phases = (
+            Phase(fixed_ps=ps(coefficients["own_s"])),
+            Phase(fixed_ps=ps(pass_s), pool_bytes={"dram": moved / sms}),
+        )
         alone = Kernel(name=case.op, cta_count=sms, phases=phases, needs=filling(target))
         return (alone,)
-    flagged, plain, excess = flagged_and_plain(target, kind, ranks, size, scalars)
+    flagged, plain, excess = flagged_and_plain(target, kind, ranks, size, coefficients)
     ring = plain if excess[0] > 1 else flagged
-    shots = own_shots(target, kind, dict(case.dtypes)["dtype"], ranks, size, scalars)
-    if shots is not None and (shot := quicker(*shots)).time_s[0] < ring.time_s[0]:
+    shots = own_shots(target, kind, dict(case.dtypes)["dtype"], ranks, size, coefficients)
+    if shots is not None and (shot := faster_line(*shots)).time_s[0] < ring.time_s[0]:
         return (_kernel(case, target, shot, SHOT_SM_COUNT),)
     return (_kernel(case, target, ring, RING_SM_COUNT),)
 

@@ -1,4 +1,4 @@
-"""Convolutions: each pass as the blocks of the algorithm that libraries would take for it."""
+"""Convolutions: each pass as thread blocks of the algorithm that libraries would choose."""
 
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.dtype import DTYPES
@@ -12,12 +12,13 @@ from nearpeak.simulation.kernel_lowering import Lowering, ceilings, filling, ps
 
 
 def _kernels(case: Case, target: Target, setting: Setting) -> tuple[Kernel, ...]:
-    """Return one kernel per pass; each stands for the tiles of its multiprocessor."""
+    """Return one kernel per pass, whose blocks represent the tiles of their multiprocessor."""
     columns = case_columns(case)
-    scalars = ceilings(case, target, "conv")
+    coefficients = ceilings(case, target, "conv")
     shape = shape_of(columns.axes)
     return tuple(
-        _kernel(dict(case.dtypes)["dtype"], target, shape, part, dict(scalars), setting) for part in passes_of(columns)
+        _kernel(dict(case.dtypes)["dtype"], target, shape, part, dict(coefficients), setting)
+        for part in passes_of(columns)
     )
 
 

@@ -1,4 +1,4 @@
-"""Matrix products: the tile and split that end first, as blocks that stay and work through their tiles."""
+"""Matrix products: the fastest tile and split as persistent thread blocks."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ import numpy as np
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
 from nearpeak.ops import case as case_of
-from nearpeak.prediction.gemm.gemm_kernel import CLOCK_S, PADDED, chosen, quantise_s, slowed_ratio
+from nearpeak.prediction.gemm.gemm_kernel import CLOCK_S, PADDED, best_tile, quantise_s, slowed_ratio
 from nearpeak.prediction.gemm.product_formats import device_figures, tile_sets
 from nearpeak.prediction.kernel_model import Setting
 from nearpeak.prediction.product_units import formats_of
@@ -40,15 +40,15 @@ def _kernels(case: Case, target: Target, setting: Setting) -> tuple[Kernel, ...]
         case = case_of(
             "gemm", m=extents["m"], n=2 * extents["n"], k=2 * extents["k"], batch=extents.get("batch", 1), dtype=real
         )
-    scalars = ceilings(case, target, "gemm")
+    coefficients = ceilings(case, target, "gemm")
     product = product_of(case, target, setting)
     if not min(product.m, product.n, product.batch):
         return ()
     before: tuple[Kernel, ...] = ()
     if setting.quantises_input:
         narrow = formats_of(dict(case.dtypes))[0].bits_count < 8
-        before = (_quantising(product, target, scalars, narrow),)
-    return (*before, kernel_of(product, target, scalars, case.op))
+        before = (_quantising(product, target, coefficients, narrow),)
+    return (*before, kernel_of(product, target, coefficients, case.op))
 
 
 def product_of(case: Case, target: Target, setting: Setting) -> Product:
@@ -59,21 +59,21 @@ def product_of(case: Case, target: Target, setting: Setting) -> Product:
     return Product(**axes, figures=device_figures(target, named, setting), tiles=tiles, setting=setting)
 
 
-def kernel_of(product: Product, target: Target, scalars: Mapping[str, float], name: str) -> Kernel:
+def kernel_of(product: Product, target: Target, coefficients: Mapping[str, float], name: str) -> Kernel:
     """Return the kernel of the tile and split whose blocks end first."""
-    p, hw = np.array(list(scalars.values())), product.figures
-    best = chosen(product.m, product.n, product.k, product.batch, hw, p, product.tiles)
+    p, hw = np.array(list(coefficients.values())), product.figures
+    best = best_tile(product.m, product.n, product.k, product.batch, hw, p, product.tiles)
     ctas = max(1, round(min(best.load, 1.0) * target.sm_count))
     longest = max(best.tensor_s, best.cache_s, best.memory_s, best.chain_s)
-    hot = best.tensor_s * scalars["clock_ratio"] * best.tensor_s / best.least_s
+    hot = best.tensor_s * coefficients["clock_ratio"] * best.tensor_s / best.least_s
     hot *= best.tensor_s / (best.tensor_s + CLOCK_S)
-    host = scalars["host_s"] if product.setting.host_timed else 0.0
+    host = coefficients["host_s"] if product.setting.host_timed else 0.0
     slower = slowed_ratio(product.m, product.n, product.k, product.batch, hw, p)
     bandwidth = target.dram.bandwidth_bytes_per_s or 1.0
-    moved = (best.read_s / slower * scalars["dram_ratio"] + best.write_s * scalars["store_ratio"]) * bandwidth
-    multiplied_s = best.tensor_s - best.waves * scalars["tile_start_s"]
+    moved = (best.read_s / slower * coefficients["dram_ratio"] + best.write_s * coefficients["store_ratio"]) * bandwidth
+    multiplied_s = best.tensor_s - best.waves * coefficients["tile_start_s"]
     phases = (
-        Phase(fixed_ps=ps(scalars["launch_s"] + scalars["grid_ramp_s"] * best.busy + host)),
+        Phase(fixed_ps=ps(coefficients["launch_s"] + coefficients["grid_ramp_s"] * best.busy + host)),
         Phase(
             fixed_ps=ps(longest),
             pipe_s={"tensor": multiplied_s, "shared": best.cache_s},
@@ -85,16 +85,16 @@ def kernel_of(product: Product, target: Target, scalars: Mapping[str, float], na
     return Kernel(name=name, cta_count=ctas, phases=phases, needs=filling(target))
 
 
-def _quantising(p: Product, target: Target, scalars: Mapping[str, float], narrow: bool) -> Kernel:
+def _quantising(p: Product, target: Target, coefficients: Mapping[str, float], narrow: bool) -> Kernel:
     """Return the kernel that quantises A from bf16 first."""
-    start_s = scalars["quantise_s"]
-    body_s = quantise_s(p.m, p.k, p.batch, p.figures, np.array(list(scalars.values()))) - start_s
+    start_s = coefficients["quantise_s"]
+    body_s = quantise_s(p.m, p.k, p.batch, p.figures, np.array(list(coefficients.values()))) - start_s
     moved = p.batch * p.m * p.k * (2.0 + p.figures[5])
-    miss = min(max(moved / (scalars["residency_ratio"] * float(target.l2.capacity_bytes or 1)) - 0.5, 0.0), 1.0)
+    miss = min(max(moved / (coefficients["residency_ratio"] * float(target.l2.capacity_bytes or 1)) - 0.5, 0.0), 1.0)
     padded = narrow and (p.n % PADDED or p.k % PADDED)
     ctas = max(1, round(min(p.batch * p.m, target.sm_count)))
     phases = (
-        Phase(fixed_ps=ps(start_s + (scalars["pad_s"] if padded else 0.0))),
+        Phase(fixed_ps=ps(start_s + (coefficients["pad_s"] if padded else 0.0))),
         Phase(fixed_ps=ps(body_s), pool_bytes={"dram": moved * miss / ctas}),
     )
     return Kernel(name="quantise", cta_count=ctas, phases=phases, needs=filling(target))

@@ -1,4 +1,4 @@
-"""Grouped products: the tiles of unequal groups come and go; gradients of weights have tiles of unequal depth."""
+"""Grouped products: tiles of unequal groups; weight gradients have tiles of unequal depth."""
 
 import math
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ from nearpeak.simulation.lowering.gemm import kernel_of, product_of
 from nearpeak.simulation.machine_units import PS_PER_S
 
 _MOST_GROUPS = 512
-"""Groups beyond which a load stands for several at a time."""
+"""Groups beyond which one load represents several."""
 _DEEP_ROWS, _DEEP_COLUMNS = (64, 128, 256), (64, 128, 256)
 """Tiles of products whose depth is split over groups: matrices of weights, never a few rows."""
 
@@ -52,11 +52,11 @@ class _Grouped(NamedTuple):
 
 def _kernels(case: Case, target: Target, setting: Setting) -> tuple[Kernel, ...]:
     try:
-        scalars = ceilings(case, target, "grouped_gemm")
+        coefficients = ceilings(case, target, "grouped_gemm")
         figures = device_figures(target, dict(case.dtypes)["dtype"], unpacked=setting.unpacks_weights)
     except NotModelledError:
         return _equal(case, target, setting)
-    g = _grouped(case, setting, figures, scalars)
+    g = _grouped(case, setting, figures, coefficients)
     by_rows = dict(case.attributes).get("split", "m") == "m"
     if case.phase == "backward":
         return _gradients(g, target, by_rows=by_rows)
@@ -87,29 +87,29 @@ def _equal(case: Case, target: Target, setting: Setting) -> tuple[Kernel, ...]:
     axes, dtype = dict(case.axes), dict(case.dtypes)["dtype"]
     m, n, k = (axes[name] for name in ("m", "n", "k"))
     if dict(case.attributes).get("split", "m") == "m":
-        given = [np.array([float(axes[name])]) for name in ("m", "groups")]
-        groups = max(int(touched_of(case_columns(case), given[0], given[1])[0]), 1)
+        sizes = [np.array([float(axes[name])]) for name in ("m", "groups")]
+        groups = max(int(touched_of(case_columns(case), sizes[0], sizes[1])[0]), 1)
         m = max(-(-m // groups), 1)
     else:
         groups = max(axes["groups"], 1)
         k = max(-(-k // groups), 1)
     extents = {"y": (m, n, k)} if case.phase == "forward" else {"grad a": (m, k, n), "grad b": (k, n, m)}
-    found = []
+    kernels = []
     for name, (rows, columns, depth) in extents.items():
         alike = case_of("gemm", dtype=dtype, m=rows, n=columns, k=depth, batch=groups)
-        scalars = ceilings(alike, target, "gemm")
-        found.append(kernel_of(product_of(alike, target, setting), target, scalars, f"{case.op} {name}"))
-    return tuple(found)
+        coefficients = ceilings(alike, target, "gemm")
+        kernels.append(kernel_of(product_of(alike, target, setting), target, coefficients, f"{case.op} {name}"))
+    return tuple(kernels)
 
 
-def _grouped(case: Case, setting: Setting, figures: Any, scalars: Mapping[str, float]) -> _Grouped:
+def _grouped(case: Case, setting: Setting, figures: Any, coefficients: Mapping[str, float]) -> _Grouped:
     """Return extents with the rows of groups: those drawn or stated, or spread as the setting says."""
     axes, load = dict(case.axes), str(dict(case.attributes).get("load", ""))
     m, n, k, groups = (float(axes[name]) for name in ("m", "n", "k", "groups"))
     spread = m if dict(case.attributes).get("split", "m") == "m" else k
     if load and not setting.load_exponent_ratio:
         counts = np.array([count for count in counts_of(load, int(spread), int(groups)) if count], dtype=np.float64)
-        return _Grouped(m, n, k, counts, float(len(counts)), groups, figures, scalars)
+        return _Grouped(m, n, k, counts, float(len(counts)), groups, figures, coefficients)
     stated = bool(setting.load_exponent_ratio)
     drawn = touched_of(case_columns(case), np.array([spread]), np.array([groups]), stated=stated)
     touched = float(np.atleast_1d(drawn)[0])
@@ -117,7 +117,7 @@ def _grouped(case: Case, setting: Setting, figures: Any, scalars: Mapping[str, f
         touched = min(groups, spread)
     loads = np.empty(int(min(max(touched, 1.0), _MOST_GROUPS)))
     group_rows(spread, touched, setting.load_exponent_ratio or exponent_of(load), loads)
-    return _Grouped(m, n, k, loads, touched, groups, figures, scalars)
+    return _Grouped(m, n, k, loads, touched, groups, figures, coefficients)
 
 
 def _layer(case: Case, g: _Grouped, target: Target, setting: Setting) -> tuple[Kernel, ...]:
@@ -192,7 +192,7 @@ def _deep(g: _Grouped, target: Target, name: str) -> tuple[Kernel, ...]:
     sms, p, hw = target.sm_count, g.p, g.figures
     best = min(
         (_deep_tiles(g, rows, columns) for rows in _DEEP_ROWS for columns in _DEEP_COLUMNS),
-        key=lambda one: max(one[0].sum() * one[1] / sms, one[0].max()),
+        key=lambda tiles: max(tiles[0].sum() * tiles[1] / sms, tiles[0].max()),
     )
     times, each = best
     every = np.repeat(np.ceil(times * PS_PER_S), each)

@@ -1,4 +1,4 @@
-"""Whatever streams through memory: bytes, rows, vector instructions and special functions of the least work."""
+"""Memory-streaming operators: bytes, rows, vector instructions and special functions of the least work."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,9 +18,9 @@ def _kernels(case: Case, target: Target, setting: Setting) -> tuple[Kernel, ...]
     if target.dram.bandwidth_bytes_per_s is None:
         raise NotModelledError(f"{target.name}: states no memory bandwidth")
     work = work_columns(target, columns)
-    scalars = ceilings(case, target, "stream")
+    coefficients = ceilings(case, target, "stream")
     count = max(int(work.launch_count[0]), 1)
-    kernel = _kernel(columns, target, work, scalars, count, hosted=setting.host_timed)
+    kernel = _kernel(columns, target, work, coefficients, count, hosted=setting.host_timed)
     return tuple(
         (kernel if place == 0 else replace(kernel, name=f"{kernel.name} {place + 1}")) for place in range(count)
     )
@@ -30,11 +30,11 @@ def _kernel(
     cases: CaseColumns, target: Target, work: WorkColumns, p: Mapping[str, float], count: int, *, hosted: bool
 ) -> Kernel:
     """Return one of the equal kernels that share the work."""
-    found = resources(target, cases, work, p)
-    read_s, write_s, again_s = (float(time[0]) / count for time in found[:3])
-    aligned, bandwidth = float(found.aligned_ratio[0]), target.dram.bandwidth_bytes_per_s or 1.0
+    needs = resources(target, cases, work, p)
+    read_s, write_s, again_s = (float(time[0]) / count for time in needs[:3])
+    aligned, bandwidth = float(needs.aligned_ratio[0]), target.dram.bandwidth_bytes_per_s or 1.0
     memory_s = ((read_s + again_s) / p["read_ratio"] + write_s / p["write_ratio"]) / aligned
-    rows_s, vector_s, matrix_s = (float(time[0]) / count for time in found[4:])
+    rows_s, vector_s, matrix_s = (float(time[0]) / count for time in needs[4:])
     moved = float(work.read_bytes[0] + work.write_bytes[0]) / count
     blocks = min(max(round(moved / BLOCK_BYTES), 1), BLOCKS_PER_SM * target.sm_count)
     each = max(1, -(-blocks // target.sm_count))

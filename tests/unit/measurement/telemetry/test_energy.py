@@ -126,7 +126,7 @@ def test_a_counter_that_wraps_goes_on_and_one_that_is_reset_loses_that_interval(
 
 def test_a_counter_that_may_have_gone_round_unseen_is_warned_of():
     found = energy_of(counter([0.0, 1.0, 2.0], [0.0, 60.0, 20.0], rollover=100.0), 0.0, 2.0)
-    assert "gone round unseen" in found.warnings[0]
+    assert "wrapped unseen" in found.warnings[0]
 
 
 def test_a_counter_is_bounded_by_its_step_and_its_period():
