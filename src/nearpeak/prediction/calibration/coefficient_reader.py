@@ -40,7 +40,7 @@ def read_coefficients(path: Path) -> Mapping[str, Any]:
     except OSError as error:
         raise SpecError(f"calibration {path}: {error.strerror or error}; a coefficient file is right") from None
     if not isinstance(data.get("groups"), dict):
-        raise SpecError(f"calibration {path}: has no table [groups]; see docs/explain/prediction.md")
+        raise SpecError(f"calibration {path}: has no table [groups]; see docs/guide/prediction.md")
     return data
 
 
