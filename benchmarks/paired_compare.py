@@ -27,7 +27,7 @@ from benchmarks._figures import FOLDER, ROOT, Figure
 from benchmarks.load import COUNT, busy
 from nearpeak.api.measured_analysis import compare
 from nearpeak.base.canonical_json import digest
-from nearpeak.base.machine import cpu_name
+from nearpeak.base.host_system import cpu_name
 from nearpeak.core.runs.measurement import Timing
 from nearpeak.core.work.case import Case
 from nearpeak.measurement.timing import sampler

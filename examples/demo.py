@@ -71,6 +71,7 @@ def _line(title: str, analysis: nearpeak.Analysis) -> str:
 def _measure(console: Console) -> None:
     """Measure some cases on this CPU, and keep the samples in a store."""
     from nearpeak.history.local_runs import kept
+
     from nearpeak.store.maintenance import upgrade
 
     if STORE.exists():  # of an earlier version, perhaps

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.base.machine import usable_core_count
+from nearpeak.base.host_system import usable_core_count
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.dtype import dtype_of
 from nearpeak.core.work.tensor import Tensor

@@ -70,7 +70,7 @@ def look(device: Device, database_ns: int) -> Health:
     load_ratio = os.getloadavg()[0] / (os.cpu_count() or 1)
     if device.name.startswith(GPUS):
         return _gpu(device.name, offset_s, load_ratio)
-    from nearpeak.base.machine import cpu_settings
+    from nearpeak.base.host_system import cpu_settings
 
     governor = dict(cpu_settings()).get("governor", "unknown")
     facts = {"kernel": platform.release(), "governor": governor}

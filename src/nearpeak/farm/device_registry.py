@@ -59,7 +59,7 @@ def slots_of(count: int, host: str = "") -> tuple[Device, ...]:
 
 def cpu_device(host: str = "") -> Device:
     """Return this host's processor as a device to measure on, alone."""
-    from nearpeak.base.machine import cpu_name
+    from nearpeak.base.host_system import cpu_name
 
     name = host or platform.node()
     return Device(name=f"cpu@{name}", host=name, model=cpu_name())

@@ -22,7 +22,7 @@ def lock_file(device: str) -> Path:
     'nearpeak-1.lock'
     """
     if device.startswith("cpu@"):
-        from nearpeak.base.machine import cpu_name
+        from nearpeak.base.host_system import cpu_name
 
         return lock_path(Environment(device=cpu_name()))
     return lock_path(Environment(device=device, device_uuid=device.removeprefix("GPU-")))

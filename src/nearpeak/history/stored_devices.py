@@ -33,7 +33,7 @@ def case_of_series(series: Series) -> Case:
 @cache
 def target_of_device(device: str) -> Target | None:
     """Return the device file of a device by the name that its driver gives; none where there is none."""
-    from nearpeak.base.machine import cpu_name
+    from nearpeak.base.host_system import cpu_name
     from nearpeak.targets import CPU, TARGETS, target_of
     from nearpeak.targets.device_names import target_of_gpu
 

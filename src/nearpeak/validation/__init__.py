@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.base.machine import versions
+from nearpeak.base.host_system import versions
 from nearpeak.case_tensors.empty_cases import refuse_empty
 from nearpeak.case_tensors.random_inputs import too_large
 from nearpeak.case_tensors.user_functions import sys_exit_refused, with_named_outputs

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from nearpeak.api.measured_analysis import coverage
+from nearpeak.api.conversion_coverage import coverage
 from nearpeak.cli import application
 from nearpeak.cli.question.coverage import _words
 from nearpeak.conversion.converted_parts import Conversion

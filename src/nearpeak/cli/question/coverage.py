@@ -28,11 +28,11 @@ def coverage(
 
     The model runs in a process of its own.
     """
-    from nearpeak.api import measured_analysis
+    from nearpeak.api import conversion_coverage
 
     timing = timing_of("1 s", limit, "hot", 1, memory, check=False)
     with shared.progress("converting"):
-        found = measured_analysis.coverage(model, runner, timing, without=tuple(without), least_count=least)
+        found = conversion_coverage.coverage(model, runner, timing, without=tuple(without), least_count=least)
     plain = json or not shared.on_terminal()
     text = jsonlib.dumps(asdict(found) | {"flop_ratio": found.flop_ratio}) if plain else _words(found)
     sys.stdout.write(f"{text}\n")

@@ -167,7 +167,7 @@ def timing_of(budget: str, limit: str, cache: str, threads: int, memory: str, *,
 
 def warn_of_threads(threads: int) -> None:
     """Say so when a case is to use more threads than this process has cores."""
-    from nearpeak.base.machine import usable_core_count
+    from nearpeak.base.host_system import usable_core_count
 
     if threads > (count := usable_core_count()):
         cores = "1 core that is" if count == 1 else f"{count} cores that are"

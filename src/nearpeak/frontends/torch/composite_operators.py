@@ -108,6 +108,32 @@ def _recurrent() -> Any:
     return Recurrent.apply
 
 
+def _ctc_loss(
+    log_probs: Any, targets: Any, inputs: Any, labels: Any, blank: int = 0, reduction: int = 1,
+    zero_infinity: bool = False,
+) -> Any:  # fmt: skip
+    """Return the CTC loss with lengths taken as known values."""
+    import torch
+
+    # PyTorch reads the lengths from memory, and writes the mean's divisors there; fake tensors have none.
+    lengths = [row if isinstance(row, (list, tuple)) else _listed(row) for row in (inputs, labels)]
+    loss = torch.ops.aten._ctc_loss(log_probs, targets, *lengths, blank, zero_infinity)[0]
+    loss = torch.where(loss == float("inf"), 0.0, loss) if zero_infinity else loss
+    if reduction == 1:
+        return (loss / torch.tensor(lengths[1], dtype=loss.dtype).clamp_min(1).reshape(loss.shape)).mean()
+    return loss.sum() if reduction else loss
+
+
+def _recurrent_call(name: str) -> Callable[..., Any]:
+    """Return the whole recurrent layer `name` in the signature of its ATen overload."""
+
+    def whole(x: Any, hx: Any, params: Any, *options: Any) -> Any:
+        states = list(hx) if isinstance(hx, (list, tuple)) else [hx]
+        return _recurrent()(name, len(states), options, x, *states, *params)
+
+    return whole
+
+
 def _replacements() -> dict[str, Callable[..., Any]]:
     """Return the implementation of each ATen composite that is kept whole, by name."""
     import torch
@@ -138,31 +164,12 @@ def _replacements() -> dict[str, Callable[..., Any]]:
     def rms_norm(x: Any, normalized_shape: Any, weight: Any = None, eps: float | None = None) -> Any:
         return _rms_norm()(x, list(normalized_shape), weight, eps)
 
-    def ctc_loss(
-        log_probs: Any, targets: Any, inputs: Any, labels: Any, blank: int = 0, reduction: int = 1,
-        zero_infinity: bool = False,
-    ) -> Any:  # fmt: skip
-        # PyTorch reads the lengths from memory, and writes the mean's divisors there; fake tensors have none.
-        lengths = [row if isinstance(row, (list, tuple)) else _listed(row) for row in (inputs, labels)]
-        loss = torch.ops.aten._ctc_loss(log_probs, targets, *lengths, blank, zero_infinity)[0]
-        loss = torch.where(loss == float("inf"), 0.0, loss) if zero_infinity else loss
-        if reduction == 1:
-            return (loss / torch.tensor(lengths[1], dtype=loss.dtype).clamp_min(1).reshape(loss.shape)).mean()
-        return loss.sum() if reduction else loss
-
-    def recurrent(name: str) -> Callable[..., Any]:
-        def whole(x: Any, hx: Any, params: Any, *options: Any) -> Any:
-            states = list(hx) if isinstance(hx, (list, tuple)) else [hx]
-            return _recurrent()(name, len(states), options, x, *states, *params)
-
-        return whole
-
     return {
         "scaled_dot_product_attention": attention, "dropout": dropout, "rms_norm": rms_norm,
-        "ctc_loss.Tensor": ctc_loss, "ctc_loss.IntList": ctc_loss, "istft": istft,
+        "ctc_loss.Tensor": _ctc_loss, "ctc_loss.IntList": _ctc_loss, "istft": istft,
         "tensor_split.tensor_indices_or_sections": _tensor_split,
-        "lstm.input": recurrent("lstm"), "gru.input": recurrent("gru"),
-        "rnn_tanh.input": recurrent("rnn_tanh"), "rnn_relu.input": recurrent("rnn_relu"),
+        "lstm.input": _recurrent_call("lstm"), "gru.input": _recurrent_call("gru"),
+        "rnn_tanh.input": _recurrent_call("rnn_tanh"), "rnn_relu.input": _recurrent_call("rnn_relu"),
     }  # fmt: skip
 
 

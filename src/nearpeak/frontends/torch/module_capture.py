@@ -137,7 +137,7 @@ def _run(world: "FakeWorld", model: Any, args: Any, kwargs: Any, name: str, opti
     return train(world.recorder, model, args, kwargs, name, rule, lowered=lowered, scaled=options.autocast == "fp16")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FakeWorld:
     """The fake-tensor environment of one capture."""
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.base.machine import cpu_name, read_text
+from nearpeak.base.host_system import cpu_name, read_text
 from nearpeak.core.work.target import Target
 
 REPEAT_S = 1.0

@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from nearpeak.base.registry import Registry
-from nearpeak.core.runs.measurement import Runner, RunnerAbilities, Timing
+from nearpeak.core.runs.measurement import Timing
+from nearpeak.core.runs.runner import Runner, RunnerAbilities
 from nearpeak.errors import SpecError
 from nearpeak.measurement.timed_runner import TimedRunner
 

@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nearpeak.case_tensors.user_functions import function_of, name_of, own_refusal, with_named_outputs
-from nearpeak.core.runs.measurement import Prepared, RunnerAbilities, Timing
+from nearpeak.core.runs.measurement import Timing
+from nearpeak.core.runs.runner import Prepared, RunnerAbilities
 from nearpeak.core.work.case import Case
 from nearpeak.measurement.machine import cuda_device
 from nearpeak.measurement.machine.host_calls import from_host

@@ -3,7 +3,8 @@
 import importlib
 import importlib.util
 
-from nearpeak.core.runs.measurement import RunnerAbilities, Timing
+from nearpeak.core.runs.measurement import Timing
+from nearpeak.core.runs.runner import RunnerAbilities
 from nearpeak.errors import MissingExtraError
 from nearpeak.measurement.runners.torch_compile_cuda import TorchCompileCuda
 

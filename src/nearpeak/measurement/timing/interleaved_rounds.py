@@ -21,8 +21,9 @@ from typing import Any
 from nearpeak import errors
 from nearpeak.case_tensors.fresh_values import Varied
 from nearpeak.core.runs.estimate import quantile
-from nearpeak.core.runs.measurement import Environment, Measurement, Prepared, Reading, Timer, Timing
+from nearpeak.core.runs.measurement import Environment, Measurement, Timing
 from nearpeak.core.runs.paired_rounds import Round
+from nearpeak.core.runs.runner import Prepared, Reading, Timer
 from nearpeak.core.work.case import Case
 from nearpeak.errors import MeasureError, SpecError
 from nearpeak.exchange.measurement_lines import environment_of, environment_record

@@ -15,7 +15,8 @@ import numpy as np
 
 from nearpeak.case_tensors.fresh_values import State, Varied
 from nearpeak.core.runs.estimate import estimate_of, median_ranks, quantile
-from nearpeak.core.runs.measurement import Outcome, Prepared, Reading, Timer, Timing
+from nearpeak.core.runs.measurement import Outcome, Timing
+from nearpeak.core.runs.runner import Prepared, Reading, Timer
 from nearpeak.core.runs.telemetry import Span
 from nearpeak.measurement.timing.clocks import SLOW_CLOCK_RATIO
 

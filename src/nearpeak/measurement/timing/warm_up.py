@@ -5,7 +5,7 @@ import tempfile
 
 import numpy as np
 
-from nearpeak.base.machine import versions
+from nearpeak.base.host_system import versions
 from nearpeak.core.runs.measurement import Timing
 from nearpeak.measurement.machine.environment import cpu_environment
 from nearpeak.measurement.runners import RUNNERS

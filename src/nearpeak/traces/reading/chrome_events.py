@@ -15,7 +15,7 @@ from nearpeak.traces.reading.event_fields import Field, Fields, dense, fields_of
 from nearpeak.traces.reading.flow_arrows import FlowKind, Flows, with_flows
 from nearpeak.traces.reading.json_events import Batch, EventFile
 from nearpeak.traces.reading.missing_data import lacks_of
-from nearpeak.traces.reading.trace_builder import Raw, trace_of
+from nearpeak.traces.reading.trace_builder import _Raw, trace_of
 from nearpeak.traces.timeline.kernel_names import copy_of
 from nearpeak.traces.timeline.trace_columns import MISSING, Column, Trace
 
@@ -273,7 +273,7 @@ def _triples(name: str, tokens: Field, rows: Array, text: Callable[[int], str]) 
     return {name: Column(rows=rows[good], values=values[good])} if good.any() else {}
 
 
-def _joined(parts: list[_Part]) -> Raw:
+def _joined(parts: list[_Part]) -> _Raw:
     """Return all batches as one; each batch is let go once its columns are copied."""
     lengths = [len(part.dense["kind"]) for part in parts]
     offsets = np.concatenate([[0], np.cumsum(lengths)])[: len(parts)].astype(np.int64)
@@ -293,10 +293,10 @@ def _joined(parts: list[_Part]) -> Raw:
         alike = [(column, offset) for column, offset in mine if column.text == text]
         moved = [replace(column, rows=(column.rows + offset).astype(np.int32)) for column, offset in alike]
         sparse[name] = Column.joined(moved)
-    return Raw(**columns, sparse=sparse)
+    return _Raw(**columns, sparse=sparse)
 
 
-def _lift_names(raw: Raw, texts: Any) -> None:
+def _lift_names(raw: _Raw, texts: Any) -> None:
     """Read direction and ends of copies, and what a synchronisation waits for, from their names."""
     rows = np.flatnonzero(raw.kind == EventKind.MEMCPY)
     if len(rows):
@@ -313,7 +313,7 @@ def _lift_names(raw: Raw, texts: Any) -> None:
         raw.sparse["sync"] = Column(rows=rows.astype(np.int32), values=np.array([kinds[int(i)] for i in names]))
 
 
-def _sync_names(raw: Raw, rows: Array) -> Array:
+def _sync_names(raw: _Raw, rows: Array) -> Array:
     """Return the texts that say what is waited for: the field for it where there is one, else the name."""
     names = raw.name[rows].astype(np.int64)
     stated = raw.sparse.get("cuda_sync_kind")

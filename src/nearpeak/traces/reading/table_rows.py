@@ -11,7 +11,7 @@ import numpy.typing as npt
 from nearpeak.core.traces.trace import EventKind, Loss, TraceHeader
 from nearpeak.traces.reading.event_fields import number_of
 from nearpeak.traces.reading.missing_data import lacks_of
-from nearpeak.traces.reading.trace_builder import Raw, trace_of
+from nearpeak.traces.reading.trace_builder import _Raw, trace_of
 from nearpeak.traces.timeline.trace_columns import MISSING, Column, Texts, Trace
 
 Array = npt.NDArray[Any]
@@ -107,7 +107,7 @@ class EventRows:
         """Return the trace of all tables."""
         columns = {name: np.concatenate([part[name] for part in self._parts]) if self._parts else np.zeros(0, np.int64)
                    for name in (*_DENSE, "kind", "name", "start_ns", "end_ns")}  # fmt: skip
-        raw = Raw(**columns, sparse={name: Column.joined(parts) for name, parts in self._sparse.items()})
+        raw = _Raw(**columns, sparse={name: Column.joined(parts) for name, parts in self._sparse.items()})
         losses = [
             Loss(what=what, kind=kind, record_count=count, example=self._examples[what, kind])
             for (what, kind), count in sorted(self._counts.items())

@@ -19,7 +19,7 @@ _NAMED = np.array([*DEVICE_KINDS, EventKind.HOST_OP, EventKind.HOST_API], np.int
 
 
 @dataclass(kw_only=True)
-class Raw:
+class _Raw:
     """Events in the order of the file, a column each; columns that a format has not stay empty."""
 
     kind: Array
@@ -44,7 +44,7 @@ class Raw:
     """Rare fields."""
 
 
-def trace_of(raw: Raw, texts: Texts, header: TraceHeader) -> Trace:
+def trace_of(raw: _Raw, texts: Texts, header: TraceHeader) -> Trace:
     """Return the trace of the events of a file."""
     keep, losses = _usable(raw)
     order = _order(raw, np.flatnonzero(keep))
@@ -84,7 +84,7 @@ def trace_of(raw: Raw, texts: Texts, header: TraceHeader) -> Trace:
     )
 
 
-def _usable(raw: Raw) -> tuple[Array, list[Loss]]:
+def _usable(raw: _Raw) -> tuple[Array, list[Loss]]:
     """Return which events have times that can be, and what is wrong with the others."""
     known = (raw.start_ns != MISSING) & (raw.end_ns != MISSING)
     ordered = raw.end_ns >= raw.start_ns
@@ -107,7 +107,7 @@ def _usable(raw: Raw) -> tuple[Array, list[Loss]]:
     return known & ordered & near, losses
 
 
-def _order(raw: Raw, rows: Array) -> Array:
+def _order(raw: _Raw, rows: Array) -> Array:
     """Return the rows in order of (start, longer first, place in the file)."""
     start = raw.start_ns[rows]
     if not len(rows) or (start[1:] > start[:-1]).all():

@@ -26,7 +26,7 @@ from nearpeak.validation.oracle.format_limits import (
     widened,
     wrapped,
 )
-from nearpeak.validation.oracle.rounding import erring, rounding, underflow
+from nearpeak.validation.oracle.rounding import Nudge, erring, rounding, underflow
 from nearpeak.validation.oracle.sensitivity import (
     Arrays,
     Reference,
@@ -221,14 +221,10 @@ def answers(
     if coarse_step and any(values.dtype.kind not in "fc" for values in results.values()):
         for factor in (WIDER, 2 * WIDER):
             wider = moved(beside, probes(moving, factor * coarse_step, whole=spread_over), results, where)
-            whole = {name: value for name, value in wider.items() if results[name].dtype.kind not in "fc"}
-            reach |= {name: np.fmax(value, reach[name]) for name, value in whole.items()}
+            reach |= {n: np.fmax(v, reach[n]) for n, v in wider.items() if results[n].dtype.kind not in "fc"}
     stored_error, stored_ratio = ({}, 0.0) if stored is None else stored_errors(stored, arrays, results)
     coarse = _sums({name: SPREAD * errors for name, errors in stored_error.items()}, coarse) if stored_error else coarse
-    nudges = [rounding(store)] if stores_scores else []
-    if chained and store == UNIT_ROUNDOFF["fp16"]:  # other formats have the exponent range of fp32
-        nudges.insert(0, underflow(2 * HALF_STEP["fp16"], HALF_STEP["fp16"] / store))
-    for nudge in nudges if coarse_step else ():
+    for nudge in _storage_nudges(store, chained=chained, stores_scores=stores_scores) if coarse_step else ():
         coarse = _sums(erring(reference, arrays, results, where, nudge), coarse)
     return {
         name: _expected(
@@ -245,6 +241,15 @@ def answers(
         for name, values in results.items()
         if name in formats
     }  # fmt: skip
+
+
+def _storage_nudges(store: float, *, chained: bool, stores_scores: bool) -> list[Nudge]:
+    """Return the errors of storing intermediates: underflow of fp16, whose exponents are short, and rounding."""
+    rounded_scores = [rounding(store)] if stores_scores else []
+    is_short = chained and store == UNIT_ROUNDOFF["fp16"]
+    return (
+        [underflow(2 * HALF_STEP["fp16"], HALF_STEP["fp16"] / store), *rounded_scores] if is_short else rounded_scores
+    )
 
 
 def _sums(left: Arrays, right: Arrays) -> dict[str, Any]:

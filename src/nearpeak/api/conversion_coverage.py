@@ -1,0 +1,93 @@
+"""The public function coverage: which parts of a model a backend converts, and what the rest costs."""
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from nearpeak import errors
+from nearpeak.conversion.converted_parts import Conversion
+from nearpeak.core.runs.measurement import Fallback, Timing
+from nearpeak.errors import MeasureError, SpecError
+
+
+def coverage(
+    model: Path, runner: str, timing: Timing = Timing(), *, without: tuple[str, ...] = (), least_count: int = 1
+) -> Conversion:
+    """Return which nodes of `model` the runner converts, why not the others, and what the pieces cost.
+
+    The model runs in a process of its own.
+
+    Args:
+        model: an ONNX file for `onnxruntime`, a problem file for `torch_compile`.
+        without: operator types of an ONNX model that are left out, as if they did not convert.
+        least_count: nodes that a piece of an ONNX model must have to be converted.
+
+    Raises:
+        MeasureError: it crashed its process, or did not end in time.
+    """
+    from nearpeak.base.isolation import call_isolated
+
+    kinds = {"onnxruntime": ".onnx", "torch_compile": ".py"}
+    if runner not in kinds:
+        raise SpecError(f"coverage: runner {runner!r} converts no models; choose {' or '.join(kinds)}")
+    if model.suffix != kinds[runner]:
+        raise SpecError(f"{model}: {runner} converts {kinds[runner]} files")
+    if not model.is_file():
+        raise SpecError(f"{model}: not found")
+    path, preload = model.resolve(), ()  # type: Path, tuple[str, ...]
+    if runner == "onnxruntime":
+        from nearpeak.api.questions import capture
+        from nearpeak.ops import work_of
+
+        calls = [call for call in capture(path).calls if call.case is not None]
+        node_flop = {
+            c.source.partition("#")[2]: c.call_count * int(sum(work_of(c.case).flop.values())) for c in calls if c.case
+        }
+        function, arguments = "nearpeak.api.conversion_coverage:onnx_conversion_record", {
+            "path": str(path), "flop": node_flop, "without": without, "least_count": least_count,
+        }  # fmt: skip
+    elif without or least_count > 1:
+        raise SpecError("coverage: only onnxruntime leaves parts out on request")
+    else:
+        function, arguments = "nearpeak.api.conversion_coverage:torch_conversion_by_rules", {"path": str(path)}
+        preload = ("torch._inductor.compile_fx",)
+    ending = call_isolated(
+        function, arguments, timeout_s=timing.limit_s, memory_bytes=timing.memory_bytes, preload=preload
+    )
+    if ending.verdict == "result":
+        record = dict(ending.value)
+        record["placed"] = tuple((name, count) for name, count in record["placed"])
+        rows = (Fallback(**{**row, "reason": row["reason"].replace(str(path), str(model))}) for row in record["ledger"])
+        return Conversion(**{**record, "ledger": tuple(rows)})
+    if ending.verdict == "error":
+        raise getattr(errors, ending.value[0], MeasureError)(ending.value[1].replace(str(path), str(model)))
+    why = {"timeout": f"it did not end within {timing.limit_s:g} s (--limit)", "died": "it ended its process"}
+    reason = ": ".join(ending.value).splitlines()[0] if ending.verdict == "raised" else why[ending.verdict]
+    raise MeasureError(f"{model}: {reason.replace(str(path), str(model))}")
+
+
+def onnx_conversion_record(path: str, **arguments: Any) -> dict[str, Any]:
+    """Return what ONNX Runtime takes of a model, in this process, as plain data."""
+    from nearpeak.conversion.onnx_conversion import onnx_conversion
+
+    return dataclasses.asdict(onnx_conversion(Path(path), **arguments))
+
+
+def torch_conversion_by_rules(path: str) -> dict[str, Any]:
+    """Return what torch.compile takes of a problem file, in this process; rules of operators count the arithmetic."""
+    from nearpeak.conversion.onnx_conversion import torch_conversion
+
+    return dataclasses.asdict(torch_conversion(Path(path), _flop_by_rules))
+
+
+def _flop_by_rules(run: Callable[[], Any]) -> dict[str, int]:
+    """Call `run` and return the arithmetic of each operator of PyTorch in it, as far as rules cover them."""
+    from nearpeak.frontends.torch.profiled_calls import run_and_recorded
+    from nearpeak.ops import work_of
+
+    flop_counts: dict[str, int] = {}
+    for name, calls in run_and_recorded(run):
+        flop = sum(call.call_count * int(sum(work_of(call.case).flop.values())) for call in calls if call.case)
+        flop_counts[name] = flop_counts.get(name, 0) + flop
+    return flop_counts
