@@ -6,7 +6,7 @@ from typing import Any
 
 from nearpeak.case_tensors.random_inputs import drawn
 from nearpeak.core.runs.measurement import Timing
-from nearpeak.core.runs.runner import Timer
+from nearpeak.core.runs.runner_protocols import Timer
 from nearpeak.measurement.runners import RUNNERS
 from nearpeak.ops import case
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nearpeak.case_tensors.random_inputs import forward_arguments, too_large
-from nearpeak.core.runs.runner import Prepared, RunnerAbilities
+from nearpeak.core.runs.runner_protocols import Prepared, RunnerAbilities
 from nearpeak.core.work.case import Case
 from nearpeak.errors import NotModelledError
 from nearpeak.measurement.machine.environment import OnCpu

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nearpeak.case_tensors.random_inputs import forward_arguments
-from nearpeak.core.runs.runner import Prepared
+from nearpeak.core.runs.runner_protocols import Prepared
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.dtype import dtype_of
 from nearpeak.ops import OPS

@@ -15,7 +15,7 @@ from typing import Any
 from nearpeak import errors
 from nearpeak.base.isolation import Ending, call_isolated
 from nearpeak.core.runs.measurement import Measurement, Outcome, Timing
-from nearpeak.core.runs.runner import Backend
+from nearpeak.core.runs.runner_protocols import Backend
 from nearpeak.core.work.case import Case
 from nearpeak.errors import MeasureError, NearpeakError
 from nearpeak.exchange.measurement_lines import environment_of, environment_record, measurement_of, measurement_record

@@ -4,7 +4,7 @@ from typing import Any
 
 from nearpeak.case_tensors.user_functions import EndedError, exception_text
 from nearpeak.core.runs.measurement import Outcome
-from nearpeak.core.runs.runner import Backend
+from nearpeak.core.runs.runner_protocols import Backend
 from nearpeak.core.work.case import Case
 from nearpeak.errors import MeasureError, NearpeakError
 

@@ -10,7 +10,7 @@ from typing import Any
 from nearpeak.case_tensors.fresh_values import Varied
 from nearpeak.case_tensors.random_inputs import drawn
 from nearpeak.core.runs.measurement import Measurement, Method, Outcome, Timing  # fmt: skip
-from nearpeak.core.runs.runner import Backend, Prepared, Timer
+from nearpeak.core.runs.runner_protocols import Backend, Prepared, Timer
 from nearpeak.core.work.case import Case
 from nearpeak.errors import MissingExtraError, NotModelledError, SpecError
 from nearpeak.measurement.large_cases.sampled_check import judged_again

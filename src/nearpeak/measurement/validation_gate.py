@@ -10,7 +10,7 @@ from typing import Any
 from nearpeak.case_tensors.size_limits import beyond_rounds
 from nearpeak.case_tensors.user_functions import EndedError, exception_text
 from nearpeak.core.runs.measurement import Fallback, Outcome
-from nearpeak.core.runs.runner import Backend
+from nearpeak.core.runs.runner_protocols import Backend
 from nearpeak.core.work.case import Case
 from nearpeak.measurement.outcomes import outcome_of
 

@@ -1,7 +1,7 @@
 """Runner of cases on a simulated device, named `sim:h200_sxm`, for suites and judgements."""
 
 from nearpeak.core.runs.measurement import Environment, Measurement, Outcome, Timing
-from nearpeak.core.runs.runner import RunnerAbilities
+from nearpeak.core.runs.runner_protocols import RunnerAbilities
 from nearpeak.core.work.case import Case
 from nearpeak.errors import NearpeakError, SpecError
 from nearpeak.simulation.machine_units import PS_PER_S

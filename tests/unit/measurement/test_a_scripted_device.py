@@ -8,7 +8,7 @@ import pytest
 
 import nearpeak
 from nearpeak.core.runs.measurement import Environment, Outcome, Timing
-from nearpeak.core.runs.runner import Activity, Prepared, Reading, RunnerAbilities
+from nearpeak.core.runs.runner_protocols import Activity, Prepared, Reading, RunnerAbilities
 from nearpeak.exchange.measurement_lines import environment_record, measurement_of, measurement_record
 from nearpeak.measurement.machine.cuda_device import MOST_QUEUED, SPIN_CYCLES, EventTimer
 from nearpeak.measurement.timed_runner import TimedRunner

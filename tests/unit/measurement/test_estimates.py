@@ -10,7 +10,7 @@ import pytest
 import nearpeak
 from nearpeak.core.runs.estimate import estimate_of, median_ranks
 from nearpeak.core.runs.measurement import Measurement, Outcome, Timing
-from nearpeak.core.runs.runner import Prepared, Reading
+from nearpeak.core.runs.runner_protocols import Prepared, Reading
 from nearpeak.errors import SpecError
 from nearpeak.measurement.timing import sampler
 from nearpeak.measurement.timing.clocks import HostDefaults

@@ -8,7 +8,7 @@ import pytest
 import nearpeak
 from nearpeak.case_tensors.random_inputs import drawn
 from nearpeak.core.runs.measurement import Outcome, Timing
-from nearpeak.core.runs.runner import Prepared
+from nearpeak.core.runs.runner_protocols import Prepared
 from nearpeak.measurement.large_cases.timed_output_check import timed_result
 from nearpeak.measurement.runners import runner_of
 from nearpeak.measurement.runners.callable import UserCallable

@@ -16,7 +16,7 @@ import pytest
 import nearpeak
 from nearpeak.case_tensors.random_inputs import drawn
 from nearpeak.core.runs.measurement import Outcome, Timing
-from nearpeak.core.runs.runner import RunnerAbilities
+from nearpeak.core.runs.runner_protocols import RunnerAbilities
 from nearpeak.errors import MeasureError, MissingExtraError, SpecError
 from nearpeak.measurement.runners import RUNNERS, runner_of
 from nearpeak.measurement.runners.replay import _by_case

@@ -84,7 +84,7 @@ def _runner_record(name: str, made: Any) -> dict[str, Any]:
     """Return what a runner declares of itself; one of another package may declare nothing."""
     import importlib.util
 
-    from nearpeak.core.runs.runner import RunnerAbilities
+    from nearpeak.core.runs.runner_protocols import RunnerAbilities
 
     able = getattr(made, "abilities", RunnerAbilities(devices=()))
     return {

@@ -8,7 +8,7 @@ from typing import Any
 from nearpeak.core.records.converter import one_of
 from nearpeak.core.records.record_codec import Codec, Shape
 from nearpeak.core.runs.measurement import Timing
-from nearpeak.core.runs.runner import Backend
+from nearpeak.core.runs.runner_protocols import Backend
 from nearpeak.errors import SpecError
 from nearpeak.farm.kinds import Kind, Payload, case_in, need
 

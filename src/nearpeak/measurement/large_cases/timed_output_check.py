@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.case_tensors.random_inputs import forward_arguments
-from nearpeak.core.runs.runner import Prepared
+from nearpeak.core.runs.runner_protocols import Prepared
 from nearpeak.core.runs.validation import CheckResult, Validation
 from nearpeak.core.work.case import Case
 from nearpeak.ops import OPS

@@ -10,7 +10,7 @@ from nearpeak.base.host_system import versions
 from nearpeak.case_tensors.random_inputs import size_bytes
 from nearpeak.case_tensors.torch_tensors import torch_or_refusal
 from nearpeak.core.runs.measurement import Environment, Timing
-from nearpeak.core.runs.runner import Activity, Backend, Reading, RunnerAbilities, Timer
+from nearpeak.core.runs.runner_protocols import Activity, Backend, Reading, RunnerAbilities, Timer
 from nearpeak.core.work.case import Case
 from nearpeak.errors import MeasureError
 from nearpeak.measurement.machine.environment import cpu_environment

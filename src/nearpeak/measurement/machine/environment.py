@@ -6,7 +6,7 @@ from functools import cache
 from nearpeak.base.host_system import cpu_name, cpu_settings, versions
 from nearpeak.case_tensors.random_inputs import too_large
 from nearpeak.core.runs.measurement import Environment, Timing
-from nearpeak.core.runs.runner import Backend, Timer
+from nearpeak.core.runs.runner_protocols import Backend, Timer
 from nearpeak.core.work.case import Case
 from nearpeak.measurement.timing.clocks import HostTimer
 from nearpeak.targets import CPU

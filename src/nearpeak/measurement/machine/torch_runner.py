@@ -16,7 +16,7 @@ from nearpeak.case_tensors.random_inputs import forward_arguments
 from nearpeak.case_tensors.torch_tensors import as_arrays, tensors_of
 from nearpeak.case_tensors.user_functions import EndedError, takes_out, with_named_outputs
 from nearpeak.core.runs.measurement import Outcome
-from nearpeak.core.runs.runner import Prepared
+from nearpeak.core.runs.runner_protocols import Prepared
 from nearpeak.core.work.case import Case
 from nearpeak.errors import NotModelledError
 from nearpeak.measurement.machine.recorded_calls import recorded_call

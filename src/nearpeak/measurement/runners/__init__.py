@@ -5,7 +5,7 @@ from typing import Any
 
 from nearpeak.base.registry import Registry
 from nearpeak.core.runs.measurement import Timing
-from nearpeak.core.runs.runner import Runner, RunnerAbilities
+from nearpeak.core.runs.runner_protocols import Runner, RunnerAbilities
 from nearpeak.errors import SpecError
 from nearpeak.measurement.timed_runner import TimedRunner
 

@@ -7,7 +7,7 @@ from nearpeak.case_tensors.random_inputs import forward_arguments, too_large
 from nearpeak.case_tensors.torch_tensors import torch_or_refusal
 from nearpeak.case_tensors.user_functions import function_of, name_of, own_refusal, with_named_outputs
 from nearpeak.core.runs.measurement import Timing
-from nearpeak.core.runs.runner import Prepared, RunnerAbilities
+from nearpeak.core.runs.runner_protocols import Prepared, RunnerAbilities
 from nearpeak.core.work.case import Case
 from nearpeak.errors import SpecError
 from nearpeak.measurement.machine.environment import OnCpu

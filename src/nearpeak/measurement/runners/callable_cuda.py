@@ -5,7 +5,7 @@ from typing import Any
 
 from nearpeak.case_tensors.user_functions import function_of, name_of, own_refusal, with_named_outputs
 from nearpeak.core.runs.measurement import Timing
-from nearpeak.core.runs.runner import Prepared, RunnerAbilities
+from nearpeak.core.runs.runner_protocols import Prepared, RunnerAbilities
 from nearpeak.core.work.case import Case
 from nearpeak.measurement.machine import cuda_device
 from nearpeak.measurement.machine.host_calls import from_host

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from nearpeak.case_tensors.memory_placement import copy_of
-from nearpeak.core.runs.runner import Prepared
+from nearpeak.core.runs.runner_protocols import Prepared
 from nearpeak.core.work.case import Case
 from nearpeak.measurement.machine import cuda_device
 from nearpeak.measurement.machine.host_calls import from_host

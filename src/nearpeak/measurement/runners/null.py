@@ -1,7 +1,7 @@
 """Runner that executes nothing and reports a fixed time, for documents, tests and dry runs."""
 
 from nearpeak.core.runs.measurement import Measurement, Outcome, Timing
-from nearpeak.core.runs.runner import RunnerAbilities
+from nearpeak.core.runs.runner_protocols import RunnerAbilities
 from nearpeak.core.work.case import Case
 
 FIXED_S = 1e-3

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from nearpeak.case_tensors.random_inputs import forward_arguments
-from nearpeak.core.runs.runner import Prepared, RunnerAbilities
+from nearpeak.core.runs.runner_protocols import Prepared, RunnerAbilities
 from nearpeak.core.work.case import Case
 from nearpeak.measurement.machine.environment import OnCpu
 from nearpeak.ops import OPS

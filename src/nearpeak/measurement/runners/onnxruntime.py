@@ -8,7 +8,7 @@ from typing import Any
 from nearpeak.case_tensors.random_inputs import forward_arguments
 from nearpeak.case_tensors.torch_tensors import tensors_of, torch_or_refusal
 from nearpeak.core.runs.measurement import Fallback, Timing
-from nearpeak.core.runs.runner import Prepared, RunnerAbilities
+from nearpeak.core.runs.runner_protocols import Prepared, RunnerAbilities
 from nearpeak.core.work.case import Case
 from nearpeak.errors import NotModelledError
 from nearpeak.measurement.machine.environment import OnCpu

@@ -19,7 +19,7 @@ import numpy as np
 from nearpeak.case_tensors.random_inputs import forward_arguments, too_large
 from nearpeak.case_tensors.user_functions import EndedError
 from nearpeak.core.runs.measurement import Environment, Fallback, Outcome, Timing
-from nearpeak.core.runs.runner import Backend, Prepared, Reading, RunnerAbilities, Timer
+from nearpeak.core.runs.runner_protocols import Backend, Prepared, Reading, RunnerAbilities, Timer
 from nearpeak.core.work.case import Case
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.measurement.machine.environment import cpu_environment

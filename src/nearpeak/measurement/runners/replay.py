@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 
 from nearpeak.core.runs.measurement import Measurement, Outcome, Timing
-from nearpeak.core.runs.runner import RunnerAbilities
+from nearpeak.core.runs.runner_protocols import RunnerAbilities
 from nearpeak.core.work.case import Case
 from nearpeak.errors import SpecError
 from nearpeak.measurement.result_file import read_results

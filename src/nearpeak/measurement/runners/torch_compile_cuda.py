@@ -1,6 +1,6 @@
 """Runner of cases on the first GPU through torch.compile; graph breaks go to the ledger."""
 
-from nearpeak.core.runs.runner import RunnerAbilities
+from nearpeak.core.runs.runner_protocols import RunnerAbilities
 from nearpeak.core.work.case import Case
 from nearpeak.measurement.machine import cuda_device
 from nearpeak.measurement.machine.host_calls import from_host

@@ -5,7 +5,7 @@ from typing import Any
 
 from nearpeak.case_tensors.torch_tensors import torch_or_refusal
 from nearpeak.core.runs.measurement import Timing
-from nearpeak.core.runs.runner import Prepared, RunnerAbilities
+from nearpeak.core.runs.runner_protocols import Prepared, RunnerAbilities
 from nearpeak.core.work.case import Case
 from nearpeak.measurement.machine.environment import OnCpu
 from nearpeak.measurement.machine.torch_runner import Call, prepared

@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 
 from nearpeak.core.runs.measurement import Timing
-from nearpeak.core.runs.runner import RunnerAbilities
+from nearpeak.core.runs.runner_protocols import RunnerAbilities
 from nearpeak.errors import MissingExtraError
 from nearpeak.measurement.runners.torch_compile_cuda import TorchCompileCuda
 

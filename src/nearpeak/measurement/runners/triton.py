@@ -10,7 +10,7 @@ from nearpeak.case_tensors.random_inputs import too_large
 from nearpeak.case_tensors.torch_tensors import torch_or_refusal
 from nearpeak.case_tensors.user_functions import function_of, own_refusal, with_named_outputs
 from nearpeak.core.runs.measurement import Environment, Timing
-from nearpeak.core.runs.runner import Backend, Prepared, RunnerAbilities, Timer
+from nearpeak.core.runs.runner_protocols import Backend, Prepared, RunnerAbilities, Timer
 from nearpeak.core.work.case import Case
 from nearpeak.errors import MissingExtraError
 from nearpeak.measurement.machine import cuda_device

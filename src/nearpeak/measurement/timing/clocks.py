@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.core.runs.runner import Activity, Reading
+from nearpeak.core.runs.runner_protocols import Activity, Reading
 from nearpeak.core.work.case import Case
 
 _WALL_NS, _THREAD_NS, _PROCESS_NS = time.perf_counter_ns, time.thread_time_ns, time.process_time_ns

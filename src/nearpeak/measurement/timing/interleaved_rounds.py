@@ -23,7 +23,7 @@ from nearpeak.case_tensors.fresh_values import Varied
 from nearpeak.core.runs.estimate import quantile
 from nearpeak.core.runs.measurement import Environment, Measurement, Timing
 from nearpeak.core.runs.paired_rounds import Round
-from nearpeak.core.runs.runner import Prepared, Reading, Timer
+from nearpeak.core.runs.runner_protocols import Prepared, Reading, Timer
 from nearpeak.core.work.case import Case
 from nearpeak.errors import MeasureError, SpecError
 from nearpeak.exchange.measurement_lines import environment_of, environment_record

@@ -16,7 +16,7 @@ import numpy as np
 from nearpeak.case_tensors.fresh_values import State, Varied
 from nearpeak.core.runs.estimate import estimate_of, median_ranks, quantile
 from nearpeak.core.runs.measurement import Outcome, Timing
-from nearpeak.core.runs.runner import Prepared, Reading, Timer
+from nearpeak.core.runs.runner_protocols import Prepared, Reading, Timer
 from nearpeak.core.runs.telemetry import Span
 from nearpeak.measurement.timing.clocks import SLOW_CLOCK_RATIO
 

@@ -204,8 +204,7 @@ def answers(
     def beside(changed: dict[str, Any]) -> dict[str, Any]:
         return reference({**{name: array.copy() for name, array in fixed.items()}, **changed})
 
-    spread_over = numerics.kind == "decomposition" and not numerics.by_element
-    exact = numerics.kind == "exact"
+    exact, spread_over = numerics.kind == "exact", numerics.kind == "decomposition" and not numerics.by_element
     near = {} if exact else moved(beside, probes(moving, step, whole=spread_over), results, where)
     shifted = {} if exact or spread_over else moved(beside, shifts(moving, step), results, where)
     chained = not exact and not still and not spread_over and numerics.kind not in SUMS
