@@ -1,4 +1,4 @@
-"""Layout and bounds of correction trees, shared by their fit and by their compiled evaluation."""
+"""Constants of correction trees (depth, leaves, largest change), shared by their fit and compiled evaluation."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Scenarios of several streams on one device: sensor inputs and frames with rates, deadlines and shares."""
+"""Several streams on one simulated device: their kernels, arrivals, deadlines and shares, and the run of them all."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

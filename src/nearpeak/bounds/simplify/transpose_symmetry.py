@@ -1,4 +1,4 @@
-"""Detection of nodes that equal their own transpose, such as X X^T and element-wise functions of it."""
+"""Detection of products with symmetric results, such as X X^T, of which one half need not be computed."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache

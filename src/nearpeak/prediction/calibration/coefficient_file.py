@@ -1,4 +1,4 @@
-"""Writer of coefficient files: the groups of one device as TOML."""
+"""Coefficient files (TOML): building, writing and reading the fitted groups of one device."""
 
 import json
 from collections.abc import Mapping

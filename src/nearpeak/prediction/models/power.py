@@ -1,4 +1,4 @@
-"""Board power while a case runs, from the utilisation of each unit."""
+"""Board power model: the draw of each unit, the power limit, and the clock to which the board throttles."""
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""Tokens of an event batch by field, and their values as exact numbers or as missing."""
+"""JSON tokens of trace events, grouped by field and turned into integer columns with a mark for missing values."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A chain of linear maps may be formed in any order: (A B) v = A (B v)."""
+"""Declaration, without a rule of its own, of the rewrite that orders a chain of linear maps: (A B) v = A (B v)."""
 
 from nearpeak.bounds.simplify.rewrites import Rewrite
 
