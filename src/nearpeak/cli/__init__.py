@@ -1,4 +1,4 @@
-"""The command line: one file per command; each parses, makes one call and prints."""
+"""The command line: one file per command, which parses options, makes one library call and prints the result."""
 
 import errno
 import importlib

@@ -1,4 +1,4 @@
-"""Reports of an analysis: one file per format, found by its stem; they format and compute no new figure."""
+"""Reports of an analysis: one file per format, found by file stem; they format and compute no new figure."""
 
 from typing import Protocol
 

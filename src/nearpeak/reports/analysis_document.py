@@ -1,4 +1,4 @@
-"""An analysis as a document: bounds of all targets, where the time of the first goes, and what the bounds rest on."""
+"""Document of an analysis: bounds on all targets, time breakdown on the first, and provenance of the bounds."""
 
 from collections.abc import Iterator, Sequence
 

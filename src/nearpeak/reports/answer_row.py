@@ -1,4 +1,4 @@
-"""One row of a table of cases with its bound and what is expected of it, as people read it."""
+"""Human-readable table row of one case with its bound and expected time."""
 
 from collections.abc import Collection, Mapping
 from typing import Any

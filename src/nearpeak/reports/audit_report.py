@@ -1,4 +1,4 @@
-"""The audit of a measurement table, for people and as JSON."""
+"""Report of the audit of a measurement table, as text and JSON."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""Geometry of the bar charts: every bar starts at zero, bars of one chart share one axis."""
+"""Geometry of bar charts: every bar starts at zero, and bars of one chart share one axis."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

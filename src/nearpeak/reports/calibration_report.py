@@ -1,4 +1,4 @@
-"""Fits and plans of calibration, for people and as JSON."""
+"""Reports of calibration fits and plans, as text and JSON."""
 
 import dataclasses
 import json

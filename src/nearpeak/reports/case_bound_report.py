@@ -1,4 +1,4 @@
-"""The bound of one case, for people and as JSON."""
+"""Report of the bound of one case, as text and JSON."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A comparison of two analyses: a ratio and a verdict beside every pair of figures."""
+"""Report of two compared analyses: a ratio and a verdict for every pair of figures."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The expected time of a step in words: how long, how far beyond its bounds, and where that goes."""
+"""Sentences on the expected time of a step: its length, distance from the bounds, and breakdown."""
 
 import json
 from collections.abc import Iterator

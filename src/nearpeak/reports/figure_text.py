@@ -1,4 +1,4 @@
-"""The words of all reports: figures with units, names made safe, limiters, steps and policies in plain language."""
+"""Text of figures in all reports: numbers with units, escaped names, limiters, steps and policies."""
 
 import re
 import textwrap

@@ -1,4 +1,4 @@
-"""What a gate decides as a document: series that do not pass first, those that pass folded away."""
+"""Document of a gate decision: failing series first, passing series folded away."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Which multiprocessors worked on what over time: one drawing per run, rectangles or, of many kernels, a heat map."""
+"""Multiprocessor activity over time: one drawing per run, as rectangles or, for many kernels, a heat map."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""What the parts of a predicted time are, in words."""
+"""Names of the parts of a predicted time."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Mixed precision, expected and executed: whether it pays, why, every cast, and how the products of a trace ran."""
+"""Report of mixed precision, expected and executed: benefit, reasons, casts, and the products of a trace."""
 
 import json
 from collections import Counter

@@ -1,4 +1,4 @@
-"""The prediction of one case, for people and as JSON."""
+"""Report of the prediction of one case, as text and JSON."""
 
 import dataclasses
 import json

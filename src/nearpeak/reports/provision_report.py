@@ -1,4 +1,4 @@
-"""What a device must have to reach a time, for people and as JSON."""
+"""Report of the device figures that a target time requires, as text and JSON."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""A ranking as tables: gaps by size, their sums by kernel or team, what to try, what cannot be said."""
+"""Report of a ranking: gaps by size, sums by kernel or team, suggestions, and series that cannot be ranked."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Geometry of the roofline plot, in percent of the plot's area, so that text keeps its size at every width."""
+"""Geometry of the roofline plot, in percent of the plot area so that text keeps its size at every width."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Streams that share a device: policies side by side, latencies, missed deadlines, why they waited."""
+"""Report of streams that share a device: policies side by side, latencies, missed deadlines, wait causes."""
 
 from collections.abc import Iterator, Sequence
 

@@ -1,4 +1,4 @@
-"""A simulated run as text, as JSON and as a trace that Perfetto opens."""
+"""Reports of a simulated run, as text, JSON and a trace for Perfetto."""
 
 import json
 from collections.abc import Iterator, Sequence

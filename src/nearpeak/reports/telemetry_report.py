@@ -1,4 +1,4 @@
-"""Telemetry for people: energy with its bound, means and extremes of each channel, what is not known."""
+"""Report of telemetry: energy with its bound, mean and extremes of each channel, and unknowns."""
 
 import math
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Two traces side by side: how long a step takes, where the difference goes, and how far that can be told."""
+"""Report of two traces side by side: step times, breakdown of the difference, and its resolution."""
 
 import json
 from collections.abc import Iterator

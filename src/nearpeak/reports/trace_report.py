@@ -1,4 +1,4 @@
-"""A trace's report: the verdict, where the time went, findings, operators beside theory, and what is not known."""
+"""Report of a trace: verdict, time breakdown, findings, operators against theory, and unknowns."""
 
 import json
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""The record of a validation as text for people and as JSON."""
+"""Report of a validation, as text and JSON."""
 
 import json
 from dataclasses import asdict

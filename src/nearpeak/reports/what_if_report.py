@@ -1,4 +1,4 @@
-"""Devices that do not exist beside the one that does: Pareto plots and a tornado plot."""
+"""Report of hypothetical devices against the real one: Pareto plots and a tornado plot."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial

@@ -1,4 +1,4 @@
-"""Figures and names as cells of tables; formatting is that of the reports."""
+"""Table cells of figures and names, in the number format of the reports."""
 
 from nearpeak.core.history.stored_run import Series
 from nearpeak.reports.document import Cell, Link

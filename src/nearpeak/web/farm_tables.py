@@ -1,4 +1,4 @@
-"""The farm as tables: devices with who holds them, and what waits, runs or failed."""
+"""Tables of the farm: devices with their lease holders, and queued, running or failed jobs."""
 
 from collections.abc import Sequence
 

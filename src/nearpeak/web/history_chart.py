@@ -1,4 +1,4 @@
-"""Histories as charts: data for the script, a drawing for pages without it, and no more points than a screen shows."""
+"""History charts: data for the script, a static drawing for pages without it, and downsampling to screen width."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

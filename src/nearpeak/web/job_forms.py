@@ -1,4 +1,4 @@
-"""Forms that put jobs into the queue of the farm: of an alert, a series or a case; a token and a mark are needed."""
+"""Forms that queue farm jobs for an alert, series or case; they need a token and a CSRF mark."""
 
 from collections.abc import Awaitable, Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""Measuring again and bisecting from a page: as jobs of the farm where there is one, else as the command that does."""
+"""Remeasure and bisect actions of a page: farm jobs where a farm exists, otherwise the equivalent commands."""
 
 import dataclasses
 import secrets

@@ -1,4 +1,4 @@
-"""Views as HTML: one frame for servers and files, every text escaped and cleaned."""
+"""HTML rendering of page views: one frame for server and static site, with all text escaped and cleaned."""
 
 import csv
 import hashlib

@@ -1,4 +1,4 @@
-"""A page of the dashboard before it is written as HTML: its template, what that is given, and tables that export."""
+"""A dashboard page before rendering: its template, template variables, and exportable tables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What an address asks for, checked: everything in it may be hostile."""
+"""Validated query arguments of page addresses, which may be hostile."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The commands that reproduce what a page shows, ready to be copied."""
+"""Commands that reproduce the figures of a page, ready to be copied."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Who may do what: headers of every answer, bounded bodies, tokens, and marks that other sites cannot forge."""
+"""Request authorization: response headers, bounded bodies, tokens, and CSRF marks."""
 
 import hashlib
 import hmac

@@ -1,4 +1,4 @@
-"""Sending runs to the dashboard of another machine: tried again while it may help, and never counted twice."""
+"""Upload of runs to a remote dashboard, with retries and without double counting."""
 
 import http.client
 import json

@@ -1,4 +1,4 @@
-"""Series as charts: full ones with bound and prediction, small ones in a grid."""
+"""Charts of series: full size with bound and prediction, or small in a grid."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace

@@ -1,4 +1,4 @@
-"""The dashboard as a server: pages, their tables, actions behind a token, and the interface for programs."""
+"""Web server of the dashboard: pages, their tables, actions behind a token, and the HTTP API."""
 
 import asyncio
 import threading

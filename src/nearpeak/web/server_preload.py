@@ -1,4 +1,4 @@
-"""Compiles what pages search and predict with in a process of its own: the server would answer nothing else then."""
+"""Background compilation of the search and prediction code that pages use, in a separate process."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A store with what the pages need beside it: how links are spelled, what is remembered, who may write."""
+"""The site over a store: link spelling, caches and write permission for the pages."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""The dashboard as a folder of files that open without a server; the same store gives the same bytes."""
+"""Static export of the dashboard as a folder of files; the same store gives the same bytes."""
 
 import tempfile
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Reports of workloads: made from the cases of the store, or files that lie in a folder beside it."""
+"""Workload reports, built from cases of the store or read from its folder of reports."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""`nearpeak amp`: what mixed precision is expected to gain before anyone tries it, and what of it a trace shows."""
+"""Command `nearpeak amp`: the expected gain of mixed precision, and the precision that a trace shows."""
 
 import sys
 from dataclasses import replace

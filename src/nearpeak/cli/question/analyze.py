@@ -1,4 +1,4 @@
-"""`nearpeak analyze`: a model or a trace in, a report out: how near to the speed of light, and what to change."""
+"""Command `nearpeak analyze`: a report of a model or trace against its speed-of-light bounds."""
 
 import shutil
 import sys

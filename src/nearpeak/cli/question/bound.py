@@ -1,4 +1,4 @@
-"""`nearpeak bound`: the time that nothing can beat, for one case or a table of cases."""
+"""Command `nearpeak bound`: the proved lower bound on the time of one case or of a table of cases."""
 
 import sys
 from functools import partial

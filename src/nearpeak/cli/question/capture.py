@@ -1,4 +1,4 @@
-"""`nearpeak capture`: a model in, its operator calls out."""
+"""Command `nearpeak capture`: the operator calls of a model, saved as a workload."""
 
 import json as jsonlib
 import sys

@@ -1,4 +1,4 @@
-"""`nearpeak coverage`: which parts of a model a runner converts, why not the others, and what the pieces cost."""
+"""Command `nearpeak coverage`: the parts of a model that a runner converts, and the cost of the graph breaks."""
 
 import json as jsonlib
 import sys

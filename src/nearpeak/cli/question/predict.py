@@ -1,4 +1,4 @@
-"""`nearpeak predict`: the time that good software is expected to reach, for one case or a table of cases."""
+"""Command `nearpeak predict`: the expected time of tuned software for one case or a table of cases."""
 
 import sys
 from functools import partial

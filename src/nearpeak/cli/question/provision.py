@@ -1,4 +1,4 @@
-"""`nearpeak provision`: what a device must have at least to reach a given time."""
+"""Command `nearpeak provision`: the minimum device figures that a target time requires."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""`nearpeak score`: bounds and guarded speed-of-light scores for a definition's workloads and traces."""
+"""Command `nearpeak score`: bounds and guarded speed-of-light scores of a definition's workloads and traces."""
 
 import json as jsonlib
 import sys

@@ -1,4 +1,4 @@
-"""`nearpeak show ops|targets|models|runners`: what the catalogue and the device files hold."""
+"""Command `nearpeak show ops|targets|models|runners`: entries of the catalogue and of the device files."""
 
 import dataclasses
 import json as jsonlib

@@ -1,4 +1,4 @@
-"""`nearpeak simulate`: a case or a step on a simulated device, real or edited, kernel by kernel."""
+"""Command `nearpeak simulate`: a case or step on a simulated device, real or edited, kernel by kernel."""
 
 from collections.abc import Mapping
 from pathlib import Path

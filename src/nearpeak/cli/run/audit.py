@@ -1,4 +1,4 @@
-"""`nearpeak audit`: what is wrong with a table of measurements."""
+"""Command `nearpeak audit`: implausible and inconsistent rows of a table of measurements."""
 
 import sys
 from pathlib import Path

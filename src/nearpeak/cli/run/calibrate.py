@@ -1,4 +1,4 @@
-"""`nearpeak calibrate`: roofs of this machine's CPU, scalars from measurements, and which cases to measure."""
+"""Command `nearpeak calibrate`: CPU roofs, fitted model coefficients, and plans of cases to measure."""
 
 import sys
 from collections.abc import Sized

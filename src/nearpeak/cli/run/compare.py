@@ -1,4 +1,4 @@
-"""`nearpeak compare`: two runners or software stacks on one case, in turns of fresh processes, with a verdict."""
+"""Command `nearpeak compare`: two runners or software stacks on one case in alternating fresh processes."""
 
 import json as jsonlib
 import sys

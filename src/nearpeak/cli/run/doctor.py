@@ -1,4 +1,4 @@
-"""`nearpeak doctor`: what works here, what does not, and what would change that."""
+"""Command `nearpeak doctor`: the tools and devices that work on this machine, and fixes for the rest."""
 
 import json as jsonlib
 import sys

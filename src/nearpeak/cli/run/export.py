@@ -1,4 +1,4 @@
-"""`nearpeak export`: cases as files of flashinfer-bench or SOL-ExecBench; a store as a site of files."""
+"""Command `nearpeak export`: cases as flashinfer-bench or SOL-ExecBench files, and a store as a static site."""
 
 import sys
 from pathlib import Path

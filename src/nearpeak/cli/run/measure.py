@@ -1,4 +1,4 @@
-"""`nearpeak measure`: cases run on this machine, each in a process of its own, every sample kept."""
+"""Command `nearpeak measure`: cases timed on this machine, each in its own process, with every sample saved."""
 
 import json as jsonlib
 import re

@@ -1,4 +1,4 @@
-"""`nearpeak qualify`: what share of wrong implementations the cases of a suite tell from right ones."""
+"""Command `nearpeak qualify`: the share of incorrect implementations (mutants) that a suite detects."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`nearpeak suite build|show|diff`: test cases from workloads and rules, and how much of both they cover."""
+"""Command `nearpeak suite build|show|diff`: test cases from workloads and rules, with their coverage."""
 
 import json as jsonlib
 import sys

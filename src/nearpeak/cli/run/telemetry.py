@@ -1,4 +1,4 @@
-"""`nearpeak telemetry`: sensors watched, recorded, or read from the log of another tool."""
+"""Command `nearpeak telemetry`: sensor readings, watched, recorded or imported from another tool's log."""
 
 import json as jsonlib
 import sys

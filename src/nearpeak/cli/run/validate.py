@@ -1,4 +1,4 @@
-"""`nearpeak validate`: whether an implementation computes a case right, by the numerics contract."""
+"""Command `nearpeak validate`: correctness of an implementation against the numerics contract."""
 
 import dataclasses
 import json as jsonlib

@@ -1,4 +1,4 @@
-"""The options of a capture, declared once for all commands, and the capture itself with a sign of life."""
+"""Capture options shared by the commands, and the capture itself with a progress display."""
 
 import functools
 import inspect

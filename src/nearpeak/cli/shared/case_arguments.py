@@ -1,4 +1,4 @@
-"""Cases as commands take them: words, a suite, a table of cases, or a saved workload."""
+"""Case arguments of commands: command-line words, a suite, a table of cases, or a saved workload."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any

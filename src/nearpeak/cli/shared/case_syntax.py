@@ -1,4 +1,4 @@
-"""A case as words of the command line: OP AXIS=EXTENT and so on."""
+"""Command-line syntax of a case: `OP AXIS=EXTENT ...`."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What `nearpeak farm up` and `join` run: an engine, with the scheduler and workers of this process."""
+"""The engine of `nearpeak farm up` and `join`, with the scheduler and workers of this process."""
 
 import math
 import signal

@@ -1,4 +1,4 @@
-"""Which options of `nearpeak farm submit` each kind of job reads: one that would be passed over is refused."""
+"""Options of `nearpeak farm submit` by job kind; options that a kind does not read are refused."""
 
 from collections.abc import Collection, Mapping
 

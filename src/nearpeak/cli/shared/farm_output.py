@@ -1,4 +1,4 @@
-"""What `nearpeak farm status`, `results` and `budget` print."""
+"""Output of `nearpeak farm status`, `results` and `budget`."""
 
 import json as jsonlib
 import sys

@@ -1,4 +1,4 @@
-"""Payloads of captures and programs out of words: a sweep is the product of its words, a program is found there."""
+"""Farm payloads of captures and programs: parameter sweeps expanded, program paths resolved."""
 
 import itertools
 import os

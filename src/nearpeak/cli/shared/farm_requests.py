@@ -1,4 +1,4 @@
-"""What `nearpeak farm submit` puts into the queue: cases in words or files, programs, models, or JSON lines of jobs."""
+"""Jobs of `nearpeak farm submit`: cases from words or files, programs, models, or JSON lines of jobs."""
 
 import dataclasses
 import getpass

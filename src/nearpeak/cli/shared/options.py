@@ -1,4 +1,4 @@
-"""Options and small pieces that several commands share."""
+"""Options, argument types and helpers that several commands share."""
 
 import os
 import shutil

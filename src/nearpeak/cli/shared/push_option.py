@@ -1,4 +1,4 @@
-"""The option `--push` of several commands: results go to the dashboard of another machine."""
+"""Option `--push` of several commands: results are sent to a dashboard on another machine."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Result files of benchmarks given where a model or a trace is wanted: named, with the command that takes them."""
+"""Error messages for benchmark result files passed where a command expects a model or trace."""
 
 import re
 from pathlib import Path

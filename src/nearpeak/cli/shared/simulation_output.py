@@ -1,4 +1,4 @@
-"""What `nearpeak simulate` runs and prints: cases, steps, streams, and devices that do not exist."""
+"""Runs and output of `nearpeak simulate`: cases, steps, streams, and hypothetical devices."""
 
 import json as jsonlib
 import sys

@@ -1,4 +1,4 @@
-"""Tables of `nearpeak suite`: what a suite holds, its three coverage numbers, and what two suites differ in."""
+"""Tables of `nearpeak suite`: the contents of a suite, its three coverage figures, and differences of two suites."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""The part of `nearpeak analyze` that reads traces: report, files, comparison of two."""
+"""Trace branch of `nearpeak analyze`: the report, its files, and the comparison of two traces."""
 
 import sys
 from collections.abc import Callable

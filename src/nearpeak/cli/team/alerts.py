@@ -1,4 +1,4 @@
-"""`nearpeak alerts`: what people were told of, and what became of it; nothing of it is ever deleted."""
+"""Command `nearpeak alerts`: regression alerts with their state changes, none of which is ever deleted."""
 
 import getpass
 import json as jsonlib

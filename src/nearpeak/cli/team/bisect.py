@@ -1,4 +1,4 @@
-"""`nearpeak bisect`: which commit, or which version of a component, made a command slower."""
+"""Command `nearpeak bisect`: the commit or component version that made a command slower."""
 
 import json as jsonlib
 import sys

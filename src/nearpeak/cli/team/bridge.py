@@ -1,4 +1,4 @@
-"""`nearpeak bridge`: joins two series where their key changed, by a commit that was measured under both."""
+"""Command `nearpeak bridge`: two series joined across a key change by a commit measured under both keys."""
 
 import json as jsonlib
 import sys

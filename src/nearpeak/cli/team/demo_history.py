@@ -1,4 +1,4 @@
-"""`nearpeak demo-history`: a made-up history with planted changes, to try everything on."""
+"""Command `nearpeak demo-history`: a synthetic history with planted changes, for trials and tutorials."""
 
 import json as jsonlib
 import sys

@@ -1,4 +1,4 @@
-"""`nearpeak farm`: many devices measured on exclusively, each result accepted once; the store is the queue."""
+"""Command `nearpeak farm`: exclusive measurement on many devices, with the store as the job queue."""
 
 import math
 import sys

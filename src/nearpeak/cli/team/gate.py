@@ -1,4 +1,4 @@
-"""`nearpeak gate`: a verdict on a revision for continuous integration, with reports and an exit code."""
+"""Command `nearpeak gate`: a verdict on a revision for continuous integration, with reports and an exit code."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`nearpeak history`: series of a store over commits, with their changes."""
+"""Command `nearpeak history`: series of a store over commits, with their change points."""
 
 import json as jsonlib
 import sys

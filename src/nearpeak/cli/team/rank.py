@@ -1,4 +1,4 @@
-"""`nearpeak rank`: what is worth doing next, from the newest times in a store."""
+"""Command `nearpeak rank`: optimization opportunities ranked from the newest times in a store."""
 
 import json as jsonlib
 import sys

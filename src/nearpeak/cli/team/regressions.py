@@ -1,4 +1,4 @@
-"""`nearpeak regressions`: what got worse in a store, since when, and what may be behind it."""
+"""Command `nearpeak regressions`: slowdowns in a store, the commits where they began, and likely causes."""
 
 import json as jsonlib
 import sys

@@ -1,4 +1,4 @@
-"""`nearpeak serve`: the dashboard over a store, on this machine."""
+"""Command `nearpeak serve`: the dashboard over a store, served on this machine."""
 
 import secrets
 import socket

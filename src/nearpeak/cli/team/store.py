@@ -1,4 +1,4 @@
-"""`nearpeak store`: the history of measurements: what is in it, what goes in and out, and how it is kept whole."""
+"""Command `nearpeak store`: contents, import, export and integrity of the measurement store."""
 
 import json as jsonlib
 import sys

@@ -1,4 +1,4 @@
-"""`nearpeak token`: who may write through the dashboard."""
+"""Command `nearpeak token`: tokens that authorize writes through the dashboard."""
 
 import json as jsonlib
 import sys

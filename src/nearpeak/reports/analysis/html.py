@@ -1,4 +1,4 @@
-"""An analysis as one HTML page that needs nothing else: style, script and data are inside."""
+"""An analysis as one self-contained HTML page with style, script and data inside."""
 
 import base64
 import hashlib

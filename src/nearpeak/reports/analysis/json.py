@@ -1,4 +1,4 @@
-"""An analysis as JSON, complete and versioned: the form that is saved, compared and read by other programs."""
+"""An analysis as complete, versioned JSON, the format for saving, comparison and other programs."""
 
 import json
 from typing import Any, NoReturn

@@ -1,4 +1,4 @@
-"""Documents: headings, texts, tables and drawings of a report, before they are written for a terminal or a page."""
+"""Documents: headings, texts, tables and drawings of a report, independent of the output format."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

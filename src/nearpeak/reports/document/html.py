@@ -1,4 +1,4 @@
-"""Documents as one HTML page that needs nothing else: style, script and data are inside."""
+"""Documents as one self-contained HTML page with style, script and data inside."""
 
 from collections.abc import Iterator, Sequence
 from html import escape

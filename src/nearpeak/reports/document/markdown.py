@@ -1,4 +1,4 @@
-"""Documents as Markdown, for a pull request or a wiki: nothing in a name can become markup there."""
+"""Documents as Markdown, for a pull request or a wiki; names are escaped so that none becomes markup."""
 
 import re
 from collections.abc import Iterator, Sequence

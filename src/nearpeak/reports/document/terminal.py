@@ -1,4 +1,4 @@
-"""Documents for a terminal: text of its width, coloured where it shows colours."""
+"""Documents for a terminal: text wrapped to its width, coloured where it supports colours."""
 
 import textwrap
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What a gate says as JUnit XML: a suite per rule, a case per series."""
+"""A gate decision as JUnit XML: a suite per rule, a test case per series."""
 
 import re
 from collections.abc import Sequence

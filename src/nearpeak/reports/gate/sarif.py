@@ -1,4 +1,4 @@
-"""What a gate says as SARIF 2.1.0, which code hosts show beside the lines of a change."""
+"""A gate decision as SARIF 2.1.0, which code hosts show next to the changed lines."""
 
 import json
 from importlib.metadata import PackageNotFoundError, version

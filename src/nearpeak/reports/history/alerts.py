@@ -1,4 +1,4 @@
-"""Alerts as documents: a list of them, and the life of one."""
+"""Documents of alerts: a list of alerts, and the life of one."""
 
 from collections.abc import Sequence
 

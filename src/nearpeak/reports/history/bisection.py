@@ -1,4 +1,4 @@
-"""A search for the change behind a slowdown, for the terminal."""
+"""Terminal report of a bisection for the change behind a slowdown."""
 
 from collections.abc import Iterator
 

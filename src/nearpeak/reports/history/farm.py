@@ -1,4 +1,4 @@
-"""The farm for the terminal: devices, hosts, queue, single jobs."""
+"""Terminal reports of the farm: devices, hosts, queue, single jobs."""
 
 import json
 import textwrap

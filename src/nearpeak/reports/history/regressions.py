@@ -1,4 +1,4 @@
-"""Regressions for the terminal: groups of series that changed together, with what may be behind."""
+"""Terminal report of regressions: groups of series that changed together, with likely causes."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

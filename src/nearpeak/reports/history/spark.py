@@ -1,4 +1,4 @@
-"""Series of values as one line of characters."""
+"""Sparklines: series of values as one line of characters."""
 
 import itertools
 import statistics

@@ -1,4 +1,4 @@
-"""Series for the terminal: a list of them with sparklines, or one with its newest commits and its changes."""
+"""Terminal reports of series: a list with sparklines, or one series with newest commits and changes."""
 
 from collections.abc import Iterator, Sequence
 

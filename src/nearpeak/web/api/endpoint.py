@@ -1,4 +1,4 @@
-"""What an endpoint is: where it is asked, who may, what it takes and gives."""
+"""An API endpoint: path, method, authorization, request and response schemas."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

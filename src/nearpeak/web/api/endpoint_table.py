@@ -1,4 +1,4 @@
-"""Every endpoint: reading series, runs and alerts; sending runs; acting on alerts."""
+"""All API endpoints: reads of series, runs and alerts; uploads of runs; actions on alerts."""
 
 import math
 from dataclasses import asdict

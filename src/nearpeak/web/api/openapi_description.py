@@ -1,4 +1,4 @@
-"""The description of the interface, as OpenAPI 3.1, made from the endpoints."""
+"""OpenAPI 3.1 description of the HTTP API, built from the endpoint table."""
 
 import re
 from typing import Any

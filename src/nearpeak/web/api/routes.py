@@ -1,4 +1,4 @@
-"""Routes of the interface: tokens and bodies are checked before an endpoint is asked."""
+"""HTTP routes of the API, which check tokens and request bodies before they call an endpoint."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Schemas of what the interface takes and gives."""
+"""JSON schemas of the API's requests and responses."""
 
 from typing import Any
 

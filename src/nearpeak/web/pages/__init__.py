@@ -1,4 +1,4 @@
-"""The pages: one file each, found by its stem; what is built here is written as HTML, or as a table alone."""
+"""Dashboard pages, one file each, found by file stem, rendered as HTML or exported as a single table."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""One alert: what changed, by how much, what may be behind, what was done, and how to look closer."""
+"""Dashboard page: one alert, with the size of its change, likely causes, past actions and next steps."""
 
 import json
 import math

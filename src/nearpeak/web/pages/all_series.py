@@ -1,4 +1,4 @@
-"""All series: found by words and choices, as a list or as a grid of charts."""
+"""Dashboard page: all series, filtered by text and choices, as a list or as a grid of charts."""
 
 from collections.abc import Mapping, Sequence
 

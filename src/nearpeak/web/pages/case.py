@@ -1,4 +1,4 @@
-"""One case: what it is, the commands that reproduce it, where it was measured, and what it takes at least."""
+"""Dashboard page: one case, with commands that reproduce it, its measurements and its time bound."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

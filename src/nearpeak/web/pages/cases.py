@@ -1,4 +1,4 @@
-"""All cases, by kernel."""
+"""Dashboard page: all cases, grouped by kernel."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Two commits side by side: cases × devices, each with verdict and reason, and the samples behind one of them."""
+"""Dashboard page: two commits compared by case and device, with verdict, reason and samples."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Efficiency: what was measured beside the speed of light and what good software reaches, by kernel and by case."""
+"""Dashboard page: measured times against speed-of-light bounds and predictions, by kernel and by case."""
 
 import statistics
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""The fleet: devices × kernels as a heat map, how fresh each is, and how much its values scatter."""
+"""Dashboard page: the fleet as a heat map of devices × kernels, with age and scatter of the values."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Opportunities: gaps by size, their sums, what to try, and what cannot be said."""
+"""Dashboard page: optimization gaps by size, their sums, suggestions, and series that cannot be ranked."""
 
 from collections.abc import Sequence
 from dataclasses import replace

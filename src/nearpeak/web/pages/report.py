@@ -1,4 +1,4 @@
-"""A report that lies beside the store, in its frame."""
+"""Dashboard page: a report file from the reports folder of the store, in its frame."""
 
 from collections.abc import Iterator, Mapping
 

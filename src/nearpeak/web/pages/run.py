@@ -1,4 +1,4 @@
-"""One run: where, on which software, at which commit, and everything that it measured."""
+"""Dashboard page: one run, with its machine, software, commit and all its measurements."""
 
 from collections.abc import Iterator, Mapping
 

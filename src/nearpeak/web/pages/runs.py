@@ -1,4 +1,4 @@
-"""All runs, newest first."""
+"""Dashboard page: all runs, newest first."""
 
 from nearpeak.core.history.stored_run import Run
 from nearpeak.reports.document import Cell, Table, columns

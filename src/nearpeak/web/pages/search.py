@@ -1,4 +1,4 @@
-"""Search: series, alerts, kernels, reports, runs and devices whose texts hold some words."""
+"""Dashboard page: full-text search over series, alerts, kernels, reports, runs and devices."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""One series: its history with changes, intervals, bound and prediction, and what changed with it."""
+"""Dashboard page: one series, with change points, intervals, bound, prediction and correlated series."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""What is agreed: baselines, suppressions, expectations, gates; who may write, and what was done."""
+"""Dashboard page: baselines, suppressions, expectations, gates, write tokens and the log of actions."""
 
 import json
 from collections import Counter

@@ -1,4 +1,4 @@
-"""One device: every figure with its source, and what is measured on it."""
+"""Dashboard page: one device, with the source of each figure and the series measured on it."""
 
 from collections.abc import Iterator, Mapping
 

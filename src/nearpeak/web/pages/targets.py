@@ -1,4 +1,4 @@
-"""All devices that are described, with the figures that bounds rest on most."""
+"""Dashboard page: all described devices, with the figures that matter most for bounds."""
 
 from nearpeak.core.work.target import Target
 from nearpeak.reports.document import Cell, Link, Table, columns

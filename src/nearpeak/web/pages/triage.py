@@ -1,4 +1,4 @@
-"""Triage: alerts that wait, the costliest first, gone through by keys."""
+"""Dashboard page: open alerts by cost, navigated by keyboard."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

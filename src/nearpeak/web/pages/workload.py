@@ -1,4 +1,4 @@
-"""One kernel or model: its cases on every device, and the report of what they take at least."""
+"""Dashboard page: one kernel or model, with its cases on every device and the report of its bounds."""
 
 from collections.abc import Iterator, Mapping, Sequence
 

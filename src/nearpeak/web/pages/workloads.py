@@ -1,4 +1,4 @@
-"""Kernels and models whose cases are measured, and reports that lie beside the store."""
+"""Dashboard page: kernels and models with measured cases, and reports in the folder of the store."""
 
 from nearpeak.reports.document import Cell, Link, Table, columns
 from nearpeak.web.cell_text import workload_link
