@@ -69,8 +69,8 @@ def main() -> None:
         _refuse_usage(error)
 
 
-def _say_version(asked: bool) -> None:
-    if asked:
+def _say_version(requested: bool) -> None:
+    if requested:
         from nearpeak.api import questions
 
         sys.stdout.write(f"nearpeak {questions.version() or 'from source'}\n")
@@ -119,9 +119,9 @@ def _refuse_usage(error: BaseException) -> None:
 def _say_value(error: BaseException) -> None:
     """Put the value that an option refuses into its message, where that lacks it but what checked it has kept it."""
     details = getattr(error.__cause__, "errors", None)
-    found, message = details() if callable(details) else (), getattr(error, "message", "")
-    if found and message and "input" in found[0]:
-        vars(error)["message"] = f"got {shown(found[0]['input'])}; {message[0].lower()}{message[1:]}"
+    details_of_error, message = details() if callable(details) else (), getattr(error, "message", "")
+    if details_of_error and message and "input" in details_of_error[0]:
+        vars(error)["message"] = f"got {shown(details_of_error[0]['input'])}; {message[0].lower()}{message[1:]}"
 
 
 def _leave(message: str, code: int) -> None:

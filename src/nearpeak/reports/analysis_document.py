@@ -39,7 +39,7 @@ def _head(analysis: Analysis) -> Iterator[Block]:
 def _targets(analysis: Analysis) -> Table:
     heads = ("~target", "#bound", "#1 kernel\nper op", "#launch\nfloor", "#expected\nper op", "limiter", "fits")
     return Table(
-        columns=columns(*heads, "#most\nbatch"), rows=[_target_cells(analysis, one) for one in analysis.targets],
+        columns=columns(*heads, "#most\nbatch"), rows=[_target_cells(analysis, target) for target in analysis.targets],
         empty="no target",
     )  # fmt: skip
 
@@ -82,9 +82,10 @@ def _first_target(analysis: Analysis, target: TargetAnalysis) -> Iterator[Block]
     if target.opportunities:
         yield Heading("Largest opportunities (at most; gains overlap, do not add them)", 3)
     yield Items(tuple(
-        (Span(show(one.gain_s, "s"), "strong"), f" {one.kind}: {one.title} ", Span(one.evidence, "muted"),
-         *((" ", Span(words.shortened(one.where, 48), "code")) if one.where else ()))
-        for one in target.opportunities[:TOP_COUNT]
+        (Span(show(opportunity.gain_s, "s"), "strong"), f" {opportunity.kind}: {opportunity.title} ",
+         Span(opportunity.evidence, "muted"),
+         *((" ", Span(words.shortened(opportunity.where, 48), "code")) if opportunity.where else ()))
+        for opportunity in target.opportunities[:TOP_COUNT]
     ))  # fmt: skip
 
 
@@ -116,7 +117,7 @@ def _measured(analysis: Analysis, target: TargetAnalysis) -> Iterator[Block]:
     if implausible:
         wrong = f"{implausible} of {len(timed)} measurements are below their bound: a rule or a timer is wrong"
         yield Text(wrong, "strong bad")
-    yield from (words.below_bound(one) for one in target.below_bound[:TOP_COUNT])
+    yield from (words.below_bound(entry) for entry in target.below_bound[:TOP_COUNT])
 
 
 def _measured_cells(row: CaseRow, time: CaseTime) -> Sequence[float | str | None]:

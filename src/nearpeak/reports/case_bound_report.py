@@ -30,7 +30,8 @@ def to_json(case: Case, target: Target, bound: Bound, proof: Proof) -> str:
 def document_of(label: str, target: Target, bound: Bound) -> Document:
     """Return the bound as a document."""
     terms = [
-        (one.name, one.time_s, one.status, one.formula) for one in sorted(bound.terms, key=lambda one: -one.time_s)
+        (term.name, term.time_s, term.status, term.formula)
+        for term in sorted(bound.terms, key=lambda term: -term.time_s)
     ]
     floor_s = bound.launch_floor_s
     blocks: list[Block] = [

@@ -17,10 +17,10 @@ def document_of(result: GateResult) -> Document:
     wrong = [line for line in result.lines if line.verdict != PASS]
     right = [line for line in result.lines if line.verdict == PASS]
     counts = {kind: sum(line.verdict == kind for line in result.lines) for kind in _SIGNS}
-    said = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    counts_text = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
     passed = f"{len(right)} of {len(result.lines)} pass; exit code {result.exit_code}"
     blocks: list[Block] = [
-        Text((f"{result.policy.name} at ", Span(result.revision[:20], "code"), f": {said}")),
+        Text((f"{result.policy.name} at ", Span(result.revision[:20], "code"), f": {counts_text}")),
         *_rows(wrong),
         Details(passed, tuple(_rows(right))) if right else passed,
     ]  # fmt: skip

@@ -50,7 +50,7 @@ def _power(run: Run) -> str:
     if run.heat_celsius:
         hottest = max(run.heat_celsius)
         curves.append(
-            ("temperature", COLOURS[1], [one / hottest for one in run.heat_celsius], f"up to {hottest:.0f} °C")
+            ("temperature", COLOURS[1], [celsius / hottest for celsius in run.heat_celsius], f"up to {hottest:.0f} °C")
         )
     step = max(1, len(run.governed) // 500)
     lines = []

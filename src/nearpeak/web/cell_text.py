@@ -60,9 +60,9 @@ def part(ratio: float | None, *, implausible: bool = False) -> Cell:
     return Cell(value=ratio, text=share(ratio), kind=f"heat-{min(9, int(ratio * 10))}")
 
 
-def series_cell(one: Series, text: str = "") -> Cell:
+def series_cell(series: Series, text: str = "") -> Cell:
     """Return a link to a series."""
-    return Cell(value=one.label, text=clean(text or one.label), link=series_link(one.id))
+    return Cell(value=series.label, text=clean(text or series.label), link=series_link(series.id))
 
 
 def series_link(series: int) -> Link:

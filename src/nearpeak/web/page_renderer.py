@@ -79,8 +79,8 @@ class Frame:
     def here(self, **changed: object) -> str:
         """Return the address of this page with some of its query changed."""
         query = {**self.query, **{name: str(value) for name, value in changed.items()}}
-        kept = {name: value for name, value in query.items() if value != ""}
-        return self.path + (f"?{urlencode(kept)}" if kept else "")
+        nonempty = {name: value for name, value in query.items() if value != ""}
+        return self.path + (f"?{urlencode(nonempty)}" if nonempty else "")
 
     def export(self, table: str, form: str) -> str:
         """Return the address of a table as CSV or JSON."""
@@ -138,16 +138,16 @@ def table_json(table: Table) -> str:
 
 @cache
 def _environment() -> Environment:
-    found = Environment(
+    environment = Environment(
         loader=FileSystemLoader(_FOLDER / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, finalize=_safe,
     )  # fmt: skip
-    found.filters.update(
+    environment.filters.update(
         unit=words_unit, percent=words.percent, count=words.count, embedded=_data, short=words.shortened
     )
-    found.globals.update(menu=menu, key_of=key_of, case_key=case_key, svg=(WIDTH, HEIGHT), limiter=words.limiter,
+    environment.globals.update(menu=menu, key_of=key_of, case_key=case_key, svg=(WIDTH, HEIGHT), limiter=words.limiter,
                          link=_link, Cell=Cell)  # fmt: skip
-    return found
+    return environment
 
 
 def compile_templates() -> None:

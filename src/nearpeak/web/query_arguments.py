@@ -12,7 +12,7 @@ MOST_ROWS = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Query:
     """Path and query of an address."""
 
     path: Mapping[str, str] = field(default_factory=dict)
@@ -30,10 +30,10 @@ class Asked:
         Raises:
             SpecError: it is too long or not one line.
         """
-        found = self.query.get(name, usual)
-        if len(found) > MOST_TEXT or not found.isprintable():
+        value = self.query.get(name, usual)
+        if len(value) > MOST_TEXT or not value.isprintable():
             raise SpecError(f"{name}: is not one line of at most {MOST_TEXT} characters")
-        return found
+        return value
 
     def words(self, name: str = "q") -> tuple[str, ...]:
         """Return the words of a text; at most ten."""
@@ -41,10 +41,10 @@ class Asked:
 
     def choice(self, name: str, known: tuple[str, ...]) -> str:
         """Return a text that is one of `known`, the first by default."""
-        found = self.text(name, known[0])
-        if found not in known:
-            raise SpecError(f"{name} {found!r}: is not known; there are {', '.join(known)}")
-        return found
+        value = self.text(name, known[0])
+        if value not in known:
+            raise SpecError(f"{name} {value!r}: is not known; there are {', '.join(known)}")
+        return value
 
     def number(self, name: str, usual: int = 0, most: int = 1 << 31) -> int:
         """Return a whole number of the query."""

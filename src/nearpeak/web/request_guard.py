@@ -87,8 +87,8 @@ def visitor_with(site: Site, text: str) -> Visitor:
     ours = site.setting.run_token
     if ours and hmac.compare_digest(text.encode("utf-8", "replace"), ours.encode()):
         return Visitor(name="run token", scope="submit", text=text)
-    found: Token | None = site.store.access.token(text) if text else None
-    return NOBODY if found is None else Visitor(name=found.name, scope=found.scope, text=text)
+    token: Token | None = site.store.access.token(text) if text else None
+    return NOBODY if token is None else Visitor(name=token.name, scope=token.scope, text=text)
 
 
 def check_reading(site: Site, visitor: Visitor) -> None:
@@ -188,9 +188,9 @@ class Guarded:
 
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":
-                given = {name for name, _ in message["headers"]}
-                extra = [pair for pair in HEADERS if pair[0] not in given]
-                if b"content-security-policy" not in given:
+                present = {name for name, _ in message["headers"]}
+                extra = [pair for pair in HEADERS if pair[0] not in present]
+                if b"content-security-policy" not in present:
                     extra.append((b"content-security-policy", POLICY.encode()))
                 spent_ms = (time.perf_counter() - start_s) * 1e3
                 extra.append((b"server-timing", f"app;dur={spent_ms:.1f}".encode()))

@@ -79,10 +79,11 @@ def _batches(records: Iterable[RunRecord]) -> Iterator[bytes]:
     """Yield bodies of a bounded size."""
     held: list[str] = []
     size = 0
-    for one in records:
-        text = json.dumps(run_record(one), allow_nan=False)
+    for record in records:
+        text = json.dumps(run_record(record), allow_nan=False)
         if len(text) > MOST_BYTES - 100:
-            raise SpecError(f"push: run {one.source.name or one.source.digest[:12]} takes {len(text)} bytes; at most "
+            name = record.source.name or record.source.digest[:12]
+            raise SpecError(f"push: run {name} takes {len(text)} bytes; at most "
                             f"{MOST_BYTES} are sent at once: measure fewer cases in one run")  # fmt: skip
         if held and (len(held) >= BATCH_RUNS or size + len(text) > BATCH_BYTES):
             yield _body(held)
@@ -99,7 +100,7 @@ def _body(texts: Sequence[str]) -> bytes:
 
 def _sent(where: str, token: str, body: bytes, wait: Callable[[float], None]) -> list[dict[str, object]]:
     """Return what became of each run of a batch, sent as often as it takes."""
-    opener, said = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler({})), ""
+    opener, reason = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler({})), ""
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json", "Accept": "application/json"}
     for number in range(TRIES):
         if number:
@@ -107,15 +108,15 @@ def _sent(where: str, token: str, body: bytes, wait: Callable[[float], None]) ->
         try:
             request = urllib.request.Request(where, data=body, headers=headers, method="POST")
             with opener.open(request, timeout=TIMEOUT_S) as answer:
-                found = json.loads(answer.read(MOST_BYTES))
-                return [row for row in found["runs"] if isinstance(row, dict)]
+                reply = json.loads(answer.read(MOST_BYTES))
+                return [row for row in reply["runs"] if isinstance(row, dict)]
         except urllib.error.HTTPError as error:
-            said = _reason(error)
+            reason = _reason(error)
             if error.code not in _AGAIN:
-                raise SpecError(f"push {where}: refused: {said}") from None
+                raise SpecError(f"push {where}: refused: {reason}") from None
         except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
-            said = str(getattr(error, "reason", error))
-    raise MeasureError(f"push {where}: not acknowledged after {TRIES} tries: {said[:200]}; what arrived is not lost, "
+            reason = str(getattr(error, "reason", error))
+    raise MeasureError(f"push {where}: not acknowledged after {TRIES} tries: {reason[:200]}; what arrived is not lost, "
                        "and sending it again counts nothing twice")  # fmt: skip
 
 

@@ -175,23 +175,23 @@ def case_key(case: str) -> str:
 
 def alert_of(store: Store, number: int) -> AlertRow:
     """Return an alert; refuses a number that is none."""
-    found = store.browsing.alerts([number])
-    if not found:
+    rows = store.browsing.alerts([number])
+    if not rows:
         raise NotFoundError(f"alert {number}: is not in the store")
-    return found[0]
+    return rows[0]
 
 
 def series_of(store: Store, number: int) -> Series:
     """Return a series; refuses a number that is none."""
-    found = store.browsing.series_by_id([number])
-    if not found:
+    rows = store.browsing.series_by_id([number])
+    if not rows:
         raise NotFoundError(f"series {number}: is not in the store")
-    return found[0]
+    return rows[0]
 
 
 def series_of_case(store: Store, key: str) -> Sequence[Series]:
     """Return the series of a case by its key in addresses; refuses a key that is none."""
-    digest = next((one[0] for one in store.browsing.cases() if case_key(one[0]) == key), None)
+    digest = next((row[0] for row in store.browsing.cases() if case_key(row[0]) == key), None)
     if digest is None:
         raise NotFoundError(f"case {key[:40]}: is not in the store")
     return store.browsing.series((), {"case": digest}, limit=500).rows

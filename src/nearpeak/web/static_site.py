@@ -10,7 +10,7 @@ from nearpeak.store import Store
 from nearpeak.web.page_renderer import ASSETS, Frame, asset, page_html, table_csv, table_json
 from nearpeak.web.pages import Page, pages, paths
 from nearpeak.web.pages.workload import named
-from nearpeak.web.query_arguments import Asked
+from nearpeak.web.query_arguments import Query
 from nearpeak.web.site import Setting, Site, file_of
 from nearpeak.web.workload_reports import workload_report
 
@@ -51,12 +51,12 @@ def export_site(store: Store, folder: Path) -> Exported:
                 for name, text in _files(site, page, dict(values)):
                     _write(part / name, text.encode())
                 page_count += 1
-        files = [one for one in part.rglob("*") if one.is_file()]
-        found = Exported(
-            page_count=page_count, file_count=len(files), size_bytes=sum(one.stat().st_size for one in files)
+        files = [file for file in part.rglob("*") if file.is_file()]
+        exported = Exported(
+            page_count=page_count, file_count=len(files), size_bytes=sum(file.stat().st_size for file in files)
         )
         part.replace(folder)
-    return found
+    return exported
 
 
 def _assets() -> Iterator[tuple[str, bytes]]:
@@ -70,8 +70,8 @@ def _files(site: Site, page: Page, values: dict[str, str]) -> Iterator[tuple[str
     for name, value in values.items():
         path = path.replace(f"{{{name}}}", value)
     name = file_of(path)
-    whole = page.build(site, Asked(path=values, is_whole=True))
-    view = page.build(site, Asked(path=values)) if page.name in _SHORT else whole
+    whole = page.build(site, Query(path=values, is_whole=True))
+    view = page.build(site, Query(path=values)) if page.name in _SHORT else whole
     yield name, page_html(view, Frame(site=site, page=page.name, path=path))
     for table in whole.tables:
         if table.rows:

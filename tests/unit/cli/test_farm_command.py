@@ -354,10 +354,10 @@ def test_results_come_back_as_lines_and_as_a_table_in_the_order_in_which_they_we
      ("simulate", 4000, [200] * 20), ("capture", 5, [2, 2, 1])],
 )  # fmt: skip
 def test_small_jobs_share_a_lease_by_what_they_take_and_how_many_there_are(kind, count, sizes):
-    from nearpeak.cli.shared.farm_requests import Asked, _chunked
+    from nearpeak.cli.shared.farm_requests import Submission, _chunked
     from nearpeak.farm.jobs import JobRequest
 
     options = {"device": "", "model": "", "trigger": "manual", "owner": "", "priority": 7}
-    found = _chunked(Asked(kind=kind, words=(), options=options),
+    found = _chunked(Submission(kind=kind, words=(), options=options),
                      [JobRequest(kind=kind, payload={"n": number}) for number in range(count)], "slot")  # fmt: skip
     assert [len(one.jobs) for one in found] == sizes

@@ -77,8 +77,13 @@ def analyze(
     if is_trace(model):
         if measure:
             raise SpecError("--measure: times the operators of a model; a trace holds what ran already, leave it out")
-        given = (shared.targets_of(target, edits) if target else []), take(expected) if expected else None
-        raise typer.Exit(report_on(model, *given, against, files, rank, exports, unprofiled, json=as_json))
+        devices_and_workload = (
+            (shared.targets_of(target, edits) if target else []),
+            take(expected) if expected else None,
+        )
+        raise typer.Exit(
+            report_on(model, *devices_and_workload, against, files, rank, exports, unprofiled, json=as_json)
+        )
     _refuse_for_models(model, {**exports, "rank": rank, "model": expected, "unprofiled": unprofiled})
     if against is not None and _is_report(Path(model)):
         return _print_comparison(against, _load(Path(model)), json=as_json)
@@ -104,9 +109,9 @@ def _devices(
 def _refuse_for_models(model: str, options: dict[str, object]) -> None:
     """Refuse options that only a trace has, and files of results, which are neither model nor trace."""
     refuse_results(Path(model))
-    asked = [f"--{name}" for name, value in options.items() if value]
-    if asked:
-        raise SpecError(f"{', '.join(asked)}: {'are' if len(asked) > 1 else 'is'} for a trace, and {model} is none")
+    used = [f"--{name}" for name, value in options.items() if value]
+    if used:
+        raise SpecError(f"{', '.join(used)}: {'are' if len(used) > 1 else 'is'} for a trace, and {model} is none")
 
 
 def _analysis(
@@ -121,8 +126,8 @@ def _analysis(
     if captured is not None:  # a name that is wrong is said before a minute is spent
         _measure_roofs()
     targets = _devices(take, model, target, edits, runner)
-    found = questions.analyze(captured or take(model), targets, bounds)
-    return _measured(found, runner) if runner else found
+    analysis = questions.analyze(captured or take(model), targets, bounds)
+    return _measured(analysis, runner) if runner else analysis
 
 
 def _refuse_other_targets(target: list[str], edits: list[str], runner: str) -> None:
@@ -131,8 +136,8 @@ def _refuse_other_targets(target: list[str], edits: list[str], runner: str) -> N
     from nearpeak.targets import CPU
 
     if target:
-        others = [one for one in target if one != CPU]  # whose roofs may not be measured yet
-        names = [one.name for one in (shared.targets_of(others, edits) if others else [])]
+        others = [name for name in target if name != CPU]  # whose roofs may not be measured yet
+        names = [name.name for name in (shared.targets_of(others, edits) if others else [])]
         require_timed(runner, [*names, *([CPU] if CPU in target else [])])
     else:
         timed_target(runner)
@@ -205,11 +210,11 @@ def _print_comparison(baseline: Path, candidate: "Analysis", *, json: bool) -> N
     from nearpeak.judgement.analysis_difference import compare
     from nearpeak.reports import comparison_report as report
 
-    found = compare(_load(baseline), candidate)
+    comparison = compare(_load(baseline), candidate)
     if json:
-        sys.stdout.write(report.to_json(found))
+        sys.stdout.write(report.to_json(comparison))
     else:
-        shared.print_document(report.document_of(found))
+        shared.print_document(report.document_of(comparison))
 
 
 def _is_report(path: Path) -> bool:

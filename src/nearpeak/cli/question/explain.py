@@ -72,5 +72,5 @@ def _replaced(words: list[str], other: list[str]) -> list[str]:
     if other and "=" not in other[0]:
         return other
     new = dict(word.partition("=")[::2] for word in other)
-    kept = [f"{name}={new.pop(name)}" if (name := word.partition("=")[0]) in new else word for word in words]
-    return kept + [f"{name}={value}" for name, value in new.items()]
+    merged = [f"{name}={new.pop(name)}" if (name := word.partition("=")[0]) in new else word for word in words]
+    return merged + [f"{name}={value}" for name, value in new.items()]

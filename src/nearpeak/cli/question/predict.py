@@ -104,10 +104,10 @@ def _predict_table(
     columns, usable = read_usable(path, "predict")
     columns.pop("refused", None)  # what an earlier prediction of the table said
     answered = answered_predictions(usable.table, device, how, calibration)
-    found = answered.predictions
-    added = {name: getattr(found, name) for name in ("bound_s", "predicted_s", "low_s", "high_s", "limiter")}
+    predictions = answered.predictions
+    added = {name: getattr(predictions, name) for name in ("bound_s", "predicted_s", "low_s", "high_s", "limiter")}
     if energy:
-        drawn = energy_table(usable.table, device, found)
+        drawn = energy_table(usable.table, device, predictions)
         added |= {name: getattr(drawn, name) for name in ("energy_j", "power_w", "energy_low_j", "energy_high_j")}
     _tell_differing([device])
     write_answered(out, "predict", columns, usable, added, answered.refused, plain=json)
@@ -123,10 +123,10 @@ def _predict_workload(
     from nearpeak.prediction.step_time import with_predictions
     from nearpeak.reports import expected_time_text as report
 
-    found = with_predictions(analysis_of(questions.capture(path), devices), devices, calibration, how)
-    shared.tell(lambda: report.document_of(found), lambda: report.to_json(found), json=json)
+    analysis = with_predictions(analysis_of(questions.capture(path), devices), devices, calibration, how)
+    shared.tell(lambda: report.document_of(analysis), lambda: report.to_json(analysis), json=json)
     _tell_differing(devices)
-    _tell_lacked(calibration, [row.case for row in found.rows], devices)
+    _tell_lacked(calibration, [row.case for row in analysis.rows], devices)
 
 
 def _predict_case(
@@ -138,10 +138,10 @@ def _predict_case(
 
     case = case_of(words, "predict")
     for device in devices:
-        found = predict_case(case, device, how, calibration)
+        prediction = predict_case(case, device, how, calibration)
         shared.tell(
-            partial(report.document_of, label_of(case), device, found),
-            partial(report.to_json, case, device, found), json=json,
+            partial(report.document_of, label_of(case), device, prediction),
+            partial(report.to_json, case, device, prediction), json=json,
         )  # fmt: skip
     _tell_lacked(calibration, [case], devices)
 

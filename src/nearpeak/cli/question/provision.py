@@ -42,11 +42,11 @@ def provision(
     is_case = len(words) > 1 or words[0] in OPS.names()  # an operator, or anything with axes behind it
     subject = case_of(words, "provision") if is_case else workload_of(words[0], options)
 
-    found = questions.provision(subject, within_s, target, bounds)
+    result = questions.provision(subject, within_s, target, bounds)
     if as_json:
-        sys.stdout.write(report.to_json(found) + "\n")
+        sys.stdout.write(report.to_json(result) + "\n")
     else:
-        shared.print_document(report.document_of(found))
+        shared.print_document(report.document_of(result))
 
 
 def register(app: typer.Typer) -> None:

@@ -126,12 +126,12 @@ def _refuse_unused(kind: str, models: Mapping[str, object], policies: list[str])
 
 def _refuse_together(what_if: Mapping[str, object], others: Mapping[str, object]) -> None:
     """Refuse options that exclude each other."""
-    asked = [name for name, value in what_if.items() if value]
-    if len(asked) > 1:
-        raise SpecError(f"simulate: {' and '.join(asked)} exclude each other; give one")
-    wrong = [name for name, value in others.items() if value and asked]
+    used = [name for name, value in what_if.items() if value]
+    if len(used) > 1:
+        raise SpecError(f"simulate: {' and '.join(used)} exclude each other; give one")
+    wrong = [name for name, value in others.items() if value and used]
     if wrong:
-        raise SpecError(f"simulate: {asked[0]} states its own edits and runs no timeline; leave {wrong[0]} out")
+        raise SpecError(f"simulate: {used[0]} states its own edits and runs no timeline; leave {wrong[0]} out")
 
 
 def register(app: typer.Typer) -> None:

@@ -41,13 +41,13 @@ def audit(
     with naming(table):
         samples = samples_of(columns)
         check_device(samples, devices[0])
-    found = audited(columns, samples, devices[0])
+    audit_result = audited(columns, samples, devices[0])
     plain = json or not shared.on_terminal()
-    sys.stdout.write(f"{(report.to_json if plain else report.to_terminal)(devices[0], found)}\n")
+    sys.stdout.write(f"{(report.to_json if plain else report.to_terminal)(devices[0], audit_result)}\n")
     if out is not None:
-        kinds: list[list[str]] = [[] for _ in range(found.row_count)]
-        for one in found.findings:
-            kinds[one.row - 1].append(one.kind)
+        kinds: list[list[str]] = [[] for _ in range(audit_result.row_count)]
+        for finding in audit_result.findings:
+            kinds[finding.row - 1].append(finding.kind)
         write_cases(out, {**columns, _ADDED: [" ".join(names) for names in kinds]})
 
 

@@ -30,9 +30,9 @@ def roofs(
     from nearpeak.units import show
 
     with shared.progress("measuring products, memory and launches"):
-        path, found = measure_roofs()
+        path, figures = measure_roofs()
     units = {"memory": "B/s", "launch": "s"}
-    for name, value in found.items():
+    for name, value in figures.items():
         sys.stdout.write(f"{name:7} {show(value, units.get(name, 'FLOP/s'))}\n")
     sys.stderr.write(f"wrote {path}\n")
     if probes:
@@ -90,22 +90,22 @@ def fit(
         samples = samples_of(columns)
         check_device(samples, device)
     with shared.progress("fitting"):
-        found = calibrate_each(samples, device, source or f"{data.name}, {len(samples.rows)} rows")
-    _tell_set_aside(found.set_aside)
-    if found.refused and not found.fits:
-        raise next(iter(found.refused.values()))
-    for name, error in found.refused.items():
+        fits = calibrate_each(samples, device, source or f"{data.name}, {len(samples.rows)} rows")
+    _tell_set_aside(fits.set_aside)
+    if fits.refused and not fits.fits:
+        raise next(iter(fits.refused.values()))
+    for name, error in fits.refused.items():
         sys.stderr.write(f"not fitted: {name}: {error}\n")
     of = {"device": device.name, "figures": figures_digest(device)}
-    groups = {**groups_of(path), **{one.name: {**of, **one.entry} for one in found.fits}}
+    groups = {**groups_of(path), **{group.name: {**of, **group.entry} for group in fits.fits}}
     if json or not shared.on_terminal():
-        text = report.fit_to_json(device, found.fits, found.set_aside, found.refused)
+        text = report.fit_to_json(device, fits.fits, fits.set_aside, fits.refused)
     else:
-        text = report.fit_to_terminal(device, found.fits)
+        text = report.fit_to_terminal(device, fits.fits)
     sys.stdout.write(f"{text}\n")
     shared.write_whole(path, file_text(groups))
     if residuals is not None:
-        _write_residuals(residuals, columns, found)
+        _write_residuals(residuals, columns, fits)
 
 
 def _measured(data: Path) -> "dict[str, object]":
@@ -122,12 +122,12 @@ def _measured(data: Path) -> "dict[str, object]":
     return {name: column for name, column in columns.items() if name not in added}
 
 
-def _write_residuals(path: Path, columns: "Mapping[str, object]", found: "Fits") -> None:
+def _write_residuals(path: Path, columns: "Mapping[str, object]", fits: "Fits") -> None:
     """Write a table with what its fit leaves at each row, or why the row was not used."""
     from nearpeak.reports.calibration_report import residual_columns
 
     count = max(len(column) for column in columns.values() if isinstance(column, Sized))
-    left = residual_columns(found.fits, (*found.set_aside, *found.left_out), count)
+    left = residual_columns(fits.fits, (*fits.set_aside, *fits.left_out), count)
     if "measured_s" in columns:  # the table's own times, which stay where a row was not used
         left.pop("measured_s")
     write_cases(path, {**columns, **left})
@@ -148,11 +148,11 @@ def plan(
 
     device = _one_target(target, "plan")
     check_table(out)
-    found = design(device, op, {"dtype": dtype}, count)
+    planned = design(device, op, {"dtype": dtype}, count)
     plain = json or not shared.on_terminal()
-    sys.stdout.write(f"{report.plan_to_json(device, found) if plain else report.plan_to_terminal(device, found)}\n")
+    sys.stdout.write(f"{report.plan_to_json(device, planned) if plain else report.plan_to_terminal(device, planned)}\n")
     if out is not None:
-        write_columns(out, rows_to_columns([point.case.record() for point in found.points]))
+        write_columns(out, rows_to_columns([point.case.record() for point in planned.points]))
         sys.stderr.write(f"wrote {out}\n")
 
 
@@ -172,15 +172,15 @@ def _calibrate() -> None:
 def _one_target(names: list[str], command: str) -> "Target":
     from nearpeak.errors import SpecError
 
-    found = shared.targets_of(names, [])
-    if len(found) != 1:
-        raise SpecError(f"calibrate {command}: takes one target, got {len(found)}; run once per target")
-    if found[0].kind == "cpu":
+    devices = shared.targets_of(names, [])
+    if len(devices) != 1:
+        raise SpecError(f"calibrate {command}: takes one target, got {len(devices)}; run once per target")
+    if devices[0].kind == "cpu":
         raise SpecError(
-            f"calibrate {command}: the target {found[0].name} is predicted from probes of its own, "
+            f"calibrate {command}: the target {devices[0].name} is predicted from probes of its own, "
             "not from coefficients; 'nearpeak calibrate roofs' measures them"
         )
-    return found[0]
+    return devices[0]
 
 
 def _own_file(name: str) -> Path:
@@ -196,6 +196,6 @@ def _own_file(name: str) -> Path:
 def _tell_set_aside(rows: "Sequence[SetAside]") -> None:
     """Say on standard error which rows are not used, the first three by number."""
     if rows:
-        first = "; ".join(f"row {one.row}: {f'{one.column} {one.text}'.strip()}" for one in rows[:3])
+        first = "; ".join(f"row {row.row}: {f'{row.column} {row.text}'.strip()}" for row in rows[:3])
         more = "; … (--json names all)" if len(rows) > 3 else ""
         sys.stderr.write(f"{len(rows)} row{'s' if len(rows) > 1 else ''} set aside: {first}{more}\n")

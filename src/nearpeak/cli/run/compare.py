@@ -64,14 +64,14 @@ def compare(
     warn_of_threads(threads)
     as_json = shared.as_json(json=json, text=text)
     within, spent_s = parse_share(tolerance, "--tolerance"), seconds_of(budget, "--budget")
-    found = []
+    comparisons = []
     for case in cases_of(cases, "compare"):
-        one = measured_analysis.compare(case, arms[0], arms[1], timing, tolerance_ratio=within, budget_s=spent_s)
-        found.append(one)
-        line = _json_line(one) if as_json else _words(one)
+        comparison = measured_analysis.compare(case, arms[0], arms[1], timing, tolerance_ratio=within, budget_s=spent_s)
+        comparisons.append(comparison)
+        line = _json_line(comparison) if as_json else _words(comparison)
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
-    raise typer.Exit(_exit_code(found))
+    raise typer.Exit(_exit_code(comparisons))
 
 
 def register(app: typer.Typer) -> None:
@@ -79,9 +79,9 @@ def register(app: typer.Typer) -> None:
     app.command()(compare)
 
 
-def _exit_code(found: "list[PairedComparison]") -> int:
-    outcomes = {one.outcome for one in found}
-    verdicts = {one.judgement.verdict for one in found if one.judgement is not None}
+def _exit_code(comparisons: "list[PairedComparison]") -> int:
+    outcomes = {comparison.outcome for comparison in comparisons}
+    verdicts = {comparison.judgement.verdict for comparison in comparisons if comparison.judgement is not None}
     if "infra" in outcomes:
         return 3
     if "incorrect" in outcomes:
@@ -91,50 +91,54 @@ def _exit_code(found: "list[PairedComparison]") -> int:
     return 11 if "inconclusive" in verdicts or outcomes - {"compared"} else 0
 
 
-def _json_line(one: "PairedComparison") -> str:
-    clock = _PROGRAM if one.clock and any(_by_program(one)) else one.clock
-    return jsonlib.dumps(asdict(one) | {"case": one.case.record(), "clock": clock})
+def _json_line(comparison: "PairedComparison") -> str:
+    clock = _PROGRAM if comparison.clock and any(_by_program(comparison)) else comparison.clock
+    return jsonlib.dumps(asdict(comparison) | {"case": comparison.case.record(), "clock": clock})
 
 
-def _by_program(one: "PairedComparison") -> tuple[bool, bool]:
+def _by_program(comparison: "PairedComparison") -> tuple[bool, bool]:
     """Say of baseline and candidate whether they are programs that say their own times, whatever clock they read."""
-    names = (runner.partition(":")[0] for runner in (one.baseline, one.candidate))
+    names = (runner.partition(":")[0] for runner in (comparison.baseline, comparison.candidate))
     baseline, candidate = (name == "process" for name in names)
     return baseline, candidate
 
 
-def _time_of(one: "PairedComparison") -> str:
+def _time_of(comparison: "PairedComparison") -> str:
     """Return in words which time was compared."""
-    sides = _by_program(one)
+    sides = _by_program(comparison)
     if not any(sides):
-        return f"{one.clock} time"
+        return f"{comparison.clock} time"
     return f"time by the program's own clock{'' if all(sides) else ' on one side'}"
 
 
-def _words(one: "PairedComparison") -> str:
+def _words(comparison: "PairedComparison") -> str:
     """Return the comparison of one case in a few lines for people."""
     from nearpeak.judgement.paired_verdict import ALPHA_RATIO, rounds_needed
     from nearpeak.ops import label_of
     from nearpeak.reports.figure_text import hung
 
-    if one.judgement is None:
-        option = " (--limit)" if one.outcome == "timeout" else ""
-        return "\n".join(hung([f"{label_of(one.case)}: {one.outcome}: {one.note}{option}"]))
-    found = one.judgement
-    low, centre, high = (f"{ratio - 1:+.1%}" for ratio in (found.low_ratio, found.time_ratio, found.high_ratio))
-    known = (
-        f"{1 - ALPHA_RATIO:.1%}: {low} to {high}; {found.round_count} rounds; tolerance {found.tolerance_ratio:.1%}, "
-        f"detectable {found.detectable_ratio:.1%}"
+    if comparison.judgement is None:
+        option = " (--limit)" if comparison.outcome == "timeout" else ""
+        return "\n".join(hung([f"{label_of(comparison.case)}: {comparison.outcome}: {comparison.note}{option}"]))
+    judgement = comparison.judgement
+    low, centre, high = (
+        f"{ratio - 1:+.1%}" for ratio in (judgement.low_ratio, judgement.time_ratio, judgement.high_ratio)
     )
-    if found.detectable_ratio > 1:
-        known = f"{found.round_count} rounds: too few to say how well that is known; a longer --budget gives more"
+    known = (
+        f"{1 - ALPHA_RATIO:.1%}: {low} to {high}; {judgement.round_count} rounds; "
+        f"tolerance {judgement.tolerance_ratio:.1%}, "
+        f"detectable {judgement.detectable_ratio:.1%}"
+    )
+    if judgement.detectable_ratio > 1:
+        known = f"{judgement.round_count} rounds: too few to say how well that is known; a longer --budget gives more"
     lines = [
-        f"{label_of(one.case)}: {found.verdict}",
-        f"  {one.candidate} against {one.baseline}: {centre} {_time_of(one)} ({known})",
+        f"{label_of(comparison.case)}: {judgement.verdict}",
+        f"  {comparison.candidate} against {comparison.baseline}: {centre} {_time_of(comparison)} ({known})",
     ]
-    if found.verdict == "inconclusive":
+    if judgement.verdict == "inconclusive":
         lines.append(
-            f"  a change of the tolerance needs about {rounds_needed(one.rounds, found.tolerance_ratio)} rounds"
+            "  a change of the tolerance needs about "
+            f"{rounds_needed(comparison.rounds, judgement.tolerance_ratio)} rounds"
         )
-    lines += [f"  {what}: {left or 'none'} → {right or 'none'}" for what, left, right in one.differences]
+    lines += [f"  {what}: {left or 'none'} → {right or 'none'}" for what, left, right in comparison.differences]
     return "\n".join(hung(lines))

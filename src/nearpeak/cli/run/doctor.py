@@ -20,7 +20,9 @@ def doctor(json: bool = shared.JSON) -> None:
     """Say what works here: Python, packages, device files, the roofs of this CPU."""
     checks = [*_packages(), *_catalogue(), _roofs()]
     if json or not shared.on_terminal():
-        sys.stdout.write(jsonlib.dumps([dict(zip(("ok", "what", "say"), one, strict=True)) for one in checks]) + "\n")
+        sys.stdout.write(
+            jsonlib.dumps([dict(zip(("ok", "what", "say"), check, strict=True)) for check in checks]) + "\n"
+        )
         return
     for ok, what, say in checks:
         sys.stdout.write(f"{'ok     ' if ok else 'absent '} {what:14} {say}\n")
@@ -32,11 +34,11 @@ def register(app: typer.Typer) -> None:
 
 
 def _packages() -> list[tuple[bool, str, str]]:
-    found = [(True, "python", sys.version.split()[0]), (True, "nearpeak", _version("nearpeak") or "from source")]
+    checks = [(True, "python", sys.version.split()[0]), (True, "nearpeak", _version("nearpeak") or "from source")]
     for name, (extra, use) in PACKAGES.items():
         installed = _version(name)
-        found.append((installed is not None, name, installed or f"{use}: install nearpeak[{extra}]"))
-    return found
+        checks.append((installed is not None, name, installed or f"{use}: install nearpeak[{extra}]"))
+    return checks
 
 
 def _catalogue() -> list[tuple[bool, str, str]]:
@@ -45,7 +47,7 @@ def _catalogue() -> list[tuple[bool, str, str]]:
     from nearpeak.ops import OPS
     from nearpeak.targets import TARGETS, target_of
 
-    found = []
+    checks = []
     for what, names, load in (("operators", OPS.names(), OPS.__getitem__), ("targets", TARGETS.names(), target_of)):
         broken = []
         for name in names:
@@ -53,8 +55,8 @@ def _catalogue() -> list[tuple[bool, str, str]]:
                 load(name)
             except NearpeakError as error:
                 broken.append(str(error))
-        found.append((not broken, what, "; ".join(broken) or f"{len(names)} load"))
-    return found
+        checks.append((not broken, what, "; ".join(broken) or f"{len(names)} load"))
+    return checks
 
 
 def _roofs() -> tuple[bool, str, str]:

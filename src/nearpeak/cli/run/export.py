@@ -55,9 +55,11 @@ def _export_site(folder: Path, store: str | None) -> None:
     from nearpeak.web.static_site import export_site
 
     with open_store(place_of(store)) as opened, shared.progress("writing pages"):
-        found = export_site(opened, folder)
-    size = f"{found.size_bytes / 1e6:.1f} MB"
-    sys.stderr.write(f"wrote {found.page_count} pages, {found.file_count} files, {size}: {folder / 'index.html'}\n")
+        exported = export_site(opened, folder)
+    size = f"{exported.size_bytes / 1e6:.1f} MB"
+    sys.stderr.write(
+        f"wrote {exported.page_count} pages, {exported.file_count} files, {size}: {folder / 'index.html'}\n"
+    )
 
 
 def register(app: typer.Typer) -> None:

@@ -27,13 +27,13 @@ def qualify(
 
     check_writable(out)
     timing, killed, all_count, unscored = timing_of("1 s", limit, "hot", 1, memory, check=False), 0, 0, 0
-    cases = [one.case for one in read_suite(suite).chosen]
+    cases = [chosen.case for chosen in read_suite(suite).chosen]
     for row in qualified(cases, seed, timing, out):
         dead, alive = len(row["killed"]), len(row["survived"])
         killed, all_count, unscored = killed + dead, all_count + dead + alive, unscored + (dead + alive == 0)
-        said = row.get("reason") or f"{dead} of {dead + alive} mutants"
+        score_text = row.get("reason") or f"{dead} of {dead + alive} mutants"
         left = f"; not: {', '.join(row['survived'])}" if alive else ""
-        sys.stdout.write(f"{row['case']}: {said}{left}\n")
+        sys.stdout.write(f"{row['case']}: {score_text}{left}\n")
         sys.stdout.flush()
     if not all_count + unscored:
         sys.stdout.write(f"{out} holds a row for every case already, whatever its seed; another --out starts anew\n")

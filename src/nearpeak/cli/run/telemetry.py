@@ -40,13 +40,13 @@ def telemetry(
     shared.check_writable(out)
     if log is None and interval:
         raise SpecError("--interval: states the time between lines of a log; give --import as well, or --rate")
-    found = _imported(log, interval) if log else _watched(duration, rate, source)
+    recording = _imported(log, interval) if log else _watched(duration, rate, source)
     from nearpeak.reports.telemetry_report import to_terminal
 
     plain = json or not shared.on_terminal()
-    sys.stdout.write(f"{jsonlib.dumps(_record(found)) if plain else to_terminal(found)}\n")
+    sys.stdout.write(f"{jsonlib.dumps(_record(recording)) if plain else to_terminal(recording)}\n")
     if out is not None:
-        shared.write_whole(out, jsonlib.dumps(_record(found)) + "\n")
+        shared.write_whole(out, jsonlib.dumps(_record(recording)) + "\n")
 
 
 def register(app: typer.Typer) -> None:
@@ -73,7 +73,7 @@ def _watched(duration: str, rate: str, source: list[str]) -> "Telemetry":
         return sampler.window(begin_ns, time.monotonic_ns())
 
 
-def _record(found: "Telemetry") -> object:
+def _record(recording: "Telemetry") -> object:
     from nearpeak.exchange.telemetry_lines import RECORDING, telemetry_record
 
-    return {**RECORDING.head(), **telemetry_record(found)}
+    return {**RECORDING.head(), **telemetry_record(recording)}

@@ -37,8 +37,12 @@ class Listing(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands with the first sentence of each."""
-        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
-        rows = [(name, one.get_short_help_str(limit=400)) for name, one in found if one is not None and not one.hidden]
+        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [
+            (name, command.get_short_help_str(limit=400))
+            for name, command in commands
+            if command is not None and not command.hidden
+        ]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 

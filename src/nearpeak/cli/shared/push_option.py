@@ -28,5 +28,5 @@ def pushed(records: "Iterable[RunRecord]", address: str | None) -> None:
     from nearpeak.web.run_push import TOKEN_VARIABLE, push
 
     if address is not None:
-        found = push(records, address, os.environ.get(TOKEN_VARIABLE, ""))
-        sys.stderr.write(f"{address}: {found.new_count} new runs, {found.known_count} known already\n")
+        outcome = push(records, address, os.environ.get(TOKEN_VARIABLE, ""))
+        sys.stderr.write(f"{address}: {outcome.new_count} new runs, {outcome.known_count} known already\n")

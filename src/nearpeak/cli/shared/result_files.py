@@ -29,8 +29,8 @@ def refuse_results(path: Path) -> None:
         return
     what = "is neither a model nor a trace, but a result file"
     if any(IMPORTERS[name].recognises(data) for name in IMPORTERS):
-        found = importer_of(data, path.name)
-        raise SpecError(f"{path.name}: {what} ({found.title}); 'nearpeak store import' takes it")
+        importer = importer_of(data, path.name)
+        raise SpecError(f"{path.name}: {what} ({importer.title}); 'nearpeak store import' takes it")
     if _TUNER.search(data[: 1 << 16]):
         raise SpecError(
             f"{path.name}: {what} of Kernel Tuner, times of configurations of one kernel, which no command reads;"

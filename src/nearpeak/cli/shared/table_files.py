@@ -61,7 +61,9 @@ def _suite_columns(path: Path | None) -> dict[str, Any] | None:
     suite = None if path is None else suite_of_words([str(path)])
     if suite is None:
         return None
-    records = [one.case.record() | {"digest": one.case.digest, "call_count": one.call_count} for one in suite.chosen]
+    records = [
+        entry.case.record() | {"digest": entry.case.digest, "call_count": entry.call_count} for entry in suite.chosen
+    ]
     if not records:
         raise SpecError(f"{path}: the suite runs no case")
     return dict(rows_to_columns(records))
@@ -120,13 +122,13 @@ def _plain_axes(columns: Mapping[str, Any], table: "CaseTable") -> dict[str, Any
 
 def _spread(added: Mapping[str, Any], rows: Any, refused: Mapping[int, str], count: int) -> dict[str, list[object]]:
     """Return the columns at the places of their rows, with those of refused rows blank, and why these are."""
-    found: dict[str, list[object]] = {}
+    spread_columns: dict[str, list[object]] = {}
     for name, column in added.items():
         cells: list[object] = [None] * count
         for row, cell in zip(rows.tolist(), column.tolist(), strict=True):
             cells[row] = None if row in refused else cell
-        found[name] = cells
-    return found | {"refused": [refused.get(row) for row in range(count)]}
+        spread_columns[name] = cells
+    return spread_columns | {"refused": [refused.get(row) for row in range(count)]}
 
 
 def check_table(path: Path | None) -> None:

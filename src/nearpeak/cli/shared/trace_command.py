@@ -88,9 +88,9 @@ def _compared(report: "TraceReport", against: Path, targets: "list[Target]", *, 
     other = analyze_trace(against, targets[1] if len(targets) > 1 else None)
     if targets and not other.executed.target:
         other = analyze_trace(against, targets[0])
-    found = compare(other, report)
+    trace_difference = compare(other, report)
     if json:
-        sys.stdout.write(difference.to_json(found))
+        sys.stdout.write(difference.to_json(trace_difference))
     else:
-        shared.print_document(difference.document_of(found))
-    return {"regression": 10, "inconclusive": 11, "not comparable": 11}.get(found.verdict, 0)
+        shared.print_document(difference.document_of(trace_difference))
+    return {"regression": 10, "inconclusive": 11, "not comparable": 11}.get(trace_difference.verdict, 0)

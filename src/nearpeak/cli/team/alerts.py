@@ -31,16 +31,16 @@ def list_(
     from nearpeak.store.store_check import place_of
 
     with open_store(place_of(store)) as opened:
-        found = opened.findings.alerts(is_open=not all_)
+        alerts = opened.findings.alerts(is_open=not all_)
     now_ns = time.time_ns()
-    due = tuple(one for one in found if all_ or (one.snoozed_until_ns or 0) <= now_ns)
+    due = tuple(alert for alert in alerts if all_ or (alert.snoozed_until_ns or 0) <= now_ns)
     if json or not shared.on_terminal():
-        for one in due:
-            sys.stdout.write(f"{jsonlib.dumps(asdict(one))}\n")
+        for alert in due:
+            sys.stdout.write(f"{jsonlib.dumps(asdict(alert))}\n")
     else:
-        rows = [(one.id, one.status, one.assignee, _due(one.due_ns, now_ns) + one.title) for one in due]
+        rows = [(alert.id, alert.status, alert.assignee, _due(alert.due_ns, now_ns) + alert.title) for alert in due]
         shared.print_document(alerts_document(rows))
-    if later := sorted(one.snoozed_until_ns or 0 for one in found if one not in due):
+    if later := sorted(alert.snoozed_until_ns or 0 for alert in alerts if alert not in due):
         when = f"{'until' if len(later) == 1 else 'the first until'} {time_text(later[0])[:10]}"
         sys.stderr.write(f"{len(later)} put off, {when}; --all lists them too\n")
 
@@ -52,29 +52,29 @@ def show(alert: int = ALERT, store: str | None = STORE, json: bool = shared.JSON
     from nearpeak.store.store_check import place_of
 
     with open_store(place_of(store)) as opened:
-        found = next((one for one in opened.findings.alerts() if one.id == alert), None)
-        if found is None:
+        row = next((event for event in opened.findings.alerts() if event.id == alert), None)
+        if row is None:
             raise NotFoundError(f"alert {alert}: is not in the store; 'nearpeak alerts list --all' lists what is")
         events = opened.findings.events(alert)
         blamed = opened.investigations.attributions(alert)
     if json or not shared.on_terminal():
-        record = asdict(found) | {
-            "events": [asdict(one) for one in events],
-            "attributions": [asdict(one) for one in blamed],
+        record = asdict(row) | {
+            "events": [asdict(event) for event in events],
+            "attributions": [asdict(event) for event in blamed],
         }
         sys.stdout.write(f"{jsonlib.dumps(record)}\n")
         return
     head = [
-        f"alert {found.id}: {found.title}",
-        f"{found.rev_lo[:10]} → {found.rev_hi[:10]}, {len(found.members)} changes",
+        f"alert {row.id}: {row.title}",
+        f"{row.rev_lo[:10]} → {row.rev_hi[:10]}, {len(row.members)} changes",
     ]
-    told = {
-        "who": found.assignee, "due": _day(found.due_ns), "put off until": _day(found.snoozed_until_ns),
-        "tracker": found.tracker_url,
+    details = {
+        "who": row.assignee, "due": _day(row.due_ns), "put off until": _day(row.snoozed_until_ns),
+        "tracker": row.tracker_url,
     }  # fmt: skip
-    head += [f"  {name}: {value}" for name, value in told.items() if value]
-    head += [f"  {one.axis}: {one.what}" for one in blamed]
-    rows = [(time_text(one.at_ns), one.actor, one.from_status, one.to_status, one.note) for one in events]
+    head += [f"  {name}: {value}" for name, value in details.items() if value]
+    head += [f"  {event.axis}: {event.what}" for event in blamed]
+    rows = [(time_text(event.at_ns), event.actor, event.from_status, event.to_status, event.note) for event in events]
     shared.print_document(events_document(head, rows))
 
 
@@ -197,13 +197,13 @@ def expect(
 
 
 def _selector(words: list[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    selector: dict[str, str] = {}
     for word in words:
         name, sign, pattern = word.partition("=")
-        if name not in _FIELDS or not sign or not pattern or name in found:
+        if name not in _FIELDS or not sign or not pattern or name in selector:
             raise SpecError(f"--select {word!r}: is not NAME=PATTERN, each once; names are {', '.join(_FIELDS)}")
-        found[name] = pattern
-    return found
+        selector[name] = pattern
+    return selector
 
 
 def _change(text: str, option: str) -> float:
@@ -225,9 +225,9 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="alerts")
 
 
-def _actor(given: str) -> str:
-    if given:
-        return _one_line(given)
+def _actor(name: str) -> str:
+    if name:
+        return _one_line(name)
     try:
         return getpass.getuser()
     except (OSError, KeyError):

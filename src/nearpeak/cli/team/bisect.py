@@ -99,7 +99,7 @@ def _keeper(alert: int, store: str | None) -> "Callable[[Search], None]":
 
     place = place_of(store)
     with open_store(place) as opened:
-        if alert not in {one.id for one in opened.findings.alerts()}:
+        if alert not in {row.id for row in opened.findings.alerts()}:
             raise NotFoundError(f"alert {alert}: is not in the store; 'nearpeak alerts list --all' lists what is")
 
     def keep(result: "Search") -> None:
@@ -115,7 +115,7 @@ def _axis(text: str) -> "BisectAxis":
     name, sign, versions = text.partition("=")
     if not sign or not name.replace("-", "_").isidentifier() or name == "commit":
         raise SpecError(f"--component {text!r}: is not NAME=V1,V2,…; e.g. triton=3.4.0,3.5.0")
-    return BisectAxis(name=name, versions=tuple(one.strip() for one in versions.split(",") if one.strip()))
+    return BisectAxis(name=name, versions=tuple(version.strip() for version in versions.split(",") if version.strip()))
 
 
 def _exit_code(result: "Search") -> int:

@@ -30,11 +30,11 @@ def bridge(
     from nearpeak.store.store_check import place_of
 
     with open_store(place_of(store)) as opened:
-        found = bridged(opened, series_numbered(opened, old), series_numbered(opened, new))
+        joined = bridged(opened, series_numbered(opened, old), series_numbered(opened, new))
     if json or not shared.on_terminal():
-        sys.stdout.write(f"{jsonlib.dumps(asdict(found))}\n")
+        sys.stdout.write(f"{jsonlib.dumps(asdict(joined))}\n")
         return
-    sys.stdout.write("".join(f"{line}\n" for line in bridge_lines(found)))
+    sys.stdout.write("".join(f"{line}\n" for line in bridge_lines(joined)))
 
 
 def register(app: typer.Typer) -> None:

@@ -29,16 +29,16 @@ def demo_history(
         made = filled(opened, commits=commits, seed=seed)
         series = len(opened.series())
     if json or not shared.on_terminal():
-        rows = [{name: getattr(one, name) for name in one.__slots__} for one in made.planted]
+        rows = [{name: getattr(change, name) for name in change.__slots__} for change in made.planted]
         sys.stdout.write(f"{jsonlib.dumps({'store': place, 'runs': made.run_count, 'planted': rows})}\n")
         return
     sys.stdout.write(f"{place}: {made.run_count} new runs, {series} series of {len(SUBJECTS)} cases; planted:\n")
-    for one in made.planted:
-        where = ", ".join(one.devices) or "all devices"
-        what = ", ".join(one.ops) or "what follows the clock"
-        until = "" if one.stop is None else f" until {one.stop}"
-        sys.stdout.write(f"  commit {one.commit}{until}: {what} {one.time_ratio - 1:+.0%} on {where}\n")
-        sys.stdout.write(f"    {one.cause}: {one.subject}\n")
+    for change in made.planted:
+        where = ", ".join(change.devices) or "all devices"
+        what = ", ".join(change.ops) or "what follows the clock"
+        until = "" if change.stop is None else f" until {change.stop}"
+        sys.stdout.write(f"  commit {change.commit}{until}: {what} {change.time_ratio - 1:+.0%} on {where}\n")
+        sys.stdout.write(f"    {change.cause}: {change.subject}\n")
     sys.stdout.write(f"Now try:\n  nearpeak regressions --store {place}\n  nearpeak history --store {place}\n")
     sys.stdout.write(f"  nearpeak rank --store {place}\n")
 

@@ -29,7 +29,7 @@ from nearpeak.errors import NearpeakError, SpecError
 from nearpeak.units import parse_share
 
 if TYPE_CHECKING:
-    from nearpeak.cli.shared.farm_requests import Asked
+    from nearpeak.cli.shared.farm_requests import Submission
     from nearpeak.farm.job_queue import Submitted
     from nearpeak.store import Store
 
@@ -67,16 +67,20 @@ def up(
     from nearpeak.store.store_check import place_of
 
     settings, place = settings_of(ttl, max_load, max_noise), place_of(store)
-    own, where = own_devices(device, slots), (node, folder, parameters_of(slurm))
-    check_engine(executor, own, (listen, tls), where)
+    local_devices, where = own_devices(device, slots), (node, folder, parameters_of(slurm))
+    check_engine(executor, local_devices, (listen, tls), where)
     opened = opened_store(place)
-    with told_to_end() as stop, ended(opened), Engine(executor, place, own, (listen, tls), where) as engine:
-        names = [one.name for one in engine.executor.devices()] if executor == "slurm" else [one.name for one in own]
-        said: dict[str, Any] = {"executor": executor, "store": opened.name, "devices": names}
+    with told_to_end() as stop, ended(opened), Engine(executor, place, local_devices, (listen, tls), where) as engine:
+        names = (
+            [item.name for item in engine.executor.devices()]
+            if executor == "slurm"
+            else [item.name for item in local_devices]
+        )
+        record: dict[str, Any] = {"executor": executor, "store": opened.name, "devices": names}
         text = f"farm of {opened.name}: {executor}{', ' + engine.address if engine.address else ''}"
         if engine.address:
-            said["address"] = engine.address
-        say(said, f"{text}\nlends {', '.join(names) or 'nothing itself'}; Ctrl-C ends it", json=json)
+            record["address"] = engine.address
+        say(record, f"{text}\nlends {', '.join(names) or 'nothing itself'}; Ctrl-C ends it", json=json)
         dispatcher = Dispatcher(opened, engine.executor, settings)
         dispatcher.run(lambda: stop.is_set() or (until_idle and is_idle(opened)))
 
@@ -100,15 +104,15 @@ def join(
     from nearpeak.farm.executors.dask import join_as
     from nearpeak.store.store_check import place_of
 
-    place, own = place_of(store), own_devices(device, slots)
-    if not own:
+    place, local_devices = place_of(store), own_devices(device, slots)
+    if not local_devices:
         raise SpecError("farm join: lends nothing; add --device cpu, --device gpus or --slots N")
     security = hosts.security_of(tls, address)
     opened = opened_store(place)
-    register(opened, own)
+    register(opened, local_devices)
     join_as(place)
-    names = [one.name for one in own]
-    with told_to_end() as stop, ended(opened, is_counted=False), hosts.workers(address, security, own):
+    names = [item.name for item in local_devices]
+    with told_to_end() as stop, ended(opened, is_counted=False), hosts.workers(address, security, local_devices):
         say({"address": address, "devices": names}, f"lends {', '.join(names)} to {address}; Ctrl-C ends it", json=json)
         while not stop.is_set():
             with suppress(NearpeakError):  # a store that is away for a while is no reason to leave
@@ -154,24 +158,24 @@ def submit(
     models, and are one job for each combination. Exit code 1 when a budget refuses some.
     """
     from nearpeak.cli.shared.farm_options import check_options
-    from nearpeak.cli.shared.farm_requests import Asked, options_of
+    from nearpeak.cli.shared.farm_requests import Submission, options_of
     from nearpeak.cli.team.store import revision_of
     from nearpeak.store.store_check import place_of
 
-    given = {one for one in context.params if context.get_parameter_source(one).name == "COMMANDLINE"}  # type: ignore[union-attr]
-    check_options(kind, given)
+    used = {parameter for parameter in context.params if context.get_parameter_source(parameter).name == "COMMANDLINE"}  # type: ignore[union-attr]
+    check_options(kind, used)
     place, commit = place_of(store), revision_of(repository, None)
-    asked = Asked(
+    order = Submission(
         kind=kind, words=tuple(words or ()), runner=runner, against=against, round_count=rounds, key=key,
         launch_count=launches, targets=tuple(target), branch=branch, batch_count=batch, folder=folder,
         timing=timing_of(budget, limit, cache, threads, memory, check=not no_check),
-        limit_s=seconds_of(limit, "--limit"), memory_bytes=shared.bytes_of(memory) if "memory" in given else None,
+        limit_s=seconds_of(limit, "--limit"), memory_bytes=shared.bytes_of(memory) if "memory" in used else None,
         revision=asdict(commit) if commit else None, options=options_of(kind, (device, model), reason, owner, trigger),
     )  # fmt: skip
-    _put(asked, place, parse_share(effect, "--effect") if effect else None, json=json)
+    _put(order, place, parse_share(effect, "--effect") if effect else None, json=json)
 
 
-def _put(asked: "Asked", place: str, effect_ratio: float | None, *, json: bool) -> None:
+def _put(order: "Submission", place: str, effect_ratio: float | None, *, json: bool) -> None:
     """Put what is asked for into the queue, and say what became of it."""
     from nearpeak.cli.shared.farm_requests import requests_of
     from nearpeak.farm.comparison_rounds import check_effect
@@ -179,31 +183,32 @@ def _put(asked: "Asked", place: str, effect_ratio: float | None, *, json: bool) 
     from nearpeak.farm.job_queue import submit as put
     from nearpeak.farm.unplaceable_jobs import untaken
 
-    wanted = requests_of(asked)
+    wanted = requests_of(order)
     check(wanted)  # before a store is made
     opened = opened_store(place, create=effect_ratio is None)
     if effect_ratio is not None:
-        check_effect(opened, asked.options["device"], effect_ratio, asked.round_count)
-    found = put(opened, wanted)
-    names = sorted({one.comparison for one in wanted if one.comparison})
-    text = _submitted(opened, found) + "".join(f"\ncomparison {one}" for one in names)
-    say(asdict(found) | {"comparisons": names}, text, json=json)
-    for job, why in found.refused:
+        check_effect(opened, order.options["device"], effect_ratio, order.round_count)
+    submitted = put(opened, wanted)
+    names = sorted({request.comparison for request in wanted if request.comparison})
+    text = _submitted(opened, submitted) + "".join(f"\ncomparison {request}" for request in names)
+    say(asdict(submitted) | {"comparisons": names}, text, json=json)
+    for job, why in submitted.refused:
         sys.stderr.write(f"job {job[:12]}: refused: {why}\n")
     for what in untaken(opened, wanted):
         sys.stderr.write(f"the farm never had {what}: what asks for it waits until a host lends it\n")
-    raise typer.Exit(1 if found.refused else 0)
+    raise typer.Exit(1 if submitted.refused else 0)
 
 
-def _submitted(opened: "Store", found: "Submitted") -> str:
+def _submitted(opened: "Store", submitted: "Submitted") -> str:
     """Return what became of the jobs in words; a single one is named."""
     from nearpeak.farm.farm_status import job
     from nearpeak.units import counted
 
-    if len(found.uids) == 1:
-        return f"job {found.uids[0][:12]}: {job(opened, found.uids[0])['state']}{'' if found.new_count else ' already'}"
-    known = f", {found.known_count} there already" if found.known_count else ""
-    return f"{counted(found.new_count, 'new job')}{known}; the first is {found.uids[0][:12]}"
+    if len(submitted.uids) == 1:
+        uid = submitted.uids[0]
+        return f"job {uid[:12]}: {job(opened, uid)['state']}{'' if submitted.new_count else ' already'}"
+    known = f", {submitted.known_count} there already" if submitted.known_count else ""
+    return f"{counted(submitted.new_count, 'new job')}{known}; the first is {submitted.uids[0][:12]}"
 
 
 def drain(
@@ -262,7 +267,7 @@ def tls(
     """
     from nearpeak.farm.certificates import make
 
-    made = [str(one) for one in make(folder, host, days)]
+    made = [str(path) for path in make(folder, host, days)]
     say({"files": made}, "\n".join(made), json=json)
 
 
@@ -274,5 +279,5 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="farm")
 
 
-def _busy(found: Any, names: tuple[str, ...]) -> list[str]:
-    return [one.device.name for one in found if one.batch is not None and one.device.name in names]
+def _busy(states: Any, names: tuple[str, ...]) -> list[str]:
+    return [state.device.name for state in states if state.batch is not None and state.device.name in names]

@@ -34,14 +34,14 @@ def history(
     from nearpeak.store.store_check import place_of
 
     with open_store(place_of(store)) as opened:
-        found = series_named(opened, words or [], device=device, branch=branch, metric=metric)
-        with shared.progress(f"searching {len(found)} series"):
-            tracks = [track_of(opened, one.id) for one in found]
+        matches = series_named(opened, words or [], device=device, branch=branch, metric=metric)
+        with shared.progress(f"searching {len(matches)} series"):
+            tracks = [track_of(opened, item.id) for item in matches]
     if json or not shared.on_terminal():
-        for one in tracks:
-            sys.stdout.write(f"{jsonlib.dumps(asdict(one))}\n")
+        for item in tracks:
+            sys.stdout.write(f"{jsonlib.dumps(asdict(item))}\n")
         return
-    tracks.sort(key=lambda one: (one.series.device, one.series.testbed.name, one.series.branch, one.series.label))
+    tracks.sort(key=lambda item: (item.series.device, item.series.testbed.name, item.series.branch, item.series.label))
     sys.stdout.write(detail_text(tracks[0]) if len(tracks) == 1 else list_text(tracks))
 
 

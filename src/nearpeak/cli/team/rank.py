@@ -42,11 +42,11 @@ def rank(
         raise SpecError(f"--by {by!r}: is not known; choose {', '.join(KEYS)}")
     calls = None if workload is None else capture(workload)
     with open_store(place_of(store)) as opened:
-        found = series_named(opened, words or [], device=device, branch=branch)
-        ranking = ranking_of(opened, found, calls, model=calls.name if calls else "")
+        matches = series_named(opened, words or [], device=device, branch=branch)
+        ranking = ranking_of(opened, matches, calls, model=calls.name if calls else "")
     groups = grouped(ranking.gaps, by)
     if json or not shared.on_terminal():
-        record = asdict(ranking) | {"groups": [asdict(one) for one in groups], "by": by}
+        record = asdict(ranking) | {"groups": [asdict(group) for group in groups], "by": by}
         sys.stdout.write(f"{jsonlib.dumps(record, default=str)}\n")
         return
     shared.print_document(document_of(ranking, groups, by, top))

@@ -52,9 +52,9 @@ def regressions(
     from nearpeak.store.store_check import place_of
 
     with open_store(place_of(store)) as opened:
-        found = series_named(opened, words or [], device=device, branch=branch, metric=metric)
-        with shared.progress(f"searching {len(found)} series"):
-            tracks = [track_of(opened, one.id) for one in found]
+        matches = series_named(opened, words or [], device=device, branch=branch, metric=metric)
+        with shared.progress(f"searching {len(matches)} series"):
+            tracks = [track_of(opened, item.id) for item in matches]
         groups = told(opened, regressed(tracks, better=better, suspects=suspects))
         if build and not confirm:
             raise SpecError("--build: is for --confirm, which says what to run; add it")
@@ -64,10 +64,10 @@ def regressions(
             limit_s = seconds_of(limit, "--limit")
             groups = _confirmed(opened, groups, repository, run=confirm, build=build, limit_s=limit_s)
     if json or not shared.on_terminal():
-        for one in groups:
-            sys.stdout.write(f"{jsonlib.dumps(asdict(one))}\n")
+        for item in groups:
+            sys.stdout.write(f"{jsonlib.dumps(asdict(item))}\n")
         return
-    sys.stdout.write(regressions_text(groups, tracks, len(found)))
+    sys.stdout.write(regressions_text(groups, tracks, len(matches)))
 
 
 def _confirmed(
@@ -77,19 +77,19 @@ def _confirmed(
     from nearpeak.history.revision_builds import Workshop, checked
     from nearpeak.history.suspect_confirmation import confirmed, rounds_in
 
-    waiting = [one for one in groups if one.status == "new"]
-    for one in waiting:
-        for sha in (one.changes[0][1].safe_good_sha, one.changes[0][1].safe_bad_sha):
+    waiting = [group for group in groups if group.status == "new"]
+    for group in waiting:
+        for sha in (group.changes[0][1].safe_good_sha, group.changes[0][1].safe_bad_sha):
             checked(repository, sha)
     done = {}
     with Workshop(repository, run, build, limit_s=limit_s) as workshop:
-        for one in waiting:
-            found = confirmed(store, one, rounds_in(workshop, repository))
-            done[one.alert_id] = found.group
-            ratio, verdict = found.found.judgement.time_ratio, found.found.judgement.verdict
-            said = f"{verdict}, {(ratio - 1) * 100:+.1f} % in {found.launch_count} launches"
-            sys.stderr.write(f"alert {one.alert_id}: {said}\n")
-    return tuple(done.get(one.alert_id, one) for one in groups)
+        for group in waiting:
+            confirmation = confirmed(store, group, rounds_in(workshop, repository))
+            done[group.alert_id] = confirmation.group
+            ratio, verdict = confirmation.found.judgement.time_ratio, confirmation.found.judgement.verdict
+            outcome = f"{verdict}, {(ratio - 1) * 100:+.1f} % in {confirmation.launch_count} launches"
+            sys.stderr.write(f"alert {group.alert_id}: {outcome}\n")
+    return tuple(done.get(group.alert_id, group) for group in groups)
 
 
 def register(app: typer.Typer) -> None:

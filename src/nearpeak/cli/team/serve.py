@@ -69,18 +69,18 @@ def _listening(host: str, port: int) -> socket.socket:
         SpecError: the port is taken, or the address is not this machine's.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((host, port))
-        found.listen(2048)  # so that another server is refused from now on
+        listener.bind((host, port))
+        listener.listen(2048)  # so that another server is refused from now on
     except OSError as error:
-        found.close()
-        said = error.strerror or error
+        listener.close()
+        reason = error.strerror or error
         raise SpecError(
-            f"serve: {host}:{port} cannot be listened on: {said}; --port 0 takes one that is free"
+            f"serve: {host}:{port} cannot be listened on: {reason}; --port 0 takes one that is free"
         ) from None
-    return found
+    return listener
 
 
 def register(app: typer.Typer) -> None:

@@ -60,11 +60,11 @@ def import_(
     whose = None if device is None else Device(name=device, host=host)
     for file in files:
         data = file_bytes(file)
-        given = Given(
+        defaults = Given(
             name=file.name, digest=file_digest(data), revision=revision, branch=branch, device=whose, host=host,
             stack=stack, track=tracked, trigger=trigger, written_ns=file.stat().st_mtime_ns, folder=file.parent,
         )  # fmt: skip
-        read.append((file, runs_of_file(data, given, form)))
+        read.append((file, runs_of_file(data, defaults, form)))
     with open_store(place, create=True) as opened:
         for file, records in read:
             for record, done in zip(records, opened.ingest_all(records, again=again), strict=True):
@@ -80,7 +80,7 @@ def import_(
 def _not_kept(file: str, lost: tuple[str, ...], *, details: bool) -> str:
     """Return what is said of fields that have no place in the store."""
     if details:
-        return "".join([f"{file}: not kept:\n", *(f"  {one}\n" for one in lost)])
+        return "".join([f"{file}: not kept:\n", *(f"  {line}\n" for line in lost)])
     from nearpeak.reports.figure_text import shortened
 
     fields = "1 field is" if len(lost) == 1 else f"{len(lost)} fields are"
@@ -93,11 +93,11 @@ def info(store: str | None = STORE, json: bool = shared.JSON) -> None:
     from nearpeak.store.store_check import place_of
 
     with open_store(place_of(store)) as opened:
-        found = opened.info()
+        figures = opened.info()
     if json or not shared.on_terminal():
-        sys.stdout.write(f"{jsonlib.dumps(found)}\n")
+        sys.stdout.write(f"{jsonlib.dumps(figures)}\n")
         return
-    for name, value in found.items():
+    for name, value in figures.items():
         sys.stdout.write(f"{name.replace('_', ' '):<14} {value}\n")
 
 
@@ -112,9 +112,9 @@ def export(
     from nearpeak.store.table_export import export as write
 
     with open_store(place_of(store)) as opened:
-        found = write(opened, folder, form=form)
-    samples, tables = found.rows_count["sample"], len(found.rows_count) - 1
-    sys.stderr.write(f"wrote {samples} samples and {tables} tables, {found.size_bytes} bytes, to {found.folder}\n")
+        written = write(opened, folder, form=form)
+    samples, tables = written.rows_count["sample"], len(written.rows_count) - 1
+    sys.stderr.write(f"wrote {samples} samples and {tables} tables, {written.size_bytes} bytes, to {written.folder}\n")
 
 
 def check(
@@ -223,12 +223,12 @@ def retain(
     from nearpeak.store.store_check import place_of
 
     with open_store(place_of(store)) as opened:
-        found = plan(opened, days)
+        retention = plan(opened, days)
         if apply:
-            found = archived(opened, found, archive)
-    words = "removed" if found.archive else "could be removed (--apply does)"
-    text = f"{len(found.runs)} runs, {found.sets_count} sets of samples, {found.data_bytes} bytes {words}"
-    sys.stdout.write(f"{text}; {found.kept_count} old runs are kept\n")
+            retention = archived(opened, retention, archive)
+    words = "removed" if retention.archive else "could be removed (--apply does)"
+    text = f"{len(retention.runs)} runs, {retention.sets_count} sets of samples, {retention.data_bytes} bytes {words}"
+    sys.stdout.write(f"{text}; {retention.kept_count} old runs are kept\n")
 
 
 def register(app: typer.Typer) -> None:
@@ -250,10 +250,10 @@ def revision_of(repository: Path | None, commit: str | None) -> "Revision | None
 
 
 def _pairs(words: list[str], option: str) -> "Pairs":
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     for word in words:
         name, sign, version = word.partition("=")
-        if not sign or not name or name in found:
+        if not sign or not name or name in pairs:
             raise SpecError(f"{option} {word!r}: is not NAME=VERSION, or is given twice; e.g. torch=2.9.0")
-        found[name] = version
-    return tuple(sorted(found.items()))
+        pairs[name] = version
+    return tuple(sorted(pairs.items()))

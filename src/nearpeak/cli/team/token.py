@@ -39,19 +39,19 @@ def list_(store: str | None = STORE, json: bool = shared.JSON) -> None:
     from nearpeak.store.store_check import place_of
 
     with open_store(place_of(store)) as opened:
-        found = opened.access.tokens()
+        tokens = opened.access.tokens()
     now_ns = time.time_ns()
     if json or not shared.on_terminal():
-        for one in found:
-            sys.stdout.write(f"{jsonlib.dumps(asdict(one) | {'holds': one.holds(now_ns)})}\n")
+        for entry in tokens:
+            sys.stdout.write(f"{jsonlib.dumps(asdict(entry) | {'holds': entry.holds(now_ns)})}\n")
         return
-    if found:
+    if tokens:
         sys.stdout.write(f"{'token':>5}  {'scope':<7} {'state':<17} name\n")
-    for one in found:
-        until = time_text(one.expires_ns)[:10]
-        state = f"until {until}" if one.holds(now_ns) else "ended" if one.revoked_ns is None else "taken back"
-        sys.stdout.write(f"{one.id:>5}  {one.scope:<7} {state:<17} {shortened(one.name, 47)}\n")
-    if not found:
+    for entry in tokens:
+        until = time_text(entry.expires_ns)[:10]
+        state = f"until {until}" if entry.holds(now_ns) else "ended" if entry.revoked_ns is None else "taken back"
+        sys.stdout.write(f"{entry.id:>5}  {entry.scope:<7} {state:<17} {shortened(entry.name, 47)}\n")
+    if not tokens:
         sys.stdout.write("no tokens: nobody may write through the dashboard\n")
 
 

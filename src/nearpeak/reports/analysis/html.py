@@ -69,9 +69,11 @@ def used_assumptions(analysis: Analysis) -> Mapping[str, str]:
 
 def used_limiters(analysis: Analysis) -> Mapping[str, str]:
     """Return what limits any case on any target, in words."""
-    found = {time.limiter for target in analysis.targets for time in target.times}
+    limiters = {time.limiter for target in analysis.targets for time in target.times}
     return {
-        name: words.limiter(name) for name in (*words.LIMITERS, *sorted(found - set(words.LIMITERS))) if name in found
+        name: words.limiter(name)
+        for name in (*words.LIMITERS, *sorted(limiters - set(words.LIMITERS)))
+        if name in limiters
     }
 
 
@@ -177,8 +179,8 @@ def environment_of(folder: Path) -> Environment:
 
 @cache
 def _environment() -> Environment:
-    found = environment_of(FOLDER)
-    found.filters.update(
+    environment = environment_of(FOLDER)
+    environment.filters.update(
         unit=show,
         percent=words.percent,
         share=words.share,
@@ -187,7 +189,7 @@ def _environment() -> Environment:
         fits=words.fits,
         breakable=breakable,
     )
-    found.globals.update(
+    environment.globals.update(
         words=words,
         expected=expected,
         roofline=roofline,
@@ -196,7 +198,7 @@ def _environment() -> Environment:
         limiters=words.LIMITERS,
         width=bars.width,
     )
-    return found
+    return environment
 
 
 def _safe(value: object) -> object:

@@ -58,5 +58,5 @@ def _no_constant(name: str) -> NoReturn:
 def _check_times(analysis: Analysis, where: str) -> None:
     for number, target in enumerate(analysis.targets):
         if len(target.times) != len(analysis.rows):
-            found = f"has {len(target.times)} times for {len(analysis.rows)} rows; there must be one per row"
-            raise SpecError(f"{where}.targets[{number}]: {target.target} {found}")
+            problem = f"has {len(target.times)} times for {len(analysis.rows)} rows; there must be one per row"
+            raise SpecError(f"{where}.targets[{number}]: {target.target} {problem}")

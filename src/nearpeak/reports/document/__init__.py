@@ -124,13 +124,13 @@ def columns(*texts: str) -> tuple[Column, ...]:
     >>> columns("label|Case", "#time_s|Time")[1].unit
     's'
     """
-    found = []
+    parsed = []
     for text in texts:
         bare = text.lstrip("".join(_SIGNS))
         name, sign, title = bare.partition("|")
         flags = {_SIGNS[mark]: True for mark in text[: len(text) - len(bare)]}
-        found.append(Column(name=name, title=title if sign else name, **flags))
-    return tuple(found)
+        parsed.append(Column(name=name, title=title if sign else name, **flags))
+    return tuple(parsed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

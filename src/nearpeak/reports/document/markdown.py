@@ -76,11 +76,13 @@ def _blocks(blocks: Sequence[Block]) -> Iterator[str]:
 
 def _table(table: Table) -> Iterator[str]:
     places = [place for place, column in enumerate(table.columns) if column.unit != "bar"]
-    own = [table.columns[place] for place in places]
-    lines = [f"| {' | '.join(prose(column.title.replace(chr(10), ' ')) for column in own)} |",
-             f"|{'|'.join('--:' if column.is_number else ':--' for column in own)}|"]  # fmt: skip
+    shown = [table.columns[place] for place in places]
+    lines = [f"| {' | '.join(prose(column.title.replace(chr(10), ' ')) for column in shown)} |",
+             f"|{'|'.join('--:' if column.is_number else ':--' for column in shown)}|"]  # fmt: skip
     for row in table.cells:
-        lines.append(f"| {' | '.join(_cell(column, row[place]) for column, place in zip(own, places, strict=True))} |")
+        lines.append(
+            f"| {' | '.join(_cell(column, row[place]) for column, place in zip(shown, places, strict=True))} |"
+        )
     yield from [f"**{prose(table.caption)}**"] if table.caption else []
     yield "\n".join(lines) if table.rows else prose(table.empty)
 

@@ -76,11 +76,11 @@ def _wrapped(words: Running, width: int, style: str = "") -> Iterator[Line]:
     for text in hung(["".join(piece.text for piece in pieces)], width):
         line: list[Span] = []
         for character in text:
-            own = (line[-1].style if line else "") if character.isspace() else next(styles)
-            if line and line[-1].style == own:
-                line[-1] = Span(line[-1].text + character, own)
+            style_here = (line[-1].style if line else "") if character.isspace() else next(styles)
+            if line and line[-1].style == style_here:
+                line[-1] = Span(line[-1].text + character, style_here)
             else:
-                line.append(Span(character, own))
+                line.append(Span(character, style_here))
         yield line
 
 
@@ -102,7 +102,9 @@ def _table(table: Table, width: int, *, apart: bool) -> Iterator[Line]:
         for texts in zip(*([""] * (depth - len(head)) + head for head in heads), strict=True):
             yield _row(margin, beside, widths, texts, ["strong"] * len(beside))
         yield (Span(margin + "─" * (sum(widths) + 2 * (len(widths) - 1))),)
-    lines = [_lines(column, own, size) for column, own, size in zip(beside, cells, widths, strict=True)]
+    lines = [
+        _lines(column, column_cells, size) for column, column_cells, size in zip(beside, cells, widths, strict=True)
+    ]
     for number, row in enumerate(shown):
         styles = [row[place].kind for place in places]
         for texts in zip_longest(*(column[number] for column in lines), fillvalue=""):
@@ -134,7 +136,10 @@ def _lines(column: Column, cells: Sequence[Cell], size: int) -> Sequence[Sequenc
         return [[_bar(cell, size)] for cell in cells]
     if column.is_folded:
         pieces = [[clean(piece) for piece in cell.text.split("\n")] for cell in cells]
-        return [[line for piece in one for line in textwrap.wrap(piece, max(size, 1)) or [""]] for one in pieces]
+        return [
+            [line for piece in pieces_of_cell for line in textwrap.wrap(piece, max(size, 1)) or [""]]
+            for pieces_of_cell in pieces
+        ]
     cut = [shortened_path(text, size) for text in texts] if column.is_path else told_apart(texts, size)
     return [[text] for text in cut]
 
@@ -147,9 +152,9 @@ def _widths(
         max(
             _BAR if column.unit == "bar" else 0,
             *map(len, head),
-            *(len(piece) for cell in own for piece in cell.text.split("\n")),
+            *(len(piece) for cell in column_cells for piece in cell.text.split("\n")),
         )
-        for column, head, own in zip(beside, heads, cells, strict=True)
+        for column, head, column_cells in zip(beside, heads, cells, strict=True)
     ]
     least = [max(_LEAST_COLUMN, *map(len, head)) for head in heads]
     while sum(widths) + 2 * (len(widths) - 1) > room:

@@ -50,5 +50,5 @@ def bins(values: Sequence[float], width: int) -> list[Sequence[float]]:
 def place(index: int, count: int, width: int) -> int:
     """Return the piece that the value at `index` is in."""
     pieces = min(count, width)
-    edges = [round(one * count / pieces) for one in range(pieces + 1)]
-    return next(one for one in range(pieces) if edges[one] <= index < edges[one + 1])
+    edges = [round(piece * count / pieces) for piece in range(pieces + 1)]
+    return next(piece for piece in range(pieces) if edges[piece] <= index < edges[piece + 1])

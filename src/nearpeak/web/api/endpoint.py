@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nearpeak.web.query_arguments import Asked
+from nearpeak.web.query_arguments import Query
 from nearpeak.web.request_guard import Visitor
 from nearpeak.web.site import Site
 
@@ -16,7 +16,7 @@ Json = Mapping[str, Any]
 class Question:
     """What a program asks."""
 
-    asked: Asked
+    query: Query
     """Path and query."""
     body: Any
     """Body as data; none where there is none."""
