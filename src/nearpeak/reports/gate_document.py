@@ -42,12 +42,16 @@ def marker(name: str) -> str:
 def _rows(lines: Sequence[GateLine]) -> list[Block]:
     if not lines:
         return []
-    rows = [(_sign(line), line.series or "no series", line.rule, line.text) for line in lines[:MOST_ROWS]]
+    kinds = [FAIL if line.exit_code in (10, 12) else line.verdict for line in lines[:MOST_ROWS]]
+    rows = [
+        (
+            Cell(value=line.verdict, text=_SIGNS[kind], kind=_STYLES[kind]),
+            line.series or "no series",
+            line.rule,
+            line.text,
+        )
+        for kind, line in zip(kinds, lines, strict=False)
+    ]
     table = Table(columns=columns("sign|", "`series|series", ">rule", ">why"), rows=rows)
     more = len(lines) - MOST_ROWS
     return [table, f"{more} more, in the other reports of this run" if more > 0 else ""]
-
-
-def _sign(line: GateLine) -> Cell:
-    kind = FAIL if line.exit_code in (10, 12) else line.verdict
-    return Cell(value=line.verdict, text=_SIGNS[kind], kind=_STYLES[kind])

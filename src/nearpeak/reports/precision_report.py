@@ -157,7 +157,12 @@ def gap_blocks(gap: PrecisionGap, step_counts: tuple[int, int]) -> Iterator[Bloc
     rows += [("executed", [shortfall.executed_ns for shortfall in shortfalls])]
     more = ["#baseline", "#difference"] if gap.base else []
     table = columns(f"beyond the expected step {_STEPS[gap.against]}", "#per step", *more)
-    yield Table(columns=table, rows=[(name, *_per_step(times, step_counts)) for name, times in rows])
+    cells: list[tuple[str, ...]] = []
+    for name, times_ns in rows:
+        each = [time / count for time, count in zip(times_ns, step_counts, strict=False)]
+        each += [each[0] - each[1]] if len(each) > 1 else []
+        cells.append((name, *(f"{'−' if time < 0 else ''}{show(abs(time) * 1e-9, 's')}" for time in each)))
+    yield Table(columns=table, rows=cells)
     share = f"{gap.matched_ratio:.0%} of the expected calls ran, in {gap.shortfall.covered_ratio:.0%} of busy time"
     yield Text(f"{share}; terms add up to executed less expected", "muted")
 
@@ -167,13 +172,6 @@ def _terms(shortfalls: list[Shortfall]) -> Iterator[tuple[Any, ...]]:
     times = [{(part.term, part.detail): part.time_ns for part in item.parts} for item in shortfalls]
     for key in dict.fromkeys(key for item in times for key in item):
         yield TERMS[key[0]] + (f": {key[1]}" if key[1] else ""), *(item.get(key, 0) for item in times)
-
-
-def _per_step(times_ns: list[int], step_counts: tuple[int, int]) -> list[str]:
-    """Return times of a step, and by how much the first is longer where there are two."""
-    each = [time / count for time, count in zip(times_ns, step_counts, strict=False)]
-    each += [each[0] - each[1]] if len(each) > 1 else []
-    return [f"{'−' if time < 0 else ''}{show(abs(time) * 1e-9, 's')}" for time in each]
 
 
 def _products(executed: ExecutedPrecision) -> Iterator[Block]:
@@ -205,16 +203,11 @@ def _ran(executed: ExecutedPrecision, expected_count: int | None = None) -> Iter
         yield f"on vector units although matrix units take it: {clean(name)}, {show(time_ns * 1e-9, 's')} a step"
     if executed.conflict:
         yield f"settings and kernels disagree: {clean(executed.conflict)}"
-    yield _executed_casts(executed, expected_count)
-
-
-def _executed_casts(executed: ExecutedPrecision, expected: int | None = None) -> str:
-    """Return the casts of a step in one line."""
     kinds = ", ".join(f"{cast.cast_count:g} {cast.before} → {cast.after}" for cast in executed.casts[:4]) or "none"
     total = sum(cast.time_ns for cast in executed.casts)
-    wanted = "" if expected is None else f", {expected} expected"
+    wanted = "" if expected_count is None else f", {expected_count} expected"
     time = f", {show(total * 1e-9, 's')}" if total else ""
-    return f"casts of a step: {executed.cast_count:g}{wanted} ({kinds}){time}"
+    yield f"casts of a step: {executed.cast_count:g}{wanted} ({kinds}){time}"
 
 
 def _realised(realised: Realised) -> Iterator[str]:

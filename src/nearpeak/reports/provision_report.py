@@ -19,7 +19,11 @@ def to_json(provision: Provision) -> str:
 
 def document_of(provision: Provision) -> Document:
     """Return the provision as a document."""
-    blocks: list[Block] = [f"within {show(provision.within_s, 's')}{_verdict(provision)}", _needs(provision)]
+    verdict = ": what any device needs at least"
+    if provision.target is not None and provision.bound_s is not None:
+        reached = "not beyond its bound" if provision.reached else "out of reach"
+        verdict = f" on {provision.target}: {reached}, {show(provision.bound_s, 's')} by {provision.limiter or ''}"
+    blocks: list[Block] = [f"within {show(provision.within_s, 's')}{verdict}", _needs(provision)]
     if any(need.status == "model" for need in provision.needs):
         blocks.append(Text("model: necessary only if no other unit takes over; the rest is proved", "muted"))
     if len(provision.frontier) > 1:
@@ -33,13 +37,6 @@ def document_of(provision: Provision) -> Document:
     if provision.uncovered:
         blocks.append(f"without a rule, so that more is needed: {', '.join(provision.uncovered)}")
     return Document(title=provision.subject, blocks=blocks, kicker="Provision")
-
-
-def _verdict(provision: Provision) -> str:
-    if provision.target is None or provision.bound_s is None:
-        return ": what any device needs at least"
-    verdict = "not beyond its bound" if provision.reached else "out of reach"
-    return f" on {provision.target}: {verdict}, {show(provision.bound_s, 's')} by {provision.limiter or ''}"
 
 
 def _needs(provision: Provision) -> Table:

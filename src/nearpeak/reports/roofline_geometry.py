@@ -70,7 +70,11 @@ class Plot:
 
 def plot_of(analysis: Analysis) -> Plot:
     """Return the plot of all rows, with axes that hold every point and roof of every target."""
-    rows = tuple(number for number in range(len(analysis.rows)) if _has_place(analysis, number))
+    rows = tuple(
+        number
+        for number, row in enumerate(analysis.rows)
+        if intensity(row) >= LEAST_INTENSITY and all(target.times[number].bound_s > 0 for target in analysis.targets)
+    )
     rates = [target.matrix_flop_per_s for target in analysis.targets]
     for target in analysis.targets:
         for number in rows:
@@ -111,11 +115,6 @@ def intensity(row: CaseRow) -> float:
     """Return the FLOP of a case per byte it reads or writes."""
     size = row.read_bytes + row.write_bytes
     return words.flop_of(row) / size if size else 0.0
-
-
-def _has_place(analysis: Analysis, number: int) -> bool:
-    enough = intensity(analysis.rows[number]) >= LEAST_INTENSITY
-    return enough and all(target.times[number].bound_s > 0 for target in analysis.targets)
 
 
 def _ridge(target: TargetAnalysis) -> float:

@@ -45,7 +45,9 @@ def _lines(telemetry: Telemetry) -> Iterator[str]:
     for series in telemetry.series():
         yield f"{series.channel.name}: {_summary(series, telemetry)}"
     if len(telemetry.spans) > 1:
-        yield from _span_lines(telemetry)
+        for name, begin_ns, end_ns in telemetry.spans:
+            if energies := preferred(energies_of(telemetry, name)):
+                yield f"phase {name}, {(end_ns - begin_ns) / 1e9:.6g} s: {', '.join(map(_energy, energies))}"
     for name, why in telemetry.unavailable:
         yield f"{name}: not available: {why}"
     if telemetry.note:
@@ -97,13 +99,6 @@ def _growth(values: Sequence[float], channel: Channel) -> str:
     text = f"grew by {_shown(math.fsum(filter(None, steps)), channel.unit)}"
     resets = counts.get("reset", 0)
     return f"{text}, besides what {resets} reset{'s hide' if resets > 1 else ' hides'}" if resets else text
-
-
-def _span_lines(telemetry: Telemetry) -> Iterator[str]:
-    for name, begin_ns, end_ns in telemetry.spans:
-        energy = preferred(energies_of(telemetry, name))
-        if energy:
-            yield f"phase {name}, {(end_ns - begin_ns) / 1e9:.6g} s: {', '.join(map(_energy, energy))}"
 
 
 def _shown(value: float, unit: str) -> str:

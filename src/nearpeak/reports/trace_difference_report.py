@@ -30,7 +30,10 @@ def document_of(difference: TraceDifference) -> Document:
     blocks: list[Block] = [
         reason,
         *([Table(columns=columns("where the difference of a step goes", "#time"), rows=parts)] if parts else []),
-        _classes(difference), *_aligned(difference), *([_operators(difference)] if difference.operators else []),
+        Table(columns=columns("device time by class, of a step", "#before_s|before", "#after_s|after", "#ratio"),
+              rows=[(name, before, after, f"{after / before:.2f}" if before else None)
+                    for name, before, after in difference.classes[:_CLASS_COUNT]]),
+        *_aligned(difference), *([_operators(difference)] if difference.operators else []),
     ]  # fmt: skip
     if difference.findings:
         blocks.append(Heading("what the findings of each could gain, of a step", 3))
@@ -53,13 +56,6 @@ def _aligned(difference: TraceDifference) -> Iterator[Block]:
     if difference.unnamed and not difference.by_kernel:
         names = ", ".join(difference.unnamed)
         yield f"no bounds for {names}: its device is not known; --target NAME, and another --target for --against"
-
-
-def _classes(difference: TraceDifference) -> Table:
-    rows = [(name, before, after, f"{after / before:.2f}" if before else None)
-            for name, before, after in difference.classes[:_CLASS_COUNT]]  # fmt: skip
-    heads = ("#before_s|before", "#after_s|after", "#ratio")
-    return Table(columns=columns("device time by class, of a step", *heads), rows=rows)
 
 
 def _operators(difference: TraceDifference) -> Table:

@@ -33,8 +33,11 @@ _LEAST_RATIO = 0.01
 def document_of(report: TraceReport) -> Document:
     """Return the report as a document."""
     executed = report.executed
+    slices = [(part.row, part.start_ns, part.end_ns, part.name, part.kind) for part in executed.slices]
     blocks: list[Block] = [
-        _matched(report), *(Text(note, "muted") for note in executed.notes), *_timeline(executed), *_parts(executed),
+        _matched(report), *(Text(note, "muted") for note in executed.notes),
+        Timeline(rows=tuple(executed.rows), window_ns=executed.window_ns, colours=_COLOURS, slices=slices),
+        *_parts(executed),
         *_findings(report), *_operators(executed), *_modules(executed), *_host(report), *_shortfall(report),
         *_limits(report),
     ]  # fmt: skip
@@ -86,11 +89,6 @@ def _matched(report: TraceReport) -> str:
     share = executed.unmatched_ns / busy if busy else 0.0
     time = _per_step(executed, executed.unmatched_ns)
     return f"unmatched: {time} of a step ({share:.1%} of busy time) has no case behind it"
-
-
-def _timeline(executed: Executed) -> Iterator[Block]:
-    slices = [(slice_.row, slice_.start_ns, slice_.end_ns, slice_.name, slice_.kind) for slice_ in executed.slices]
-    yield Timeline(rows=tuple(executed.rows), slices=slices, window_ns=executed.window_ns, colours=_COLOURS)
 
 
 def _parts(executed: Executed) -> Iterator[Block]:

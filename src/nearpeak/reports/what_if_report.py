@@ -25,9 +25,9 @@ def sweep_document(title: str, variants: Sequence[WhatIf]) -> Document:
     shown = list(variants) if len(variants) <= _SHOWN else best[:_SHOWN]
     rows = [
         ("*" if variant.is_best else "", Cell(value=", ".join(variant.edits), kind="strong" if variant.is_best else ""),
-         variant.time_s,
-         _percent(variant.time_ratio - 1), f"{variant.area_ratio:.2f}", _ratio(variant.energy_ratio))
-         for variant in shown
+         variant.time_s, _percent(variant.time_ratio - 1), f"{variant.area_ratio:.2f}",
+         None if variant.energy_ratio is None else f"{variant.energy_ratio:.2f}")
+        for variant in shown
     ]  # fmt: skip
     blocks: list[Block] = [
         *drawings, Heading("Devices"),
@@ -52,10 +52,6 @@ def _notes(variants: Sequence[WhatIf], last: str) -> Iterator[Text]:
 
 def _percent(ratio: float) -> str:
     return f"{100 * ratio:+.1f} %"
-
-
-def _ratio(ratio: float | None) -> str | None:
-    return None if ratio is None else f"{ratio:.2f}"
 
 
 def _change(variant: WhatIf) -> float:

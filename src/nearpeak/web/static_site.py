@@ -44,8 +44,8 @@ def export_site(store: Store, folder: Path) -> Exported:
     with tempfile.TemporaryDirectory(dir=folder.resolve().parent, prefix=".nearpeak-") as place:
         part = Path(place) / "site"
         part.mkdir()
-        for name, data in _assets():
-            _write(part / "static" / name, data)
+        for name in ASSETS:
+            _write(part / "static" / name, asset(name))
         for page in pages():
             for values in page.everywhere(site) if page.is_static else ():
                 for name, text in _files(site, page, dict(values)):
@@ -57,11 +57,6 @@ def export_site(store: Store, folder: Path) -> Exported:
         )
         part.replace(folder)
     return exported
-
-
-def _assets() -> Iterator[tuple[str, bytes]]:
-    for name in ASSETS:
-        yield name, asset(name)
 
 
 def _files(site: Site, page: Page, values: dict[str, str]) -> Iterator[tuple[str, str]]:

@@ -68,8 +68,9 @@ def compare(
     for case in cases_of(cases, "compare"):
         comparison = measured_analysis.compare(case, arms[0], arms[1], timing, tolerance_ratio=within, budget_s=spent_s)
         comparisons.append(comparison)
-        line = _json_line(comparison) if as_json else _words(comparison)
-        sys.stdout.write(f"{line}\n")
+        clock = _PROGRAM if comparison.clock and any(_by_program(comparison)) else comparison.clock
+        record = asdict(comparison) | {"case": comparison.case.record(), "clock": clock}
+        sys.stdout.write(f"{jsonlib.dumps(record) if as_json else _words(comparison)}\n")
         sys.stdout.flush()
     raise typer.Exit(_exit_code(comparisons))
 
@@ -89,11 +90,6 @@ def _exit_code(comparisons: "list[PairedComparison]") -> int:
     if "regression" in verdicts:
         return 10
     return 11 if "inconclusive" in verdicts or outcomes - {"compared"} else 0
-
-
-def _json_line(comparison: "PairedComparison") -> str:
-    clock = _PROGRAM if comparison.clock and any(_by_program(comparison)) else comparison.clock
-    return jsonlib.dumps(asdict(comparison) | {"case": comparison.case.record(), "clock": clock})
 
 
 def _by_program(comparison: "PairedComparison") -> tuple[bool, bool]:

@@ -18,7 +18,11 @@ PACKAGES = {
 
 def doctor(json: bool = shared.JSON) -> None:
     """Say what works here: Python, packages, device files, the roofs of this CPU."""
-    checks = [*_packages(), *_catalogue(), _roofs()]
+    checks = [(True, "python", sys.version.split()[0]), (True, "nearpeak", _version("nearpeak") or "from source")]
+    for name, (extra, use) in PACKAGES.items():
+        installed = _version(name)
+        checks.append((installed is not None, name, installed or f"{use}: install nearpeak[{extra}]"))
+    checks += [*_catalogue(), _roofs()]
     if json or not shared.on_terminal():
         sys.stdout.write(
             jsonlib.dumps([dict(zip(("ok", "what", "say"), check, strict=True)) for check in checks]) + "\n"
@@ -31,14 +35,6 @@ def doctor(json: bool = shared.JSON) -> None:
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command()(doctor)
-
-
-def _packages() -> list[tuple[bool, str, str]]:
-    checks = [(True, "python", sys.version.split()[0]), (True, "nearpeak", _version("nearpeak") or "from source")]
-    for name, (extra, use) in PACKAGES.items():
-        installed = _version(name)
-        checks.append((installed is not None, name, installed or f"{use}: install nearpeak[{extra}]"))
-    return checks
 
 
 def _catalogue() -> list[tuple[bool, str, str]]:

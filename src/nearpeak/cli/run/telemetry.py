@@ -40,7 +40,12 @@ def telemetry(
     shared.check_writable(out)
     if log is None and interval:
         raise SpecError("--interval: states the time between lines of a log; give --import as well, or --rate")
-    recording = _imported(log, interval) if log else _watched(duration, rate, source)
+    if log:
+        from nearpeak.exchange.power_logs import read_log
+
+        recording = read_log(log, seconds_of(interval, "--interval") if interval else None)
+    else:
+        recording = _watched(duration, rate, source)
     from nearpeak.reports.telemetry_report import to_terminal
 
     plain = json or not shared.on_terminal()
@@ -52,12 +57,6 @@ def telemetry(
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command()(telemetry)
-
-
-def _imported(log: Path, interval: str) -> "Telemetry":
-    from nearpeak.exchange.power_logs import read_log
-
-    return read_log(log, seconds_of(interval, "--interval") if interval else None)
 
 
 def _watched(duration: str, rate: str, source: list[str]) -> "Telemetry":

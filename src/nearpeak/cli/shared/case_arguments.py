@@ -79,22 +79,18 @@ def _workload(path: Path) -> "list[Case]":
 def _table(path: Path) -> "list[Case]":
     from nearpeak.frontends.files.case_tables import read_columns
 
-    if path.suffix.lower() == ".jsonl" and (cases := _lines(path)):
-        return cases
+    if path.suffix.lower() == ".jsonl":
+        from nearpeak.frontends.files.case_tables import parse_jsonl
+
+        records = parse_jsonl(path.read_text(encoding="utf-8"), str(path))  # results and suites hold cases as `case`
+        if held := [record["case"] for record in records if isinstance(record.get("case"), dict)]:
+            return [_case(row, f"{path}: a line") for row in held]
     columns = read_columns(path)
     if "op" not in columns:
         raise SpecError(f"{path}: has no column op; a table of cases has op, dtype and the operator's axes")
     plain: dict[str, Any] = {name: (c.tolist() if hasattr(c, "tolist") else list(c)) for name, c in columns.items()}
     rows = zip(*plain.values(), strict=True)
     return [_case(dict(zip(plain, row, strict=True)), f"{path}: row {number}") for number, row in enumerate(rows, 1)]
-
-
-def _lines(path: Path) -> "list[Case]":
-    """Return the cases of JSON lines whose objects hold them as `case`: results, suites."""
-    from nearpeak.frontends.files.case_tables import parse_jsonl
-
-    records = parse_jsonl(path.read_text(encoding="utf-8"), str(path))
-    return [_case(record["case"], f"{path}: a line") for record in records if isinstance(record.get("case"), dict)]
 
 
 def _case(row: dict[str, Any], where: str) -> "Case":

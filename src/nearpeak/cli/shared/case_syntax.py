@@ -1,6 +1,6 @@
 """Command-line syntax of a case: `OP AXIS=EXTENT ...`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,12 +56,11 @@ def usage_of(operator: "Operator") -> Iterator[str]:
     """
     for phase, signature in operator.signatures.items():
         words = [operator.name, *(["phase=backward"] if phase == "backward" else [])]
-        words += [_parameter(signature.defaults, name) for name in signature.names()]
+        words += [
+            f"[{name}={plain(signature.defaults[name])}]" if name in signature.defaults else f"{name}="
+            for name in signature.names()
+        ]
         yield f"nearpeak bound {' '.join(words)}"
-
-
-def _parameter(defaults: Mapping[str, Any], name: str) -> str:
-    return f"[{name}={plain(defaults[name])}]" if name in defaults else f"{name}="
 
 
 def plain(value: object) -> str:

@@ -50,7 +50,11 @@ class Engine:
                 self._end()
                 raise
         else:
-            self.executor = _slurm(place, local_devices, *slurm)
+            from nearpeak.farm.executors.slurm import Slurm, nodes
+
+            node, folder, parameters = slurm
+            assert folder is not None  # `check_engine` saw to it
+            self.executor = Slurm(place, (*nodes(node), *local_devices), folder, parameters=parameters)
 
     def __enter__(self) -> "Engine":
         """Return the engine."""
@@ -113,15 +117,6 @@ def check_engine(
         from nearpeak.farm.dask_hosts import security_of
 
         security_of(tls, listen)
-
-
-def _slurm(
-    place: str, local_devices: "tuple[Device, ...]", node: list[str], folder: Path | None, parameters: dict[str, str]
-) -> "Executor":
-    from nearpeak.farm.executors.slurm import Slurm, nodes
-
-    assert folder is not None  # `check_engine` saw to it
-    return Slurm(place, (*nodes(node), *local_devices), folder, parameters=parameters)
 
 
 def settings_of(ttl: str, max_load: float, max_noise: str) -> "Settings":

@@ -135,7 +135,9 @@ def _alone(order: Submission) -> "list[BatchRequest]":
 def _payloads(order: Submission) -> list[tuple[dict[str, Any], ...]]:
     """Return for each case, or for the program, the payload of each arm."""
     if order.kind == "command":
-        return [tuple(command_payloads(order.words, order.against, _beside(order)))]
+        limits = {"limit_s": order.limit_s, "memory_bytes": order.memory_bytes, "folder": order.folder or None}
+        stated = {name: value for name, value in limits.items() if value is not None}
+        return [tuple(command_payloads(order.words, order.against, stated))]
     if order.kind != "measure":
         raise SpecError(f"farm submit {order.kind}: takes no words; write its payloads to a file for farm submit jobs")
     timing = dataclasses.asdict(order.timing) if order.timing else {}
@@ -148,12 +150,6 @@ def _payloads(order: Submission) -> list[tuple[dict[str, Any], ...]]:
 def _key(order: Submission, job_key: str = "") -> str:
     """Return what tells a job from the same one of another campaign, or on another device or model."""
     return " ".join(filter(None, (job_key or order.key, order.options.get("device"), order.options.get("model"))))
-
-
-def _beside(order: Submission) -> dict[str, Any]:
-    """Return what is said of a program beside its words."""
-    limits = {"limit_s": order.limit_s, "memory_bytes": order.memory_bytes, "folder": order.folder or None}
-    return {name: value for name, value in limits.items() if value is not None}
 
 
 def _whole(target: str) -> str:

@@ -85,17 +85,13 @@ def print_difference(difference: "SuiteDifference") -> None:
     for before, after in difference.changed:
         counts = [str(case.call_count or "") for case in (before, after)]
         calls = counts[0] if counts[0] == counts[1] else f"{before.call_count} → {after.call_count}"
-        rows.append(("~", calls, label_of(after.case), _what_changed(before, after)))
+        selection = {True: "now run", False: "no longer run"}[after.chosen] if before.chosen != after.chosen else ""
+        parts = (selection, "calls" if before.call_count != after.call_count else "",
+                 "reasons" if before.why != after.why else "")  # fmt: skip
+        rows.append(("~", calls, label_of(after.case), ", ".join(filter(None, parts))))
     table = Table(columns=columns("sign|", "#calls", "~case", "~what changed"), rows=rows, empty="")
     total = f"{len(difference.added)} added, {len(difference.removed)} removed, {len(difference.changed)} changed"
     print_document(Document(blocks=[*sources, table, f"{total}, {difference.same_count} the same"]))
-
-
-def _what_changed(before: "SuiteCase", after: "SuiteCase") -> str:
-    """Return in words what a case of both suites differs in."""
-    run = {True: "now run", False: "no longer run"}[after.chosen] if before.chosen != after.chosen else ""
-    calls = "calls" if before.call_count != after.call_count else ""
-    return ", ".join(filter(None, (run, calls, "reasons" if before.why != after.why else "")))
 
 
 def _use_table(shares: Sequence["UseShare"], *, effective: bool) -> Table:

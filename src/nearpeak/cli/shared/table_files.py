@@ -26,7 +26,8 @@ def read_usable(path: Path | None, command: str) -> tuple[dict[str, Any], "Usabl
     columns = _suite_columns(path) or _read(path, command)
     with naming(path):
         usable = usable_rows({name: column for name, column in columns.items() if name not in _SUITE_COLUMNS})
-    _tell_passed(usable.table)
+    if passed := usable.table.passed_through:
+        sys.stderr.write(f"passed through, no axis of an operator here: {', '.join(passed)}\n")
     return columns, usable
 
 
@@ -67,11 +68,6 @@ def _suite_columns(path: Path | None) -> dict[str, Any] | None:
     if not records:
         raise SpecError(f"{path}: the suite runs no case")
     return dict(rows_to_columns(records))
-
-
-def _tell_passed(table: "CaseTable") -> None:
-    if table.passed_through:
-        sys.stderr.write(f"passed through, no axis of an operator here: {', '.join(table.passed_through)}\n")
 
 
 def write_answered(

@@ -66,7 +66,9 @@ def bisect(
         from nearpeak.reports.history.bisection import bisection_text
 
         sys.stdout.write(bisection_text(result.ends, result.found))
-    raise typer.Exit(_exit_code(result))
+    if result.found is None:
+        raise typer.Exit(11 if result.ends.judgement.verdict == "inconclusive" else 0)
+    raise typer.Exit(10 if result.found.outcome == "found" else 11)
 
 
 def register(app: typer.Typer) -> None:
@@ -116,9 +118,3 @@ def _axis(text: str) -> "BisectAxis":
     if not sign or not name.replace("-", "_").isidentifier() or name == "commit":
         raise SpecError(f"--component {text!r}: is not NAME=V1,V2,…; e.g. triton=3.4.0,3.5.0")
     return BisectAxis(name=name, versions=tuple(version.strip() for version in versions.split(",") if version.strip()))
-
-
-def _exit_code(result: "Search") -> int:
-    if result.found is None:
-        return 11 if result.ends.judgement.verdict == "inconclusive" else 0
-    return 10 if result.found.outcome == "found" else 11

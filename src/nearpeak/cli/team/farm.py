@@ -232,7 +232,9 @@ def drain(
     opened = opened_store(place_of(store), create=False)
     names = set_service(opened, "open" if undo else "draining", device=device, host=host, note=note)
     until_s = time.monotonic() + wait_s
-    while (busy := _busy(devices(opened), names)) and time.monotonic() < until_s:
+    while (
+        busy := [row.device.name for row in devices(opened) if row.batch is not None and row.device.name in names]
+    ) and time.monotonic() < until_s:
         time.sleep(0.2)
     what = "in service" if undo else "draining"
     text = f"{counted(len(names), 'device')} {what}" + (f"; {', '.join(busy)} still busy" if busy and not undo else "")
@@ -277,7 +279,3 @@ def register(app: typer.Typer) -> None:
     for command in (up, join, submit, status, results, drain, cancel, tls, budget):
         group.command()(command)
     app.add_typer(group, name="farm")
-
-
-def _busy(states: Any, names: tuple[str, ...]) -> list[str]:
-    return [state.device.name for state in states if state.batch is not None and state.device.name in names]

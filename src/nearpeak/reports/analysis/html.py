@@ -37,12 +37,12 @@ def render(analysis: Analysis) -> str:
             analysis=analysis,
             plot=plot,
             used=used_assumptions(analysis),
-            unplotted=_unplotted(analysis, plot),
+            unplotted=tuple(sorted(set(range(len(analysis.rows))) - set(plot.rows))),
             used_limiters=used_limiters(analysis),
             shown_families={analysis.rows[number].family for number in plot.rows},
             policy=words.policy(analysis.policy),
             data=embedded(page_data(analysis, plot)),
-            has_measured=_has_measured(analysis),
+            has_measured=any(_is_measured(target) for target in analysis.targets),
             style=Markup(style),
             script=Markup(script),
             script_hash=hash_of(script),
@@ -128,14 +128,6 @@ def _rounded(value: float) -> float:
 
 def _is_measured(target: TargetAnalysis) -> bool:
     return any(time.measured_s for time in target.times)
-
-
-def _has_measured(analysis: Analysis) -> bool:
-    return any(_is_measured(target) for target in analysis.targets)
-
-
-def _unplotted(analysis: Analysis, plot: roofline.Plot) -> tuple[int, ...]:
-    return tuple(sorted(set(range(len(analysis.rows))) - set(plot.rows)))
 
 
 def embedded(data: object) -> Markup:

@@ -37,7 +37,10 @@ def from_json(text: str, where: str = "report") -> Analysis:
         SpecError: the text is no JSON, no saved analysis, of another schema version, or incomplete.
     """
     analysis: Analysis = RECORDS.value(SCHEMA.current(_parsed(text, where), where), Analysis, where)
-    _check_times(analysis, where)
+    for number, target in enumerate(analysis.targets):
+        if len(target.times) != len(analysis.rows):
+            problem = f"has {len(target.times)} times for {len(analysis.rows)} rows; there must be one per row"
+            raise SpecError(f"{where}.targets[{number}]: {target.target} {problem}")
     return analysis
 
 
@@ -53,10 +56,3 @@ def _parsed(text: str, where: str) -> Any:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number of JSON")
-
-
-def _check_times(analysis: Analysis, where: str) -> None:
-    for number, target in enumerate(analysis.targets):
-        if len(target.times) != len(analysis.rows):
-            problem = f"has {len(target.times)} times for {len(analysis.rows)} rows; there must be one per row"
-            raise SpecError(f"{where}.targets[{number}]: {target.target} {problem}")

@@ -32,5 +32,5 @@ def _lines(ends: LaunchJudgement, bisection: Bisection | None) -> Iterator[str]:
         yield f"  step {number}: {what}: {ratio_text}"
     yield f"{_SAID[bisection.outcome]}, {len(bisection.steps)} steps"
     for culprit in bisection.culprits:
-        step = f"{clean(culprit.before[:12])} → {clean(culprit.after[:12])}"
-        yield f"▲ {clean(culprit.axis)}: {step}, {percent(culprit.time_ratio)}"
+        versions = f"{clean(culprit.before[:12])} → {clean(culprit.after[:12])}"
+        yield f"▲ {clean(culprit.axis)}: {versions}, {percent(culprit.time_ratio)}"

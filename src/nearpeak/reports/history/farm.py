@@ -18,7 +18,9 @@ def overview_document(overview: Mapping[str, Any]) -> Document:
         f"host {shortened(row['name'], 40)}: {row['executor']}, heard of {row['seen_s']:.0f} s ago"
         for row in overview["hosts"]
     ]
-    lines += [counted_text(overview["jobs"]), _attempts(overview["attempts"])]
+    outcomes = overview["attempts"]
+    attempts = ", ".join(f"{outcomes[name]} {text}" for name, text in _OUTCOMES.items() if outcomes.get(name))
+    lines += [counted_text(overview["jobs"]), f"attempts (a batch of jobs each): {attempts or 'none'}"]
     lines += [
         f"{counted(row['job_count'], 'job')} {'waits' if row['job_count'] == 1 else 'wait'} for "
         f"{shortened(row['wanted'], 60)}, {'which is out of service' if row['is_known'] else 'which no host ever lent'}"
@@ -47,12 +49,6 @@ _OUTCOMES = {
     "infra": "sent back, host or device unfit", "rejected": "too late to count",
 }  # fmt: skip
 """What became of an attempt, in words."""
-
-
-def _attempts(attempts: Mapping[str, int]) -> str:
-    """Return what became of attempts: many jobs may share one."""
-    counted = ", ".join(f"{attempts[name]} {text}" for name, text in _OUTCOMES.items() if attempts.get(name))
-    return f"attempts (a batch of jobs each): {counted or 'none'}"
 
 
 def budget_lines(budgets: Mapping[str, float], asked_s: Mapping[str, float]) -> list[str]:
@@ -111,9 +107,7 @@ def job_text(job: Mapping[str, Any]) -> str:
     lines.append(f"  payload: {clean(json.dumps(job['payload']))[:400]}")
     if job["result"] is not None:
         lines.append(f"  result: {clean(json.dumps(job['result']))[:400]}")
-    return "\n".join(part for line in lines for part in _folded(line)) + "\n"
-
-
-def _folded(line: str) -> list[str]:
-    """Return a line in parts that fit, words of any length broken: payloads have few spaces."""
-    return textwrap.wrap(line, WIDTH, subsequent_indent="    ", break_on_hyphens=False)
+    wrap = textwrap.TextWrapper(
+        WIDTH, subsequent_indent="    ", break_on_hyphens=False
+    ).wrap  # payloads have few spaces
+    return "\n".join(part for line in lines for part in wrap(line)) + "\n"

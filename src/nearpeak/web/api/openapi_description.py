@@ -35,7 +35,9 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     parameters = [
         {"name": name, "in": "path", "required": True, "schema": {"type": "integer", "minimum": 0}} for name in named
     ]
-    parameters += [_parameter(name, text) for name, text in endpoint.query.items()]
+    for name, text in endpoint.query.items():
+        schema = {"type": "integer", "minimum": 0} if text.startswith("#") else {"type": "string"}
+        parameters.append({"name": name, "in": "query", "description": text.lstrip("#"), "schema": schema})
     statuses = sorted({*endpoint.statuses, 401, 503, *((403,) if endpoint.writes else ())})
     operation: dict[str, Any] = {
         "operationId": endpoint.name, "summary": endpoint.summary, "parameters": parameters,
@@ -45,11 +47,6 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     if endpoint.takes is not None:
         operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": endpoint.takes}}}
     return operation
-
-
-def _parameter(name: str, text: str) -> dict[str, Any]:
-    schema: dict[str, Any] = {"type": "integer", "minimum": 0} if text.startswith("#") else {"type": "string"}
-    return {"name": name, "in": "query", "description": text.lstrip("#"), "schema": schema}
 
 
 def _answer(endpoint: Endpoint, status: int) -> dict[str, Any]:

@@ -39,7 +39,11 @@ def build(site: Site, query: Query) -> View:
     wish = again(site, f"/alerts/{number}", drawn, alert)
     blamed = site.store.investigations.attributions(number)
     tables = (
-        _changes(changes, series, members), _stack_table(stack), _blamed(blamed), *_bisects(site, number),
+        _changes(changes, series, members), Table(
+            name="stack", caption="Software that changed with it",
+            columns=columns("component|Component", "before|Before", "after|After"),
+            rows=tuple(tuple(word for word in row) for row in stack), empty="the same software on both sides",
+        ), _blamed(blamed), *_bisects(site, number),
         *_comparisons(site, drawn), _events(site.store.findings.events(number)), wish.jobs,
     )  # fmt: skip
     return View(
@@ -100,14 +104,6 @@ def _clock(change: StoredChange) -> Cell:
     if not isinstance(ratio, (int, float)):
         return Cell(value=None, text="unknown", kind="muted")
     return Cell(value=ratio, text=percent(ratio), hint="clock after the change over clock before")
-
-
-def _stack_table(stack: Sequence[tuple[str, str, str]]) -> Table:
-    return Table(
-        name="stack", caption="Software that changed with it",
-        columns=columns("component|Component", "before|Before", "after|After"),
-        rows=tuple(tuple(word for word in row) for row in stack), empty="the same software on both sides",
-    )  # fmt: skip
 
 
 def _blamed(attributions: Sequence[Attribution]) -> Table:

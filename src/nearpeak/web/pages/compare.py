@@ -1,5 +1,6 @@
 """Dashboard page: two commits compared by case and device, with verdict, reason and samples."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -30,12 +31,14 @@ def build(site: Site, query: Query) -> View:
     rows = compared(site.store, part.rows, a, b) if a and b else ()
     matrix, table = _matrix(rows, a, b), _table(rows, a, b)
     chosen = query.number("series") or None
+    verdicts = Counter(row.judgement.verdict if row.judgement else "no verdict" for row in rows)
     return View(
         title="Compare", template="compare", tables=(matrix, table),
         context={
             "a": a, "b": b, "revisions": revisions, "matrix": matrix, "table": table, "total": part.total_count,
             "start": start, "limit": limit, "query": query.text("q"), "sha": sha_text, "clean": clean,
-            "counts": _counts(rows), "detail": _detail(site, rows, chosen), "tolerance": percent(1 + TOLERANCE_RATIO),
+            "counts": dict(sorted(verdicts.items())), "detail": _detail(site, rows, chosen),
+            "tolerance": percent(1 + TOLERANCE_RATIO),
             "page": start // max(limit, 1), "subjects": {revision.sha: revision.subject for revision in revisions},
         },
     )  # fmt: skip
@@ -44,14 +47,6 @@ def build(site: Site, query: Query) -> View:
 def _named(text: str, names: Sequence[str]) -> str:
     """Return the whole name of a commit from its first letters, or the text itself where it is an old one."""
     return next((name for name in names if text and name.startswith(text)), text)
-
-
-def _counts(rows: Sequence[Compared]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for row in rows:
-        name = row.judgement.verdict if row.judgement else "no verdict"
-        counts[name] = counts.get(name, 0) + 1
-    return dict(sorted(counts.items()))
 
 
 def _place(series: Series) -> str:

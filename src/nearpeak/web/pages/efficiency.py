@@ -85,18 +85,13 @@ def _cases(rows: Sequence[Standing]) -> Table:
         rows=tuple(
             (series_cell(standing.series),
              Cell(value=standing.series.device, link=Link(page="efficiency", query={"device": standing.series.device})),
-             standing.series.testbed.name, standing.value, _predicted(standing), standing.bound_s,
-             part(standing.attained_ratio, implausible=standing.is_implausible),
+             standing.series.testbed.name, standing.value, None if prediction is None else prediction.time_s,
+             standing.bound_s, part(standing.attained_ratio, implausible=standing.is_implausible),
              Cell(value=standing.limiter, text=limiter(standing.limiter)))
-            for standing in rows
+            for standing in rows for prediction in (prediction_of(standing.series),)
         ),
         empty="no series has a bound",
     )  # fmt: skip
-
-
-def _predicted(standing: Standing) -> float | None:
-    prediction = prediction_of(standing.series)
-    return None if prediction is None else prediction.time_s
 
 
 PAGE = Page(name="efficiency", path="/efficiency", build=build, title="Efficiency", rank=5, is_computed=True)

@@ -1,7 +1,7 @@
 """Dashboard page: the fleet as a heat map of devices × kernels, with age and scatter of the values."""
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 
 from nearpeak.history.series_state import Standing, standings
 from nearpeak.reports.document import Cell, Link, Table, columns
@@ -80,7 +80,7 @@ def _cell(rows: Sequence[Standing], kernel: str, device: str, shown: str) -> Cel
 
 
 def _devices(site: Site, devices: Sequence[DeviceRow], rows: Sequence[Standing]) -> Table:
-    counts: Mapping[str, int] = _counted(rows)
+    counts = Counter(standing.series.device for standing in rows)
     return Table(
         name="devices", caption="Devices",
         columns=columns("device|Device", "host|Host", "uuid|Unit", "vendor|Vendor", "architecture|Architecture",
@@ -88,20 +88,13 @@ def _devices(site: Site, devices: Sequence[DeviceRow], rows: Sequence[Standing])
         rows=tuple(
             (Cell(value=device.name, link=Link(page="all_series", query={"device": device.name})), device.host,
              device.uuid,
-             device.vendor, device.architecture, counts.get(device.name, 0), device.run_count,
+             device.vendor, device.architecture, counts[device.name], device.run_count,
              time_cell(device.last_ns),
              age(device.last_ns, site.now_ns))
             for device in devices
         ),
         empty="no device has run anything",
     )  # fmt: skip
-
-
-def _counted(rows: Sequence[Standing]) -> dict[str, int]:
-    counts: dict[str, int] = defaultdict(int)
-    for standing in rows:
-        counts[standing.series.device] += 1
-    return counts
 
 
 PAGE = Page(name="fleet", path="/fleet", build=build, title="Fleet", rank=4)

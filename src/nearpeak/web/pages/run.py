@@ -24,7 +24,17 @@ def build(site: Site, query: Query) -> View:
     run = runs[0]
     limit, start = query.rows(ROWS)
     part = site.store.browsing.measurements(number, limit=limit, offset=start)
-    tables = (_measured(part.rows), _facts(run), _stack(run))
+    tables = (
+        _measured(part.rows),
+        _facts(run),
+        Table(
+            name="software",
+            caption="Software",
+            columns=columns("component|Component", "version|Version"),
+            rows=tuple(run.stack),
+            empty="not stated",
+        ),
+    )
     return View(
         title=f"Run {number}", template="run", tables=tables,
         context={
@@ -74,13 +84,6 @@ def _facts(run: Run) -> Table:
     return Table(
         name="environment", caption="Where it ran", columns=columns("name|What", "value|Value"),
         rows=tuple((name, value) for name, value in rows if value),
-    )  # fmt: skip
-
-
-def _stack(run: Run) -> Table:
-    return Table(
-        name="software", caption="Software", columns=columns("component|Component", "version|Version"),
-        rows=tuple((name, version) for name, version in run.stack), empty="not stated",
     )  # fmt: skip
 
 

@@ -50,7 +50,8 @@ def build(site: Site, query: Query) -> View:
     track, history = _track(site, series)
     intervals = intervals_of(history, track.points)
     chart = _chart(series, track, intervals)
-    runs = {run.id: run for run in _runs(site, track, query)}
+    shown = track.points if query.is_whole else track.points[-ROWS:]
+    runs = {run.id: run for run in site.store.runs([point.run_id for point in shown])} if shown else {}
     tables = (_points(series, track, intervals, runs, ROWS if not query.is_whole else None), _changes(track),
               _beside(site, series), (wish := again(site, f"/series/{number}", [series])).jobs)  # fmt: skip
     (standing,) = standings(site.store, [series])
@@ -76,11 +77,6 @@ def _track(site: Site, series: Series) -> tuple[Track, History]:
         (newest, series.run_count),
     )
     return track_and_history
-
-
-def _runs(site: Site, track: Track, query: Query) -> Sequence[Run]:
-    rows = track.points if query.is_whole else track.points[-ROWS:]
-    return site.store.runs([point.run_id for point in rows]) if rows else ()
 
 
 def _chart(series: Series, track: Track, intervals: Sequence[tuple[float, float]]) -> Chart:
@@ -135,6 +131,8 @@ def _change(step: TrackChange, direction: str) -> tuple[object, ...]:
     direction_text = "▲ worse" if step.worse else "▼ better"
     over = ", taken back since" if step.over else ""
     stack = ", ".join(f"{name} {before or 'none'} → {after or 'none'}" for name, before, after in step.stack)
+    ends = {"a": step.good_sha, "b": step.bad_sha}
+    commits = Link(page="compare", query=ends) if all(ends.values()) else None
     sure = "through the clock" if step.by_clock else step.tier
     return (
         Cell(value="worse" if step.worse else "better", text=direction_text + over,
@@ -142,16 +140,10 @@ def _change(step: TrackChange, direction: str) -> tuple[object, ...]:
         change(step.value_ratio, direction=direction, sure=step.tier == "confirmed"),
         *(Cell(value=ratio, text=percent(ratio)) for ratio in (step.low_ratio, step.high_ratio)), sure,
         Cell(value=step.good_sha, text=sha_text(step.good_sha)),
-        Cell(value=step.bad_sha, text=sha_text(step.bad_sha), link=_commits(step)),
+        Cell(value=step.bad_sha, text=sha_text(step.bad_sha), link=commits),
         Cell(value=step.subject, text=shortened(clean(step.subject), 80)), stack,
         Cell(value=step.clock_ratio, text="–" if step.clock_ratio is None else percent(step.clock_ratio)),
     )  # fmt: skip
-
-
-def _commits(change: TrackChange) -> Link | None:
-    if not change.good_sha or not change.bad_sha:
-        return None
-    return Link(page="compare", query={"a": change.good_sha, "b": change.bad_sha})
 
 
 def _beside(site: Site, series: Series) -> Table:

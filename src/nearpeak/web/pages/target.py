@@ -20,21 +20,18 @@ def build(site: Site, query: Query) -> View:
     if name not in TARGETS:
         raise NotFoundError(f"target {name[:60]}: is not described; see the list of targets")
     target = target_of(name)
-    tables = (_peaks(target), _memory(target))
+    peaks = Table(
+        name="peaks", caption="Rates",
+        columns=columns("unit|Unit", "#flop_per_s|Rate", "#clock_hz|At clock", "source|Source"),
+        rows=[(unit, peak.flop_per_s, peak.clock_hz, peak.source) for unit, peak in sorted(target.peaks.items())],
+    )  # fmt: skip
+    tables = (peaks, _memory(target))
     choices = site.remembered("choices", site.store.browsing.choices)["device"]
     here = [device for device in choices if (match := target_of_device(device)) is not None and match.name == name]
     return View(
         title=target.title, template="target", tables=tables,
         context={"target": target, "tables": tables, "show": show,
                  "devices": [(device, Link(page="all_series", query={"device": device})) for device in here]},
-    )  # fmt: skip
-
-
-def _peaks(target: Target) -> Table:
-    return Table(
-        name="peaks", caption="Rates",
-        columns=columns("unit|Unit", "#flop_per_s|Rate", "#clock_hz|At clock", "source|Source"),
-        rows=[(unit, peak.flop_per_s, peak.clock_hz, peak.source) for unit, peak in sorted(target.peaks.items())],
     )  # fmt: skip
 
 

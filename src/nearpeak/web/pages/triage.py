@@ -85,10 +85,6 @@ def queue_of(site: Site) -> Queue:
     return queue
 
 
-def _snoozed(site: Site, alert: AlertRow) -> bool:
-    return site.now_ns is not None and (alert.snoozed_until_ns or 0) > site.now_ns
-
-
 def _waiting(site: Site, alerts: Sequence[AlertRow], known: Mapping[int, Weight]) -> list[Waiting]:
     first = {item.id: known.get(item.id, NOTHING).series for item in alerts}
     series = {item.id: item for item in site.store.browsing.series_by_id([item for item in first.values() if item])}
@@ -97,7 +93,8 @@ def _waiting(site: Site, alerts: Sequence[AlertRow], known: Mapping[int, Weight]
     return [
         Waiting(
             alert=item, weight=known.get(item.id, NOTHING), series=series.get(first[item.id] or 0),
-            chart=charts.get(f"series{first[item.id]}"), is_snoozed=_snoozed(site, item),
+            chart=charts.get(f"series{first[item.id]}"),
+            is_snoozed=site.now_ns is not None and (item.snoozed_until_ns or 0) > site.now_ns,
             blamed=blamed.get(item.id, ())[:3],
         )
         for item in alerts
