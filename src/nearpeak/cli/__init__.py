@@ -18,7 +18,7 @@ _FOLDERS = {
 COMMANDS = {stem: _FOLDERS[stem] for stem in sorted(_FOLDERS) if not stem.startswith("_")}
 """The folder of each command; `shared` holds what commands have in common."""
 BARE = {"--telemetry": "--telemetry=100"}
-"""Options that may stand without their value, and what they say then."""
+"""Options whose value may be omitted, with the value that this implies."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Errors of a place that takes no more."""
 _UsageError: type[Exception] = next(
@@ -81,11 +81,11 @@ def _nearpeak(
     debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
     version: bool = typer.Option(False, "--version", is_eager=True, callback=_say_version, help="Show the version."),
 ) -> None:
-    """How near to the hardware's peak is this work, and what is worth doing next?
+    """Measure how near a workload runs to the hardware's peak, and find the next optimization.
 
     Errors are one line. Exit codes: 0 fine, or a list with whatever is in it; 1 it cannot be captured or is not
     modelled; 2 wrong use, name, file or store; 3 a package or device is missing; compare, gate and bisect: 10 slower,
-    11 not told, or no baseline; 12 numerically wrong.
+    11 inconclusive, or no baseline; 12 numerically wrong.
     """
 
 
@@ -106,7 +106,7 @@ def _drop_output() -> None:
 
 
 def _refuse_usage(error: BaseException) -> None:
-    """Say in one line what was wrong with the words of the command; the bare command shows its help instead."""
+    """Print a usage error in one line; the bare command shows its help instead."""
     _say_value(error)
     text = getattr(error, "format_message", lambda: str(error))()
     if type(error).__name__ == "NoArgsIsHelpError":

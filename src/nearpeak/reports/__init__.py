@@ -9,7 +9,7 @@ __all__ = ["FORMATS", "Render", "render"]
 
 
 class Render(Protocol):
-    """How a format turns an analysis into text; a format may add options of its own."""
+    """Renderer of an analysis as text; a format may add further options."""
 
     def __call__(self, analysis: Analysis) -> str:
         """Return the report."""

@@ -102,7 +102,7 @@ def _parts(kind: str, parts: Sequence[Share]) -> Table:
 
 
 def _measured(analysis: Analysis, target: TargetAnalysis) -> Iterator[Block]:
-    """Yield the measured calls beside expected time and bound, most to gain first; mark those that cannot be true."""
+    """Yield the measured calls with expected time and bound, largest gain first; implausible ones are marked."""
     timed = [(row, time) for row, time in zip(analysis.rows, target.times, strict=True) if time.measured_s]
     if not timed:
         return

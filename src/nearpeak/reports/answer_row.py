@@ -6,11 +6,11 @@ from typing import Any
 from nearpeak.units import show
 
 _NO_WORDS = ("op", "refused", "digest")
-"""Columns that are not told as `name=value`."""
+"""Columns that are not printed as `name=value`."""
 
 
 def in_words(row: Mapping[str, Any], added: Collection[str]) -> str:
-    """Return a row as one line: the case as the table states it, then what was added.
+    """Return a row as one line: the case as the table states it, then the added columns.
 
     Args:
         row: cells by column; those that are blank are left out.

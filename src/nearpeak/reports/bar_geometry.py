@@ -17,11 +17,11 @@ class Segment:
     """A coloured part of a bar."""
 
     kind: str
-    """What it stands for: a limiter or a kind of memory."""
+    """Meaning of the segment: a limiter or a kind of memory."""
     width: str
     """Width in percent of the axis."""
     words: str
-    """What it stands for and how much, for people."""
+    """Meaning and size, as text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +29,11 @@ class Bar:
     """One bar with its texts."""
 
     name: str
-    """What it stands for."""
+    """Label of the bar."""
     value: str
     """Its length with unit."""
     note: str
-    """A second figure beside it."""
+    """A second figure next to it."""
     segments: tuple[Segment, ...]
     """Its parts, from zero."""
 
@@ -43,7 +43,7 @@ class Chart:
     """Bars on one axis that starts at zero."""
 
     title: str
-    """What its bars stand for."""
+    """Meaning of its bars."""
     bars: tuple[Bar, ...]
     """The bars."""
     end: str

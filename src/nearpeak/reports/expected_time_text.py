@@ -25,7 +25,7 @@ DISTANCE = (
 
 
 def lines_of(analysis: Analysis, target: TargetAnalysis) -> Iterator[str]:
-    """Yield what is expected of a target; one sentence saying why where nothing is."""
+    """Yield the expected time on a target; one sentence with the reason where there is no prediction."""
     prediction = target.prediction
     if prediction is None:
         yield "expected time: no call of the step can be predicted on this target"
@@ -49,7 +49,7 @@ def lines_of(analysis: Analysis, target: TargetAnalysis) -> Iterator[str]:
 
 
 def _grounds(prediction: StepPrediction) -> str:
-    """Return where the scalars come from, and how much of the time each of it carries where they differ."""
+    """Return the provenance of the coefficients, with the share of time of each source where they differ."""
     steps = sorted(prediction.grounds_s, key=lambda grade: -prediction.grounds_s[grade])
     if len(steps) == 1:
         return DISTANCE[int(steps[0])]

@@ -64,9 +64,9 @@ def clean(text: str) -> str:
 
 
 def hung(lines: Iterable[str], width: int = 80) -> Iterator[str]:
-    """Yield `lines` broken at words to `width` characters; what is broken hangs two deeper than its line.
+    """Yield `lines` wrapped at words to `width` characters; continuation lines are indented by two more.
 
-    A number keeps its unit beside it.
+    A number stays on one line with its unit.
 
     >>> list(hung(["  to be or not to be"], width=12))
     ['  to be or', '    not to', '    be']
@@ -123,7 +123,7 @@ def _cut_inside(text: str, _others: Collection[str], width: int) -> str:
 
 
 def _cut_around(text: str, others: Collection[str], width: int) -> str:
-    """Return the head of a text and what stands where others begin to differ from it."""
+    """Return the head of a text and the part where others begin to differ from it."""
     differs = (place for place, marks in enumerate(zip(*others, strict=False)) if len(set(marks)) > 1)
     place = next(differs, min(map(len, others)))
     head = max(1, width // 4)
@@ -230,7 +230,7 @@ def coverage(analysis: Analysis) -> str:
 
 
 def dimensions(analysis: Analysis) -> str:
-    """Return whose dimensions the workload uses, as far as capture said so."""
+    """Return the source of the workload's dimensions, if the capture recorded it."""
     return clean(analysis.origin.get("dimensions", analysis.origin.get("source", "")))
 
 
@@ -321,7 +321,7 @@ def fits(value: bool | None) -> str:
 
 
 def flop_of(row: CaseRow) -> int:
-    """Return the FLOP that the roofline shows of a case: those of matrix units, or all where there are none."""
+    """Return the FLOP of a case in the roofline: those of matrix units, or all if it uses none."""
     return row.matrix_flop or row.total_flop
 
 

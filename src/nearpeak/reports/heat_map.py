@@ -71,7 +71,7 @@ def _power(run: Run) -> str:
 
 
 def _kinds(run: Run) -> Mapping[str, str]:
-    """Return what is told apart by colour: streams, or kernels by name where there is one stream; the longest first."""
+    """Return the coloured groups: streams, or kernels by name if there is one stream; the longest first."""
     by_queue = len({span.queue for span in run.spans}) > 1
     totals: dict[str, int] = {}
     for span in run.spans:

@@ -37,7 +37,7 @@ class Priced(NamedTuple):
 
 
 def document_of(results: list[Priced], version: str = "") -> Document:
-    """Return what is expected as a document, a section for each device."""
+    """Return the expected precision gains as a document, a section for each device."""
     first = results[0].device
     return Document(
         title=first.name, subject=f"{first.step} step under autocast to {first.format}", kicker="Mixed precision",
@@ -138,7 +138,7 @@ def _casts(device: MixedPrecision) -> Iterator[Block]:
 
 
 def gap_blocks(gap: PrecisionGap, step_counts: tuple[int, int]) -> Iterator[Block]:
-    """Yield a trace beside its expectation.
+    """Yield a trace compared with its prediction.
 
     Args:
         step_counts: steps of the trace, and of the baseline's.

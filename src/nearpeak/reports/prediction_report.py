@@ -21,7 +21,7 @@ BORROWED = ", but of other operators, not of this one: the interval is wider"
 
 
 def to_json(case: Case, target: Target, prediction: Prediction) -> str:
-    """Return the prediction as one JSON line, its scalars and their provenance included."""
+    """Return the prediction as one JSON line, its coefficients and their provenance included."""
     used = prediction.calibration
     scalars = {
         coefficient.name: {"value": coefficient.value, "identified": coefficient.identified}

@@ -78,7 +78,7 @@ def advice_table(ranking: Ranking, *, brief_count: int = 0) -> Table:
 
 
 def missing_table(ranking: Ranking) -> Table:
-    """Return what cannot be said and why."""
+    """Return the abstentions of a ranking with their reasons."""
     counts = Counter((abstention.kind, abstention.reason) for abstention in ranking.abstentions)
     return Table(
         name="missing", caption="Not said, as evidence is missing", brief_count=_MOST_REASONS,

@@ -9,7 +9,7 @@ from nearpeak.reports.log_axis import Axis, axis_of, percent_of
 from nearpeak.units import show
 
 AREA_PX = 44.0
-"""Radius of a circle that stands for all of the time; areas are proportional to time."""
+"""Radius of the circle of a case that takes all of the time; areas are proportional to time."""
 SMALLEST_PX = 2.5
 """Radius below which no circle is drawn, so that it can be seen and touched."""
 LEAST_INTENSITY = 0.001
@@ -33,7 +33,7 @@ class Circle:
     rank: str
     """Place by total time when it is one of the first five."""
     words: str
-    """What it stands for, in one line."""
+    """Label, in one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Roof:
     slope: tuple[str, str, str, str]
     """Ends of the memory roof: x, y, x, y in percent."""
     middle: tuple[str, str]
-    """Middle of the memory roof, where its text stands."""
+    """Middle of the memory roof, the position of its label."""
     flat: tuple[str, str, str, str]
     """Ends of the roof of the matrix unit."""
     ridge: str

@@ -90,7 +90,7 @@ def _summary(series: Series, telemetry: Telemetry) -> str:
 
 
 def _growth(values: Sequence[float], channel: Channel) -> str:
-    """Return how much a counter grew: what it fell by is no growth, and a wrap or a reset is said.
+    """Return how much a counter grew; decreases do not count, and a wrap or a reset is reported.
 
     >>> _growth((90.0, 5.0, 7.0), Channel(name="gpu.energy", unit="J", kind="counter", meaning=""))
     'grew by 2 J, besides what 1 reset hides'

@@ -46,7 +46,7 @@ def document_of(difference: TraceDifference) -> Document:
 
 
 def _aligned(difference: TraceDifference) -> Iterator[Block]:
-    """Yield how far the two can be laid beside each other."""
+    """Yield how well the two traces align."""
     if difference.by_kernel:
         yield "neither trace has operators: kernels of the same name stand beside each other"
     elif difference.aligned_ratio is None:

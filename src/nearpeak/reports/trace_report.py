@@ -48,7 +48,7 @@ def document_of(report: TraceReport) -> Document:
 
 
 def _subject(report: TraceReport) -> str:
-    """Return what was looked at, in one line."""
+    """Return the subject of the report, in one line."""
     executed = report.executed
     device = clean(executed.device) or executed.target or "an unnamed device"
     beside = f", beside {executed.target}" if executed.target else ""
@@ -81,7 +81,7 @@ def _per_step(executed: Executed, time_ns: float) -> str:
 
 
 def _matched(report: TraceReport) -> str:
-    """Return how much device time no case stands behind."""
+    """Return the device time that no case explains."""
     executed = report.executed
     busy = executed.timeline.busy_ns
     if "shapes" in executed.missing:
@@ -170,7 +170,7 @@ def _together(report: TraceReport) -> str:
 
 
 def _operators(executed: Executed) -> Iterator[Block]:
-    """Yield the operators beside theory, most device time first; times are of one call."""
+    """Yield the operators against theory, most device time first; times are of one call."""
     ordered = sorted(executed.operators, key=lambda operator: (-operator.device_ns, operator.name))
     left = _per_step(executed, sum(operator.device_ns for operator in ordered[TOP_COUNT:]))
     rest = f"{len(ordered) - TOP_COUNT} more: {left} of a step"

@@ -11,7 +11,7 @@ from nearpeak.web.site import case_key, key_of
 
 
 def date(at_ns: int | None) -> str:
-    """Return a time as people write it, in UTC; a dash where there is none.
+    """Return a time as readable text, in UTC; a dash for `None`.
 
     >>> date(0), date(None)
     ('1970-01-01 00:00', '–')

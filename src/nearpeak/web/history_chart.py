@@ -45,9 +45,9 @@ class Chart:
     marks: tuple[Mark, ...] = ()
     """Changes of the level."""
     lines: tuple[tuple[str, float], ...] = ()
-    """Levels that it is compared with: speed of light, what is expected."""
+    """Reference levels: speed of light, predicted time."""
     is_small: bool = False
-    """Whether it stands among others."""
+    """Whether it is one of a grid of charts."""
 
     @property
     def data(self) -> dict[str, Any]:

@@ -45,7 +45,7 @@ class Offer:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Again:
-    """What a page offers, and what was asked for before."""
+    """Actions that a page offers, and the jobs requested before."""
 
     path: str
     """Where its forms go."""
@@ -92,10 +92,10 @@ def farm_models(site: Site) -> tuple[str, ...]:
 
 
 def put(site: Site, action: str, series: Sequence[Series], alert: AlertRow | None, by: tuple[str, str]) -> Submitted:
-    """Put what was asked for into the queue of the farm, and log who asked.
+    """Queue the requested jobs on the farm, and log the requester.
 
     Args:
-        by: who asked, and what tells one wish from another.
+        by: name of the requester, and a key that distinguishes repeated requests.
 
     Raises:
         SpecError: the farm cannot do it; says why.
@@ -136,7 +136,7 @@ def _is_plain(series: Series) -> bool:
 
 
 def _model(series: Series, models: Sequence[str]) -> str:
-    """Return the model of the farm that a series is of; empty where there is none."""
+    """Return the farm's device model of a series; empty where the farm has none."""
     if series.device in models:
         return series.device
     target = target_of_device(series.device)

@@ -26,12 +26,12 @@ STATIC = _FOLDER / "static"
 ASSETS = ("app.css", "theme.js", "app.js", "charts.js", "vendor/uPlot.iife.min.js", "vendor/uPlot.min.css")
 """Files that pages load."""
 STATIC_POLICY = "default-src 'none'; script-src 'self' file:; style-src 'self' file:; img-src data:; base-uri 'none'"
-"""What pages that are files may do: load scripts and styles that lie beside them."""
+"""Content security policy of static pages: scripts and styles of their own folder only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """What surrounds a page: where it stands, and who looks at it."""
+    """Frame of a page: its address and its visitor."""
 
     site: Site
     """The site."""
@@ -151,7 +151,7 @@ def _environment() -> Environment:
 
 
 def compile_templates() -> None:
-    """Compile all templates, so that nobody who asks for a page waits for it."""
+    """Compile all templates in advance, so that no request waits for it."""
     for name in _environment().list_templates():
         _environment().get_template(name)
 

@@ -18,4 +18,4 @@ class View:
     context: Mapping[str, Any]
     """What the template is given."""
     tables: tuple[Table, ...] = ()
-    """All tables of the page, so that each can be asked for alone."""
+    """All tables of the page; each can be exported alone."""

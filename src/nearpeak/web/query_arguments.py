@@ -20,9 +20,9 @@ class Query:
     query: Mapping[str, str] = field(default_factory=dict)
     """What the query names."""
     is_whole: bool = False
-    """Whether lists are wanted whole: for exports and files."""
+    """Whether lists are returned whole: for exports and static pages."""
     is_admin: bool = False
-    """Whether who asks may see who may do what, and what was done."""
+    """Whether the visitor may see permissions and the audit log."""
 
     def text(self, name: str, usual: str = "") -> str:
         """Return a text of the query.
@@ -55,7 +55,7 @@ class Query:
         return _number(name, self.path[name], 1 << 62)
 
     def rows(self, usual: int = 100) -> tuple[int, int]:
-        """Return how many rows of a list are wanted, and how many come before."""
+        """Return the number of rows of a list page, and the number of rows before it."""
         if self.is_whole:
             return MOST_ROWS, 0
         return usual, usual * self.number("page", most=100_000)
@@ -63,5 +63,5 @@ class Query:
 
 def _number(name: str, text: str, most: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= most):
-        raise SpecError(f"{name} {text[:40]!r}: is no whole number up to {most}")
+        raise SpecError(f"{name} {text[:40]!r}: is not a whole number up to {most}")
     return int(text)

@@ -16,7 +16,7 @@ from nearpeak.web.site import Site
 
 
 def case_words(series: Series) -> str:
-    """Return a case as words of the command line, what stands at its default left out; empty for another tool's."""
+    """Return a case as command-line words, default values left out; empty for a case of another tool."""
     try:
         case = case_of_series(series)
     except NearpeakError:
@@ -57,7 +57,7 @@ def measure_command(series: Series) -> str:
 def store_option(site: Site) -> str:
     """Return how commands name the store of a site, as it was named when the site was opened.
 
-    Files may be read by anyone, so that they say its file alone; nothing where a password stands in its name.
+    Static pages are public: they show its file name alone, and nothing where the name contains a password.
     """
     name = site.store.name
     if "://" not in name:
@@ -66,7 +66,7 @@ def store_option(site: Site) -> str:
 
 
 def commands_of_case(series: Sequence[Series]) -> Iterator[tuple[str, str]]:
-    """Yield what can be asked about a case: to measure it with each runner, and what bounds it on its devices."""
+    """Yield commands about a case: measuring it with each runner, and bounding it on its devices."""
     runners = {measure_command(item): item.testbed.name for item in series}
     for command, runner in runners.items():
         if command:
@@ -80,7 +80,7 @@ def commands_of_case(series: Sequence[Series]) -> Iterator[tuple[str, str]]:
 
 
 def commands_of(site: Site, series: Series) -> Iterator[tuple[str, str]]:
-    """Yield what can be asked about a series, each with a word on what it does."""
+    """Yield commands about a series, each with a short description."""
     measure = measure_command(series)
     if measure:
         yield "Measure it again", measure

@@ -49,7 +49,7 @@ def push(
     by their identity and stay as they are.
 
     Raises:
-        SpecError: the address or the token is none, or the other side refuses what is sent.
+        SpecError: the address or the token is invalid, or the dashboard refuses the runs.
         MeasureError: it cannot be reached.
     """
     where = _endpoint(address)
@@ -69,7 +69,7 @@ def _endpoint(address: str) -> str:
     except ValueError:  # brackets that are not closed, a port that is none
         parts, is_known = urlsplit(""), False
     if not is_known or parts.username or parts.query or parts.fragment:
-        raise SpecError(f"push {address!r}: is no address of a dashboard; e.g. http://127.0.0.1:8642")
+        raise SpecError(f"push {address!r}: is not the address of a dashboard; e.g. http://127.0.0.1:8642")
     if parts.scheme == "http" and parts.hostname not in ("127.0.0.1", "localhost", "::1"):
         raise SpecError(f"push {address}: a token would go over the network unencrypted; use https://")
     return f"{address.rstrip('/')}/api/v1/runs"
@@ -99,7 +99,7 @@ def _body(texts: Sequence[str]) -> bytes:
 
 
 def _sent(where: str, token: str, body: bytes, wait: Callable[[float], None]) -> list[dict[str, object]]:
-    """Return what became of each run of a batch, sent as often as it takes."""
+    """Return the outcome of each run of a batch, retrying as needed."""
     opener, reason = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler({})), ""
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json", "Accept": "application/json"}
     for number in range(TRIES):

@@ -92,7 +92,7 @@ def intervals_of(history: History, points: Sequence[TrackPoint]) -> list[tuple[f
 
 
 def levels_of(series: Series) -> tuple[tuple[str, float], ...]:
-    """Return the levels that a series is compared with: speed of light, and what is expected of good software."""
+    """Return the reference levels of a series: speed of light, and the predicted time of tuned software."""
     bound, predicted = bound_of(series), prediction_of(series)
     levels = [("speed of light", bound.time_s)] if bound else []
     return (*levels, *([("predicted", predicted.time_s)] if predicted else []))

@@ -44,12 +44,12 @@ def application(
     """Return the dashboard over a store as an ASGI application.
 
     Args:
-        reports: folder of reports (.html) that are shown beside the store.
+        reports: folder of reports (.html) to show with the store.
         is_private: whether reading needs a token too.
         repository: Git repository whose commits the farm may search.
         run_token: text of a token that may act as long as this application runs.
         hosts: names in the Host header that are answered to; none for all.
-        is_warm: whether what takes long the first time is done at once, while nobody waits for it.
+        is_warm: whether to fill slow caches at the start, in the background.
     """
     from nearpeak.web.api import api_routes
 
@@ -148,7 +148,7 @@ def _action_endpoint(site: Site) -> Endpoint:
 def _act(site: Site, alert: int, form: dict[str, str], visitor: Visitor) -> str:
     action, days = form.get("action", ""), form.get("days", "") or "7"
     if not (days.isascii() and days.isdigit() and len(days) < 5):
-        raise SpecError("days: is no whole number")
+        raise SpecError("days: is not a whole number")
     return act(
         site.store, alert, action, actor=visitor.name, note=form.get("note", ""), assignee=form.get("assignee", ""),
         days=int(days),

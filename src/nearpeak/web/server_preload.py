@@ -24,7 +24,7 @@ def compile_aside() -> None:
 
 
 def compile_here() -> None:
-    """Search a short series and predict a few cases, which compiles both or loads what was compiled before."""
+    """Search a short series and predict a few cases, which compiles the code of both or loads it from the cache."""
     from nearpeak.judgement.change_points import changes
     from nearpeak.ops import case
     from nearpeak.prediction.case_prediction import predict_case

@@ -28,7 +28,7 @@ def report_text(folder: Path | None, name: str) -> str:
     """Return a report of the folder.
 
     Raises:
-        NotFoundError: there is none of that name.
+        NotFoundError: no report has that name.
     """
     if folder is None or name not in report_names(folder):
         raise NotFoundError(f"report {name[:80]}: is not in the folder of reports")

@@ -117,7 +117,7 @@ def test_alerts_have_a_day_notes_and_can_be_put_off(place, capsys, monkeypatch):
         ("assign", "1", "ada", "--due", "soon"),
         ("note", "1", " "),
     ):
-        with pytest.raises(SpecError, match=r"over already|is no day|is empty"):
+        with pytest.raises(SpecError, match=r"over already|is not a day|is empty"):
             run(capsys, "alerts", *words, "--by", "me", "--store", place)
 
 

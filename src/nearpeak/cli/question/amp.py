@@ -43,7 +43,7 @@ def amp(
     json: bool = shared.JSON,
     text: bool = shared.TEXT,
 ) -> None:
-    """Say whether autocast will pay on a GPU: speed-up by operator and step, every cast, and the TF32 trap.
+    """Estimate the benefit of autocast on a GPU: speed-up by operator and step, every cast, and the TF32 trap.
 
     The step is captured in fp32, lowered as `torch.autocast("cuda")` lowers it, and converted as a whole. An fp32
     baseline may run in TF32 already: convolutions do by default, matrix products do not; both are shown. With --trace:
@@ -53,7 +53,7 @@ def amp(
     if train and options.step not in ("forward", "train"):
         raise SpecError(f"--train: is a training step, --phase says {options.step}; give one")
     if baseline is not None and trace is None:
-        raise SpecError("--baseline: stands beside the trace of a run under autocast; give that with --trace")
+        raise SpecError("--baseline: needs the trace of a run under autocast; add --trace")
     shared.check_writable(html)
     if is_trace(model):
         if trace is not None or html is not None:
@@ -76,7 +76,7 @@ def amp(
 
 
 def _priced(steps: "Steps", device: "Target", fixed_s: float, trace: Path | None, baseline: Path | None) -> "Priced":
-    """Return what is expected on a device, and how a trace stands to it."""
+    """Return the expected precision gains on a device, and a trace compared with them."""
     from nearpeak.precision.actual_gain import expected_and_executed
     from nearpeak.precision.expected_times import mixed_precision_of
     from nearpeak.precision.verdict import verdict_of

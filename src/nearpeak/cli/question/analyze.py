@@ -59,7 +59,9 @@ def analyze(
     chrome: Path | None = CHROME,
     parquet: Path | None = PARQUET,
     measure: bool = typer.Option(False, "--measure", help="Run the operators on this machine and show measured times."),
-    runner: str = typer.Option("torch_cpu", "--runner", help="What times the operators ('nearpeak show runners')."),
+    runner: str = typer.Option(
+        "torch_cpu", "--runner", help="Runner that times the operators ('nearpeak show runners')."
+    ),
     json: bool = shared.JSON,
     text: bool = shared.TEXT,
 ) -> None:
@@ -96,7 +98,7 @@ def _devices(
 ) -> "list[Target]":
     """Return the targets; where none is named and a runner measures, the one that it times.
 
-    A name that is wrong is said before a target that is missing, by the capture that fails.
+    A wrong model name is reported before a missing target, by the failing capture.
     """
     from nearpeak.api.measured_analysis import timed_target
     from nearpeak.frontends.huggingface.published_models import MODELS
@@ -131,7 +133,7 @@ def _analysis(
 
 
 def _refuse_other_targets(target: list[str], edits: list[str], runner: str) -> None:
-    """Refuse a runner that is none, and targets that it does not time, before a capture is waited for."""
+    """Refuse an unknown runner, and targets that it does not time, before a slow capture."""
     from nearpeak.api.measured_analysis import require_timed, timed_target
     from nearpeak.targets import CPU
 
@@ -144,7 +146,7 @@ def _refuse_other_targets(target: list[str], edits: list[str], runner: str) -> N
 
 
 def _lacks_roofs(target: list[str], runner: str) -> bool:
-    """Say whether a runner is to time this machine's CPU, whose roofs nobody has measured yet."""
+    """Return whether a runner times this machine's CPU before its roofs have been measured."""
     from nearpeak.api.measured_analysis import roofs_file, timed_target
     from nearpeak.targets import CPU
 
@@ -164,7 +166,7 @@ def _measure_roofs() -> None:
 
 
 def _deliver(analysis: "Analysis", files: dict[Path | None, str], against: Path | None, *, json: bool) -> None:
-    """Write the report into the files that are wanted, and print it, or how it differs from a saved one."""
+    """Write the requested report files, and print the report or its difference from a saved one."""
     for path, name in files.items():
         if path is not None:
             shared.write_whole(path, _rendered(analysis, name))

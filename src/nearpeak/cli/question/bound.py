@@ -32,7 +32,7 @@ def bound(
     no_credit: bool = shared.NO_CREDIT,
     json: bool = shared.JSON,
 ) -> None:
-    """Show the time that nothing can beat for a case, term by term, or add it to a table of cases.
+    """Show the proved lower bound on the time of a case, term by term, or add it to a table of cases.
 
     A table has the columns op, dtype and the operator's axes ('nearpeak show ops' names them). JSON lines of cases
     can be piped in, e.g. from 'nearpeak capture'. A row that is no case (an axis is missing, a format unknown, axes

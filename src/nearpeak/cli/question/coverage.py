@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 def coverage(
     model: Path = typer.Argument(help="ONNX file for onnxruntime, problem file for torch_compile."),
     runner: str = typer.Option(..., "--runner", help="onnxruntime or torch_compile."),
-    without: list[str] = typer.Option([], "--without", help="Operator type to leave out, as if it had no kernel."),
+    without: list[str] = typer.Option([], "--without", help="Operator type to treat as unsupported."),
     least: int = typer.Option(1, "--least", min=1, help="Nodes that a piece must have to be converted."),
     limit: str = LIMIT,
     memory: str = MEMORY,
     json: bool = shared.JSON,
 ) -> None:
-    """Show which nodes of a model a runner converts, why not the others, and what it costs that they are apart.
+    """Show the nodes of a model that a runner converts, reasons for the others, and the cost of the graph breaks.
 
-    The model runs in a process of its own.
+    The model runs in a separate process.
     """
     from nearpeak.api import measured_analysis
 

@@ -52,7 +52,7 @@ def _words(case: str) -> list[str]:
     """Return the words of one case.
 
     Raises:
-        SpecError: there is none, or a quote in it does not end.
+        SpecError: the text is empty, or a quote in it does not end.
     """
     try:
         words = shlex.split(case)

@@ -37,17 +37,19 @@ def predict(
         None, "--out", help="Write the table with bound_s, predicted_s and the like added."
     ),
     energy: bool = typer.Option(False, "--energy", help="Tables: add energy_j, power_w, energy_low_j, energy_high_j."),
-    calibration: Path | None = typer.Option(None, "--calibration", help="Coefficients of your own (.toml) to use."),
+    calibration: Path | None = typer.Option(None, "--calibration", help="Your coefficient file (.toml)."),
     no_correction: bool = typer.Option(
-        False, "--no-correction", help="Leave out the bounded correction on top of the scalars (the term library)."
+        False, "--no-correction", help="Leave out the bounded correction on top of the coefficients (the term library)."
     ),
     elsewhere: bool = typer.Option(
-        False, "--elsewhere", help="Intervals for other software and timing than behind the scalars, such as yours."
+        False,
+        "--elsewhere",
+        help="Intervals for software and timing other than those behind the coefficients, such as yours.",
     ),
     edits: list[str] = shared.EDITS,
     json: bool = shared.JSON,
 ) -> None:
-    """Show the time that good software is expected to reach, with a 90 % interval and what it consists of.
+    """Show the expected time of tuned software, with a 90 % interval and a breakdown into parts.
 
     A table has the columns op, dtype and the operator's axes; bound_s, predicted_s, low_s, high_s and limiter are
     added. A row that is no case, or that nothing predicts, keeps its place and says why in the column refused; the
@@ -97,7 +99,7 @@ def _predict_table(
     path: Path | None, out: Path | None, device: "Target", calibration: Path | None, *, energy: bool,
     how: "Setting", json: bool,
 ) -> None:  # fmt: skip
-    """Write the table with what is predicted added; then name the rows that have no prediction, if any."""
+    """Write the table with its predictions; then name the rows without a prediction, if any."""
     from nearpeak.prediction.partial_tables import answered_predictions
     from nearpeak.prediction.power.energy_table import energy_table
 
@@ -157,7 +159,7 @@ def _tell_differing(devices: list["Target"]) -> None:
 
 
 def _tell_lacked(calibration: Path | None, cases: "Iterable[Case | CaseGroup]", devices: list["Target"]) -> None:
-    """Say on standard error for what the user's own coefficients were not asked."""
+    """Report on standard error the cases for which the user's coefficient file was not read."""
     from nearpeak.prediction.partial_tables import lacked_groups
 
     if calibration is None:

@@ -16,7 +16,7 @@ from nearpeak.errors import SpecError
 def provision(
     words: list[str] = typer.Argument(metavar="OP AXIS=EXTENT… | MODEL", help="A case in words, or a model."),
     within: str = typer.Option(..., "--within", help="Time to reach, e.g. '5 ms'."),
-    on: str | None = typer.Option(None, "--on", help="Base target: show what it lacks, and by what factor."),
+    on: str | None = typer.Option(None, "--on", help="Base target: show its shortfalls as factors."),
     edits: list[str] = shared.EDITS,
     options: CaptureOptions = CaptureOptions(),
     policy: str = shared.POLICY,
@@ -27,7 +27,7 @@ def provision(
 ) -> None:
     """Show the least bandwidth, rates, clock and storage with which a case or a model step could take a given time.
 
-    Each figure is necessary on its own. With --on, what the target has stands beside it.
+    Each figure is necessary by itself. With --on, the figures of the target are shown next to them.
     """
     from nearpeak.api import questions
     from nearpeak.ops import OPS

@@ -35,7 +35,7 @@ def score(
     algorithm: str = shared.ALGORITHM,
     no_credit: bool = shared.NO_CREDIT,
     json: bool = shared.JSON,
-    out: Path | None = typer.Option(None, "--out", "-o", help="Write the rows as JSON lines, beside the traces."),
+    out: Path | None = typer.Option(None, "--out", "-o", help="Also write the rows as JSON lines."),
     options: CaptureOptions = CaptureOptions(),
 ) -> None:
     """Bound every workload of a kernel definition, and score the traces of its solutions.
@@ -73,7 +73,7 @@ def register(app: typer.Typer) -> None:
 def _read(
     definition: Path, workloads: Path | None, traces: Path | None
 ) -> tuple["Definition", list["WorkloadLine | None"], list["Trace"]]:
-    """Return the definition, its workloads (none stands for one without variable axes), and the traces."""
+    """Return the definition, its workloads (`None`: a workload without variable axes), and the traces."""
     from nearpeak.exchange.kernel_definition import parse_definition
     from nearpeak.exchange.trace_lines import parse_traces
     from nearpeak.exchange.workload_lines import parse_workloads

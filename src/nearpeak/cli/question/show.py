@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nearpeak.core.work.target import Target
     from nearpeak.ops import Operator
 
-NAME = typer.Argument(None, help="One of them in full.")
+NAME = typer.Argument(None, help="Name of one entry, shown in full.")
 
 # What begins a line of its own in a docstring: `Counts: …`, `kv, q: …`.
 _STARTS = re.compile(r"\s*\w+(, \w+)*:(\s|$)")
@@ -71,7 +71,7 @@ def models(json: bool = shared.JSON) -> None:
 
 
 def runners(json: bool = shared.JSON) -> None:
-    """List what can time a case: devices, phases, packages that it needs, and which of these are missing here."""
+    """List the runners that can time a case: devices, phases, required packages, and packages missing here."""
     from nearpeak.measurement.runners import RUNNERS
 
     records = [_runner_record(name, RUNNERS[name]) for name in RUNNERS.names()]

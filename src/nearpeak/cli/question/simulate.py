@@ -32,7 +32,7 @@ GOVERNED_OPTION = typer.Option(
     False, "--governed", help="The clock follows from power and heat, not from what was measured of kernels alone."
 )
 TRACE_OPTION = typer.Option(None, "--trace", help="Write a trace that Perfetto opens (.json).")
-HTML_OPTION = typer.Option(None, "--html", help="Draw multiprocessors over time, or the plots of a sweep.")
+HTML_OPTION = typer.Option(None, "--html", help="Draw multiprocessor activity over time, or the plots of a sweep.")
 POLICY_OPTION = typer.Option(
     [], "--policy", help="Streams: one of the ways to share a device, all by default. Repeatable."
 )
@@ -116,7 +116,7 @@ def _kind(words: list[str]) -> str:
 
 
 def _refuse_unused(kind: str, models: Mapping[str, object], policies: list[str]) -> None:
-    """Refuse options that what is simulated has no use for."""
+    """Refuse options that do not apply to the kind of simulation."""
     unused = {} if kind == "a model" else dict(models)
     unused |= {} if kind == "streams" else {"--policy": policies}
     for name, value in unused.items():

@@ -14,16 +14,18 @@ _ADDED = "findings"
 
 
 def audit(
-    table: Path = typer.Argument(..., help="Table (.csv, .jsonl, .parquet): op, dtype, axes and time_us or so."),
+    table: Path = typer.Argument(
+        ..., help="Table (.csv, .jsonl, .parquet): op, dtype, axes and a time column such as time_us."
+    ),
     target: list[str] = shared.ONE_TARGET,
     out: Path | None = typer.Option(None, "--out", help="Write the table with a column 'findings' added."),
     json: bool = shared.JSON,
 ) -> None:
-    """Find rows of a measurement table that cannot be right, and how far its repeats differ.
+    """Find implausible rows of a measurement table, and the spread of its repeats.
 
     Rows faster than their bound, copies, repeats that took twice the shortest, cells rewritten to the roofline, larger
-    cases that are faster, points off their curve, times over 30 times off what is expected. A kind of case whose times
-    are as a whole far off what is expected, as in another unit, is remarked on. Columns such as software or kernel tell
+    cases that are faster, points off their curve, times over 30 times off the prediction. A kind of case whose times
+    are all far off the predictions, as in another unit, is remarked on. Columns such as software or kernel tell
     implementations apart. Nothing is dropped or changed.
     """
     from nearpeak.frontends.files.case_tables import read_columns

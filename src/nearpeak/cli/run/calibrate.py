@@ -52,7 +52,9 @@ def _probes() -> None:
 
 
 def fit(
-    data: Path = typer.Option(..., "--data", help="Table (.csv, .jsonl, .parquet): op, dtype, axes and time_us or so."),
+    data: Path = typer.Option(
+        ..., "--data", help="Table (.csv, .jsonl, .parquet): op, dtype, axes and a time column such as time_us."
+    ),
     target: list[str] = shared.ONE_TARGET,
     source: str = typer.Option("", "--source", help="Where the times come from: machine, driver, date."),
     out: Path | None = typer.Option(
@@ -63,7 +65,7 @@ def fit(
     ),
     json: bool = shared.JSON,
 ) -> None:
-    """Fit the scalars of predictions to measurements of a device, and keep them for 'nearpeak predict'.
+    """Fit the coefficients of predictions to measurements of a device, and save them for 'nearpeak predict'.
 
     The table has op, dtype, the operator's axes, and one column of times named with its unit (time_s, latency_us, …).
     Scalars that the cases cannot pin down keep their values, and the answer says so; errors are also given for cases
@@ -135,13 +137,13 @@ def _write_residuals(path: Path, columns: "Mapping[str, object]", fits: "Fits") 
 
 def plan(
     target: list[str] = shared.ONE_TARGET,
-    op: str = typer.Option("gemm", "--op", help="Operator whose scalars are wanted."),
+    op: str = typer.Option("gemm", "--op", help="Operator whose coefficients the plan determines."),
     dtype: str = typer.Option("bf16", "--dtype", help="Format of the cases."),
     count: int = typer.Option(30, "--count", help="Most cases to measure, 1 to 30."),
     out: Path | None = typer.Option(None, "--out", help="Table of the cases (.csv, .jsonl), to be measured."),
     json: bool = shared.JSON,
 ) -> None:
-    """List the few cases that one should measure on a device, and how much surer predictions become."""
+    """List the most informative cases to measure on a device, and the gain in certainty of predictions."""
     from nearpeak.frontends.files.case_tables import rows_to_columns, write_columns
     from nearpeak.prediction.calibration.measurement_design import design
     from nearpeak.reports import calibration_report as report

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nearpeak.core.runs.paired_rounds import PairedComparison
 
 _PROGRAM = "program"
-"""Clock of `process:COMMAND`, which is told by the program itself."""
+"""Clock of `process:COMMAND`, whose times the program itself reports."""
 PYTHON_A = typer.Option(None, "--python-a", help="Interpreter of the baseline: another software stack.")
 PYTHON_B = typer.Option(None, "--python-b", help="Interpreter of the candidate.")
 
@@ -48,7 +48,7 @@ def compare(
     json: bool = shared.JSON,
     text: bool = shared.TEXT,
 ) -> None:
-    """Say whether B is faster than A, slower, or the same within the tolerance.
+    """Judge whether B is faster than A, slower, or the same within the tolerance.
 
     Both run as fresh processes that take turns on the device, five to twenty pairs of them. Exit code 10 when B is
     slower, 11 when the budget did not suffice for a verdict, 12 when a result is wrong, 0 otherwise.
@@ -93,7 +93,7 @@ def _exit_code(comparisons: "list[PairedComparison]") -> int:
 
 
 def _by_program(comparison: "PairedComparison") -> tuple[bool, bool]:
-    """Say of baseline and candidate whether they are programs that say their own times, whatever clock they read."""
+    """Return for baseline and candidate whether each is a program that reports its own times."""
     names = (runner.partition(":")[0] for runner in (comparison.baseline, comparison.candidate))
     baseline, candidate = (name == "process" for name in names)
     return baseline, candidate

@@ -19,8 +19,8 @@ def export(
     words: list[str] = typer.Argument(
         None, metavar="OP AXIS=EXTENT… | WORKLOAD.json", help="A case in words, or a saved workload."
     ),
-    to: Path | None = typer.Option(None, "--to", help="Folder for definitions/ and workloads/; made if need be."),
-    flavour: str = typer.Option("sol", "--flavour", help="Whose form: sol (SOL-ExecBench) or flashinfer."),
+    to: Path | None = typer.Option(None, "--to", help="Folder for definitions/ and workloads/; created if missing."),
+    flavour: str = typer.Option("sol", "--flavour", help="File format: sol (SOL-ExecBench) or flashinfer."),
     static: Path | None = typer.Option(None, "--static", help="New folder for the dashboard of --store as files."),
     store: str | None = STORE,
 ) -> None:

@@ -24,7 +24,7 @@ CASES = typer.Argument(
     None, metavar="OP AXIS=EXTENT… | FILE", help="One case in words, a suite, a table, or a saved workload."
 )
 BUDGET = typer.Option("300 ms", "--budget", help="Time to sample each case, e.g. '300 ms'.")
-LIMIT = typer.Option("60 s", "--limit", help="Wall time after which a case is given up.")
+LIMIT = typer.Option("60 s", "--limit", help="Wall time after which a case is terminated.")
 CACHE = typer.Option(
     "cold", "--cache", help="cold: inputs come from memory at every call; hot: as the last call left them."
 )
@@ -35,18 +35,18 @@ NO_CHECK = typer.Option(False, "--no-check", help="Time results without checking
 _LONG_S = {"min": 60.0, "h": 3600.0}
 
 
-TARGET_OPTION = typer.Option("", "--target", "-t", help="Device that a simulated runner stands for: h200_sxm.")
+TARGET_OPTION = typer.Option("", "--target", "-t", help="Device of a simulated runner: h200_sxm.")
 TELEMETRY_OPTION = typer.Option(
     "",
     "--telemetry",
     metavar="[=HZ]",
-    help="Sample power, clocks, temperatures and load beside the cases, 100 times a second or =HZ.",
+    help="Sample power, clocks, temperatures and load during the cases, 100 times a second or =HZ.",
 )
 
 
 def measure(
     cases: list[str] = CASES,
-    runner: str = typer.Option("torch_cpu", "--runner", help="What runs the cases ('nearpeak show runners')."),
+    runner: str = typer.Option("torch_cpu", "--runner", help="Runner of the cases ('nearpeak show runners')."),
     target: str = TARGET_OPTION,
     edits: list[str] = typer.Option([], "--set", help="--target: what-if edit, e.g. l2.capacity='100 MB'. Repeatable."),
     out: Path | None = typer.Option(None, "--out", help="Result file (.jsonl): goes on where it stopped."),
@@ -60,14 +60,14 @@ def measure(
     launches: int = typer.Option(1, "--launches", min=1, help="Fresh processes that measure each case."),
     no_check: bool = NO_CHECK,
     telemetry: str = TELEMETRY_OPTION,
-    store: str | None = typer.Option(None, "--store", help="Also keep the results in this store, made if need be."),
+    store: str | None = typer.Option(None, "--store", help="Also save the results in this store, created if missing."),
     repository: Path | None = typer.Option(None, "--repository", help="--store: git repository that is measured."),
     branch: str = typer.Option("main", "--branch", help="--store: branch whose history they belong to."),
     push: str | None = PUSH,
     json: bool = shared.JSON,
     text: bool = shared.TEXT,
 ) -> None:
-    """Run cases and show what each call took, beside its bound where this machine's roofs are known.
+    """Run cases and show the time of each call, with its bound where this machine's roofs are known.
 
     A case that crashes, hangs, takes too much memory or is wrong becomes a row that says so. Of a suite, a file or a
     ready-made one, the chosen cases run, and reasons and counts stay with the results ('nearpeak suite show SUITE
@@ -104,7 +104,7 @@ def measure(
 
 
 def _with_target(runner: str, target: str, edits: list[str]) -> str:
-    """Return the runner with the device that it stands for behind a colon."""
+    """Return the runner with its simulated device behind a colon."""
     if not target:
         if edits:
             raise SpecError("--set: edits the device of --target; add --target")
@@ -122,7 +122,7 @@ def _with_target(runner: str, target: str, edits: list[str]) -> str:
 def _keeper(
     place: str | None, repository: Path | None, branch: str, push: str | None
 ) -> "Callable[[list[Measurement]], None]":
-    """Return what keeps and sends measurements; what is wrong with the options is said before anything runs."""
+    """Return the function that saves and sends measurements; wrong options are reported before anything runs."""
     if place is None and push is None:
         if repository is not None:
             raise SpecError("--repository: says which commit --store keeps the results under; add --store")
@@ -188,7 +188,7 @@ def seconds_of(text: str, option: str) -> float:
     try:
         duration_s = factor_s * parse(f"{digits} {'s' if unit in _LONG_S else unit}", "s")
     except SpecError:
-        raise SpecError(f"{option} {text!r}: is no time; e.g. '300 ms', '60 s', '20 min' or '2 h'") from None
+        raise SpecError(f"{option} {text!r}: is not a time; e.g. '300 ms', '60 s', '20 min' or '2 h'") from None
     if duration_s <= 0:
         raise SpecError(f"{option} {text!r}: must be more than 0")
     return duration_s
@@ -199,7 +199,7 @@ def rate_of(text: str, option: str) -> float:
     try:
         return float(text.removesuffix("Hz").strip())
     except ValueError:
-        raise SpecError(f"{option} {text!r}: is no number of readings per second; e.g. {option}=100") from None
+        raise SpecError(f"{option} {text!r}: is not a number of readings per second; e.g. {option}=100") from None
 
 
 def exit_code(measurements: "list[Measurement]") -> int:

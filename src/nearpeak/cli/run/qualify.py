@@ -11,15 +11,15 @@ from nearpeak.units import counted
 
 
 def qualify(
-    suite: str = typer.Argument(help="Suite file, or the name of a ready-made suite."),
+    suite: str = typer.Argument(help="Suite file, or the name of a built-in suite."),
     out: Path = typer.Option(..., "--out", "-o", help="File of scores (.jsonl): goes on where it stopped."),
     seed: int = typer.Option(0, "--seed", help="Seed of all inputs."),
     limit: str = LIMIT,
     memory: str = MEMORY,
 ) -> None:
-    """Run every applicable mutant on each case that the suite runs, and write which were told from right answers.
+    """Run every applicable mutant on each case of the suite, and write the number of mutants detected.
 
-    'nearpeak suite show SUITE --scores FILE' makes effective coverage of them: what is covered and would be noticed. A
+    'nearpeak suite show SUITE --scores FILE' computes effective coverage from them: covered and detectable. A
     survivor is a fault that the case does not see; a case without a score has the reason in its row.
     """
     from nearpeak.measurement.case_qualification import qualified

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from nearpeak.core.work.workload import Workload
     from nearpeak.suites.run_results import RunOfSuite
 
-SUITE = typer.Argument(help="Suite file, or the name of a ready-made suite.")
+SUITE = typer.Argument(help="Suite file, or the name of a built-in suite.")
 SCORES = typer.Option(
     None, "--scores", help="Mutation scores (.jsonl: digest, killed, survived) for effective numbers."
 )
@@ -40,7 +40,7 @@ _NAMED = 5
 @takes_capture_options(*SIZES, "dtype")
 def build(
     sources: list[str] = typer.Argument(
-        None, metavar="SOURCE…", help="What 'nearpeak capture' takes, suite files, names of ready-made suites."
+        None, metavar="SOURCE…", help="Sources as of 'nearpeak capture', suite files, names of built-in suites."
     ),
     name: str = typer.Option("suite", "--name", help="Name of the suite."),
     sweep: list[str] = typer.Option(
@@ -58,7 +58,9 @@ def build(
     within: str | None = typer.Option(
         None, "--within", help="Run only what fits into this time of 'nearpeak measure', e.g. '600 s'."
     ),
-    identity: str = typer.Option("saturated", "--identity", help="What covers a call: exact, class or saturated."),
+    identity: str = typer.Option(
+        "saturated", "--identity", help="Match that covers a call: exact, class or saturated."
+    ),
     target: list[str] = shared.ONE_TARGET,
     out: Path | None = typer.Option(None, "--out", "-o", help="File to write; standard output without."),
     options: CaptureOptions = CaptureOptions(),
@@ -97,9 +99,9 @@ def show(
     cases: bool = typer.Option(False, "--cases", help="List the cases with their reasons instead."),
     json: bool = shared.JSON,
 ) -> None:
-    """Show what a suite holds and its three coverage numbers: use-case, directed, effective.
+    """Show the contents of a suite and its three coverage figures: use-case, directed, effective.
 
-    Without --results the numbers say what is planned. Shares of time need a --target, whose bounds are the times, or
+    Without --results the figures are those of the plan. Shares of time need a --target, whose bounds are the times, or
     --results, whose medians are. Effective numbers need --scores.
     """
     from nearpeak.api import suite_construction
@@ -139,7 +141,7 @@ def diff(
     new: str = SUITE,
     json: bool = shared.JSON,
 ) -> None:
-    """List what a suite has that another has not: cases, counts, sources."""
+    """List the differences of two suites: cases, counts, sources."""
     from nearpeak.suites.suite_difference import difference
     from nearpeak.suites.suite_names import read_suite
 
@@ -213,9 +215,9 @@ def _device(names: list[str], identity: str, *, chosen: bool) -> "Target | None"
 
 
 def one_target(names: list[str]) -> list[str]:
-    """Return the name of the only target, or none; several are refused where one is asked for."""
+    """Return the name of the only target, or `None`; several are refused."""
     if len(names) > 1:
-        raise SpecError(f"--target: one is asked for here, got {' and '.join(names)}")
+        raise SpecError(f"--target: exactly one is needed here, got {' and '.join(names)}")
     return names
 
 

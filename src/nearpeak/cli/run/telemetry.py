@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def telemetry(
-    duration: str = typer.Option("10 s", "--for", help="How long to watch, e.g. '10 s'."),
+    duration: str = typer.Option("10 s", "--for", help="Recording time, e.g. '10 s'."),
     rate: str = typer.Option(
         "10", "--rate", help="Readings per second, 0.1 to 1000; slow sensors are read less often."
     ),
@@ -33,9 +33,9 @@ def telemetry(
     ),
     json: bool = shared.JSON,
 ) -> None:
-    """Show what the machine's sensors say: energy with a bound on its error, power, clocks, temperatures, load.
+    """Show the readings of the machine's sensors: energy with an error bound, power, clocks, temperatures, load.
 
-    What a sensor does not say stands as unknown with the reason, never as 0.
+    A figure that a sensor does not report is shown as unknown with the reason, never as 0.
     """
     shared.check_writable(out)
     if log is None and interval:

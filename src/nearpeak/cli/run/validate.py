@@ -52,19 +52,19 @@ def validate(
         [], "--set", help="With --emulate: a field of a number format, e.g. mxfp4.block=16. Repeatable."
     ),
     seed: int = typer.Option(0, "--seed", help="Seed of all inputs; the same one repeats every figure."),
-    limit: str = typer.Option(_LIMIT, "--limit", help="Wall time after which a function of your own is given up."),
-    mutants: bool = typer.Option(False, "--mutants", help="Say what share of wrong implementations the case tells."),
+    limit: str = typer.Option(_LIMIT, "--limit", help="Wall time after which your function is terminated."),
+    mutants: bool = typer.Option(False, "--mutants", help="Also report the share of mutants that the case detects."),
     skeleton: bool = typer.Option(
-        False, "--skeleton", help="Instead of a check: print a function to start from, with what the case gives it."
+        False, "--skeleton", help="Instead of a check: print a template function with the inputs of the case."
     ),
     probes: str = typer.Option(
-        "", "--probes", help="Instead of cases: what a package with a plug-in gets wrong, asked by name."
+        "", "--probes", help="Instead of cases: known defects of a package with a plug-in, probed by package name."
     ),
     json: bool = shared.JSON,
 ) -> None:
     """Check an implementation against the float64 reference: V0 to V12 of the numerics contract.
 
-    Of a file, or of a ready-made suite, every case is checked, one after the other; a function of your own is called in
+    Of a file, or of a built-in suite, every case is checked in sequence; your own function is called in
     a process of its own for each, so that one that ends it has crashed and one that hangs is ended. A case that cannot
     be checked is a row that says so. Exit code 12 when a check fails; a case that could not tell wrong from right, in a
     file or alone, is no failure, and said. The words and the seed of a record show it again.
@@ -104,7 +104,7 @@ def _tested(
     seed: int,
     limit_s: float,
 ) -> "Callable[[Case], Implementation | _Foreign]":
-    """Return what is tested of each case, as the options name it."""
+    """Return the implementation to test for each case, as the options name it."""
     if sum((bool(runner), bool(implementation), emulate is not None)) > 1:
         raise SpecError("validate: give one of --runner, --implementation and --emulate")
     if emulate is None and (formats or edits):
@@ -135,7 +135,7 @@ def _require_packages(runner: str) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Foreign:
-    """A function of the user's by its name: it is imported and called in a process of its own alone."""
+    """A user function by name; it is imported and called in a separate process only."""
 
     name: str
     """Words of the option that names it."""
@@ -147,12 +147,12 @@ class _Foreign:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """What is asked of every case."""
+    """Options of the checks, the same for every case."""
 
     seed: int
     """Seed of all inputs."""
     mutants: bool
-    """Whether the share of wrong implementations that the case tells is asked too."""
+    """Whether to report the share of mutants that the case detects, too."""
     limit: str
     """Wall time of --limit, in its words."""
 

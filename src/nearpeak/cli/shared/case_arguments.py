@@ -33,7 +33,7 @@ def listed_cases(words: list[str], command: str) -> "list[Case] | None":
     """Return the cases of a suite or a file, as `cases_of` does; none where the words are those of one case.
 
     Raises:
-        SpecError: words beside a file, or a file without cases.
+        SpecError: a file with further words, or a file without cases.
     """
     suite = suite_of_words(words)
     if suite is not None:

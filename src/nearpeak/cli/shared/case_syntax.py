@@ -25,7 +25,7 @@ def case_of(words: list[str], command: str) -> "Case":
     from nearpeak.ops import OPS
 
     if "=" in words[0]:
-        raise SpecError(f"{command}: {words[0]!r} is no operator; name it first, its axes apart: gemm m=256 n=256 …")
+        raise SpecError(f"{command}: {words[0]!r} is not an operator; name it first, then its axes: gemm m=256 n=256 …")
     if words[0] not in OPS:
         refuse_folder(words[0])
     if words[0] not in OPS and Path(words[0]).is_file():
@@ -86,5 +86,5 @@ def value_of(text: str) -> int | str | bool:
     if not (digits.isascii() and digits.isdigit()):  # other scripts have digits, too, and superscripts are none
         return text
     if len(digits) > _MOST_DIGITS:
-        raise SpecError(f"{shown(text, str)} is no extent; a whole number from 0 to 2^63 - 1 is right")
+        raise SpecError(f"{shown(text, str)} is not an extent; a whole number from 0 to 2^63 - 1 is right")
     return int(digits)

@@ -142,7 +142,7 @@ def opened_store(place: str, *, create: bool = True) -> "Store":
     """Return the store.
 
     Raises:
-        NotFoundError: there is none, and none is to be made.
+        NotFoundError: the store does not exist, and must not be created.
     """
     from nearpeak.store import open_store
 
@@ -156,7 +156,7 @@ def opened_store(place: str, *, create: bool = True) -> "Store":
 
 @contextmanager
 def ended(opened: "Store", *, is_counted: bool = True) -> Iterator[None]:
-    """Take this host off the list when the block ends, and say what became of the jobs."""
+    """Deregister this host when the block ends, and report the outcome of its jobs."""
     from nearpeak.farm.device_registry import leave
     from nearpeak.farm.farm_status import overview
     from nearpeak.reports.history.farm import counted_text
@@ -189,7 +189,7 @@ def parameters_of(texts: list[str]) -> dict[str, str]:
 
 @contextmanager
 def told_to_end() -> Iterator[threading.Event]:
-    """Yield what is set when the process is asked to end; asked again a second later, it ends at once.
+    """Yield an event that a stop signal sets; a second signal a second later ends the process at once.
 
     Within a second it is the same question: some send a signal to a process and to its group.
     """

@@ -24,7 +24,7 @@ def check_options(kind: str, used: Collection[str]) -> None:
     """Refuse options that the kind does not read, and those that contradict each other.
 
     Args:
-        given: names of the options that stand on the command line.
+        used: names of the options on the command line.
 
     >>> check_options("predict", ["target", "batch"])
     """

@@ -25,7 +25,7 @@ def status(
     state: str = typer.Option("", "--state", help="--jobs: those in this state."),
     limit: int = typer.Option(50, "--limit", min=1, max=1_000_000, help="--jobs: at most so many."),
     job: str = typer.Option("", "--job", help="Show one job, with its attempts and its result."),
-    comparison: str = typer.Option("", "--comparison", help="Show what the rounds of a comparison amount to."),
+    comparison: str = typer.Option("", "--comparison", help="Show the verdict of a comparison over its rounds."),
     json: bool = shared.JSON,
 ) -> None:
     """Show devices and leases, hosts, and the queue; or jobs, one job, a comparison.
@@ -87,10 +87,12 @@ def _show_comparison(opened: "Store", comparison: str, *, json: bool) -> None:
 def results(
     store: str | None = STORE,
     kind: str = typer.Option("", "--kind", help="Only those of this kind: measure, predict, simulate, capture, …."),
-    of: Path | None = typer.Option(None, "--of", help="Only the jobs that 'farm submit --json' said, in their order."),
+    of: Path | None = typer.Option(
+        None, "--of", help="Only the jobs that 'farm submit --json' printed, in their order."
+    ),
     out: Path | None = typer.Option(None, "--out", help="Table to write (.csv, .jsonl, .parquet), a row for each job."),
 ) -> None:
-    """Print the accepted results, one line of JSON for each job with what was asked; or write them as a table.
+    """Print the accepted results, one line of JSON per job with its request; or write them as a table.
 
     Those of jobs that failed are among them, with their reason; jobs that have no result yet are counted on standard
     error.
@@ -125,7 +127,7 @@ def _uids(file: Path) -> list[str]:
         except (ValueError, TypeError, KeyError, RecursionError):
             raise SpecError(f"{file}:{number}: is not what 'nearpeak farm submit --json' prints") from None
         if not isinstance(uids, list) or not all(isinstance(uid, str) for uid in uids):
-            raise SpecError(f"{file}:{number}: 'uids' is no list of texts")
+            raise SpecError(f"{file}:{number}: 'uids' is not a list of strings")
         uids_read += uids
     return list(dict.fromkeys(uids_read))
 

@@ -84,7 +84,7 @@ def command_payloads(words: Sequence[str], against: str, beside: Mapping[str, An
 
 
 def _check_found(words: Sequence[str], folder: str) -> None:
-    """Refuse paths of this folder, which the program would not find: it runs elsewhere, in a folder of its own."""
+    """Refuse paths of this folder, which the program would not find: it runs in another folder."""
     if folder or not words:
         return
     here = [word for word in words if not os.path.isabs(word) and (os.sep in word or word.endswith((".py", ".sh")))]

@@ -25,7 +25,7 @@ LEAST_COUNT, PARTS_COUNT = 50, 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
-    """The options of the command that say what is to run."""
+    """Options of the command that describe the jobs."""
 
     kind: str
     """Kind of job, or `jobs` for a file of them."""
@@ -48,7 +48,7 @@ class Submission:
     memory_bytes: int | None = None
     """Memory that a program may take; none for any."""
     folder: str = ""
-    """Folder in which a program runs; empty for an empty one of its own."""
+    """Folder in which a program runs; empty for a new, empty folder."""
     revision: Mapping[str, Any] | None = None
     """Commit that is measured."""
     branch: str = "main"
@@ -175,7 +175,7 @@ def _chunked(order: Submission, jobs: "Sequence[JobRequest]", pool: str) -> "lis
 
 
 def usual_count(job: "JobRequest") -> int:
-    """Return how many jobs like this one share a lease: so many that taking it is little beside, and no host idles.
+    """Return how many jobs like this one share a lease: enough that its cost is small, few enough that no host idles.
 
     >>> from nearpeak.farm.jobs import JobRequest
     >>> usual_count(JobRequest(kind="capture", payload={"source": "gpt2"}))
@@ -216,12 +216,12 @@ def _record(line: str, where: str) -> dict[str, Any]:
     except SpecError as error:
         raise SpecError(f"{where}: {error}") from None
     except (ValueError, RecursionError):
-        raise SpecError(f"{where}: is no JSON") from None
+        raise SpecError(f"{where}: is not JSON") from None
     if not isinstance(record, dict) or not isinstance(record.get("kind"), str):
-        raise SpecError(f"{where}: is no job; it needs kind and payload, e.g. "
+        raise SpecError(f"{where}: is not a job; it needs kind and payload, e.g. "
                         '{"kind":"command","payload":{"words":["./bench"]}}')  # fmt: skip
     if not isinstance(record.get("payload"), dict):
-        raise SpecError(f"{where}: 'payload' is no object")
+        raise SpecError(f"{where}: 'payload' is not an object")
     unknown = sorted(set(record) - {"kind", "payload", "key"})
     if unknown:
         raise SpecError(f"{where}: {unknown[0]!r} is not known; there are kind, payload, key")

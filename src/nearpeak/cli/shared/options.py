@@ -104,7 +104,7 @@ def on_terminal() -> bool:
 
 
 def as_json(*, json: bool, text: bool) -> bool:
-    """Say whether to print JSON: as asked for, else where no person reads.
+    """Return whether to print JSON: as requested, else where standard output is no terminal.
 
     >>> as_json(json=True, text=True)
     Traceback (most recent call last):
@@ -146,7 +146,7 @@ def progress(title: str) -> Iterator[None]:
 
 
 def tell(document_of: "Callable[[], Document]", record_of: Callable[[], str], *, json: bool) -> None:
-    """Print a report for people on a terminal; elsewhere, and where it is asked for, its record as JSON."""
+    """Print a report as text on a terminal; elsewhere, and on request, its record as JSON."""
     if json or not on_terminal():
         sys.stdout.write(f"{record_of()}\n")
     else:

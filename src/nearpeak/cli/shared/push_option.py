@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from nearpeak.core.history.stored_run import RunRecord
 
 PUSH = typer.Option(
-    None, "--push", metavar="URL", help="Also send the results to this dashboard; its token is in NEARPEAK_TOKEN."
+    None, "--push", metavar="URL", help="Also send the results to this dashboard; NEARPEAK_TOKEN holds its token."
 )
 
 

@@ -6,13 +6,13 @@ from pathlib import Path
 from nearpeak.errors import NearpeakError, SpecError
 
 _MOST_BYTES = 64 << 20
-"""A larger file is not looked through for what it is."""
+"""Size limit in bytes of files whose format is detected."""
 _TUNER = re.compile(rb'"(cache|results)"\s*:.*"(block_size_x|configuration|tune_params)"', re.DOTALL)
 """What caches and results of Kernel Tuner have in their first bytes."""
 
 
 def refuse_results(path: Path) -> None:
-    """Refuse a result file of a benchmark by what it is; say nothing of any other file.
+    """Refuse a benchmark's result file, naming its format; accept any other file.
 
     Raises:
         SpecError: it is one; says which tool writes it and which command takes it.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What is wanted of a simulation."""
+    """Output options of a simulation."""
 
     json: bool
     """Whether lines of JSON are printed instead of text."""
@@ -106,7 +106,7 @@ def step_timeline(workload: "Workload", device: "Target", launch: str, show: Sho
 
 
 def _deliver(show: Shown, document_of: "Callable[[], Document]", run: "Run | None" = None, sm_count: int = 0) -> None:
-    """Print a report for people, where no JSON is wanted, and write the files that are."""
+    """Print a report as text unless JSON was requested, and write the requested files."""
     from nearpeak.reports.document.html import to_html
     from nearpeak.reports.simulation_report import to_trace
 
@@ -149,7 +149,7 @@ def tornado(workload: "Workload", name: str, workers: int, show: Shown) -> None:
 
 @contextmanager
 def _executor(workers: int) -> "Iterator[Executor | None]":
-    """Yield processes that run devices side by side; none for one after the other."""
+    """Yield a process pool that runs devices in parallel; `None` to run them in sequence."""
     if workers == 1:
         yield None
         return

@@ -50,7 +50,7 @@ def _coverage(coverage: "SuiteCoverage") -> Iterator[Block]:
 
 
 def _lacks(suite: "Suite") -> Iterator[Text]:
-    """Yield what of each source its cases do not hold: lines that could not be read, strides, what was constrained."""
+    """Yield the losses of each source: unreadable lines, strides, constrained sweep points."""
     from nearpeak.frontends.files.sweep import COMBINATIONS, REMOVED
 
     for source in suite.sources:
@@ -75,7 +75,7 @@ def print_cases(cases: Iterable["SuiteCase"]) -> None:
 
 
 def print_difference(difference: "SuiteDifference") -> None:
-    """Print what is new, gone and changed."""
+    """Print added, removed and changed cases."""
     from nearpeak.ops import label_of
 
     sources = [f"+ source {source.name}" for source in difference.added_sources]
@@ -111,7 +111,7 @@ def _use_table(shares: Sequence["UseShare"], *, effective: bool) -> Table:
 
 
 def _use_cell(share: "UseShare", *, effective: bool) -> str:
-    """Return a share in words; one that lacks the time of a case is said to be unknown, not a share of the rest."""
+    """Return a share as text; "unknown" where the time of a case is missing."""
     if share.untimed_count:
         return "unknown"
     return _percent(share.effective_ratio if effective else share.covered_ratio, _NONE)

@@ -33,7 +33,7 @@ def read_usable(path: Path | None, command: str) -> tuple[dict[str, Any], "Usabl
 
 @contextmanager
 def naming(path: Path | None) -> Iterator[None]:
-    """Name the file in what is wrong with its table."""
+    """Add the file's name to errors about its table."""
     try:
         yield
     except NearpeakError as error:
@@ -74,7 +74,7 @@ def write_answered(
     path: Path | None, command: str, columns: Mapping[str, Any], usable: "UsableTable", added: Mapping[str, Any],
     refused: Mapping[int, str], *, plain: bool,
 ) -> None:  # fmt: skip
-    """Write a table with what was added to its usable rows; then name those that have no answer, if any.
+    """Write a table with the columns added to its usable rows; then name rows without an answer, if any.
 
     Args:
         plain: print JSON lines where no file is written, also on a terminal, where people read sentences else.

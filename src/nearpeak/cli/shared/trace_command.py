@@ -37,7 +37,7 @@ def report_on(
     path: str, targets: "list[Target]", model: "Workload | None", against: Path | None, files: dict[Path | None, str],
     ranks: list[Path], exports: dict[str, Path | None], unprofiled: str | None, *, json: bool,
 ) -> int:  # fmt: skip
-    """Print what was found in a trace, write the files, or compare with another trace; returns the exit code.
+    """Print the report of a trace, write the files, or compare with another trace; returns the exit code.
 
     Args:
         targets: of the trace, and of the one that it is compared with where that ran on another.

@@ -16,16 +16,16 @@ from nearpeak.units import parse_share, time_text
 
 ALERT = typer.Argument(metavar="ALERT", help="Number of the alert.")
 _FIELDS = ("operator", "device", "runner", "branch", "owner", "case")
-ACTOR = typer.Option("", "--by", help="Who does it; the user of this process by default.")
-NOTE = typer.Option("", "--note", help="Why, in one line.")
+ACTOR = typer.Option("", "--by", help="Name for the log; the user of this process by default.")
+NOTE = typer.Option("", "--note", help="Reason, in one line.")
 
 
 def list_(
     store: str | None = STORE,
-    all_: bool = typer.Option(False, "--all", help="Also those that are closed, or put off until a day to come."),
+    all_: bool = typer.Option(False, "--all", help="Also closed and snoozed alerts."),
     json: bool = shared.JSON,
 ) -> None:
-    """List alerts, the most urgent first; how many are put off until a day to come is said on standard error."""
+    """List alerts, the most urgent first; the number of snoozed alerts goes to standard error."""
     from nearpeak.reports.history.alerts import alerts_document
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
@@ -46,7 +46,7 @@ def list_(
 
 
 def show(alert: int = ALERT, store: str | None = STORE, json: bool = shared.JSON) -> None:
-    """Show one alert with every step of its life."""
+    """Show one alert with its whole history."""
     from nearpeak.reports.history.alerts import events_document
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
@@ -85,7 +85,7 @@ def move(
     actor: str = ACTOR,
     store: str | None = STORE,
 ) -> None:
-    """Take an alert to another state; a state that does not follow the present one is refused, with those that do."""
+    """Move an alert to another state; an invalid transition is refused, with the valid ones."""
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
 
@@ -95,14 +95,14 @@ def move(
 
 def assign(
     alert: int = ALERT,
-    to: str = typer.Argument(metavar="WHO", help="Who looks after it."),
+    to: str = typer.Argument(metavar="WHO", help="Person in charge of the alert."),
     tracker: str = typer.Option("", "--tracker", help="Address of the issue in which it is followed."),
     due: str = typer.Option("", "--due", help="Day by which it should be done, as 2026-12-24."),
     priority: int | None = typer.Option(None, "--priority", min=1, max=9, help="1, the most urgent, to 9; 3 at first."),
     actor: str = ACTOR,
     store: str | None = STORE,
 ) -> None:
-    """Say who looks after an alert, until when, how urgent it is, and where it is followed."""
+    """Assign an alert: person in charge, due day, urgency, and issue link."""
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
 
@@ -120,7 +120,7 @@ def snooze(
     actor: str = ACTOR,
     store: str | None = STORE,
 ) -> None:
-    """Put an alert off: until that day it is not listed; its state stays."""
+    """Snooze an alert: until that day it is not listed; its state stays."""
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
 
@@ -133,7 +133,7 @@ def snooze(
 
 def note(
     alert: int = ALERT,
-    text: str = typer.Argument(metavar="TEXT", help="What is to be remembered, in one line."),
+    text: str = typer.Argument(metavar="TEXT", help="Text of the note, one line."),
     actor: str = ACTOR,
     store: str | None = STORE,
 ) -> None:
@@ -153,13 +153,13 @@ SELECT = typer.Option(
 
 
 def suppress(
-    reason: str = typer.Argument(metavar="REASON", help="Why nobody is to be told."),
+    reason: str = typer.Argument(metavar="REASON", help="Reason for the suppression."),
     days: int = typer.Option(..., "--days", min=1, max=365, help="For how long."),
     select: list[str] = SELECT,
     actor: str = ACTOR,
     store: str | None = STORE,
 ) -> None:
-    """Tell nobody of some series for a while; a reason and an end are needed."""
+    """Suppress alerts of some series for a while; a reason and an end are required."""
     from nearpeak.core.history.alert_group import Suppression
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
@@ -188,7 +188,7 @@ def expect(
     from nearpeak.store.store_check import place_of
 
     if len(commit) < 40:
-        raise SpecError(f"commit {commit!r}: is no whole name of a commit, 40 letters; see 'git rev-parse'")
+        raise SpecError(f"commit {commit!r}: is not a full commit hash of 40 digits; see 'git rev-parse'")
     low, high = _change(least, "--from"), _change(most, "--to")
     with open_store(place_of(store)) as opened:
         opened.policies.expect(
@@ -249,7 +249,7 @@ def _day_ns(text: str, option: str) -> int:
     try:
         return int(datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()) * 10**9
     except (ValueError, OverflowError):
-        raise SpecError(f"{option} {text!r}: is no day, as 2026-12-24") from None
+        raise SpecError(f"{option} {text!r}: is not a day, e.g. 2026-12-24") from None
 
 
 def _day(at_ns: int | None) -> str:

@@ -36,13 +36,13 @@ def bisect(
     steps: int = typer.Option(20, "--steps", min=1, help="Most comparisons for each cause."),
     limit: str = typer.Option("600 s", "--limit", help="Longest time of one command."),
     farm: bool = typer.Option(False, "--farm", help="Take the rounds as jobs of the farm whose queue is in --store."),
-    alert: int = typer.Option(0, "--alert", min=0, help="Alert of --store that is blamed on what is found."),
+    alert: int = typer.Option(0, "--alert", min=0, help="Alert of --store to which the culprit is attributed."),
     store: str | None = STORE,
     json: bool = shared.JSON,
 ) -> None:
-    """Search the change that made a command slower, over commits and versions of components at once.
+    """Bisect for the change that made a command slower, over commits and component versions at once.
 
-    Commits are checked out beside each other; '{commit}' and '{NAME}' in the commands stand for versions. Each step
+    Commits are checked out side by side; '{commit}' and '{NAME}' in the commands are replaced by versions. Each step
     compares two of them in turns A B B A, each run a new process; what cannot be built is passed by. Exit code 10 when
     a change was found, 11 when the steps did not suffice, 0 when good and bad do not differ.
     """
@@ -79,7 +79,7 @@ def register(app: typer.Typer) -> None:
 def _on_farm(
     axes: "list[BisectAxis]", store: str | None, what: tuple[Path, str, str, float], within: float, steps: int
 ) -> "Search":
-    """Return what was found by rounds that the farm took."""
+    """Return the result of a bisection whose rounds ran on the farm."""
     from nearpeak.farm.bisection_jobs import FarmWorkshop
     from nearpeak.history.commit_bisection import searched
     from nearpeak.store import open_store
@@ -92,7 +92,7 @@ def _on_farm(
 
 
 def _keeper(alert: int, store: str | None) -> "Callable[[Search], None]":
-    """Return what blames an alert on the result; an alert that is not there is said before anything runs."""
+    """Return the function that attributes an alert to the result; a missing alert is reported before anything runs."""
     if not alert:
         return lambda _: None
     from nearpeak.history.commit_bisection import blamed

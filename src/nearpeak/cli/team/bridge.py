@@ -16,7 +16,7 @@ def bridge(
     store: str | None = STORE,
     json: bool = shared.JSON,
 ) -> None:
-    """Say what a new key did to a series, and read its history on under that key from then on.
+    """Estimate the effect of a new key on a series, and continue the series under that key.
 
     A tracked component, another timer or another policy begins a new series. Measure one commit under both keys, at
     least twice each and best in turns: the verdict on these launches is put down to what differs in the key, never to a

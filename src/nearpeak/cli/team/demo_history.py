@@ -15,7 +15,7 @@ def demo_history(
     seed: int = typer.Option(0, "--seed", min=0, help="The same seed gives the same history."),
     json: bool = shared.JSON,
 ) -> None:
-    """Fill a store with a history as a team has it after some months, and say which changes were planted.
+    """Fill a store with a synthetic history of some months, and list the planted changes.
 
     Nothing in it was measured: times are parts of real bounds with noise, over commits, three devices, their clocks
     and software stacks.

@@ -43,7 +43,7 @@ TTL = typer.Option("60 s", "--ttl", help="Life of a lease; it is renewed every q
 
 def up(
     store: str | None = STORE,
-    executor: str = typer.Option("local", "--executor", help="What places jobs: local, dask, or slurm."),
+    executor: str = typer.Option("local", "--executor", help="Executor that places jobs: local, dask, or slurm."),
     device: list[str] = DEVICES,
     slots: int = SLOTS,
     node: list[str] = typer.Option([], "--node", help="slurm: node whose device is leased. Repeatable."),
@@ -57,7 +57,7 @@ def up(
     until_idle: bool = typer.Option(False, "--until-idle", help="End when no job waits or runs."),
     json: bool = shared.JSON,
 ) -> None:
-    """Run the farm: hand the jobs of the queue to devices until it is ended (Ctrl-C; what runs ends first).
+    """Run the farm: assign queued jobs to devices until stopped (Ctrl-C; running jobs finish first).
 
     With dask other hosts join by 'nearpeak farm join'. All state is in the store: the command may be ended, or
     killed, and started again at any time, also on another host.
@@ -93,7 +93,7 @@ def join(
     tls: Path | None = TLS,
     json: bool = shared.JSON,
 ) -> None:
-    """Lend this host's devices and cores to a farm on Dask, until it is ended.
+    """Lend this host's devices and cores to a farm on Dask, until stopped.
 
     The host reaches the store by its own --store or NEARPEAK_STORE: the address may hold a password, and never
     travels. A scheduler that is gone is looked for until it is back.
@@ -125,7 +125,7 @@ def submit(
     kind: str = typer.Argument(metavar="KIND", help="measure, command, predict, simulate, capture, or jobs (a file)."),
     words: list[str] = typer.Argument(None, metavar="…", help="A case, a table or suite; a program; models; a file."),
     store: str | None = STORE,
-    runner: str = typer.Option("torch_cpu", "--runner", help="measure: what runs the cases."),
+    runner: str = typer.Option("torch_cpu", "--runner", help="measure: runner of the cases."),
     against: str = typer.Option("", "--against", help="Runner or program to compare with, in rounds A B B A."),
     rounds: int = typer.Option(5, "--rounds", min=1, max=1000, help="--against: rounds."),
     effect: str = typer.Option("", "--effect", help="--against: smallest change to be seen, e.g. 1%."),
@@ -141,17 +141,17 @@ def submit(
     device: str = typer.Option("", "--device", help="Device that it must run on, as 'farm status' names it."),
     model: str = typer.Option("", "--model", help="Model of the device that it must run on; any by default."),
     reason: str = typer.Option("", "--reason", help="gate, suspect, bisect, pr, nightly, manual, calibration, sweep."),
-    owner: str = typer.Option("", "--owner", help="Who asks; the user of this process by default."),
-    trigger: str = typer.Option("manual", "--trigger", help="What a budget is kept for: nightly, pr, manual, …."),
+    owner: str = typer.Option("", "--owner", help="Owner of the jobs; the user of this process by default."),
+    trigger: str = typer.Option("manual", "--trigger", help="Purpose of the budget: nightly, pr, manual, …."),
     repository: Path | None = typer.Option(None, "--repository", help="Git repository that is measured."),
     branch: str = typer.Option("main", "--branch", help="Branch whose history the results belong to."),
-    key: str = typer.Option("", "--key", help="Name of a campaign: what ran in another one runs again."),
+    key: str = typer.Option("", "--key", help="Name of a campaign; jobs that ran in another campaign run again."),
     batch: int = typer.Option(
         0, "--batch", min=0, max=100000, help="Small jobs that one lease serves; 0: by their time."
     ),
     json: bool = shared.JSON,
 ) -> None:
-    """Put jobs into the queue; a job that is there already, in whatever state, is not added again.
+    """Put jobs into the queue; a job that is in it already, in any state, is not added again.
 
     Measurements and programs each run alone on a device, in a fresh process; predictions, simulations and captures
     run on slots of cores, many under one lease. Captures take words as batch=1,8 sequence=128 step=train beside their
@@ -176,7 +176,7 @@ def submit(
 
 
 def _put(order: "Submission", place: str, effect_ratio: float | None, *, json: bool) -> None:
-    """Put what is asked for into the queue, and say what became of it."""
+    """Put a submission into the queue, and print its outcome."""
     from nearpeak.cli.shared.farm_requests import requests_of
     from nearpeak.farm.comparison_rounds import check_effect
     from nearpeak.farm.job_queue import check
@@ -200,7 +200,7 @@ def _put(order: "Submission", place: str, effect_ratio: float | None, *, json: b
 
 
 def _submitted(opened: "Store", submitted: "Submitted") -> str:
-    """Return what became of the jobs in words; a single one is named."""
+    """Return the outcome of a submission as text; a single job is named."""
     from nearpeak.farm.farm_status import job
     from nearpeak.units import counted
 
@@ -216,11 +216,11 @@ def drain(
     device: str = typer.Option("", "--device", help="Only this device."),
     host: str = typer.Option("", "--host", help="Only devices of this host."),
     undo: bool = typer.Option(False, "--undo", help="Take them into service again, quarantined ones too."),
-    note: str = typer.Option("", "--note", help="Why, in one line."),
-    wait: str = typer.Option("", "--wait", help="Wait until they are free, at most so long, e.g. '600 s'."),
+    note: str = typer.Option("", "--note", help="Reason, in one line."),
+    wait: str = typer.Option("", "--wait", help="Longest wait until they are free, e.g. '600 s'."),
     json: bool = shared.JSON,
 ) -> None:
-    """Let devices finish what they run and take nothing new: all of them, those of a host, or one.
+    """Let devices finish their running jobs and take no new ones: all devices, those of a host, or one.
 
     Exit code 3 when they are not free in time.
     """
@@ -247,7 +247,7 @@ def cancel(
     store: str | None = STORE,
     json: bool = shared.JSON,
 ) -> None:
-    """Cancel jobs that are not over, with the batch that they belong to; what runs is ended."""
+    """Cancel unfinished jobs, with the batch that they belong to; running ones are terminated."""
     from nearpeak.farm.job_queue import cancel as cancelled
     from nearpeak.store.store_check import place_of
     from nearpeak.units import counted
@@ -257,7 +257,7 @@ def cancel(
 
 
 def tls(
-    folder: Path = typer.Argument(help="Folder of the authority, made if need be; it stays on one host."),
+    folder: Path = typer.Argument(help="Folder of the authority, created if missing; it stays on one host."),
     host: list[str] = typer.Option(..., "--host", help="Name or address of a host. Repeatable."),
     days: int = typer.Option(365, "--days", min=1, max=3650, help="How long certificates are valid."),
     json: bool = shared.JSON,

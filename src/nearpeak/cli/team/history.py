@@ -23,7 +23,7 @@ def history(
     metric: str = METRIC,
     json: bool = shared.JSON,
 ) -> None:
-    """Show how measurements developed over commits: a list of series, or one with its changes.
+    """Show measurements over commits: a list of series, or one series with its changes.
 
     A value is the median over the launches of a commit. Changes of the level are found in spite of drift, spikes and
     changing clocks; ▲ is a confirmed change, △ a suspect.

@@ -25,10 +25,10 @@ def rank(
     top: int = typer.Option(8, "--top", min=1, help="Rows shown of each list."),
     json: bool = shared.JSON,
 ) -> None:
-    """Rank what could be gained: calls × (measured − the least time that is known to be possible).
+    """Rank optimization opportunities by calls × (measured − least time known to be possible).
 
-    A gap is proven where another runner reaches the time, theoretical where only the bound says so. Below stands what
-    to try, each with its evidence, and what cannot be said because evidence is missing.
+    A gap is proven where another runner reaches the time, theoretical where only the bound says so. Below it,
+    suggestions are listed, each with its evidence, and questions that lack evidence.
     """
     from nearpeak.api.questions import capture
     from nearpeak.history.opportunity_ranking import ranking_of

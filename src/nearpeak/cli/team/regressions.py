@@ -27,16 +27,16 @@ def regressions(
     metric: str = METRIC,
     better: bool = typer.Option(False, "--better", help="Improvements instead of regressions."),
     suspects: bool = typer.Option(False, "--suspects", help="Also changes that are not confirmed yet."),
-    save: bool = typer.Option(False, "--save", help="Keep what is found in the store, and open an alert per group."),
+    save: bool = typer.Option(False, "--save", help="Save the regressions in the store, and open an alert per group."),
     confirm: str = typer.Option("", "--confirm", help="Measure new alerts again by this command; implies --save."),
     build: str = typer.Option("", "--build", help="--confirm: command that builds a checked-out commit, once each."),
     repository: Path = typer.Option(Path(), "--repository", help="--confirm: git repository of the commits."),
     limit: str = typer.Option("600 s", "--limit", help="--confirm: longest time of one command."),
     json: bool = shared.JSON,
 ) -> None:
-    """Search all series for changes of their level, and show those that got worse, newest first.
+    """Search all series for level changes, and show the regressions, newest first.
 
-    Changes that began together are one group. Beside it stands what may be behind: a clock that moved, components of
+    Changes that began together are one group. Likely causes are listed with it: a clock that moved, components of
     the software stack that changed, a device that alone shows it, the commit. Series that 'nearpeak alerts suppress'
     names are left out.
 
@@ -73,7 +73,7 @@ def regressions(
 def _confirmed(
     store: "Store", groups: "tuple[Regressed, ...]", repository: Path, *, run: str, build: str, limit_s: float
 ) -> "tuple[Regressed, ...]":
-    """Measure groups whose alert is new again, say what came of it, and return all groups as they stand."""
+    """Remeasure groups whose alert is new, print the outcome, and return all groups in their present state."""
     from nearpeak.history.revision_builds import Workshop, checked
     from nearpeak.history.suspect_confirmation import confirmed, rounds_in
 

@@ -13,14 +13,14 @@ from nearpeak.units import time_text
 
 
 def add(
-    name: str = typer.Argument(metavar="NAME", help="Whose it is, or what for; shown beside everything it does."),
+    name: str = typer.Argument(metavar="NAME", help="Owner or purpose; shown with every action of the token."),
     scope: str = typer.Option(
         "submit", "--scope", help="read; submit: also results and alerts; admin: also see tokens and audit log."
     ),
     days: float = typer.Option(90.0, "--days", min=0.001, help="After so many days it ends."),
     store: str | None = STORE,
 ) -> None:
-    """Make a token and print it, this once: the store keeps a hash of it."""
+    """Create a token and print it once: the store keeps only a hash."""
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
 
@@ -33,7 +33,7 @@ def add(
 
 
 def list_(store: str | None = STORE, json: bool = shared.JSON) -> None:
-    """List tokens: whose, what they may do, until when."""
+    """List tokens with owner, permissions and expiry."""
     from nearpeak.reports.figure_text import shortened
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
@@ -59,7 +59,7 @@ def revoke(
     token: int = typer.Argument(metavar="NUMBER", help="Its number in 'nearpeak token list'."),
     store: str | None = STORE,
 ) -> None:
-    """Take a token back at once."""
+    """Revoke a token immediately."""
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
 

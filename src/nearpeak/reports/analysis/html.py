@@ -131,7 +131,7 @@ def _is_measured(target: TargetAnalysis) -> bool:
 
 
 def embedded(data: object) -> Markup:
-    r"""Return `data` as JSON that cannot end the script element it stands in.
+    r"""Return `data` as JSON that cannot close its script element.
 
     >>> embedded({"name": "</script><!--"})
     Markup('{"name":"\\u003c/script\\u003e\\u003c!--"}')

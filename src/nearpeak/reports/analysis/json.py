@@ -13,7 +13,7 @@ SCHEMA = Schema(
     advice="'nearpeak analyze --json' writes one",
 )  # fmt: skip
 RECORDS = Codec(types={float: PLAIN_FLOAT}, strict=True, pairs_as_objects=True)
-"""Values of the core as they stand in reports of JSON."""
+"""Conversions of core values to and from JSON reports."""
 
 
 def render(analysis: Analysis) -> str:

@@ -79,7 +79,7 @@ class Column:
     title: str
     """Heading."""
     is_number: bool = False
-    """Whether it stands to the right."""
+    """Whether it is right-aligned."""
     is_code: bool = False
     """Whether it holds names of a program, which Markdown writes as code."""
     is_path: bool = False
@@ -146,7 +146,7 @@ class Table:
     caption: str = ""
     """What it shows."""
     empty: str = "nothing to show"
-    """What is said where there is no row."""
+    """Text shown for a table without rows."""
     is_matrix: bool = False
     """Whether rows stay rows on narrow screens: of a heat map."""
     has_filter: bool = False
@@ -192,7 +192,7 @@ class Items(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """A drawing of a page; a terminal and Markdown have the tables beside it."""
+    """A drawing of an HTML page; terminal and Markdown show the accompanying tables only."""
 
     title: str
     """Heading above it; empty for none."""

@@ -82,7 +82,7 @@ def safe(text: str) -> str:
 
 
 def keys(colours: Sequence[tuple[str, str]]) -> str:
-    """Return what the colours of a drawing stand for.
+    """Return the legend of a drawing's colours.
 
     >>> keys([("a", "#fff")])
     '<p class="keys"><span><i style="background:#fff"></i>a</span></p>'

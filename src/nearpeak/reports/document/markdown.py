@@ -10,7 +10,7 @@ from nearpeak.reports.figure_text import clean, shortened
 _COLOURED = str.maketrans("✓✗", "✅❌")
 """Signs that a code host shows in colour."""
 _SHORT = 60
-"""Characters up to which the subject stands beside the title."""
+"""Characters up to which the subject shares a line with the title."""
 
 
 def to_markdown(document: Document) -> str:

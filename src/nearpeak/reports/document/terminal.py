@@ -85,7 +85,7 @@ def _wrapped(words: Running, width: int, style: str = "") -> Iterator[Line]:
 
 
 def _table(table: Table, width: int, *, apart: bool) -> Iterator[Line]:
-    """Yield a table: heading, rule, rows, and below a row what has no room beside it."""
+    """Yield a table: heading, rule, rows, and below each row the cells that do not fit into it."""
     margin, shown = " " * table.indent_count, table.cells[: table.brief_count or None]
     places = [
         place for place, column in enumerate(table.columns)

@@ -14,7 +14,7 @@ _SAID = {
 
 
 def bisection_text(ends: LaunchJudgement, bisection: Bisection | None) -> str:
-    """Return what was found, and by which comparisons."""
+    """Return the culprits, and the comparisons behind them."""
     return "\n".join(hung(_lines(ends, bisection), WIDTH)) + "\n"
 
 

@@ -52,7 +52,7 @@ _OUTCOMES = {
 
 
 def budget_lines(budgets: Mapping[str, float], asked_s: Mapping[str, float]) -> list[str]:
-    """Return a line for each budget, with what was asked for in the last day.
+    """Return a line for each budget, with the time requested in the last day.
 
     >>> budget_lines({"pr": 7200.0}, {"pr": 35.0})
     ['budget of trigger pr: 7200 s of device time a day, 35 s asked for']
@@ -72,7 +72,7 @@ def _device(device: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def jobs_document(jobs: Sequence[Mapping[str, Any]], whole_count: int) -> Document:
-    """Return a line for each job, and how many there are beside them."""
+    """Return a line for each job, and the number of jobs not listed."""
     rows = [
         (
             job["uid"][:12],

@@ -29,7 +29,7 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 
 def marks(indices: Sequence[int], count: int, width: int, sign: str = "▲") -> str:
-    """Return a line that stands below a sparkline of `count` values and points at some of them.
+    """Return a line of markers below a sparkline of `count` values that point at some of them.
 
     >>> marks([3], 6, 6)
     '   ▲'

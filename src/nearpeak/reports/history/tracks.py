@@ -118,7 +118,7 @@ def bridge_lines(bridge: Bridge) -> Iterator[str]:
 
 
 def sign_of(change: TrackChange) -> str:
-    """Return what stands for a change: ▲ confirmed, △ suspect, ~ an episode of the clock."""
+    """Return the sign of a change: ▲ confirmed, △ suspect, ~ an episode of the clock."""
     return "~" if change.by_clock else "▲" if change.tier == "confirmed" else "△"
 
 

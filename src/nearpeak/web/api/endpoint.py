@@ -19,7 +19,7 @@ class Question:
     query: Query
     """Path and query."""
     body: Any
-    """Body as data; none where there is none."""
+    """Body as data; `None` for an empty body."""
     visitor: Visitor
     """Who asks."""
 
@@ -47,4 +47,4 @@ class Endpoint:
     writes: bool = False
     """Whether it needs a token that may write."""
     statuses: tuple[int, ...] = (200, 400)
-    """Statuses that it answers with, beside those of tokens."""
+    """HTTP statuses of its responses, apart from those about tokens."""

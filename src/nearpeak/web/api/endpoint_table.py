@@ -124,7 +124,7 @@ def _alert_one(site: Site, question: Question) -> tuple[int, Any]:
 def _act(site: Site, question: Question) -> tuple[int, Any]:
     number, body = question.query.id("alert"), question.body
     if not isinstance(body, dict):
-        raise SpecError("body: is no object")
+        raise SpecError("body: is not an object")
     texts = {name: body.get(name, "") for name in ("action", "note", "assignee")}
     days = body.get("days", 7)
     if not all(isinstance(text, str) for text in texts.values()) or isinstance(days, bool) or not isinstance(days, int):
@@ -141,7 +141,7 @@ def _send(site: Site, question: Question) -> tuple[int, Any]:
     body = question.body
     items = body.get("runs") if isinstance(body, dict) else None
     if not isinstance(items, list) or not 0 < len(items) <= MOST_RUNS or len(body) != 1:
-        raise SpecError(f"body: is no object with 'runs', a list of 1 to {MOST_RUNS}")
+        raise SpecError(f"body: is not an object with 'runs', a list of 1 to {MOST_RUNS}")
     done = site.store.ingest_all([parse_run(item) for item in items], sender=question.visitor.name)
     rows = [{"id": item.id, "uid": item.uid, "new": item.new} for item in done]
     return (201 if any(item.new for item in done) else 200), {"runs": rows}

@@ -65,7 +65,7 @@ def _text(body: Any) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """Return data with null in place of what is no number."""
+    """Return data with null in place of NaN and infinities."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):

@@ -99,7 +99,7 @@ def _change_row(stored: StoredChange, series: Series, role: str) -> tuple[object
 
 
 def _clock(change: StoredChange) -> Cell:
-    """Return what is left of a change when the clock is taken out, as far as it was recorded with it."""
+    """Return the change with the effect of the clock removed, where the clock was recorded."""
     ratio = change.evidence.get("clock_ratio")
     if not isinstance(ratio, (int, float)):
         return Cell(value=None, text="unknown", kind="muted")

@@ -21,7 +21,7 @@ BINS = 40
 
 
 def build(site: Site, query: Query) -> View:
-    """Return the comparison of two commits: of the newest where none is named, with what was measured before it."""
+    """Return the comparison of two commits; by default the newest and the one measured before it."""
     revisions = site.remembered("revisions", site.store.browsing.revisions, site.store.browsing.mark()[:1])
     names = [revision.sha for revision in revisions]
     b = _named(query.text("b"), names) or (names[0] if names else "")

@@ -19,7 +19,7 @@ SORTS = ("least", "most", "time")
 
 
 def build(site: Site, query: Query) -> View:
-    """Return times beside theory."""
+    """Return measured times against bounds and predictions."""
     device, sort = query.text("device"), query.choice("sort", SORTS)
     everything = all_standings(site)
     rows = [standing for standing in everything if device in ("", standing.series.device)]

@@ -31,7 +31,7 @@ def build(site: Site, query: Query) -> View:
 
 
 def all_standings(site: Site) -> tuple[Standing, ...]:
-    """Return where every series of times stands, without predictions; runs of the last minute may be missing."""
+    """Return the standing of every series of times, without predictions; runs of the last minute may be missing."""
     standings_of_all: tuple[Standing, ...] = site.remembered(
         "standings",
         lambda: standings(

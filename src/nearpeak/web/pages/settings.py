@@ -59,7 +59,7 @@ def _tables(site: Site) -> Iterator[Table]:
 
 
 def _private(site: Site) -> Iterator[Table]:
-    """Yield who may write, without their tokens, and what they did."""
+    """Yield the owners of write tokens, without the tokens, and the log of their actions."""
     yield Table(
         name="tokens", caption="Tokens",
         columns=columns("id|Number", "name|Whose", "scope|May", "created_ns|Made", "expires_ns|Ends", "state|State"),

@@ -33,9 +33,9 @@ class Waiting:
     chart: Chart | None
     """History of that series."""
     is_snoozed: bool
-    """Whether nobody is to be bothered now."""
+    """Whether the alert is snoozed now."""
     blamed: tuple[tuple[str, str], ...] = ()
-    """What may be behind it: axis and what it is."""
+    """Likely causes: axis and value."""
 
     @property
     def worst(self) -> str:
