@@ -28,7 +28,10 @@ def in_words(row: Mapping[str, Any], added: Collection[str]) -> str:
 
 
 def _answers(row: Mapping[str, Any]) -> list[str]:
-    cells, limited = [], f" by {row.get('limiter', 'nothing')}"  # the limiter of what is expected, if that is asked for
+    cells, limited = (
+        [],
+        f" by {row.get('limiter', 'nothing')}",
+    )  # the limiter of the expected time, where it is requested
     if "predicted_s" in row:
         cells.append(f"expected {_between(row, 'predicted_s', 'low_s', 'high_s', 's')}{limited}")
         limited = ""

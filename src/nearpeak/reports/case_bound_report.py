@@ -39,7 +39,7 @@ def document_of(label: str, target: Target, bound: Bound) -> Document:
         f"  {interval(bound.interval)}" if bound.interval is not None else "",
         Table(columns=columns("term|", "#time_s|", "status|", "~formula|"), rows=terms, indent_count=4),
         f"  plain roofline at documented rates: {show(bound.roofline_s, 's')}",
-        f"  launch floor, beside the bound: {show(floor_s, 's')}" if floor_s is not None else "",
+        f"  launch floor, not in the bound: {show(floor_s, 's')}" if floor_s is not None else "",
         *(f"  {key}: {ASSUMPTIONS[key]}" for key in bound.assumptions),
         f"  derived or second-hand figures: {', '.join(target.unverified)}" if target.unverified else "",
     ]

@@ -81,9 +81,9 @@ def missing_table(ranking: Ranking) -> Table:
     """Return the abstentions of a ranking with their reasons."""
     counts = Counter((abstention.kind, abstention.reason) for abstention in ranking.abstentions)
     return Table(
-        name="missing", caption="Not said, as evidence is missing", brief_count=_MOST_REASONS,
+        name="missing", caption="Not ranked, as evidence is missing", brief_count=_MOST_REASONS,
         columns=columns("kind|Kind", "#cases|Cases", "~reason|Reason"),
         rows=[(kind, count, reason) for (kind, reason), count in counts.most_common()],
         rest=f"{counted(len(counts) - _MOST_REASONS, 'more reason')}; --json lists all",
-        empty="everything could be said",
+        empty="everything could be ranked",
     )  # fmt: skip

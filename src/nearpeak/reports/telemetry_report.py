@@ -63,7 +63,7 @@ def _energy_lines(energy: Energy) -> Iterator[str]:
     text = f"{energy.domain} by {energy.method} of {energy.channel}: {value}, {power}"
     yield text + (f" (error: {parts} J)" if parts else "")
     if energy.unstated:
-        yield f"  not in the bound, as nobody states it: {', '.join(energy.unstated)}"
+        yield f"  not in the bound, as no source states it: {', '.join(energy.unstated)}"
     if energy.event_count:
         yield "  " + ", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in energy.event_count.items())
     for warning in energy.warnings:

@@ -48,7 +48,7 @@ def document_of(difference: TraceDifference) -> Document:
 def _aligned(difference: TraceDifference) -> Iterator[Block]:
     """Yield how well the two traces align."""
     if difference.by_kernel:
-        yield "neither trace has operators: kernels of the same name stand beside each other"
+        yield "neither trace has operators: kernels of the same name are compared"
     elif difference.aligned_ratio is None:
         yield "one of the traces has no operators: nothing can be aligned"
     else:

@@ -176,7 +176,7 @@ def _operators(executed: Executed) -> Iterator[Block]:
     rest = f"{len(ordered) - TOP_COUNT} more: {left} of a step"
     heads = ("#calls", "#measured_s|measured", "#predicted_s|expected", "#bound_s|bound", "#of bound")
     if ordered:
-        yield Heading("Operators beside theory")
+        yield Heading("Operators against theory")
         yield Table(columns=columns("operator", *heads),
                     rows=[_cells(executed, operator) for operator in ordered[:SHOWN_COUNT]],
                     brief_count=TOP_COUNT, rest=rest)  # fmt: skip

@@ -36,7 +36,7 @@ def sweep_document(title: str, variants: Sequence[WhatIf]) -> Document:
     if len(shown) < len(variants):
         blocks.append(f"… and {len(variants) - len(shown)} devices that others beat; --json has them all")
     blocks.append(
-        f"* {len(best)} of {len(variants)}: who is better in time, energy or area is worse in another of them"
+        f"* {len(best)} of {len(variants)}: a device better in time, energy or area is worse in another of them"
     )
     return Document(title=title, blocks=[*blocks, *_notes(variants, ASSUMED)], kicker="Devices that do not exist")
 

@@ -28,7 +28,7 @@ def farm_tables(site: Site) -> tuple[Table, ...]:
 
 def _devices(states: Sequence[DeviceState], held: dict[str, Holding]) -> Table:
     return Table(
-        name="leases", caption="Devices of the farm, and who holds them",
+        name="leases", caption="Devices of the farm, with lease holders",
         columns=columns("device|Device", "model|Model", "host|Host", "service|Service", "job|Held by", "since_ns|Since",
                         "#fencing_token|Token", "expires_ns|Lease ends", "#noise_ratio|Noise", "note|Note"),
         rows=tuple(_device(state, held.get(state.device.name)) for state in states),
@@ -64,7 +64,7 @@ def jobs_table(rows: Sequence[JobRow], name: str, caption: str) -> Table:
     return Table(
         name=name, caption=caption,
         columns=columns("job|Job", "kind|Kind", "subject|About", "state|State", "#priority|Priority", "owner|Who",
-                        "trigger|Why", "device|Device", "#attempts|Attempts", "created_ns|Asked for",
+                        "trigger|Why", "device|Device", "#attempts|Attempts", "created_ns|Requested",
                         "note|What came of it"),
         rows=tuple(
             (

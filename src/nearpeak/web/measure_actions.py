@@ -80,7 +80,7 @@ def again(site: Site, path: str, series: Sequence[Series], alert: AlertRow | Non
     ]
     rows = job_rows(site.store, subjects=subjects, limit=20) if subjects else ()
     return Again(path=path, offers=tuple(offers), once="" if site.setting.is_static else secrets.token_hex(8),
-                 jobs=jobs_table(rows, "asked", "Asked of the farm"))  # fmt: skip
+                 jobs=jobs_table(rows, "asked", "Jobs requested from the farm"))  # fmt: skip
 
 
 def farm_models(site: Site) -> tuple[str, ...]:

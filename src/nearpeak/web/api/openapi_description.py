@@ -8,7 +8,7 @@ from nearpeak.web.api.endpoint import PREFIX, Endpoint
 from nearpeak.web.api.endpoint_table import ENDPOINTS
 
 _SAID = {
-    200: "As asked", 201: "Written", 400: "What is asked is wrong; the error says what", 401: "A token is needed",
+    200: "Success", 201: "Written", 400: "Invalid request; the error names the problem", 401: "A token is needed",
     403: "The token may not do that", 404: "It is not in the store", 413: "The body is too large",
     415: "The body is of another kind", 503: "The store cannot be read or written now",
 }  # fmt: skip

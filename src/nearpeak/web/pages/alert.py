@@ -108,7 +108,7 @@ def _clock(change: StoredChange) -> Cell:
 
 def _blamed(attributions: Sequence[Attribution]) -> Table:
     return Table(
-        name="blamed", caption="What may be behind it",
+        name="blamed", caption="Likely causes",
         columns=columns("axis|Axis", "what|What", "before|Before", "after|After", "#score_ratio|Score",
                         "method|Method"),
         rows=tuple(

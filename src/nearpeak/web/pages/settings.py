@@ -34,7 +34,7 @@ def _tables(site: Site) -> Iterator[Table]:
                    for _, entry in sorted(policies.baselines().items())), empty="no baseline has a name",
     )  # fmt: skip
     yield Table(
-        name="suppressions", caption="Series that nobody is told of",
+        name="suppressions", caption="Suppressed series",
         columns=columns("selector|Series", "reason|Reason", "author|Who", "until_ns|Until"),
         rows=tuple((json.dumps(dict(entry.selector)), entry.reason, entry.author,
                     time_cell(entry.until_ns)) for entry in policies.suppressions(None if site.now_ns else 0)),
@@ -66,7 +66,7 @@ def _private(site: Site) -> Iterator[Table]:
         rows=tuple((entry.id, entry.name, entry.scope, time_cell(entry.created_ns), time_cell(entry.expires_ns),
                     "holds" if entry.holds(site.now_ns or 0) else "ended")
                    for entry in site.store.access.tokens()),
-        empty="nobody may write: nearpeak token add NAME --scope submit",
+        empty="no tokens: nearpeak token add NAME --scope submit",
     )  # fmt: skip
     yield Table(
         name="audit", caption="What was done through the web, newest first",
