@@ -27,7 +27,10 @@ _UsageError: type[Exception] = next(
 
 
 def application() -> typer.Typer:
-    """Return the command line with every command of this folder."""
+    """Return the command line with every command of this folder.
+
+    The function with the name of its file is the command; a file with several commands has `register` instead.
+    """
     app = typer.Typer(
         name="nearpeak",
         cls=Listing,
@@ -39,7 +42,11 @@ def application() -> typer.Typer:
     )
     app.callback()(_nearpeak)
     for name, folder in COMMANDS.items():
-        importlib.import_module(f"nearpeak.cli.{folder}.{name}").register(app)
+        module = importlib.import_module(f"nearpeak.cli.{folder}.{name}")
+        if hasattr(module, "register"):
+            module.register(app)
+        else:
+            app.command()(getattr(module, name))
     return app
 
 

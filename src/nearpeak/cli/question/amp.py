@@ -120,8 +120,3 @@ def _print_precision(path: Path, target: list[str], edits: list[str], *, as_json
         sys.stdout.write(report.executed_to_json(precision) + "\n")
     else:
         shared.print_document(report.executed_document_of(precision))
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(amp)

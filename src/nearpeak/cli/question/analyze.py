@@ -176,11 +176,6 @@ def _deliver(analysis: "Analysis", files: dict[Path | None, str], against: Path 
         sys.stdout.write(_rendered(analysis, "json") if json else _for_people(analysis))
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(analyze)
-
-
 def _measured(analysis: "Analysis", runner: str) -> "Analysis":
     from rich.console import Console
     from rich.progress import Progress

@@ -54,11 +54,6 @@ def bound(
         raise SpecError("bound: no case; e.g. nearpeak bound gemm m=4096 n=4096 k=4096 dtype=bf16 --target h100_sxm")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(bound)
-
-
 def _bound_case(case: "Case", devices: list["Target"], policy: "Policy", *, json: bool) -> None:
     from nearpeak.bounds.case_bound import case_bound
     from nearpeak.ops import label_of

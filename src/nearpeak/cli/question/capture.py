@@ -44,11 +44,6 @@ def capture(
         _print_table(workload)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(capture)
-
-
 def _print_table(workload: "Workload") -> None:
     from nearpeak.ops import label_of
     from nearpeak.reports.document import Cell, Document, Table, columns

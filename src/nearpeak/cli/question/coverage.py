@@ -38,11 +38,6 @@ def coverage(
     sys.stdout.write(f"{text}\n")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(coverage)
-
-
 def _words(conversion: "Conversion") -> str:
     from nearpeak.reports.figure_text import hung
     from nearpeak.units import counted, show

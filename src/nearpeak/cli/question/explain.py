@@ -43,11 +43,6 @@ def explain(
     )  # fmt: skip
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(explain)
-
-
 def _words(case: str) -> list[str]:
     """Return the words of one case.
 

@@ -64,7 +64,9 @@ def predict(
 
     devices = shared.targets_of(target, edits)
     check_table(out)
-    file = Path(words[0]) if len(words or ()) == 1 and _suffix(words[0]) in (*TABLES, *WORKLOADS) else None
+    suffix = Path((words or [""])[0]).suffix
+    suffix = suffix.lower() if suffix.lower() in TABLES else suffix  # suffixes of tables are the same in capitals
+    file = Path(words[0]) if len(words or ()) == 1 and suffix in (*TABLES, *WORKLOADS) else None
     if words and cases is not None:
         raise SpecError("predict: give one case in words, or --cases FILE with --out FILE, not both")
     if words and (file is None or file.suffix in WORKLOADS) and (out is not None or energy):
@@ -82,17 +84,6 @@ def predict(
         raise SpecError(f"predict: a table takes one target, got {len(devices)}; run once per target")
     else:
         _predict_table(cases or file, out, devices[0], calibration, energy=energy, how=how, json=json)
-
-
-def _suffix(name: str) -> str:
-    """Return the suffix of a file; those of tables are the same in capitals."""
-    suffix = Path(name).suffix
-    return suffix.lower() if suffix.lower() in TABLES else suffix
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(predict)
 
 
 def _predict_table(

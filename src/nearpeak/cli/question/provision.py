@@ -49,11 +49,6 @@ def provision(
         shared.print_document(report.document_of(result))
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(provision)
-
-
 def _time_s(text: str) -> float:
     """Return the seconds of `--within`; the space before the unit may be left out.
 

@@ -65,11 +65,6 @@ def score(
         _print_table(read[0].name, rows)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(score)
-
-
 def _read(
     definition: Path, workloads: Path | None, traces: Path | None
 ) -> tuple["Definition", list["WorkloadLine | None"], list["Trace"]]:

@@ -66,7 +66,10 @@ def simulate(
 
     what_if = {"--sweep": sweep, "--sensitivity": sensitivity}
     kind = _kind(words)
-    _refuse_unused(kind, what_if | {"--launch": launch, "--workers": workers > 1}, policy)
+    unused = {} if kind == "a model" else what_if | {"--launch": launch, "--workers": workers > 1}
+    for name, value in (unused | ({} if kind == "streams" else {"--policy": policy})).items():
+        if value:
+            raise SpecError(f"simulate: {name} has no meaning for {kind}; see 'nearpeak simulate --help'")
     _refuse_together(what_if, {"--trace": trace, "--launch": launch, "--governed": governed, "--set": edits})
     for path in (trace, html):
         shared.check_writable(path)
@@ -115,15 +118,6 @@ def _kind(words: list[str]) -> str:
     return "a model"
 
 
-def _refuse_unused(kind: str, models: Mapping[str, object], policies: list[str]) -> None:
-    """Refuse options that do not apply to the kind of simulation."""
-    unused = {} if kind == "a model" else dict(models)
-    unused |= {} if kind == "streams" else {"--policy": policies}
-    for name, value in unused.items():
-        if value:
-            raise SpecError(f"simulate: {name} has no meaning for {kind}; see 'nearpeak simulate --help'")
-
-
 def _refuse_together(what_if: Mapping[str, object], others: Mapping[str, object]) -> None:
     """Refuse options that exclude each other."""
     used = [name for name, value in what_if.items() if value]
@@ -132,8 +126,3 @@ def _refuse_together(what_if: Mapping[str, object], others: Mapping[str, object]
     wrong = [name for name, value in others.items() if value and used]
     if wrong:
         raise SpecError(f"simulate: {used[0]} states its own edits and runs no timeline; leave {wrong[0]} out")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(simulate)

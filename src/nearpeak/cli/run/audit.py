@@ -51,8 +51,3 @@ def audit(
         for finding in audit_result.findings:
             kinds[finding.row - 1].append(finding.kind)
         write_cases(out, {**columns, _ADDED: [" ".join(names) for names in kinds]})
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(audit)

@@ -75,11 +75,6 @@ def compare(
     raise typer.Exit(_exit_code(comparisons))
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(compare)
-
-
 def _exit_code(comparisons: "list[PairedComparison]") -> int:
     outcomes = {comparison.outcome for comparison in comparisons}
     verdicts = {comparison.judgement.verdict for comparison in comparisons if comparison.judgement is not None}

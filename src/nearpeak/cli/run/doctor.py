@@ -3,8 +3,6 @@
 import json as jsonlib
 import sys
 
-import typer
-
 from nearpeak.cli.shared import options as shared
 
 PACKAGES = {
@@ -30,11 +28,6 @@ def doctor(json: bool = shared.JSON) -> None:
         return
     for ok, what, say in checks:
         sys.stdout.write(f"{'ok     ' if ok else 'absent '} {what:14} {say}\n")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(doctor)
 
 
 def _catalogue() -> list[tuple[bool, str, str]]:

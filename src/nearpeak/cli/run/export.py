@@ -62,11 +62,6 @@ def _export_site(folder: Path, store: str | None) -> None:
     )
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(export)
-
-
 def _cases(words: list[str]) -> list["Case"]:
     """Return the case in words, or the distinct cases of a saved workload."""
     from nearpeak.cli.shared.case_syntax import case_of

@@ -74,7 +74,10 @@ def measure(
     --results FILE'). Exit code 12 when a result is wrong, 3 when there is none (crash, timeout, oom, failed) or
     the device was not to be had.
     """
+    from collections import Counter
+
     from nearpeak.api import measured_analysis
+    from nearpeak.reports.figure_text import hung
 
     runner, plain = _with_target(runner, target, edits), shared.as_json(json=json, text=text)
     wanted = suite_of_words(cases or []) or cases_of(cases, "measure")
@@ -88,7 +91,8 @@ def measure(
         wanted, runner, timing, out=out, fresh=fresh, launch_count=launches, telemetry_hz=rate_hz
     ):
         measurements.append(measurement)
-        sys.stdout.write(f"{_json_line(measurement) if plain else _hung(_row(measurement, device))}\n")
+        line = _json_line(measurement) if plain else "\n".join(hung([_row(measurement, device)]))
+        sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
     keep(measurements)
     if out is not None:
@@ -97,7 +101,9 @@ def measure(
         new, measurements = len(measurements), list(read_results(out))
         note = "" if new else "; what is asked for is there already, and another --out measures it again"
         sys.stderr.write(f"{out}: {counted(new, 'new result')}, {len(measurements)} in all{note}\n")
-    sys.stderr.write(f"{_outcomes(measurements)}\n" if len(measurements) > 1 else "")
+    if len(measurements) > 1:
+        outcomes = Counter(measurement.outcome.value for measurement in measurements).most_common()
+        sys.stderr.write(f"{', '.join(f'{count} {outcome}' for outcome, count in outcomes)}\n")
     for path in export:
         _export(path, measurements)
     raise typer.Exit(exit_code(measurements))
@@ -146,11 +152,6 @@ def _keeper(
         pushed(records, push if records else None)
 
     return keep
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(measure)
 
 
 def timing_of(budget: str, limit: str, cache: str, threads: int, memory: str, *, check: bool) -> "Timing":
@@ -212,14 +213,6 @@ def exit_code(measurements: "list[Measurement]") -> int:
     if any(measurement.outcome is Outcome.SUSPECT_FAST and not measurement.has_times for measurement in measurements):
         return 3
     return 3 if outcomes & {Outcome.INFRA, Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM, Outcome.FAILED} else 0
-
-
-def _outcomes(measurements: "list[Measurement]") -> str:
-    """Return how many measurements ended in each way, in words."""
-    from collections import Counter
-
-    counted = Counter(measurement.outcome.value for measurement in measurements)
-    return ", ".join(f"{count} {outcome}" for outcome, count in counted.most_common())
 
 
 def _check_files(out: Path | None, export: list[Path]) -> None:
@@ -287,12 +280,6 @@ def _cores(measurement: "Measurement", device: "Target | None") -> str:
     if device is None or device.name != CPU or not 0 < count < device.sm_count:
         return ""
     return f" on {count} of {device.sm_count} cores"
-
-
-def _hung(row: str) -> str:
-    from nearpeak.reports.figure_text import hung
-
-    return "\n".join(hung([row]))
 
 
 def _export(path: Path, measurements: "list[Measurement]") -> None:

@@ -40,8 +40,3 @@ def qualify(
         return
     without = f"; {counted(unscored, 'case')} without a score" if unscored else ""
     sys.stdout.write(f"{killed} of {all_count} mutants told from right answers{without}; written to {out}\n")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(qualify)

@@ -54,11 +54,6 @@ def telemetry(
         shared.write_whole(out, jsonlib.dumps(_record(recording)) + "\n")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(telemetry)
-
-
 def _watched(duration: str, rate: str, source: list[str]) -> "Telemetry":
     from nearpeak.measurement.telemetry.sampler_client import Sampler
 

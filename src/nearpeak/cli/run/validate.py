@@ -90,11 +90,6 @@ def validate(
     return _case_validated(case_of(words, "validate"), tested, how, json=json)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(validate)
-
-
 def _tested(
     runner: str,
     implementation: str,

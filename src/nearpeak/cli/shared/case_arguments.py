@@ -48,7 +48,12 @@ def listed_cases(words: list[str], command: str) -> "list[Case] | None":
     refuse_folder(path)
     if not path.is_file():
         raise SpecError(f"{path}: not found")
-    cases = _workload(path) if path.suffix == ".json" else _table(path)
+    if path.suffix == ".json":
+        from nearpeak.api.questions import capture
+
+        cases = [call.case for call in capture(path).calls if call.case is not None]
+    else:
+        cases = _table(path)
     if not cases:
         raise SpecError(f"{path}: holds no cases")
     return list(dict.fromkeys(cases))
@@ -68,12 +73,6 @@ def suite_of_words(words: list[str]) -> "Suite | None":
     from nearpeak.suites.suite_names import names_suite, read_suite
 
     return read_suite(words[0]) if len(words) == 1 and names_suite(words[0]) else None
-
-
-def _workload(path: Path) -> "list[Case]":
-    from nearpeak.api.questions import capture
-
-    return [call.case for call in capture(path).calls if call.case is not None]
 
 
 def _table(path: Path) -> "list[Case]":

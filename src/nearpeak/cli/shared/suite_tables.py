@@ -98,7 +98,10 @@ def _use_table(shares: Sequence["UseShare"], *, effective: bool) -> Table:
     """Return one row per workload and identity, one column per currency; rows without any weight are left out."""
     currencies = list(dict.fromkeys(share.currency for share in shares))
     cells = {
-        (share.workload, share.identity, share.currency): _use_cell(share, effective=effective) for share in shares
+        (share.workload, share.identity, share.currency): "unknown"
+        if share.untimed_count
+        else _percent(share.effective_ratio if effective else share.covered_ratio, _NONE)
+        for share in shares
     }
     rows, shown = [], ""
     for workload, identity in dict.fromkeys((share.workload, share.identity) for share in shares):
@@ -108,13 +111,6 @@ def _use_table(shares: Sequence["UseShare"], *, effective: bool) -> Table:
             rows.append((name, _STANDS_FOR[identity], *row))
     heads = columns("~workload", "a case stands for", *(f"#{currency}" for currency in currencies))
     return Table(caption=f"{'effective ' if effective else ''}use-case coverage", columns=heads, rows=rows)
-
-
-def _use_cell(share: "UseShare", *, effective: bool) -> str:
-    """Return a share as text; "unknown" where the time of a case is missing."""
-    if share.untimed_count:
-        return "unknown"
-    return _percent(share.effective_ratio if effective else share.covered_ratio, _NONE)
 
 
 def _directed_table(shares: Iterable["DirectedShare"]) -> Table:

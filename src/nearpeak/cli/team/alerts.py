@@ -38,7 +38,11 @@ def list_(
         for alert in due:
             sys.stdout.write(f"{jsonlib.dumps(asdict(alert))}\n")
     else:
-        rows = [(alert.id, alert.status, alert.assignee, _due(alert.due_ns, now_ns) + alert.title) for alert in due]
+        rows = []
+        for alert in due:
+            urgency = "overdue" if (alert.due_ns or 0) < now_ns else "due"
+            deadline = "" if alert.due_ns is None else f"{urgency} {_day(alert.due_ns)}: "
+            rows.append((alert.id, alert.status, alert.assignee, deadline + alert.title))
         shared.print_document(alerts_document(rows))
     if later := sorted(alert.snoozed_until_ns or 0 for alert in alerts if alert not in due):
         when = f"{'until' if len(later) == 1 else 'the first until'} {time_text(later[0])[:10]}"
@@ -254,7 +258,3 @@ def _day_ns(text: str, option: str) -> int:
 
 def _day(at_ns: int | None) -> str:
     return "" if at_ns is None else time_text(at_ns)[:10]
-
-
-def _due(due_ns: int | None, now_ns: int) -> str:
-    return "" if due_ns is None else f"{'overdue' if due_ns < now_ns else 'due'} {_day(due_ns)}: "

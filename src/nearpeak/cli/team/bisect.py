@@ -71,11 +71,6 @@ def bisect(
     raise typer.Exit(10 if result.found.outcome == "found" else 11)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(bisect)
-
-
 def _on_farm(
     axes: "list[BisectAxis]", store: str | None, what: tuple[Path, str, str, float], within: float, steps: int
 ) -> "Search":

@@ -35,8 +35,3 @@ def bridge(
         sys.stdout.write(f"{jsonlib.dumps(asdict(joined))}\n")
         return
     sys.stdout.write("".join(f"{line}\n" for line in bridge_lines(joined)))
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(bridge)

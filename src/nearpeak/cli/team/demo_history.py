@@ -41,8 +41,3 @@ def demo_history(
         sys.stdout.write(f"    {change.cause}: {change.subject}\n")
     sys.stdout.write(f"Now try:\n  nearpeak regressions --store {place}\n  nearpeak history --store {place}\n")
     sys.stdout.write(f"  nearpeak rank --store {place}\n")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("demo-history")(demo_history)

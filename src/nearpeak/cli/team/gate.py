@@ -53,8 +53,3 @@ def gate(
     plain = json or not shared.on_terminal()
     sys.stdout.write(GATE_FORMATS["json" if plain else "terminal"](result))
     raise typer.Exit(result.exit_code)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(gate)

@@ -43,8 +43,3 @@ def history(
         return
     tracks.sort(key=lambda item: (item.series.device, item.series.testbed.name, item.series.branch, item.series.label))
     sys.stdout.write(detail_text(tracks[0]) if len(tracks) == 1 else list_text(tracks))
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(history)

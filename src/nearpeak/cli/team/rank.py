@@ -50,8 +50,3 @@ def rank(
         sys.stdout.write(f"{jsonlib.dumps(record, default=str)}\n")
         return
     shared.print_document(document_of(ranking, groups, by, top))
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(rank)

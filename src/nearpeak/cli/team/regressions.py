@@ -90,8 +90,3 @@ def _confirmed(
             outcome = f"{verdict}, {(ratio - 1) * 100:+.1f} % in {confirmation.launch_count} launches"
             sys.stderr.write(f"alert {group.alert_id}: {outcome}\n")
     return tuple(done.get(group.alert_id, group) for group in groups)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(regressions)

@@ -81,8 +81,3 @@ def _listening(host: str, port: int) -> socket.socket:
             f"serve: {host}:{port} cannot be listened on: {reason}; --port 0 takes one that is free"
         ) from None
     return listener
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(serve)
