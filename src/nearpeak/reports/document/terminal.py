@@ -91,24 +91,24 @@ def _table(table: Table, width: int, *, apart: bool) -> Iterator[Line]:
         place for place, column in enumerate(table.columns)
         if not column.is_below and (width >= _WIDE or not column.is_wide)
     ]  # fmt: skip
-    beside = [table.columns[place] for place in places]
+    inline = [table.columns[place] for place in places]
     cells = [[row[place] for row in shown] for place in places]
-    heads = [column.title.split("\n") for column in beside]
-    widths = _widths(beside, heads, cells, min(width, WIDEST_TABLE) - table.indent_count)
+    heads = [column.title.split("\n") for column in inline]
+    widths = _widths(inline, heads, cells, min(width, WIDEST_TABLE) - table.indent_count)
     if any(any(head) for head in heads):
         yield from [()] if apart else []
         yield from [(Span(f"{margin}{clean(table.caption)}", "strong"),)] if table.caption else []
         depth = max(map(len, heads))
         for texts in zip(*([""] * (depth - len(head)) + head for head in heads), strict=True):
-            yield _row(margin, beside, widths, texts, ["strong"] * len(beside))
+            yield _row(margin, inline, widths, texts, ["strong"] * len(inline))
         yield (Span(margin + "─" * (sum(widths) + 2 * (len(widths) - 1))),)
     lines = [
-        _lines(column, column_cells, size) for column, column_cells, size in zip(beside, cells, widths, strict=True)
+        _lines(column, column_cells, size) for column, column_cells, size in zip(inline, cells, widths, strict=True)
     ]
     for number, row in enumerate(shown):
         styles = [row[place].kind for place in places]
         for texts in zip_longest(*(column[number] for column in lines), fillvalue=""):
-            yield _row(margin, beside, widths, texts, styles)
+            yield _row(margin, inline, widths, texts, styles)
         below = (clean(cell.text) for cell, column in zip(row, table.columns, strict=True) if column.is_below)
         if text := "; ".join(filter(None, below)):
             yield from _wrapped(f"{margin}  {text}", width)
@@ -119,10 +119,10 @@ def _table(table: Table, width: int, *, apart: bool) -> Iterator[Line]:
 
 
 def _row(
-    margin: str, beside: Sequence[Column], widths: Sequence[int], texts: Sequence[str], styles: Sequence[str]
+    margin: str, inline: Sequence[Column], widths: Sequence[int], texts: Sequence[str], styles: Sequence[str]
 ) -> Line:
     line = [Span(margin)]
-    for column, size, text, style in zip(beside, widths, texts, styles, strict=True):
+    for column, size, text, style in zip(inline, widths, texts, styles, strict=True):
         blank = " " * (size - len(text))
         before, after = (blank, "") if column.is_number else ("", blank)
         line += [Span(before), Span(text, style), Span(f"{after}  ")]
@@ -145,7 +145,7 @@ def _lines(column: Column, cells: Sequence[Cell], size: int) -> Sequence[Sequenc
 
 
 def _widths(
-    beside: Sequence[Column], heads: Sequence[Sequence[str]], cells: Sequence[Sequence[Cell]], room: int
+    inline: Sequence[Column], heads: Sequence[Sequence[str]], cells: Sequence[Sequence[Cell]], room: int
 ) -> list[int]:
     """Return the width of each column; where room lacks bars give way, then texts that are folded, then those cut."""
     widths = [
@@ -154,14 +154,14 @@ def _widths(
             *map(len, head),
             *(len(piece) for cell in column_cells for piece in cell.text.split("\n")),
         )
-        for column, head, column_cells in zip(beside, heads, cells, strict=True)
+        for column, head, column_cells in zip(inline, heads, cells, strict=True)
     ]
     least = [max(_LEAST_COLUMN, *map(len, head)) for head in heads]
     while sum(widths) + 2 * (len(widths) - 1) > room:
-        wide = [place for place, column in enumerate(beside) if not column.is_number and widths[place] > least[place]]
+        wide = [place for place, column in enumerate(inline) if not column.is_number and widths[place] > least[place]]
         if not wide:
             break
-        order = {place: (beside[place].unit == "bar", beside[place].is_folded, widths[place]) for place in wide}
+        order = {place: (inline[place].unit == "bar", inline[place].is_folded, widths[place]) for place in wide}
         widths[max(wide, key=order.__getitem__)] -= 1
     return widths
 
