@@ -21,7 +21,7 @@ DISTANCE = (
     "device of its architecture, of fewer ranks",
     "no data of this maker: scalars of another maker's devices together",
 )
-"""What the steps from the data mean."""
+"""Description of each distance from the calibration data."""
 
 
 def lines_of(analysis: Analysis, target: TargetAnalysis) -> Iterator[str]:

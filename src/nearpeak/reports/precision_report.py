@@ -27,7 +27,7 @@ _STYLES = {"pays": "good", "pays only in a graph": "warn", "does not pay": "bad"
 
 
 class Priced(NamedTuple):
-    """What is expected of one device, and what ran on it."""
+    """Expected precision gains on one device, and the precision executed there."""
 
     device: MixedPrecision
     eager: MixedPrecision

@@ -12,7 +12,7 @@ from nearpeak.reports.expected_time_text import DISTANCE, energy_line
 from nearpeak.units import show
 
 _NOTHING = {"classical": "nothing", "any": "no algorithm, Winograd's and FFT among them,"}
-"""What the bound is of, by the algorithms that it admits."""
+"""Subject of the bound, by the algorithms that it admits."""
 _NAMED = 4
 """Figures that are named of a device of one's own."""
 _SEEN_RATIO = 5e-4

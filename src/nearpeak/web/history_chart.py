@@ -35,7 +35,7 @@ class Chart:
     name: str
     """Name within its page."""
     caption: str
-    """What it shows, in words."""
+    """Caption."""
     unit: str
     """Unit of its values."""
     points: tuple[TrackPoint, ...]
@@ -51,7 +51,7 @@ class Chart:
 
     @property
     def data(self) -> dict[str, Any]:
-        """What the script draws."""
+        """Data for the script that draws the chart."""
         return {
             "unit": self.unit, "caption": clean(self.caption), "y": [_digits(point.value) for point in self.points],
             "lo": [_digits(low) for low, _ in self.ends], "hi": [_digits(high) for _, high in self.ends],

@@ -36,7 +36,7 @@ class Offer:
     action: str
     """`measure` or `bisect`."""
     title: str
-    """What its button says."""
+    """Label of its button."""
     command: str
     """The command that does the same."""
     why_not: str = ""
@@ -50,7 +50,7 @@ class Again:
     path: str
     """Where its forms go."""
     offers: tuple[Offer, ...]
-    """What can be done."""
+    """Available actions."""
     jobs: Table
     """Jobs about what the page shows, newest first."""
     once: str

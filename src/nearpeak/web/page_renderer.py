@@ -40,13 +40,13 @@ class Frame:
     path: str
     """Its path."""
     query: Mapping[str, str] = field(default_factory=dict)
-    """What its address asks for."""
+    """Query of its address."""
     actor: str = ""
     """Name of the token that is signed in; empty for none."""
     can_write: bool = False
     """Whether that token may act."""
     mark: str = ""
-    """What forms must bring back, so that no other site can send them."""
+    """CSRF mark that forms must send back, so that no other site can send them."""
 
     @property
     def is_static(self) -> bool:
@@ -60,7 +60,7 @@ class Frame:
 
     @property
     def policy(self) -> str:
-        """What a page that is a file may do."""
+        """Content security policy of a static page."""
         return STATIC_POLICY
 
     def href(self, link: Link) -> str:

@@ -16,6 +16,6 @@ class View:
     template: str
     """Template that writes it."""
     context: Mapping[str, Any]
-    """What the template is given."""
+    """Variables of the template."""
     tables: tuple[Table, ...] = ()
     """All tables of the page; each can be exported alone."""

@@ -16,9 +16,9 @@ class Query:
     """Path and query of an address."""
 
     path: Mapping[str, str] = field(default_factory=dict)
-    """What the path names."""
+    """Values of the path's parameters."""
     query: Mapping[str, str] = field(default_factory=dict)
-    """What the query names."""
+    """Values of the query's parameters."""
     is_whole: bool = False
     """Whether lists are returned whole: for exports and static pages."""
     is_admin: bool = False

@@ -42,7 +42,7 @@ Message = MutableMapping[str, Any]
 
 
 class RefusedError(NearpeakError):
-    """What may not be done: the status says why."""
+    """Refusal of a request, with its HTTP status."""
 
     def __init__(self, status: int, text: str) -> None:
         """Keep the status of the answer."""
@@ -57,7 +57,7 @@ class Visitor:
     name: str = ""
     """Name of the token; empty for none."""
     scope: str = ""
-    """What it may do; empty for none."""
+    """Scope of its token; empty without a token."""
     text: str = ""
     """The token itself, for marks of forms."""
 

@@ -17,7 +17,7 @@ from nearpeak.exchange.run_lines import MOST_BYTES, run_record
 TOKEN_VARIABLE = "NEARPEAK_TOKEN"
 """Variable of the environment that holds the token: on the command line others could read it."""
 TRIES = 6
-"""How often one batch is sent before it is given up."""
+"""Attempts to send one batch."""
 FIRST_WAIT_S, LONGEST_WAIT_S, TIMEOUT_S = 0.5, 20.0, 60.0
 BATCH_RUNS, BATCH_BYTES = 100, MOST_BYTES // 2
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -25,7 +25,7 @@ _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pushed:
-    """What became of runs that were sent."""
+    """Outcome of an upload of runs."""
 
     new_count: int
     """Runs that were not there."""

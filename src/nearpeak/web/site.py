@@ -28,7 +28,7 @@ MOST_REMEMBERED = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """How a site is shown."""
+    """Display options of a site."""
 
     is_static: bool = False
     """Whether it becomes files: no queries, no actions, no clock."""
@@ -71,7 +71,7 @@ class _Held:
 
 
 class Site:
-    """What pages are built from."""
+    """Data and caches from which pages are built."""
 
     def __init__(self, store: Store, setting: Setting) -> None:
         """Keep the store and how it is shown."""

@@ -20,7 +20,7 @@ _SHORT = ("series",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """What was written."""
+    """Counts of a static export."""
 
     page_count: int
     """Pages."""

@@ -32,7 +32,7 @@ class Submission:
     words: tuple[str, ...]
     """Case, file, sources or program."""
     runner: str = "torch_cpu"
-    """What runs the cases."""
+    """Runner of the cases."""
     against: str = ""
     """Runner or program that it is compared with; empty for none."""
     round_count: int = 5
@@ -42,7 +42,7 @@ class Submission:
     targets: tuple[str, ...] = ()
     """Devices that are predicted or simulated."""
     timing: "Timing | None" = None
-    """How cases are timed."""
+    """Timing options of the cases."""
     limit_s: float | None = None
     """Wall time of a program."""
     memory_bytes: int | None = None

@@ -8,7 +8,7 @@ from nearpeak.errors import NearpeakError, SpecError
 _MOST_BYTES = 64 << 20
 """Size limit in bytes of files whose format is detected."""
 _TUNER = re.compile(rb'"(cache|results)"\s*:.*"(block_size_x|configuration|tune_params)"', re.DOTALL)
-"""What caches and results of Kernel Tuner have in their first bytes."""
+"""Pattern in the first bytes of Kernel Tuner's cache and result files."""
 
 
 def refuse_results(path: Path) -> None:

@@ -49,9 +49,9 @@ class Link:
     page: str
     """Name of the page."""
     path: Mapping[str, str] = field(default_factory=dict)
-    """What its path names."""
+    """Values of its path's parameters."""
     query: Mapping[str, str] = field(default_factory=dict)
-    """What its query names."""
+    """Values of its query's parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class Cell:
     kind: str = ""
     """Style: that of a span, `whole` on one line, or `heat-0` to `heat-9`."""
     hint: str = ""
-    """What else is to be known of it."""
+    """Further note on the cell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +144,7 @@ class Table:
     name: str = ""
     """Name in addresses, one for each table of a page."""
     caption: str = ""
-    """What it shows."""
+    """Caption."""
     empty: str = "nothing to show"
     """Text shown for a table without rows."""
     is_matrix: bool = False
@@ -154,7 +154,7 @@ class Table:
     brief_count: int = 0
     """Rows that a terminal shows; all where it is 0."""
     rest: str = ""
-    """What a terminal says of the rows that it does not show."""
+    """Text of a terminal for the rows that it omits."""
     indent_count: int = 0
     """Blanks before each line in a terminal."""
 
@@ -202,7 +202,7 @@ class Drawing(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """What ran on each thread and queue over time; a page zooms into it."""
+    """Activity of each thread and queue over time; an HTML page zooms into it."""
 
     rows: tuple[str, ...]
     """Threads and queues."""
@@ -218,7 +218,7 @@ class Details(NamedTuple):
     """Blocks that a page folds away; a terminal says the summary only."""
 
     summary: str
-    """What is folded."""
+    """Folded content."""
     blocks: tuple["Block", ...]
     """The blocks."""
 
@@ -234,15 +234,15 @@ class Document:
     title: str = ""
     """Its title."""
     subject: str = ""
-    """What it is of, in one line."""
+    """Subject, in one line."""
     lead: str = ""
-    """What it comes to, in one sentence."""
+    """Conclusion, in one sentence."""
     blocks: Sequence[Block]
     """Its parts."""
     kicker: str = ""
     """Kind of the report, which a page says above the title."""
     figures: Sequence[tuple[str, str, str]] = ()
-    """What a page shows large: name, value and note."""
+    """Key figures that an HTML page shows large: name, value and note."""
     foot: str = ""
     """Last line of a page."""
     mark: str = ""

@@ -48,7 +48,7 @@ _OUTCOMES = {
     "running": "running", "accepted": "accepted", "lost": "lost with its host",
     "infra": "sent back, host or device unfit", "rejected": "too late to count",
 }  # fmt: skip
-"""What became of an attempt, in words."""
+"""Text for each outcome of an attempt."""
 
 
 def budget_lines(budgets: Mapping[str, float], asked_s: Mapping[str, float]) -> list[str]:

@@ -14,7 +14,7 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What a program asks."""
+    """Request of a program: query, body and visitor."""
 
     query: Query
     """Path and query."""
@@ -35,13 +35,13 @@ class Endpoint:
     name: str
     """Its name in descriptions."""
     summary: str
-    """What it does, in one line."""
+    """Summary, in one line."""
     answer: Callable[[Site, Question], tuple[int, Any]]
     """Returns status and data."""
     gives: Json
     """Schema of the answer."""
     query: Mapping[str, str] = field(default_factory=dict)
-    """What its query may name, each with what it means; numbers begin with `#`."""
+    """Query parameters with their descriptions; those of numbers begin with `#`."""
     takes: Json | None = None
     """Schema of the body; none where it takes none."""
     writes: bool = False

@@ -25,7 +25,7 @@ class Page:
     build: Callable[[Site, Query], View]
     """Makes it; a NotFoundError where what the path names is not there."""
     everywhere: Callable[[Site], Iterator[Mapping[str, str]]] = _once
-    """What its path can name, for a site that becomes files."""
+    """Function that yields all values of its path's parameters, for the static export."""
     title: str = ""
     """Name in the menu; empty where it has no place there."""
     rank: int = 0

@@ -27,7 +27,7 @@ class Waiting:
     alert: AlertRow
     """The alert."""
     weight: Weight
-    """How much it matters."""
+    """Weight of the alert in the queue."""
     series: Series | None
     """Its first series."""
     chart: Chart | None
@@ -44,7 +44,7 @@ class Waiting:
 
     @property
     def gap(self) -> str:
-        """What it costs, in words; empty where that is not known."""
+        """Cost as text; empty where it is unknown."""
         return show(self.weight.gap_s, "s") if self.weight.gap_s else ""
 
     @property
