@@ -34,7 +34,7 @@ VENDORED = {
 
 
 def test_files_of_others_are_those_that_were_released_and_are_named_with_their_licence():
-    folder = ROOT / "src" / "nearpeak" / "web" / "_static" / "vendor"
+    folder = ROOT / "src" / "nearpeak" / "web" / "static" / "vendor"
     found = {one.name: hashlib.sha256(one.read_bytes()).hexdigest() for one in folder.iterdir()}
     assert found == VENDORED
     assert "uPlot 1.6.32" in (ROOT / "NOTICE").read_text(encoding="utf-8")

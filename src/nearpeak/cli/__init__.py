@@ -1,4 +1,4 @@
-"""The command line: one file per command; each parses, makes one call and prints."""
+"""The command line: one file per command, which parses options, makes one library call and prints the result."""
 
 import errno
 import importlib
@@ -18,7 +18,7 @@ _FOLDERS = {
 COMMANDS = {stem: _FOLDERS[stem] for stem in sorted(_FOLDERS) if not stem.startswith("_")}
 """The folder of each command; `shared` holds what commands have in common."""
 BARE = {"--telemetry": "--telemetry=100"}
-"""Options that may stand without their value, and what they say then."""
+"""Options whose value may be omitted, with the value that this implies."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Errors of a place that takes no more."""
 _UsageError: type[Exception] = next(
@@ -27,7 +27,10 @@ _UsageError: type[Exception] = next(
 
 
 def application() -> typer.Typer:
-    """Return the command line with every command of this folder."""
+    """Return the command line with every command of this folder.
+
+    The function with the name of its file is the command; a file with several commands has `register` instead.
+    """
     app = typer.Typer(
         name="nearpeak",
         cls=Listing,
@@ -39,7 +42,11 @@ def application() -> typer.Typer:
     )
     app.callback()(_nearpeak)
     for name, folder in COMMANDS.items():
-        importlib.import_module(f"nearpeak.cli.{folder}.{name}").register(app)
+        module = importlib.import_module(f"nearpeak.cli.{folder}.{name}")
+        if hasattr(module, "register"):
+            module.register(app)
+        else:
+            app.command()(getattr(module, name))
     return app
 
 
@@ -69,8 +76,8 @@ def main() -> None:
         _refuse_usage(error)
 
 
-def _say_version(asked: bool) -> None:
-    if asked:
+def _say_version(requested: bool) -> None:
+    if requested:
         from nearpeak.api import questions
 
         sys.stdout.write(f"nearpeak {questions.version() or 'from source'}\n")
@@ -81,11 +88,11 @@ def _nearpeak(
     debug: bool = typer.Option(False, "--debug", help="Show the traceback of an error."),
     version: bool = typer.Option(False, "--version", is_eager=True, callback=_say_version, help="Show the version."),
 ) -> None:
-    """How near to the hardware's peak is this work, and what is worth doing next?
+    """Measure how near a workload runs to the hardware's peak, and find the next optimization.
 
     Errors are one line. Exit codes: 0 fine, or a list with whatever is in it; 1 it cannot be captured or is not
     modelled; 2 wrong use, name, file or store; 3 a package or device is missing; compare, gate and bisect: 10 slower,
-    11 not told, or no baseline; 12 numerically wrong.
+    11 inconclusive, or no baseline; 12 numerically wrong.
     """
 
 
@@ -106,7 +113,7 @@ def _drop_output() -> None:
 
 
 def _refuse_usage(error: BaseException) -> None:
-    """Say in one line what was wrong with the words of the command; the bare command shows its help instead."""
+    """Print a usage error in one line; the bare command shows its help instead."""
     _say_value(error)
     text = getattr(error, "format_message", lambda: str(error))()
     if type(error).__name__ == "NoArgsIsHelpError":
@@ -119,9 +126,9 @@ def _refuse_usage(error: BaseException) -> None:
 def _say_value(error: BaseException) -> None:
     """Put the value that an option refuses into its message, where that lacks it but what checked it has kept it."""
     details = getattr(error.__cause__, "errors", None)
-    found, message = details() if callable(details) else (), getattr(error, "message", "")
-    if found and message and "input" in found[0]:
-        vars(error)["message"] = f"got {shown(found[0]['input'])}; {message[0].lower()}{message[1:]}"
+    details_of_error, message = details() if callable(details) else (), getattr(error, "message", "")
+    if details_of_error and message and "input" in details_of_error[0]:
+        vars(error)["message"] = f"got {shown(details_of_error[0]['input'])}; {message[0].lower()}{message[1:]}"
 
 
 def _leave(message: str, code: int) -> None:

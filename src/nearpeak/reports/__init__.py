@@ -1,4 +1,4 @@
-"""Reports of an analysis: one file per format, found by its stem; they format and compute no new figure."""
+"""Reports of an analysis: one file per format, found by file stem; they format and compute no new figure."""
 
 from typing import Protocol
 
@@ -9,7 +9,7 @@ __all__ = ["FORMATS", "Render", "render"]
 
 
 class Render(Protocol):
-    """How a format turns an analysis into text; a format may add options of its own."""
+    """Renderer of an analysis as text; a format may add further options."""
 
     def __call__(self, analysis: Analysis) -> str:
         """Return the report."""

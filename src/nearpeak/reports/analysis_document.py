@@ -1,8 +1,8 @@
-"""An analysis as a document: bounds of all targets, where the time of the first goes, and what the bounds rest on."""
+"""Document of an analysis: bounds on all targets, time breakdown on the first, and provenance of the bounds."""
 
 from collections.abc import Iterator, Sequence
 
-from nearpeak.core.answers.analysis import Analysis, CaseRow, CaseTime, Share, TargetAnalysis
+from nearpeak.core.answers.analysis import Analysis, Share, TargetAnalysis
 from nearpeak.core.answers.bound import ASSUMPTIONS
 from nearpeak.reports import expected_time_text as expected
 from nearpeak.reports import figure_text as words
@@ -16,7 +16,12 @@ TOP_COUNT = 8
 
 def document_of(analysis: Analysis) -> Document:
     """Return the analysis as a document that fits a screen or two of 80 columns."""
-    blocks = [*_head(analysis), _targets(analysis), *_remarks(analysis)]
+    heads = columns("~target", "#bound", "#1 kernel\nper op", "#launch\nfloor", "#expected\nper op", "limiter", "fits",
+                    "#most\nbatch")  # fmt: skip
+    targets = Table(
+        columns=heads, rows=[_target_cells(analysis, target) for target in analysis.targets], empty="no target"
+    )
+    blocks = [*_head(analysis), targets, *_remarks(analysis)]
     for target in analysis.targets[:1]:
         blocks += _first_target(analysis, target)
     for target in analysis.targets:
@@ -34,14 +39,6 @@ def _head(analysis: Analysis) -> Iterator[Block]:
     yield words.products_counted(analysis.policy)
     parameters = "" if analysis.parameter_count is None else f"; {words.count(analysis.parameter_count)} parameters"
     yield Text(words.coverage(analysis) + parameters, "" if analysis.complete else "strong bad")
-
-
-def _targets(analysis: Analysis) -> Table:
-    heads = ("~target", "#bound", "#1 kernel\nper op", "#launch\nfloor", "#expected\nper op", "limiter", "fits")
-    return Table(
-        columns=columns(*heads, "#most\nbatch"), rows=[_target_cells(analysis, one) for one in analysis.targets],
-        empty="no target",
-    )  # fmt: skip
 
 
 def _target_cells(analysis: Analysis, target: TargetAnalysis) -> Sequence[str | Cell]:
@@ -82,9 +79,10 @@ def _first_target(analysis: Analysis, target: TargetAnalysis) -> Iterator[Block]
     if target.opportunities:
         yield Heading("Largest opportunities (at most; gains overlap, do not add them)", 3)
     yield Items(tuple(
-        (Span(show(one.gain_s, "s"), "strong"), f" {one.kind}: {one.title} ", Span(one.evidence, "muted"),
-         *((" ", Span(words.shortened(one.where, 48), "code")) if one.where else ()))
-        for one in target.opportunities[:TOP_COUNT]
+        (Span(show(opportunity.gain_s, "s"), "strong"), f" {opportunity.kind}: {opportunity.title} ",
+         Span(opportunity.evidence, "muted"),
+         *((" ", Span(words.shortened(opportunity.where, 48), "code")) if opportunity.where else ()))
+        for opportunity in target.opportunities[:TOP_COUNT]
     ))  # fmt: skip
 
 
@@ -104,24 +102,24 @@ def _parts(kind: str, parts: Sequence[Share]) -> Table:
 
 
 def _measured(analysis: Analysis, target: TargetAnalysis) -> Iterator[Block]:
-    """Yield the measured calls beside expected time and bound, most to gain first; mark those that cannot be true."""
+    """Yield the measured calls with expected time and bound, largest gain first; implausible ones are marked."""
     timed = [(row, time) for row, time in zip(analysis.rows, target.times, strict=True) if time.measured_s]
     if not timed:
         return
     timed.sort(key=lambda pair: -((pair[1].measured_s or 0.0) - pair[1].bound_s) * pair[0].call_count)
     yield Heading(f"Measured on {words.shortened(target.title, 40)}, most time to gain first")
     heads = ("#measured_s|measured", "#expected_s|expected", "#bound_s|bound", "#attained", "`one call of")
-    yield Table(columns=columns(*heads), rows=[_measured_cells(row, time) for row, time in timed[:TOP_COUNT]])
+    rows = [
+        (time.measured_s, time.prediction.time_s if time.prediction else None, time.bound_s,
+         "implausible" if words.is_implausible(time) else words.percent(words.attained(time) or 0.0), row.label)
+        for row, time in timed[:TOP_COUNT]
+    ]  # fmt: skip
+    yield Table(columns=columns(*heads), rows=rows)
     implausible = sum(words.is_implausible(time) for _, time in timed)
     if implausible:
         wrong = f"{implausible} of {len(timed)} measurements are below their bound: a rule or a timer is wrong"
         yield Text(wrong, "strong bad")
-    yield from (words.below_bound(one) for one in target.below_bound[:TOP_COUNT])
-
-
-def _measured_cells(row: CaseRow, time: CaseTime) -> Sequence[float | str | None]:
-    ratio = "implausible" if words.is_implausible(time) else words.percent(words.attained(time) or 0.0)
-    return time.measured_s, time.prediction.time_s if time.prediction else None, time.bound_s, ratio, row.label
+    yield from (words.below_bound(entry) for entry in target.below_bound[:TOP_COUNT])
 
 
 def _unmeasured(analysis: Analysis, target: TargetAnalysis) -> Iterator[Block]:

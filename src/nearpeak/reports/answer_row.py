@@ -1,4 +1,4 @@
-"""One row of a table of cases with its bound and what is expected of it, as people read it."""
+"""Human-readable table row of one case with its bound and expected time."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 from nearpeak.units import show
 
 _NO_WORDS = ("op", "refused", "digest")
-"""Columns that are not told as `name=value`."""
+"""Columns that are not printed as `name=value`."""
 
 
 def in_words(row: Mapping[str, Any], added: Collection[str]) -> str:
-    """Return a row as one line: the case as the table states it, then what was added.
+    """Return a row as one line: the case as the table states it, then the added columns.
 
     Args:
         row: cells by column; those that are blank are left out.
@@ -28,17 +28,20 @@ def in_words(row: Mapping[str, Any], added: Collection[str]) -> str:
 
 
 def _answers(row: Mapping[str, Any]) -> list[str]:
-    found, limited = [], f" by {row.get('limiter', 'nothing')}"  # the limiter of what is expected, if that is asked for
+    cells, limited = (
+        [],
+        f" by {row.get('limiter', 'nothing')}",
+    )  # the limiter of the expected time, where it is requested
     if "predicted_s" in row:
-        found.append(f"expected {_between(row, 'predicted_s', 'low_s', 'high_s', 's')}{limited}")
+        cells.append(f"expected {_between(row, 'predicted_s', 'low_s', 'high_s', 's')}{limited}")
         limited = ""
     if "bound_s" in row:
         high = f" to {show(row['bound_high_s'], 's')}" if "bound_high_s" in row else ""
-        found.append(f"bound {show(row['bound_s'], 's')}{high}{limited}")
+        cells.append(f"bound {show(row['bound_s'], 's')}{high}{limited}")
     if "energy_j" in row:
-        found.append(_between(row, "energy_j", "energy_low_j", "energy_high_j", "J"))
-        found.append(f"{show(row['power_w'], 'W')} on average")
-    return found
+        cells.append(_between(row, "energy_j", "energy_low_j", "energy_high_j", "J"))
+        cells.append(f"{show(row['power_w'], 'W')} on average")
+    return cells
 
 
 def _between(row: Mapping[str, Any], name: str, low: str, high: str, unit: str) -> str:

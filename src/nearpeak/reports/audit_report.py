@@ -1,4 +1,4 @@
-"""The audit of a measurement table, for people and as JSON."""
+"""Report of the audit of a measurement table, as text and JSON."""
 
 import dataclasses
 import json
@@ -12,28 +12,28 @@ SHOWN = 5
 """Rows named per kind in text; --out and --json have all."""
 
 
-def to_json(target: Target, found: Audit) -> str:
+def to_json(target: Target, audit: Audit) -> str:
     """Return the audit as one JSON line."""
     return json.dumps(
         {
-            "target": target.name, "rows": found.row_count, "counts": dict(found.counts),
-            "findings": [dataclasses.asdict(one) for one in found.findings],
-            "noise": [dataclasses.asdict(one) for one in found.noise], "remarks": list(found.remarks),
+            "target": target.name, "rows": audit.row_count, "counts": dict(audit.counts),
+            "findings": [dataclasses.asdict(finding) for finding in audit.findings],
+            "noise": [dataclasses.asdict(finding) for finding in audit.noise], "remarks": list(audit.remarks),
         }
     )  # fmt: skip
 
 
-def to_terminal(target: Target, found: Audit) -> str:
+def to_terminal(target: Target, audit: Audit) -> str:
     """Return the audit as text."""
-    wrong = len({one.row for one in found.findings})
-    lines = [f"{found.row_count} rows on {target.title} ({target.name}): {wrong} with findings"]
-    lines += [line for remark in found.remarks for line in ("", f"  {remark}")]
-    for kind, count in found.counts.items():
+    wrong = len({finding.row for finding in audit.findings})
+    lines = [f"{audit.row_count} rows on {target.title} ({target.name}): {wrong} with findings"]
+    lines += [line for remark in audit.remarks for line in ("", f"  {remark}")]
+    for kind, count in audit.counts.items():
         lines += ["", f"  {count} {kind}: {KINDS[kind]}"]
-        own = [one for one in found.findings if one.kind == kind]
-        lines += [f"    {_row(one)}" for one in own[:SHOWN]]
+        of_kind = [finding for finding in audit.findings if finding.kind == kind]
+        lines += [f"    {_row(finding)}" for finding in of_kind[:SHOWN]]
         lines += [f"    and {count - SHOWN} more"] if count > SHOWN else []
-    for floor in found.noise:
+    for floor in audit.noise:
         lines += [
             "",
             f"  {counted(floor.pair_count, 'case')} with several {floor.what}: times differ by "
@@ -42,8 +42,8 @@ def to_terminal(target: Target, found: Audit) -> str:
     return "\n".join(hung(lines))
 
 
-def _row(one: AuditFinding) -> str:
-    if one.measured_s is None or one.expected_s is None:
-        return f"row {one.row}: {one.text}"
-    other = f" of row {one.other_row}" if one.other_row is not None else ""
-    return f"row {one.row}: {show(one.measured_s, 's')} against {show(one.expected_s, 's')}{other}"
+def _row(finding: AuditFinding) -> str:
+    if finding.measured_s is None or finding.expected_s is None:
+        return f"row {finding.row}: {finding.text}"
+    other = f" of row {finding.other_row}" if finding.other_row is not None else ""
+    return f"row {finding.row}: {show(finding.measured_s, 's')} against {show(finding.expected_s, 's')}{other}"

@@ -1,4 +1,4 @@
-"""Geometry of the bar charts: every bar starts at zero, bars of one chart share one axis."""
+"""Geometry of bar charts: every bar starts at zero, and bars of one chart share one axis."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ class Segment:
     """A coloured part of a bar."""
 
     kind: str
-    """What it stands for: a limiter or a kind of memory."""
+    """Meaning of the segment: a limiter or a kind of memory."""
     width: str
     """Width in percent of the axis."""
     words: str
-    """What it stands for and how much, for people."""
+    """Meaning and size, as text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +29,11 @@ class Bar:
     """One bar with its texts."""
 
     name: str
-    """What it stands for."""
+    """Label of the bar."""
     value: str
     """Its length with unit."""
     note: str
-    """A second figure beside it."""
+    """A second figure next to it."""
     segments: tuple[Segment, ...]
     """Its parts, from zero."""
 
@@ -43,7 +43,7 @@ class Chart:
     """Bars on one axis that starts at zero."""
 
     title: str
-    """What its bars stand for."""
+    """Meaning of its bars."""
     bars: tuple[Bar, ...]
     """The bars."""
     end: str
@@ -76,7 +76,7 @@ def strip_of(analysis: Analysis) -> Strip:
 def share_charts(analysis: Analysis, target: TargetAnalysis) -> tuple[Chart, ...]:
     """Return the parts of the step on `target`: by phase, by operator, by module."""
     parts = {"phase": target.by_phase, "operator": target.by_operator, "module": target.by_module}
-    return tuple(_shares(f"By {kind}", found, analysis) for kind, found in parts.items())
+    return tuple(_shares(f"By {kind}", shares, analysis) for kind, shares in parts.items())
 
 
 def _shares(title: str, parts: Sequence[Share], analysis: Analysis) -> Chart:
@@ -141,7 +141,7 @@ def memory_parts(memory: MemoryUse) -> Mapping[str, tuple[str, int]]:
         "input": ("inputs", memory.input_bytes),
         "activation": ("activations at their peak", memory.activation_peak_bytes),
     }
-    return {kind: (said, size) for kind, (said, size) in parts.items() if size}
+    return {kind: (text, size) for kind, (text, size) in parts.items() if size}
 
 
 def memory_axis_bytes(analysis: Analysis, memory: MemoryUse) -> int:
@@ -153,6 +153,6 @@ def memory_axis_bytes(analysis: Analysis, memory: MemoryUse) -> int:
 def memory_segments(memory: MemoryUse, axis_bytes: int) -> tuple[Segment, ...]:
     """Return the parts of the memory as segments of one bar."""
     return tuple(
-        Segment(kind=kind, width=width(size, axis_bytes), words=f"{said}: {show(size, 'B')}")
-        for kind, (said, size) in memory_parts(memory).items()
+        Segment(kind=kind, width=width(size, axis_bytes), words=f"{text}: {show(size, 'B')}")
+        for kind, (text, size) in memory_parts(memory).items()
     )

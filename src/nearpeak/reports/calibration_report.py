@@ -1,4 +1,4 @@
-"""Fits and plans of calibration, for people and as JSON."""
+"""Reports of calibration fits and plans, as text and JSON."""
 
 import dataclasses
 import json
@@ -18,7 +18,7 @@ _WORST = 3
 
 
 def fit_to_json(
-    target: Target, found: Sequence[GroupFit], set_aside: Sequence[RejectedRow] = (),
+    target: Target, fits: Sequence[GroupFit], set_aside: Sequence[RejectedRow] = (),
     refused: Mapping[str, object] = MappingProxyType({}),
 ) -> str:  # fmt: skip
     """Return the fits as one JSON line.
@@ -29,102 +29,103 @@ def fit_to_json(
     """
     groups = [
         {
-            "group": one.name, "start": one.start.name, "cases": one.case_count, "error_before": one.before_ratio,
-            "error_fitted": one.fitted_ratio, "error_unseen": one.unseen_ratio, "bias_unseen": one.bias_ratio,
-            "scalars": dict(one.values), "interval": one.entry["interval"],
-            "held": [{"name": h.name, "reason": h.reason, "pinned_by": h.pinned_by} for h in one.held],
+            "group": fit.name, "start": fit.start.name, "cases": fit.case_count, "error_before": fit.before_ratio,
+            "error_fitted": fit.fitted_ratio, "error_unseen": fit.unseen_ratio, "bias_unseen": fit.bias_ratio,
+            "scalars": dict(fit.values), "interval": fit.entry["interval"],
+            "held": [{"name": h.name, "reason": h.reason, "pinned_by": h.pinned_by} for h in fit.held],
             "worst": [
                 {"row": r.row, "case": r.case.record(), "measured_s": r.measured_s, "predicted_s": r.predicted_s,
                  "residual_ratio": r.error_ratio}
-                for r in one.worst(_WORST)
+                for r in fit.worst(_WORST)
             ],
         }
-        for one in found
+        for fit in fits
     ]  # fmt: skip
     return json.dumps(
         {
-            "target": target.name, "groups": groups, "set_aside": [dataclasses.asdict(one) for one in set_aside],
+            "target": target.name, "groups": groups, "set_aside": [dataclasses.asdict(fit) for fit in set_aside],
             "not_fitted": {name: str(reason) for name, reason in refused.items()},
         }
     )  # fmt: skip
 
 
-def fit_to_terminal(target: Target, found: Sequence[GroupFit]) -> str:
+def fit_to_terminal(target: Target, fits: Sequence[GroupFit]) -> str:
     """Return the fits as text."""
-    return "\n\n".join(_fit_text(target, one) for one in found)
+    return "\n\n".join(_fit_text(target, fit) for fit in fits)
 
 
-def _fit_text(target: Target, one: GroupFit) -> str:
-    before = {coefficient.name: coefficient.value for coefficient in one.start.coefficients}
-    held = {entry.name for entry in one.held}
+def _fit_text(target: Target, fit: GroupFit) -> str:
+    before = {coefficient.name: coefficient.value for coefficient in fit.start.coefficients}
+    held = {entry.name for entry in fit.held}
     lines = [
-        f"{one.name} on {target.title} ({target.name}): {one.case_count} cases, started from {one.start.name}",
-        f"  mean error {_percent(one.before_ratio)} before, {_percent(one.fitted_ratio)} on the cases fitted, "
-        f"{_percent(one.unseen_ratio)} (bias {100 * one.bias_ratio:+.1f} %) on cases left out",
+        f"{fit.name} on {target.title} ({target.name}): {fit.case_count} cases, started from {fit.start.name}",
+        f"  mean error {_percent(fit.before_ratio)} before, {_percent(fit.fitted_ratio)} on the cases fitted, "
+        f"{_percent(fit.unseen_ratio)} (bias {100 * fit.bias_ratio:+.1f} %) on cases left out",
     ]
     lines += [
         f"    {name:24} {_value(name, before[name]):>12} -> {_value(name, value):>12}"
-        for name, value in one.values.items()
+        for name, value in fit.values.items()
         if name not in held or value != before[name]
     ]
-    for entry in one.held:
-        state = "kept" if one.values[entry.name] == before[entry.name] else "shared"
+    for entry in fit.held:
+        state = "kept" if fit.values[entry.name] == before[entry.name] else "shared"
         lines += [f"    {entry.name:24} {state}: {entry.reason};", f"    {'':24} pinned down by {entry.pinned_by}"]
-    lines += ["  rows that fit worst (--residuals FILE gives all)", *map(_worst_row, one.worst(_WORST))]
+    lines += ["  rows that fit worst (--residuals FILE gives all)", *map(_worst_row, fit.worst(_WORST))]
     return "\n".join(hung(lines))
 
 
-def _worst_row(one: Residual) -> str:
-    axes = " ".join(f"{name}={extent}" for name, extent in _free_axes(one.case.axes))
+def _worst_row(residual: Residual) -> str:
+    axes = " ".join(f"{name}={extent}" for name, extent in _free_axes(residual.case.axes))
     return (
-        f"    row {one.row}: measured {show(one.measured_s, 's')}, predicted {show(one.predicted_s, 's')} "
-        f"({100 * one.error_ratio:+.0f} %), {axes}"
+        f"    row {residual.row}: measured {show(residual.measured_s, 's')}, "
+        f"predicted {show(residual.predicted_s, 's')} "
+        f"({100 * residual.error_ratio:+.0f} %), {axes}"
     )
 
 
-def residual_columns(found: Sequence[GroupFit], unused: Sequence[RejectedRow], count: int) -> dict[str, list[Any]]:
+def residual_columns(fits: Sequence[GroupFit], unused: Sequence[RejectedRow], count: int) -> dict[str, list[Any]]:
     """Return what a fit leaves at each of the `count` rows of its table, as columns; cells of other rows are None.
 
     Args:
         unused: rows that were not fitted on.
     """
     columns: dict[str, list[Any]] = {name: [None] * count for name in RESIDUAL_COLUMNS}
-    for fit in found:
-        for one in fit.residuals:
-            cells = one.measured_s, one.predicted_s, one.error_ratio, fit.name, None
+    for fit in fits:
+        for residual in fit.residuals:
+            cells = residual.measured_s, residual.predicted_s, residual.error_ratio, fit.name, None
             for name, cell in zip(RESIDUAL_COLUMNS, cells, strict=True):
-                columns[name][one.row - 1] = cell
+                columns[name][residual.row - 1] = cell
     for row in unused:
         columns["set_aside"][row.row - 1] = f"{row.column} {row.text}".strip()
     return columns
 
 
-def plan_to_json(target: Target, found: Design) -> str:
+def plan_to_json(target: Target, plan: Design) -> str:
     """Return the plan as one JSON line."""
     points = [
         {"case": p.case.record(), "predicted_s": p.predicted_s, "pins": p.pins, "error_after": p.error_ratio}
-        for p in found.points
+        for p in plan.points
     ]
     return json.dumps(
         {
-            "target": target.name, "start": found.start, "distance_count": found.distance_count,
-            "candidates": found.candidate_count, "error_before": found.before_ratio,
-            "error_after": found.after_ratio, "points": points,
+            "target": target.name, "start": plan.start, "distance_count": plan.distance_count,
+            "candidates": plan.candidate_count, "error_before": plan.before_ratio,
+            "error_after": plan.after_ratio, "points": points,
         }
     )  # fmt: skip
 
 
-def plan_to_terminal(target: Target, found: Design) -> str:
+def plan_to_terminal(target: Target, plan: Design) -> str:
     """Return the plan as text."""
-    total = sum(point.predicted_s for point in found.points)
+    total = sum(point.predicted_s for point in plan.points)
     lines = [
-        f"{counted(len(found.points), 'case')} to measure on {target.title} ({target.name}), most useful first",
-        f"  error of {found.candidate_count} cases that is due to scalars: {_percent(found.before_ratio)} now,",
-        f"  with those of {found.start}; {_percent(found.after_ratio)} when all are measured",
+        f"{counted(len(plan.points), 'case')} to measure on {target.title} ({target.name}), most useful first",
+        f"  error of {plan.candidate_count} cases that is due to scalars: {_percent(plan.before_ratio)} now,",
+        f"  with those of {plan.start}; {_percent(plan.after_ratio)} when all are measured",
         "  (the form's own error comes on top)",
         f"  one run of each takes {show(total, 's')} together",
     ]
-    for point in found.points:
+    for point in plan.points:
         axes = " ".join(f"{name}={extent}" for name, extent in _free_axes(point.case.axes))
         lines.append(
             f"  {axes:24} {show(point.predicted_s, 's'):>9}  then {_percent(point.error_ratio):>6}  pins {point.pins}"

@@ -1,4 +1,4 @@
-"""The bound of one case, for people and as JSON."""
+"""Report of the bound of one case, as text and JSON."""
 
 import json
 
@@ -30,7 +30,8 @@ def to_json(case: Case, target: Target, bound: Bound, proof: Proof) -> str:
 def document_of(label: str, target: Target, bound: Bound) -> Document:
     """Return the bound as a document."""
     terms = [
-        (one.name, one.time_s, one.status, one.formula) for one in sorted(bound.terms, key=lambda one: -one.time_s)
+        (term.name, term.time_s, term.status, term.formula)
+        for term in sorted(bound.terms, key=lambda term: -term.time_s)
     ]
     floor_s = bound.launch_floor_s
     blocks: list[Block] = [
@@ -38,7 +39,7 @@ def document_of(label: str, target: Target, bound: Bound) -> Document:
         f"  {interval(bound.interval)}" if bound.interval is not None else "",
         Table(columns=columns("term|", "#time_s|", "status|", "~formula|"), rows=terms, indent_count=4),
         f"  plain roofline at documented rates: {show(bound.roofline_s, 's')}",
-        f"  launch floor, beside the bound: {show(floor_s, 's')}" if floor_s is not None else "",
+        f"  launch floor, not in the bound: {show(floor_s, 's')}" if floor_s is not None else "",
         *(f"  {key}: {ASSUMPTIONS[key]}" for key in bound.assumptions),
         f"  derived or second-hand figures: {', '.join(target.unverified)}" if target.unverified else "",
     ]

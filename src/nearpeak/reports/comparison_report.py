@@ -1,4 +1,4 @@
-"""A comparison of two analyses: a ratio and a verdict beside every pair of figures."""
+"""Report of two compared analyses: a ratio and a verdict for every pair of figures."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -62,8 +62,8 @@ def _target(target: TargetComparison) -> Iterator[Block]:
 
 def _changes(title: str, changes: Sequence[Change]) -> Table:
     rows = [
-        (_QUANTITIES.get(one.quantity, one.quantity), *_figures(one),
-         _verdict(one.verdict, f"{_ratio(one)} {one.verdict}")) for one in changes
+        (_QUANTITIES.get(change.quantity, change.quantity), *_figures(change),
+         _verdict(change.verdict, f"{_ratio(change)} {change.verdict}")) for change in changes
     ]  # fmt: skip
     return Table(columns=columns(title, "#baseline", "#candidate", "ratio"), rows=rows)
 

@@ -1,4 +1,4 @@
-"""The expected time of a step in words: how long, how far beyond its bounds, and where that goes."""
+"""Sentences on the expected time of a step: its length, distance from the bounds, and breakdown."""
 
 import json
 from collections.abc import Iterator
@@ -21,68 +21,72 @@ DISTANCE = (
     "device of its architecture, of fewer ranks",
     "no data of this maker: scalars of another maker's devices together",
 )
-"""What the steps from the data mean."""
+"""Description of each distance from the calibration data."""
 
 
 def lines_of(analysis: Analysis, target: TargetAnalysis) -> Iterator[str]:
-    """Yield what is expected of a target; one sentence saying why where nothing is."""
-    found = target.prediction
-    if found is None:
+    """Yield the expected time on a target; one sentence with the reason where there is no prediction."""
+    prediction = target.prediction
+    if prediction is None:
         yield "expected time: no call of the step can be predicted on this target"
         return
     yield (
-        f"expected, operator by operator: about {show(found.time_s, 's')} "
-        f"({show(found.low_s, 's')} to {show(found.high_s, 's')}), {words.times(found.time_s / found.bound_s)} "
-        f"the {show(found.bound_s, 's')} of the same calls' bounds"
+        f"expected, operator by operator: about {show(prediction.time_s, 's')} "
+        f"({show(prediction.low_s, 's')} to {show(prediction.high_s, 's')}), "
+        f"{words.times(prediction.time_s / prediction.bound_s)} "
+        f"the {show(prediction.bound_s, 's')} of the same calls' bounds"
     )
-    yield f"beyond the bounds: {shares_of(found)}"
-    if found.energy is not None:
-        yield f"energy per step: {energy_line(found.energy)}"
-    yield f"grounds: {_grounds(found)}"
-    if found.unpredicted:
-        count = sum(found.unpredicted.values())
+    yield f"beyond the bounds: {shares_of(prediction)}"
+    if prediction.energy is not None:
+        yield f"energy per step: {energy_line(prediction.energy)}"
+    yield f"grounds: {_grounds(prediction)}"
+    if prediction.unpredicted:
+        count = sum(prediction.unpredicted.values())
         yield (
             f"not in it: {words.count(count)} of {words.count(analysis.covered_count)} calls, whose bounds add up to "
-            f"{show(found.unpredicted_bound_s, 's')}"
+            f"{show(prediction.unpredicted_bound_s, 's')}"
         )
 
 
-def _grounds(found: StepPrediction) -> str:
-    """Return where the scalars come from, and how much of the time each of it carries where they differ."""
-    steps = sorted(found.grounds_s, key=lambda one: -found.grounds_s[one])
+def _grounds(prediction: StepPrediction) -> str:
+    """Return the provenance of the coefficients, with the share of time of each source where they differ."""
+    steps = sorted(prediction.grounds_s, key=lambda grade: -prediction.grounds_s[grade])
     if len(steps) == 1:
         return DISTANCE[int(steps[0])]
     return "; ".join(
-        f"{100 * found.grounds_s[one] / found.time_s:.0f} % of the time {DISTANCE[int(one)]}" for one in steps
+        f"{100 * prediction.grounds_s[grade] / prediction.time_s:.0f} % of the time {DISTANCE[int(grade)]}"
+        for grade in steps
     )
 
 
-def energy_line(found: ExpectedEnergy) -> str:
+def energy_line(energy: ExpectedEnergy) -> str:
     """Return energy, power and what they go to, and whether they were measured on this device."""
-    order = sorted(found.parts_j, key=lambda name: -found.parts_j[name])
-    parts = ", ".join(f"{name} {100 * found.parts_j[name] / found.energy_j:.0f} %" for name in order)
-    grounds = "" if found.distance_count == 0 else "; no power of this device was measured, shares of its limit assumed"
+    order = sorted(energy.parts_j, key=lambda name: -energy.parts_j[name])
+    parts = ", ".join(f"{name} {100 * energy.parts_j[name] / energy.energy_j:.0f} %" for name in order)
+    grounds = (
+        "" if energy.distance_count == 0 else "; no power of this device was measured, shares of its limit assumed"
+    )
     return (
-        f"about {show(found.energy_j, 'J')} ({show(found.low_j, 'J')} to {show(found.high_j, 'J')}), "
-        f"{show(found.power_w, 'W')} on average: {parts}{grounds}"
+        f"about {show(energy.energy_j, 'J')} ({show(energy.low_j, 'J')} to {show(energy.high_j, 'J')}), "
+        f"{show(energy.power_w, 'W')} on average: {parts}{grounds}"
     )
 
 
-def total(found: StepPrediction | None) -> str:
+def total(prediction: StepPrediction | None) -> str:
     """Return the expected time, marked ≥ where it does not hold every call; a dash where nothing is predicted."""
-    return "–" if found is None else ("≥ " if found.unpredicted else "") + show(found.time_s, "s")
+    return "–" if prediction is None else ("≥ " if prediction.unpredicted else "") + show(prediction.time_s, "s")
 
 
-def shares_of(found: StepPrediction) -> str:
+def shares_of(prediction: StepPrediction) -> str:
     """Return the causes of the time beyond the bounds with their shares, largest first."""
-    whole = found.time_s - found.bound_s
+    whole = prediction.time_s - prediction.bound_s
     if whole <= 0:
         return "nothing"
-    order = sorted(found.gap_s, key=lambda cause: -found.gap_s[cause])
+    order = sorted(prediction.gap_s, key=lambda cause: -prediction.gap_s[cause])
     return ", ".join(
-        f"{cause} {100 * found.gap_s[cause] / whole:.0f} %"
+        f"{cause} {100 * prediction.gap_s[cause] / whole:.0f} %"
         for cause in order
-        if abs(found.gap_s[cause]) >= LEAST_SHARE * whole
+        if abs(prediction.gap_s[cause]) >= LEAST_SHARE * whole
     )
 
 
@@ -91,23 +95,23 @@ def to_json(analysis: Analysis) -> str:
     return "\n".join(
         json.dumps(
             {
-                "workload": analysis.name, "step": analysis.step, "target": one.target,
-                "bound_s": one.unfused_s, "covered": analysis.covered_count,
-                "prediction": None if one.prediction is None else RECORDS.plain(one.prediction),
+                "workload": analysis.name, "step": analysis.step, "target": target.target,
+                "bound_s": target.unfused_s, "covered": analysis.covered_count,
+                "prediction": None if target.prediction is None else RECORDS.plain(target.prediction),
             }
         )
-        for one in analysis.targets
+        for target in analysis.targets
     )  # fmt: skip
 
 
 def document_of(analysis: Analysis) -> Document:
     """Return the predictions of all targets as a document."""
     blocks: list[Block] = []
-    for one in analysis.targets:
-        blocks.append(Heading(f"{analysis.name} ({words.subject(analysis)}) on {one.title} ({one.target})"))
-        blocks += [f"  {line}" for line in lines_of(analysis, one)]
-        if one.prediction is not None:
-            causes = ((cause, text) for cause, text in CAUSES.items() if cause in one.prediction.gap_s)
+    for target in analysis.targets:
+        blocks.append(Heading(f"{analysis.name} ({words.subject(analysis)}) on {target.title} ({target.target})"))
+        blocks += [f"  {line}" for line in lines_of(analysis, target)]
+        if target.prediction is not None:
+            causes = ((cause, text) for cause, text in CAUSES.items() if cause in target.prediction.gap_s)
             blocks += [f"    {cause}: {text}" for cause, text in causes]
-            blocks += [f"  left out, {count} calls: {why}" for why, count in one.prediction.unpredicted.items()]
+            blocks += [f"  left out, {count} calls: {why}" for why, count in target.prediction.unpredicted.items()]
     return Document(blocks=blocks, kicker="Expected time")

@@ -1,4 +1,4 @@
-"""Report of the difference of two predictions: their parts side by side and the device figures that differ."""
+"""Report of the difference of two predictions: parts side by side, and the device figures that differ."""
 
 import json
 from collections.abc import Mapping

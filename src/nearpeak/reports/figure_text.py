@@ -1,4 +1,4 @@
-"""The words of all reports: figures with units, names made safe, limiters, steps and policies in plain language."""
+"""Text of figures in all reports: numbers with units, escaped names, limiters, steps and policies."""
 
 import re
 import textwrap
@@ -64,9 +64,9 @@ def clean(text: str) -> str:
 
 
 def hung(lines: Iterable[str], width: int = 80) -> Iterator[str]:
-    """Yield `lines` broken at words to `width` characters; what is broken hangs two deeper than its line.
+    """Yield `lines` wrapped at words to `width` characters; continuation lines are indented by two more.
 
-    A number keeps its unit beside it.
+    A number stays on one line with its unit.
 
     >>> list(hung(["  to be or not to be"], width=12))
     ['  to be or', '    not to', '    be']
@@ -81,7 +81,7 @@ def hung(lines: Iterable[str], width: int = 80) -> Iterator[str]:
             _UNIT.sub(_KEPT, line), width, subsequent_indent=f"{indent}  ", break_long_words=False,
             break_on_hyphens=False,
         )  # fmt: skip
-        yield from (one.replace(_KEPT, " ") for one in broken or [""])
+        yield from (piece.replace(_KEPT, " ") for piece in broken or [""])
 
 
 def shortened(text: str, width: int) -> str:
@@ -103,16 +103,16 @@ def told_apart(texts: Sequence[str], width: int) -> list[str]:
     ['vect…of_add_on_…', 'vect…of_mul_on_…']
     """
     whole = [clean(text) for text in texts]
-    found = [shortened(text, width) for text in whole]
+    shorts = [shortened(text, width) for text in whole]
     for cut in (_cut_inside, _cut_around):
         alike: dict[str, set[str]] = {}
-        for text, short in zip(whole, found, strict=True):
+        for text, short in zip(whole, shorts, strict=True):
             alike.setdefault(short, set()).add(text)
-        found = [
+        shorts = [
             short if len(alike[short]) == 1 else cut(text, alike[short], width)
-            for text, short in zip(whole, found, strict=True)
+            for text, short in zip(whole, shorts, strict=True)
         ]
-    return found
+    return shorts
 
 
 def _cut_inside(text: str, _others: Collection[str], width: int) -> str:
@@ -123,7 +123,7 @@ def _cut_inside(text: str, _others: Collection[str], width: int) -> str:
 
 
 def _cut_around(text: str, others: Collection[str], width: int) -> str:
-    """Return the head of a text and what stands where others begin to differ from it."""
+    """Return the head of a text and the part where others begin to differ from it."""
     differs = (place for place, marks in enumerate(zip(*others, strict=False)) if len(set(marks)) > 1)
     place = next(differs, min(map(len, others)))
     head = max(1, width // 4)
@@ -182,14 +182,14 @@ def percent(ratio: float) -> str:
     return f"{ratio * 100:.1f} %"
 
 
-def known_to(found: Estimate) -> str:
+def known_to(estimate: Estimate) -> str:
     """Return how well a median is known; no figure where the samples are too few for how they scatter.
 
     >>> from nearpeak.core.runs.estimate import estimate_of
     >>> known_to(estimate_of([1.0, 1.01, 0.99])), known_to(estimate_of([1.0, 1.1, 60.0]))
     ('± 1.0%', '± unknown, too few samples')
     """
-    return f"± {found.half_width_ratio:.1%}" if found.is_known else "± unknown, too few samples"
+    return f"± {estimate.half_width_ratio:.1%}" if estimate.is_known else "± unknown, too few samples"
 
 
 def figure(value: float) -> str:
@@ -230,7 +230,7 @@ def coverage(analysis: Analysis) -> str:
 
 
 def dimensions(analysis: Analysis) -> str:
-    """Return whose dimensions the workload uses, as far as capture said so."""
+    """Return the source of the workload's dimensions, if the capture recorded it."""
     return clean(analysis.origin.get("dimensions", analysis.origin.get("source", "")))
 
 
@@ -270,14 +270,14 @@ def simplified(target: TargetAnalysis) -> str:
     if target.as_written_s is None:
         return ""
     named: dict[str, tuple[int, int]] = {}
-    for one in target.rewrites:
-        before, after = named.get(one.text, (0, 0))
-        named[one.text] = (before + one.before_flop, after + one.after_flop)
-    said = [
+    for rewrite in target.rewrites:
+        before, after = named.get(rewrite.text, (0, 0))
+        named[rewrite.text] = (before + rewrite.before_flop, after + rewrite.after_flop)
+    texts = [
         f"{clean(text)} ({show(before, 'FLOP')} → {show(after, 'FLOP')})" if before else clean(text)
         for text, (before, after) in named.items()
     ]
-    return f"simplified: {show(target.bound_s, 's')}, {show(target.as_written_s, 's')} as written; {'; '.join(said)}"
+    return f"simplified: {show(target.bound_s, 's')}, {show(target.as_written_s, 's')} as written; {'; '.join(texts)}"
 
 
 def interval(value: Interval) -> str:
@@ -295,11 +295,11 @@ def interval(value: Interval) -> str:
     return f"up to {show(value.high_s, 's')} if the values are at their worst (A9: {names} {verb} not given)"
 
 
-def below_bound(one: BelowBound) -> str:
+def below_bound(case: BelowBound) -> str:
     """Return a finding with its evidence in one line."""
-    terms = ", ".join(f"{name} {show(time_s, 's')}" for name, time_s in one.terms_s.items())
-    times = f"{show(one.measured_s, 's')}, shortest of {len(one.samples_s)}, under {show(one.bound_s, 's')}"
-    return f"BELOW_BOUND {clean(one.label)}: {times} by {one.limiter}; {terms}; cause {one.cause}"
+    terms = ", ".join(f"{name} {show(time_s, 's')}" for name, time_s in case.terms_s.items())
+    times = f"{show(case.measured_s, 's')}, shortest of {len(case.samples_s)}, under {show(case.bound_s, 's')}"
+    return f"BELOW_BOUND {clean(case.label)}: {times} by {case.limiter}; {terms}; cause {case.cause}"
 
 
 def unmeasured(analysis: Analysis, target: TargetAnalysis) -> Iterator[str]:
@@ -321,7 +321,7 @@ def fits(value: bool | None) -> str:
 
 
 def flop_of(row: CaseRow) -> int:
-    """Return the FLOP that the roofline shows of a case: those of matrix units, or all where there are none."""
+    """Return the FLOP of a case in the roofline: those of matrix units, or all if it uses none."""
     return row.matrix_flop or row.total_flop
 
 

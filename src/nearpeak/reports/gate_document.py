@@ -1,4 +1,4 @@
-"""What a gate decides as a document: series that do not pass first, those that pass folded away."""
+"""Document of a gate decision: failing series first, passing series folded away."""
 
 import re
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ def document_of(result: GateResult) -> Document:
     wrong = [line for line in result.lines if line.verdict != PASS]
     right = [line for line in result.lines if line.verdict == PASS]
     counts = {kind: sum(line.verdict == kind for line in result.lines) for kind in _SIGNS}
-    said = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
+    counts_text = ", ".join(f"{count} {kind}" for kind, count in counts.items() if count)
     passed = f"{len(right)} of {len(result.lines)} pass; exit code {result.exit_code}"
     blocks: list[Block] = [
-        Text((f"{result.policy.name} at ", Span(result.revision[:20], "code"), f": {said}")),
+        Text((f"{result.policy.name} at ", Span(result.revision[:20], "code"), f": {counts_text}")),
         *_rows(wrong),
         Details(passed, tuple(_rows(right))) if right else passed,
     ]  # fmt: skip
@@ -42,12 +42,16 @@ def marker(name: str) -> str:
 def _rows(lines: Sequence[GateLine]) -> list[Block]:
     if not lines:
         return []
-    rows = [(_sign(line), line.series or "no series", line.rule, line.text) for line in lines[:MOST_ROWS]]
+    kinds = [FAIL if line.exit_code in (10, 12) else line.verdict for line in lines[:MOST_ROWS]]
+    rows = [
+        (
+            Cell(value=line.verdict, text=_SIGNS[kind], kind=_STYLES[kind]),
+            line.series or "no series",
+            line.rule,
+            line.text,
+        )
+        for kind, line in zip(kinds, lines, strict=False)
+    ]
     table = Table(columns=columns("sign|", "`series|series", ">rule", ">why"), rows=rows)
     more = len(lines) - MOST_ROWS
     return [table, f"{more} more, in the other reports of this run" if more > 0 else ""]
-
-
-def _sign(line: GateLine) -> Cell:
-    kind = FAIL if line.exit_code in (10, 12) else line.verdict
-    return Cell(value=line.verdict, text=_SIGNS[kind], kind=_STYLES[kind])

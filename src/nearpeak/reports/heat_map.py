@@ -1,4 +1,4 @@
-"""Which multiprocessors worked on what over time: one drawing per run, rectangles or, of many kernels, a heat map."""
+"""Multiprocessor activity over time: one drawing per run, as rectangles or, for many kernels, a heat map."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -50,7 +50,7 @@ def _power(run: Run) -> str:
     if run.heat_celsius:
         hottest = max(run.heat_celsius)
         curves.append(
-            ("temperature", COLOURS[1], [one / hottest for one in run.heat_celsius], f"up to {hottest:.0f} °C")
+            ("temperature", COLOURS[1], [celsius / hottest for celsius in run.heat_celsius], f"up to {hottest:.0f} °C")
         )
     step = max(1, len(run.governed) // 500)
     lines = []
@@ -71,7 +71,7 @@ def _power(run: Run) -> str:
 
 
 def _kinds(run: Run) -> Mapping[str, str]:
-    """Return what is told apart by colour: streams, or kernels by name where there is one stream; the longest first."""
+    """Return the coloured groups: streams, or kernels by name if there is one stream; the longest first."""
     by_queue = len({span.queue for span in run.spans}) > 1
     totals: dict[str, int] = {}
     for span in run.spans:

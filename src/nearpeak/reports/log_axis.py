@@ -1,4 +1,4 @@
-"""Logarithmic axes in whole powers of ten; places on them are in percent, so that text keeps its size at any width."""
+"""Logarithmic axes in whole powers of ten, with positions in percent so that text keeps its size."""
 
 import math
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What the parts of a predicted time are, in words."""
+"""Names of the parts of a predicted time."""
 
 from collections.abc import Mapping
 
@@ -28,7 +28,7 @@ PART_WORDS: Mapping[str, str] = {
     "l2": "loads of tiles from the cache, where products do not hide them",
     "latency": "steps along k that wait for one another",
     "launch": "starting the kernels",
-    "library": "what like cases were measured to take beside all other parts: the library's choice of kernels",
+    "library": "correction measured on similar cases, on top of all other parts: the library's choice of kernels",
     "masked_pairs": "pairs of queries and keys that are formed, then masked",
     "memory": "bytes to and from memory",
     "padding": "operands are padded to whole blocks first",

@@ -1,4 +1,4 @@
-"""Mixed precision, expected and executed: whether it pays, why, every cast, and how the products of a trace ran."""
+"""Report of mixed precision, expected and executed: benefit, reasons, casts, and the products of a trace."""
 
 import json
 from collections import Counter
@@ -27,7 +27,7 @@ _STYLES = {"pays": "good", "pays only in a graph": "warn", "does not pay": "bad"
 
 
 class Priced(NamedTuple):
-    """What is expected of one device, and what ran on it."""
+    """Expected precision gains on one device, and the precision executed there."""
 
     device: MixedPrecision
     eager: MixedPrecision
@@ -36,29 +36,29 @@ class Priced(NamedTuple):
     step_counts: tuple[int, int] = (1, 1)
 
 
-def document_of(found: list[Priced], version: str = "") -> Document:
-    """Return what is expected as a document, a section for each device."""
-    first = found[0].device
+def document_of(results: list[Priced], version: str = "") -> Document:
+    """Return the expected precision gains as a document, a section for each device."""
+    first = results[0].device
     return Document(
         title=first.name, subject=f"{first.step} step under autocast to {first.format}", kicker="Mixed precision",
-        blocks=[block for one in found for block in _device(one)], foot=f"nearpeak {version}",
+        blocks=[block for result in results for block in _device(result)], foot=f"nearpeak {version}",
     )  # fmt: skip
 
 
-def executed_document_of(found: ExecutedPrecision) -> Document:
+def executed_document_of(executed: ExecutedPrecision) -> Document:
     """Return the precision of a trace as a document."""
-    return Document(title=found.name, blocks=[*_ran(found), *_products(found)], kicker="Precision of a trace")
+    return Document(title=executed.name, blocks=[*_ran(executed), *_products(executed)], kicker="Precision of a trace")
 
 
-def _device(one: Priced) -> Iterator[Block]:
-    device, verdict = one.device, one.verdict
+def _device(priced: Priced) -> Iterator[Block]:
+    device, verdict = priced.device, priced.verdict
     yield Heading((f"{device.target}: ", Span(f"autocast {verdict.verdict}", _STYLES[verdict.verdict])))
-    yield f"{verdict.speed_up_ratio:.2f} times as fast on the device alone{_of_host(one.eager, verdict)}"
+    yield f"{verdict.speed_up_ratio:.2f} times as fast on the device alone{_of_host(priced.eager, verdict)}"
     yield Items(verdict.reasons)
-    yield from (_speed_ups(device, one.eager), _times(device), _operators(device))
+    yield from (_speed_ups(device, priced.eager), _times(device), _operators(device))
     yield from _casts(device)
-    if one.gap is not None:
-        yield from gap_blocks(one.gap, one.step_counts)
+    if priced.gap is not None:
+        yield from gap_blocks(priced.gap, priced.step_counts)
     yield Text(f"expected from {'; '.join(device.assumptions)}", "muted")
 
 
@@ -66,7 +66,7 @@ def _of_host(eager: MixedPrecision, verdict: PrecisionVerdict) -> str:
     """Return how the speed-up changes with the time of a host; nothing where it takes none."""
     if not eager.fixed_s:
         return ""
-    ahead, turns = (f"{one:.2f}" for one in (verdict.eager_ratio, verdict.serial_ratio))
+    ahead, turns = (f"{ratio:.2f}" for ratio in (verdict.eager_ratio, verdict.serial_ratio))
     host = f"{show(eager.fixed_s, 's')} of host per operator"
     return f", {ahead} with {host} that runs ahead, {turns} where it waits for each"
 
@@ -138,7 +138,7 @@ def _casts(device: MixedPrecision) -> Iterator[Block]:
 
 
 def gap_blocks(gap: PrecisionGap, step_counts: tuple[int, int]) -> Iterator[Block]:
-    """Yield a trace beside its expectation.
+    """Yield a trace compared with its prediction.
 
     Args:
         step_counts: steps of the trace, and of the baseline's.
@@ -148,86 +148,81 @@ def gap_blocks(gap: PrecisionGap, step_counts: tuple[int, int]) -> Iterator[Bloc
     yield from (Text(line, "strong") for line in (_realised(gap.realised) if gap.realised else ()))
     yield Text(f"little can be concluded: {gap.reason}", "strong") if gap.reason else ""
     yield from _products(gap.executed)
-    shortfalls = [one for one in (gap.shortfall, gap.base) if one is not None]
+    shortfalls = [shortfall for shortfall in (gap.shortfall, gap.base) if shortfall is not None]
     rows = [
         (f"{'+' if times[0] >= 0 else '−'} {name}", times)
         for name, *times in _terms(shortfalls)
     ]  # fmt: skip
-    rows += [("expected", [one.expected_ns for one in shortfalls])]
-    rows += [("executed", [one.executed_ns for one in shortfalls])]
+    rows += [("expected", [shortfall.expected_ns for shortfall in shortfalls])]
+    rows += [("executed", [shortfall.executed_ns for shortfall in shortfalls])]
     more = ["#baseline", "#difference"] if gap.base else []
     table = columns(f"beyond the expected step {_STEPS[gap.against]}", "#per step", *more)
-    yield Table(columns=table, rows=[(name, *_per_step(times, step_counts)) for name, times in rows])
+    cells: list[tuple[str, ...]] = []
+    for name, times_ns in rows:
+        each = [time / count for time, count in zip(times_ns, step_counts, strict=False)]
+        each += [each[0] - each[1]] if len(each) > 1 else []
+        cells.append((name, *(f"{'−' if time < 0 else ''}{show(abs(time) * 1e-9, 's')}" for time in each)))
+    yield Table(columns=table, rows=cells)
     share = f"{gap.matched_ratio:.0%} of the expected calls ran, in {gap.shortfall.covered_ratio:.0%} of busy time"
     yield Text(f"{share}; terms add up to executed less expected", "muted")
 
 
 def _terms(shortfalls: list[Shortfall]) -> Iterator[tuple[Any, ...]]:
     """Yield the terms of each shortfall with their nanoseconds in all steps."""
-    times = [{(part.term, part.detail): part.time_ns for part in one.parts} for one in shortfalls]
-    for key in dict.fromkeys(key for one in times for key in one):
-        yield TERMS[key[0]] + (f": {key[1]}" if key[1] else ""), *(one.get(key, 0) for one in times)
+    times = [{(part.term, part.detail): part.time_ns for part in item.parts} for item in shortfalls]
+    for key in dict.fromkeys(key for item in times for key in item):
+        yield TERMS[key[0]] + (f": {key[1]}" if key[1] else ""), *(item.get(key, 0) for item in times)
 
 
-def _per_step(times_ns: list[int], step_counts: tuple[int, int]) -> list[str]:
-    """Return times of a step, and by how much the first is longer where there are two."""
-    each = [time / count for time, count in zip(times_ns, step_counts, strict=False)]
-    each += [each[0] - each[1]] if len(each) > 1 else []
-    return [f"{'−' if time < 0 else ''}{show(abs(time) * 1e-9, 's')}" for time in each]
-
-
-def _products(found: ExecutedPrecision) -> Iterator[Block]:
-    total_ns = max(sum(one.time_ns for one in found.products), 1)
+def _products(executed: ExecutedPrecision) -> Iterator[Block]:
+    total_ns = max(sum(product.time_ns for product in executed.products), 1)
     rows = [
-        (f"{one.inputs or 'format not recorded'} on {_UNITS[one.unit]}", f"{one.call_count:g}", one.time_ns * 1e-9,
-         one.time_ns / total_ns) for one in found.products
+        (f"{product.inputs or 'format not recorded'} on {_UNITS[product.unit]}", f"{product.call_count:g}",
+         product.time_ns * 1e-9,
+         product.time_ns / total_ns) for product in executed.products
     ]  # fmt: skip
     if rows:
         heads = ("#kernels", "#time_s|time", "#share_ratio|share")
         yield Table(columns=columns("products by format and unit", *heads), rows=rows)
 
 
-def _ran(found: ExecutedPrecision, expected_count: int | None = None) -> Iterator[Block]:
+def _ran(executed: ExecutedPrecision, expected_count: int | None = None) -> Iterator[Block]:
     """Yield in sentences how the products of a trace ran."""
-    to = f" to {found.format}" if found.format else ""
-    yield Text(f"{found.name} ran: {MODES[found.mode]}{to} ({found.reason})", "strong")
-    if found.lowered_flop_ratio is not None:
-        time = "" if found.lowered_time_ratio is None else f", {found.lowered_time_ratio:.0%} of their time"
-        yield f"in at most 16 bits: {found.lowered_flop_ratio:.0%} of the products' FLOP{time}"
-    elif found.lowered_time_ratio is not None:
-        yield f"in at most 16 bits: {found.lowered_time_ratio:.0%} of the products' time"
-    if found.matrix_unit_ratio is not None:
-        yield f"on matrix units: {found.matrix_unit_ratio:.0%} of the products' time, by names of kernels"
+    to = f" to {executed.format}" if executed.format else ""
+    yield Text(f"{executed.name} ran: {MODES[executed.mode]}{to} ({executed.reason})", "strong")
+    if executed.lowered_flop_ratio is not None:
+        time = "" if executed.lowered_time_ratio is None else f", {executed.lowered_time_ratio:.0%} of their time"
+        yield f"in at most 16 bits: {executed.lowered_flop_ratio:.0%} of the products' FLOP{time}"
+    elif executed.lowered_time_ratio is not None:
+        yield f"in at most 16 bits: {executed.lowered_time_ratio:.0%} of the products' time"
+    if executed.matrix_unit_ratio is not None:
+        yield f"on matrix units: {executed.matrix_unit_ratio:.0%} of the products' time, by names of kernels"
     else:
         yield "on matrix units: not known, no kernel's name tells"
-    for name, time_ns in found.unused[:3]:
+    for name, time_ns in executed.unused[:3]:
         yield f"on vector units although matrix units take it: {clean(name)}, {show(time_ns * 1e-9, 's')} a step"
-    if found.conflict:
-        yield f"settings and kernels disagree: {clean(found.conflict)}"
-    yield _executed_casts(found, expected_count)
-
-
-def _executed_casts(found: ExecutedPrecision, expected: int | None = None) -> str:
-    """Return the casts of a step in one line."""
-    kinds = ", ".join(f"{one.cast_count:g} {one.before} → {one.after}" for one in found.casts[:4]) or "none"
-    total = sum(one.time_ns for one in found.casts)
-    wanted = "" if expected is None else f", {expected} expected"
+    if executed.conflict:
+        yield f"settings and kernels disagree: {clean(executed.conflict)}"
+    kinds = ", ".join(f"{cast.cast_count:g} {cast.before} → {cast.after}" for cast in executed.casts[:4]) or "none"
+    total = sum(cast.time_ns for cast in executed.casts)
+    wanted = "" if expected_count is None else f", {expected_count} expected"
     time = f", {show(total * 1e-9, 's')}" if total else ""
-    return f"casts of a step: {found.cast_count:g}{wanted} ({kinds}){time}"
+    yield f"casts of a step: {executed.cast_count:g}{wanted} ({kinds}){time}"
 
 
-def _realised(found: Realised) -> Iterator[str]:
+def _realised(realised: Realised) -> Iterator[str]:
     """Yield in sentences what two traces show of the expected speed-up."""
-    if found.speed_up_ratio is not None:
-        interval = "" if found.low_ratio is None else f" ({found.low_ratio:.2f} to {found.high_ratio:.2f})"
+    if realised.speed_up_ratio is not None:
+        interval = "" if realised.low_ratio is None else f" ({realised.low_ratio:.2f} to {realised.high_ratio:.2f})"
         wanted = ""
-        if found.expected_ratio is not None:
-            wanted = f", {found.expected_ratio:.2f} expected against {_BASELINES[found.baseline]}"
-        yield f"executed: {found.speed_up_ratio:.2f} times as fast{interval}{wanted}"
-    if found.realised_ratio is not None and found.log_ratio is not None:
-        yield f"realised: {found.realised_ratio:.0%} of the expected gain, {found.log_ratio:.0%} of it by logarithms"
-    if found.reason:
-        yield f"realised part withheld: {clean(found.reason)}"
+        if realised.expected_ratio is not None:
+            wanted = f", {realised.expected_ratio:.2f} expected against {_BASELINES[realised.baseline]}"
+        yield f"executed: {realised.speed_up_ratio:.2f} times as fast{interval}{wanted}"
+    if realised.realised_ratio is not None and realised.log_ratio is not None:
+        by_logarithms = f"{realised.log_ratio:.0%} of it by logarithms"
+        yield f"realised: {realised.realised_ratio:.0%} of the expected gain, {by_logarithms}"
+    if realised.reason:
+        yield f"realised part withheld: {clean(realised.reason)}"
 
 
 def to_json(
@@ -248,17 +243,17 @@ def to_json(
     return json.dumps(record, indent=2)
 
 
-def executed_to_json(found: ExecutedPrecision) -> str:
+def executed_to_json(executed: ExecutedPrecision) -> str:
     """Return the precision of a trace as one JSON object."""
-    return json.dumps({"kind": "nearpeak executed precision", "schema_version": 1, **_executed(found)}, indent=2)
+    return json.dumps({"kind": "nearpeak executed precision", "schema_version": 1, **_executed(executed)}, indent=2)
 
 
-def _executed(found: ExecutedPrecision) -> dict[str, Any]:
-    body = asdict(found)
-    body["products"] = [one._asdict() for one in found.products]
-    body["casts"] = [one._asdict() for one in found.casts]
+def _executed(executed: ExecutedPrecision) -> dict[str, Any]:
+    body = asdict(executed)
+    body["products"] = [item._asdict() for item in executed.products]
+    body["casts"] = [item._asdict() for item in executed.casts]
     names = ("lowered_flop_ratio", "lowered_time_ratio", "matrix_unit_ratio", "cast_count")
-    return body | {name: getattr(found, name) for name in names}
+    return body | {name: getattr(executed, name) for name in names}
 
 
 def _gap_record(gap: PrecisionGap) -> dict[str, Any]:
@@ -270,8 +265,9 @@ def _gap_record(gap: PrecisionGap) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _shortfall(found: Shortfall) -> dict[str, Any]:
+def _shortfall(shortfall: Shortfall) -> dict[str, Any]:
     return {
-        "expected_ns": found.expected_ns, "executed_ns": found.executed_ns, "residual_ns": found.residual_ns,
-        "covered_ratio": found.covered_ratio, "parts": [part._asdict() for part in found.parts],
+        "expected_ns": shortfall.expected_ns, "executed_ns": shortfall.executed_ns,
+        "residual_ns": shortfall.residual_ns,
+        "covered_ratio": shortfall.covered_ratio, "parts": [part._asdict() for part in shortfall.parts],
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""What a device must have to reach a time, for people and as JSON."""
+"""Report of the device figures that a target time requires, as text and JSON."""
 
 import json
 
@@ -9,43 +9,40 @@ from nearpeak.reports.figure_text import times
 from nearpeak.units import show
 
 
-def to_json(found: Provision) -> str:
+def to_json(provision: Provision) -> str:
     """Return the provision as one JSON line."""
-    record = RECORDS.plain(found)
-    for need, row in zip(found.needs, record["needs"], strict=True):
+    record = RECORDS.plain(provision)
+    for need, row in zip(provision.needs, record["needs"], strict=True):
         row["factor_ratio"] = need.factor_ratio
-    return json.dumps({**record, "reached": found.reached})
+    return json.dumps({**record, "reached": provision.reached})
 
 
-def document_of(found: Provision) -> Document:
+def document_of(provision: Provision) -> Document:
     """Return the provision as a document."""
-    blocks: list[Block] = [f"within {show(found.within_s, 's')}{_verdict(found)}", _needs(found)]
-    if any(need.status == "model" for need in found.needs):
+    verdict = ": what any device needs at least"
+    if provision.target is not None and provision.bound_s is not None:
+        reached = "not beyond its bound" if provision.reached else "out of reach"
+        verdict = f" on {provision.target}: {reached}, {show(provision.bound_s, 's')} by {provision.limiter or ''}"
+    blocks: list[Block] = [f"within {show(provision.within_s, 's')}{verdict}", _needs(provision)]
+    if any(need.status == "model" for need in provision.needs):
         blocks.append(Text("model: necessary only if no other unit takes over; the rest is proved", "muted"))
-    if len(found.frontier) > 1:
-        rows = [(point.storage_bytes, point.dram_bytes, point.dram_bytes_per_s) for point in found.frontier]
+    if len(provision.frontier) > 1:
+        rows = [(point.storage_bytes, point.dram_bytes, point.dram_bytes_per_s) for point in provision.frontier]
         heads = columns("#storage_bytes|storage", "#dram_bytes|traffic", "#dram_bytes_per_s|bandwidth")
         blocks += [Heading("Storage on chip against memory bandwidth"), Table(columns=heads, rows=rows)]
-    if found.target is not None:
-        storage = found.least_storage_bytes
+    if provision.target is not None:
+        storage = provision.least_storage_bytes
         least = "no storage on chip is enough" if storage is None else f"at least {show(storage, 'B')} on chip"
-        blocks.append(f"{least} for the memory bandwidth of {found.target}")
-    if found.uncovered:
-        blocks.append(f"without a rule, so that more is needed: {', '.join(found.uncovered)}")
-    return Document(title=found.subject, blocks=blocks, kicker="Provision")
+        blocks.append(f"{least} for the memory bandwidth of {provision.target}")
+    if provision.uncovered:
+        blocks.append(f"without a rule, so that more is needed: {', '.join(provision.uncovered)}")
+    return Document(title=provision.subject, blocks=blocks, kicker="Provision")
 
 
-def _verdict(found: Provision) -> str:
-    if found.target is None or found.bound_s is None:
-        return ": what any device needs at least"
-    verdict = "not beyond its bound" if found.reached else "out of reach"
-    return f" on {found.target}: {verdict}, {show(found.bound_s, 's')} by {found.limiter or ''}"
-
-
-def _needs(found: Provision) -> Table:
-    beside = found.target is not None
+def _needs(provision: Provision) -> Table:
+    beside = provision.target is not None
     rows = []
-    for need in found.needs:
+    for need in provision.needs:
         factor = need.factor_ratio
         here = "not stated" if need.here is None else show(need.here, need.unit)
         kind = "strong bad" if factor is not None and factor > 1 else ""

@@ -1,4 +1,4 @@
-"""A ranking as tables: gaps by size, their sums by kernel or team, what to try, what cannot be said."""
+"""Report of a ranking: gaps by size, sums by kernel or team, suggestions, and series that cannot be ranked."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -26,11 +26,11 @@ def gaps_table(gaps: Sequence[Gap], *, brief_count: int = 0, link: Callable[[str
         brief_count: rows that a terminal shows.
         link: returns where a case leads, by its digest.
     """
-    largest_s = max((one.gain_s for one in gaps), default=0.0) or 1.0
+    largest_s = max((gap.gain_s for gap in gaps), default=0.0) or 1.0
     rows = [
-        (Cell(value=one.timed.label, link=link(one.timed.case.digest) if link else None), one.timed.target,
-         one.timed.runner, one.gain_s, one.timed.measured_s, one.timed.measured_s - one.gain_s / one.timed.call_count,
-         one.kind, _why(one), *(() if link else (one.gain_s / largest_s,))) for one in gaps
+        (Cell(value=gap.timed.label, link=link(gap.timed.case.digest) if link else None), gap.timed.target,
+         gap.timed.runner, gap.gain_s, gap.timed.measured_s, gap.timed.measured_s - gap.gain_s / gap.timed.call_count,
+         gap.kind, _why(gap), *(() if link else (gap.gain_s / largest_s,))) for gap in gaps
     ]  # fmt: skip
     bars = () if link else ("gap_bar|",)  # a page of the dashboard draws them above its table
     return Table(
@@ -42,10 +42,10 @@ def gaps_table(gaps: Sequence[Gap], *, brief_count: int = 0, link: Callable[[str
     )  # fmt: skip
 
 
-def _why(one: Gap) -> str:
-    row = one.timed
-    if one.kind == PROVEN:
-        further = "" if one.theoretical_s is None else f", {show(one.theoretical_s, 's')} to the bound"
+def _why(gap: Gap) -> str:
+    row = gap.timed
+    if gap.kind == PROVEN:
+        further = "" if gap.theoretical_s is None else f", {show(gap.theoretical_s, 's')} to the bound"
         why = f"{row.best_known_by} reaches it{further}"
     else:
         why = f"bound by {limiter(row.limiter)}"
@@ -56,8 +56,8 @@ def _why(one: Gap) -> str:
 def groups_table(groups: Sequence[GapGroup], by: str, *, brief_count: int = 0) -> Table:
     """Return the sums of gaps by what they have in common."""
     rows = [
-        (Cell(value=one.name, text=one.name or "not stated"), one.gain_s, one.proven_s, one.case_count)
-        for one in groups
+        (Cell(value=group.name, text=group.name or "not stated"), group.gain_s, group.proven_s, group.case_count)
+        for group in groups
     ]  # fmt: skip
     heads = (f"{by}|{by.capitalize()}", "#gap_s|Gap", "#proven_s|Proven", "#cases|Cases")
     return Table(name="groups", caption=f"Sums by {by}", columns=columns(*heads), rows=rows, brief_count=brief_count)
@@ -66,8 +66,9 @@ def groups_table(groups: Sequence[GapGroup], by: str, *, brief_count: int = 0) -
 def advice_table(ranking: Ranking, *, brief_count: int = 0) -> Table:
     """Return what to try."""
     rows = [
-        (one.opportunity.title, one.opportunity.kind, one.opportunity.gain_s,
-         "measured" if one.basis == MEASURED else "at most", one.opportunity.evidence) for one in ranking.advice
+        (advice.opportunity.title, advice.opportunity.kind, advice.opportunity.gain_s,
+         "measured" if advice.basis == MEASURED else "at most", advice.opportunity.evidence)
+         for advice in ranking.advice
     ]  # fmt: skip
     return Table(
         name="advice", caption="What to try; gains overlap and must not be added", rows=rows, brief_count=brief_count,
@@ -77,12 +78,12 @@ def advice_table(ranking: Ranking, *, brief_count: int = 0) -> Table:
 
 
 def missing_table(ranking: Ranking) -> Table:
-    """Return what cannot be said and why."""
-    counts = Counter((one.kind, one.reason) for one in ranking.abstentions)
+    """Return the abstentions of a ranking with their reasons."""
+    counts = Counter((abstention.kind, abstention.reason) for abstention in ranking.abstentions)
     return Table(
-        name="missing", caption="Not said, as evidence is missing", brief_count=_MOST_REASONS,
+        name="missing", caption="Not ranked, as evidence is missing", brief_count=_MOST_REASONS,
         columns=columns("kind|Kind", "#cases|Cases", "~reason|Reason"),
         rows=[(kind, count, reason) for (kind, reason), count in counts.most_common()],
         rest=f"{counted(len(counts) - _MOST_REASONS, 'more reason')}; --json lists all",
-        empty="everything could be said",
+        empty="everything could be ranked",
     )  # fmt: skip

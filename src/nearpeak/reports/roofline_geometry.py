@@ -1,4 +1,4 @@
-"""Geometry of the roofline plot, in percent of the plot's area, so that text keeps its size at every width."""
+"""Geometry of the roofline plot, in percent of the plot area so that text keeps its size at every width."""
 
 import math
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from nearpeak.reports.log_axis import Axis, axis_of, percent_of
 from nearpeak.units import show
 
 AREA_PX = 44.0
-"""Radius of a circle that stands for all of the time; areas are proportional to time."""
+"""Radius of the circle of a case that takes all of the time; areas are proportional to time."""
 SMALLEST_PX = 2.5
 """Radius below which no circle is drawn, so that it can be seen and touched."""
 LEAST_INTENSITY = 0.001
@@ -33,7 +33,7 @@ class Circle:
     rank: str
     """Place by total time when it is one of the first five."""
     words: str
-    """What it stands for, in one line."""
+    """Label, in one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Roof:
     slope: tuple[str, str, str, str]
     """Ends of the memory roof: x, y, x, y in percent."""
     middle: tuple[str, str]
-    """Middle of the memory roof, where its text stands."""
+    """Middle of the memory roof, the position of its label."""
     flat: tuple[str, str, str, str]
     """Ends of the roof of the matrix unit."""
     ridge: str
@@ -70,7 +70,11 @@ class Plot:
 
 def plot_of(analysis: Analysis) -> Plot:
     """Return the plot of all rows, with axes that hold every point and roof of every target."""
-    rows = tuple(number for number in range(len(analysis.rows)) if _has_place(analysis, number))
+    rows = tuple(
+        number
+        for number, row in enumerate(analysis.rows)
+        if intensity(row) >= LEAST_INTENSITY and all(target.times[number].bound_s > 0 for target in analysis.targets)
+    )
     rates = [target.matrix_flop_per_s for target in analysis.targets]
     for target in analysis.targets:
         for number in rows:
@@ -111,11 +115,6 @@ def intensity(row: CaseRow) -> float:
     """Return the FLOP of a case per byte it reads or writes."""
     size = row.read_bytes + row.write_bytes
     return words.flop_of(row) / size if size else 0.0
-
-
-def _has_place(analysis: Analysis, number: int) -> bool:
-    enough = intensity(analysis.rows[number]) >= LEAST_INTENSITY
-    return enough and all(target.times[number].bound_s > 0 for target in analysis.targets)
 
 
 def _ridge(target: TargetAnalysis) -> float:

@@ -1,4 +1,4 @@
-"""A simulated run as text, as JSON and as a trace that Perfetto opens."""
+"""Reports of a simulated run, as text, JSON and a trace for Perfetto."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -116,11 +116,12 @@ def to_trace(run: Run, slots: int) -> str:
     events += [_span_event(span, queues[span.queue]) for span in run.spans]
     events += [
         {
-            "ph": "X", "pid": 1, "tid": 0, "name": f"{one.leaving} to {one.entering}", "ts": one.start_ps / PS_PER_US,
-            "dur": (one.end_ps - one.start_ps) / PS_PER_US, "cat": "switch",
-            "args": {"saved_bytes": one.saved_bytes, "restored_bytes": one.restored_bytes},
+            "ph": "X", "pid": 1, "tid": 0, "name": f"{switch.leaving} to {switch.entering}",
+            "ts": switch.start_ps / PS_PER_US,
+            "dur": (switch.end_ps - switch.start_ps) / PS_PER_US, "cat": "switch",
+            "args": {"saved_bytes": switch.saved_bytes, "restored_bytes": switch.restored_bytes},
         }
-        for one in run.switches
+        for switch in run.switches
     ]  # fmt: skip
     events += [_counter("busy multiprocessors", time, {"busy": busy}) for time, busy in _steps(run)]
     events += [_counter("power", time, {"W": watt}) for time, watt, _ in run.governed]

@@ -1,4 +1,4 @@
-"""Telemetry for people: energy with its bound, means and extremes of each channel, what is not known."""
+"""Report of telemetry: energy with its bound, mean and extremes of each channel, and unknowns."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -14,19 +14,19 @@ _UNITS = {"celsius": ("°C", 1.0), "ratio": ("%", 100.0), "count": ("", 1.0)}
 def in_brief(telemetry: Telemetry) -> str:
     """Return energy and power of the samples in some words."""
     phase = "samples" if any(name == "samples" for name, _, _ in telemetry.spans) else ""
-    found = preferred(energies_of(telemetry, phase))
-    if not found:
+    energy = preferred(energies_of(telemetry, phase))
+    if not energy:
         return telemetry.note or "no power meter"
     held = [name for _, names in telemetry.flags(phase) for name in names if name != "idle"]
-    return ", ".join([*map(_energy, found), *([f"clock held by {', '.join(held)}"] if held else [])])
+    return ", ".join([*map(_energy, energy), *([f"clock held by {', '.join(held)}"] if held else [])])
 
 
-def _energy(one: Energy) -> str:
-    if one.few:
-        count = f"{one.sample_count} value{'' if one.sample_count == 1 else 's'}"
-        low, high = f"{max(0.0, one.low_j):.4g}", f"{one.high_j:.4g}"
-        return f"{one.domain} {low if low == high else f'{low} to {high}'} J ({count})"
-    return f"{one.domain} {one.energy_j:.4g} ± {one.error_j:.2g} J, {one.mean_w:.4g} W"
+def _energy(energy: Energy) -> str:
+    if energy.few:
+        count = f"{energy.sample_count} value{'' if energy.sample_count == 1 else 's'}"
+        low, high = f"{max(0.0, energy.low_j):.4g}", f"{energy.high_j:.4g}"
+        return f"{energy.domain} {low if low == high else f'{low} to {high}'} J ({count})"
+    return f"{energy.domain} {energy.energy_j:.4g} ± {energy.error_j:.2g} J, {energy.mean_w:.4g} W"
 
 
 def to_terminal(telemetry: Telemetry) -> str:
@@ -40,30 +40,33 @@ def _lines(telemetry: Telemetry) -> Iterator[str]:
         head += f", {telemetry.tick_count} rounds at {telemetry.rate_hz:g} Hz, {telemetry.late_count} late, "
         head += f"{telemetry.missed_count} left out, sampler {telemetry.cpu_s / max(telemetry.window_s, 1e-9):.2%} CPU"
     yield head
-    for one in energies_of(telemetry):
-        yield from _energy_lines(one)
+    for energy in energies_of(telemetry):
+        yield from _energy_lines(energy)
     for series in telemetry.series():
         yield f"{series.channel.name}: {_summary(series, telemetry)}"
     if len(telemetry.spans) > 1:
-        yield from _span_lines(telemetry)
+        for name, begin_ns, end_ns in telemetry.spans:
+            if energies := preferred(energies_of(telemetry, name)):
+                yield f"phase {name}, {(end_ns - begin_ns) / 1e9:.6g} s: {', '.join(map(_energy, energies))}"
     for name, why in telemetry.unavailable:
         yield f"{name}: not available: {why}"
     if telemetry.note:
         yield telemetry.note
 
 
-def _energy_lines(one: Energy) -> Iterator[str]:
-    parts = ", ".join(f"{name} {value:.3g}" for name, value in one.parts_j.items() if value)
-    low, high = f"{one.low_j:.6g}", f"{one.high_j:.6g}"
+def _energy_lines(energy: Energy) -> Iterator[str]:
+    parts = ", ".join(f"{name} {value:.3g}" for name, value in energy.parts_j.items() if value)
+    low, high = f"{energy.low_j:.6g}", f"{energy.high_j:.6g}"
     few = f"{low} J" if low == high else f"between {low} and {high} J"
-    value = few if one.few else f"{one.energy_j:.7g} ± {one.error_j:.4g} J"
-    text = f"{one.domain} by {one.method} of {one.channel}: {value}, {one.mean_w:.5g} W over {one.covered_s:.6g} s"
+    value = few if energy.few else f"{energy.energy_j:.7g} ± {energy.error_j:.4g} J"
+    power = f"{energy.mean_w:.5g} W over {energy.covered_s:.6g} s"
+    text = f"{energy.domain} by {energy.method} of {energy.channel}: {value}, {power}"
     yield text + (f" (error: {parts} J)" if parts else "")
-    if one.unstated:
-        yield f"  not in the bound, as nobody states it: {', '.join(one.unstated)}"
-    if one.event_count:
-        yield "  " + ", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in one.event_count.items())
-    for warning in one.warnings:
+    if energy.unstated:
+        yield f"  not in the bound, as no source states it: {', '.join(energy.unstated)}"
+    if energy.event_count:
+        yield "  " + ", ".join(f"{name.replace('_', ' ')}: {count}" for name, count in energy.event_count.items())
+    for warning in energy.warnings:
         yield f"  warning: {warning}"
 
 
@@ -87,7 +90,7 @@ def _summary(series: Series, telemetry: Telemetry) -> str:
 
 
 def _growth(values: Sequence[float], channel: Channel) -> str:
-    """Return how much a counter grew: what it fell by is no growth, and a wrap or a reset is said.
+    """Return how much a counter grew; decreases do not count, and a wrap or a reset is reported.
 
     >>> _growth((90.0, 5.0, 7.0), Channel(name="gpu.energy", unit="J", kind="counter", meaning=""))
     'grew by 2 J, besides what 1 reset hides'
@@ -96,13 +99,6 @@ def _growth(values: Sequence[float], channel: Channel) -> str:
     text = f"grew by {_shown(math.fsum(filter(None, steps)), channel.unit)}"
     resets = counts.get("reset", 0)
     return f"{text}, besides what {resets} reset{'s hide' if resets > 1 else ' hides'}" if resets else text
-
-
-def _span_lines(telemetry: Telemetry) -> Iterator[str]:
-    for name, begin_ns, end_ns in telemetry.spans:
-        found = preferred(energies_of(telemetry, name))
-        if found:
-            yield f"phase {name}, {(end_ns - begin_ns) / 1e9:.6g} s: {', '.join(map(_energy, found))}"
 
 
 def _shown(value: float, unit: str) -> str:

@@ -1,4 +1,4 @@
-"""Two traces side by side: how long a step takes, where the difference goes, and how far that can be told."""
+"""Report of two traces side by side: step times, breakdown of the difference, and its resolution."""
 
 import json
 from collections.abc import Iterator
@@ -12,64 +12,60 @@ TOP_COUNT, _CLASS_COUNT = 12, 9
 """Operators and classes shown."""
 
 
-def to_json(found: TraceDifference) -> str:
+def to_json(difference: TraceDifference) -> str:
     """Return the difference as one JSON object."""
-    record = {"kind": "nearpeak trace difference", "schema_version": 1, **asdict(found)}
-    record["operators"] = [pair._asdict() for pair in found.operators]
+    record = {"kind": "nearpeak trace difference", "schema_version": 1, **asdict(difference)}
+    record["operators"] = [pair._asdict() for pair in difference.operators]
     return json.dumps(record, allow_nan=False, indent=1) + "\n"
 
 
-def document_of(found: TraceDifference) -> Document:
+def document_of(difference: TraceDifference) -> Document:
     """Return the difference as a document."""
-    steps = f"{show(found.candidate_step_s, 's')} instead of {show(found.baseline_step_s, 's')}"
-    reason = found.reason
-    if found.low_ratio is not None and found.high_ratio is not None:
-        interval = f"{_change(found.low_ratio)} to {_change(found.high_ratio)}"
-        reason = f"{interval}, tolerance {found.tolerance_ratio:.1%}: {found.reason}"
-    parts = [(name, f"{'+' if time > 0 else '−'}{show(abs(time), 's')}") for name, time in found.parts]
+    steps = f"{show(difference.candidate_step_s, 's')} instead of {show(difference.baseline_step_s, 's')}"
+    reason = difference.reason
+    if difference.low_ratio is not None and difference.high_ratio is not None:
+        interval = f"{_change(difference.low_ratio)} to {_change(difference.high_ratio)}"
+        reason = f"{interval}, tolerance {difference.tolerance_ratio:.1%}: {difference.reason}"
+    parts = [(name, f"{'+' if time > 0 else '−'}{show(abs(time), 's')}") for name, time in difference.parts]
     blocks: list[Block] = [
         reason,
         *([Table(columns=columns("where the difference of a step goes", "#time"), rows=parts)] if parts else []),
-        _classes(found), *_aligned(found), *([_operators(found)] if found.operators else []),
+        Table(columns=columns("device time by class, of a step", "#before_s|before", "#after_s|after", "#ratio"),
+              rows=[(name, before, after, f"{after / before:.2f}" if before else None)
+                    for name, before, after in difference.classes[:_CLASS_COUNT]]),
+        *_aligned(difference), *([_operators(difference)] if difference.operators else []),
     ]  # fmt: skip
-    if found.findings:
+    if difference.findings:
         blocks.append(Heading("what the findings of each could gain, of a step", 3))
-        gains = [(name, [show(one, "s") if one else "none" for one in pair]) for name, *pair in found.findings]
+        gains = [(name, [show(gain, "s") if gain else "none" for gain in pair]) for name, *pair in difference.findings]
         blocks.append(Items(tuple(f"{name}: {' → '.join(pair)}" for name, pair in gains)))
     return Document(
-        title=found.candidate, subject=f"against {found.baseline}", blocks=blocks, kicker="Two traces",
-        lead=f"{found.verdict}: a step takes {steps} ({_change(found.step_ratio)})",
+        title=difference.candidate, subject=f"against {difference.baseline}", blocks=blocks, kicker="Two traces",
+        lead=f"{difference.verdict}: a step takes {steps} ({_change(difference.step_ratio)})",
     )  # fmt: skip
 
 
-def _aligned(found: TraceDifference) -> Iterator[Block]:
-    """Yield how far the two can be laid beside each other."""
-    if found.by_kernel:
-        yield "neither trace has operators: kernels of the same name stand beside each other"
-    elif found.aligned_ratio is None:
+def _aligned(difference: TraceDifference) -> Iterator[Block]:
+    """Yield how well the two traces align."""
+    if difference.by_kernel:
+        yield "neither trace has operators: kernels of the same name are compared"
+    elif difference.aligned_ratio is None:
         yield "one of the traces has no operators: nothing can be aligned"
     else:
-        yield f"{found.aligned_ratio:.1%} of the operator calls are aligned by order, name, shapes and formats"
-    if found.unnamed and not found.by_kernel:
-        names = ", ".join(found.unnamed)
+        yield f"{difference.aligned_ratio:.1%} of the operator calls are aligned by order, name, shapes and formats"
+    if difference.unnamed and not difference.by_kernel:
+        names = ", ".join(difference.unnamed)
         yield f"no bounds for {names}: its device is not known; --target NAME, and another --target for --against"
 
 
-def _classes(found: TraceDifference) -> Table:
-    rows = [(name, before, after, f"{after / before:.2f}" if before else None)
-            for name, before, after in found.classes[:_CLASS_COUNT]]  # fmt: skip
-    heads = ("#before_s|before", "#after_s|after", "#ratio")
-    return Table(columns=columns("device time by class, of a step", *heads), rows=rows)
-
-
-def _operators(found: TraceDifference) -> Table:
+def _operators(difference: TraceDifference) -> Table:
     rows = []
-    for pair in found.operators[:TOP_COUNT]:
+    for pair in difference.operators[:TOP_COUNT]:
         ratio = f"{pair.candidate_ns / pair.baseline_ns:.2f}" if pair.baseline_ns else None
         ends = (pair.baseline_of_bound, pair.candidate_of_bound)
-        reached = " → ".join("–" if one is None else f"{one:.0%}" for one in ends)
+        reached = " → ".join("–" if reached_ratio is None else f"{reached_ratio:.0%}" for reached_ratio in ends)
         rows.append((pair.name, pair.baseline_ns * 1e-9, pair.candidate_ns * 1e-9, ratio, reached))
-    name = "kernel, of a step" if found.by_kernel else "operator, of a step"
+    name = "kernel, of a step" if difference.by_kernel else "operator, of a step"
     return Table(columns=columns(name, "#before_s|before", "#after_s|after", "#ratio", "#of bound"), rows=rows)
 
 

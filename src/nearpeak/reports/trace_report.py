@@ -1,4 +1,4 @@
-"""A trace's report: the verdict, where the time went, findings, operators beside theory, and what is not known."""
+"""Report of a trace: verdict, time breakdown, findings, operators against theory, and unknowns."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -33,8 +33,11 @@ _LEAST_RATIO = 0.01
 def document_of(report: TraceReport) -> Document:
     """Return the report as a document."""
     executed = report.executed
+    slices = [(part.row, part.start_ns, part.end_ns, part.name, part.kind) for part in executed.slices]
     blocks: list[Block] = [
-        _matched(report), *(Text(note, "muted") for note in executed.notes), *_timeline(executed), *_parts(executed),
+        _matched(report), *(Text(note, "muted") for note in executed.notes),
+        Timeline(rows=tuple(executed.rows), window_ns=executed.window_ns, colours=_COLOURS, slices=slices),
+        *_parts(executed),
         *_findings(report), *_operators(executed), *_modules(executed), *_host(report), *_shortfall(report),
         *_limits(report),
     ]  # fmt: skip
@@ -45,7 +48,7 @@ def document_of(report: TraceReport) -> Document:
 
 
 def _subject(report: TraceReport) -> str:
-    """Return what was looked at, in one line."""
+    """Return the subject of the report, in one line."""
     executed = report.executed
     device = clean(executed.device) or executed.target or "an unnamed device"
     beside = f", beside {executed.target}" if executed.target else ""
@@ -78,7 +81,7 @@ def _per_step(executed: Executed, time_ns: float) -> str:
 
 
 def _matched(report: TraceReport) -> str:
-    """Return how much device time no case stands behind."""
+    """Return the device time that no case explains."""
     executed = report.executed
     busy = executed.timeline.busy_ns
     if "shapes" in executed.missing:
@@ -86,11 +89,6 @@ def _matched(report: TraceReport) -> str:
     share = executed.unmatched_ns / busy if busy else 0.0
     time = _per_step(executed, executed.unmatched_ns)
     return f"unmatched: {time} of a step ({share:.1%} of busy time) has no case behind it"
-
-
-def _timeline(executed: Executed) -> Iterator[Block]:
-    slices = [(one.row, one.start_ns, one.end_ns, one.name, one.kind) for one in executed.slices]
-    yield Timeline(rows=tuple(executed.rows), slices=slices, window_ns=executed.window_ns, colours=_COLOURS)
 
 
 def _parts(executed: Executed) -> Iterator[Block]:
@@ -109,61 +107,62 @@ def _parts(executed: Executed) -> Iterator[Block]:
     yield Table(columns=columns("part", "#time", "#share_ratio|share", "share_bar|"), rows=rows)
     total_ns = sum(executed.path_ns.values())
     shares = sorted(executed.path_ns.items(), key=lambda pair: -pair[1])
-    said = ", ".join(f"{name} {time / total_ns:.0%}" for name, time in shares if time > 0.005 * total_ns)
-    yield f"critical path, by what decided: {said}" if total_ns else ""
+    shares_text = ", ".join(f"{name} {time / total_ns:.0%}" for name, time in shares if time > 0.005 * total_ns)
+    yield f"critical path, by what decided: {shares_text}" if total_ns else ""
 
 
 def _findings(report: TraceReport) -> Iterator[Block]:
     yield Heading("Findings" if report.findings else "No findings")
-    for number, one in enumerate(report.findings, start=1):
-        yield Heading((f"{number}. {one.id}  ", Span(_gain(one, report), "muted")), 3)
-        yield one.claim
-        yield Items(tuple(_evidence(one)))
+    for number, finding in enumerate(report.findings, start=1):
+        yield Heading((f"{number}. {finding.id}  ", Span(_gain(finding, report), "muted")), 3)
+        yield finding.claim
+        yield Items(tuple(_evidence(finding)))
     if len(report.findings) > 1:
         yield _together(report)
 
 
-def _evidence(one: TraceFinding) -> Iterator[Words]:
+def _evidence(finding: TraceFinding) -> Iterator[Words]:
     """Yield what a finding rests on, what speaks against it, and how to refute it."""
-    for figure in one.evidence:
+    for figure in finding.evidence:
         of_unit = figure.unit and not figure.unit.startswith("of")
         value = show(figure.value, figure.unit) if of_unit else f"{figure.value:.4g} {figure.unit}".rstrip()
         events = f" (events {', '.join(map(str, figure.events))})" if figure.events else ""
         yield (f"evidence: {figure.what} ", Span(value, "strong"), events)
-    if len(one.terms) > 1:
+    if len(finding.terms) > 1:
         # The terms sum to the gain: they say why it is larger or smaller than the time that the evidence names.
-        (name, time), *rest = one.terms
+        (name, time), *rest = finding.terms
         signed = [f"{'+' if value > 0 else '−'} {show(abs(value), 's')} {what}" for what, value in rest]
-        yield f"the gain: {show(one.gain_s, 's')} = {show(time, 's')} {name} {' '.join(signed)}"
-    yield from (Span(f"against it: {counter.what}: {counter.state}", "muted") for counter in one.counter)
-    yield from (f"at most {show(gain, 's')}: {what}" for what, gain in one.remedies if gain > 0)
-    yield f"to refute: {one.falsifier}"
-    yield Span(f"trust: {_trust(one)}", "muted")
+        yield f"the gain: {show(finding.gain_s, 's')} = {show(time, 's')} {name} {' '.join(signed)}"
+    yield from (Span(f"against it: {counter.what}: {counter.state}", "muted") for counter in finding.counter)
+    yield from (f"at most {show(gain, 's')}: {what}" for what, gain in finding.remedies if gain > 0)
+    yield f"to refute: {finding.falsifier}"
+    yield Span(f"trust: {_trust(finding)}", "muted")
 
 
-def _gain(one: TraceFinding, report: TraceReport) -> str:
+def _gain(finding: TraceFinding, report: TraceReport) -> str:
     """Return the gain of a finding in words."""
-    if one.method == "none":
+    if finding.method == "none":
         return "corrects a claim"
-    share = one.gain_s / report.step_s if report.step_s else 0.0
-    return f"{show(one.gain_s, 's')} ({share:.0%}; {show(one.gain_low_s, 's')} to {show(one.gain_high_s, 's')})"
+    share = finding.gain_s / report.step_s if report.step_s else 0.0
+    interval = f"{show(finding.gain_low_s, 's')} to {show(finding.gain_high_s, 's')}"
+    return f"{show(finding.gain_s, 's')} ({share:.0%}; {interval})"
 
 
-def _trust(one: TraceFinding) -> str:
+def _trust(finding: TraceFinding) -> str:
     """Return how often findings of this kind were right where the cause is known."""
-    found = one.planted
-    if found is None:
+    planted = finding.planted
+    if planted is None:
         return "how often it is right was not measured: no traces have this cause planted"
     return (
-        f"first in {found.right_count:,} of {found.trace_count:,} traces with this cause planted and in "
-        f"{found.wrong_count:,} of {found.other_count:,} without it ({found.date})"
+        f"first in {planted.right_count:,} of {planted.trace_count:,} traces with this cause planted and in "
+        f"{planted.wrong_count:,} of {planted.other_count:,} without it ({planted.date})"
     )
 
 
 def _together(report: TraceReport) -> str:
     """Return what all findings gain at once, and which overlap."""
     share = report.together_s / report.step_s if report.step_s else 0.0
-    pairs = "; ".join(f"{one} and {other}" for one, other in report.exclusive)
+    pairs = "; ".join(f"{first} and {other}" for first, other in report.exclusive)
     overlap = f"; these take the same time away: {pairs}" if pairs else ""
     whole = "step" if report.executed.steps_found else "window"
     gained = f"{show(report.together_s, 's')} of the {whole} ({share:.0%})"
@@ -171,22 +170,30 @@ def _together(report: TraceReport) -> str:
 
 
 def _operators(executed: Executed) -> Iterator[Block]:
-    """Yield the operators beside theory, most device time first; times are of one call."""
-    ordered = sorted(executed.operators, key=lambda one: (-one.device_ns, one.name))
-    left = _per_step(executed, sum(one.device_ns for one in ordered[TOP_COUNT:]))
+    """Yield the operators against theory, most device time first; times are of one call."""
+    ordered = sorted(executed.operators, key=lambda operator: (-operator.device_ns, operator.name))
+    left = _per_step(executed, sum(operator.device_ns for operator in ordered[TOP_COUNT:]))
     rest = f"{len(ordered) - TOP_COUNT} more: {left} of a step"
     heads = ("#calls", "#measured_s|measured", "#predicted_s|expected", "#bound_s|bound", "#of bound")
     if ordered:
-        yield Heading("Operators beside theory")
-        yield Table(columns=columns("operator", *heads), rows=[_cells(executed, one) for one in ordered[:SHOWN_COUNT]],
+        yield Heading("Operators against theory")
+        yield Table(columns=columns("operator", *heads),
+                    rows=[_cells(executed, operator) for operator in ordered[:SHOWN_COUNT]],
                     brief_count=TOP_COUNT, rest=rest)  # fmt: skip
         yield Text("calls are of a step, times of a call", "muted")
 
 
-def _cells(executed: Executed, one: ExecutedOperator) -> Sequence[str | float | None]:
-    reached = f"{one.bound_s / one.measured_s:.0%}" if one.bound_s and one.measured_s else "–"
-    calls = f"{one.call_count / executed.step_count:g}"
-    return one.label or one.name, calls, one.measured_s, one.predicted_s or None, one.bound_s or None, reached
+def _cells(executed: Executed, operator: ExecutedOperator) -> Sequence[str | float | None]:
+    reached = f"{operator.bound_s / operator.measured_s:.0%}" if operator.bound_s and operator.measured_s else "–"
+    calls = f"{operator.call_count / executed.step_count:g}"
+    return (
+        operator.label or operator.name,
+        calls,
+        operator.measured_s,
+        operator.predicted_s or None,
+        operator.bound_s or None,
+        reached,
+    )
 
 
 def _modules(executed: Executed) -> Iterator[Block]:
@@ -206,15 +213,15 @@ def host_costs(report: TraceReport, by: str) -> list[HostCost]:
     """Return the host's time by `kind`, `operator` or `module`, where the step waits for its host at all."""
     executed = report.executed
     least = _LEAST_RATIO * executed.window_ns
-    if report.verdict.startswith("no conclusion") or all(one.gain_ns < least for one in executed.host):
+    if report.verdict.startswith("no conclusion") or all(cost.gain_ns < least for cost in executed.host):
         return []
-    return [one for one in executed.host if one.by == by and (by == "kind" or one.gain_ns >= least)]
+    return [cost for cost in executed.host if cost.by == by and (by == "kind" or cost.gain_ns >= least)]
 
 
 def _host(report: TraceReport) -> Iterator[Block]:
     tables = [
         Table(columns=columns(heading, "#calls", "#of a call", "#per step", "#saves at most"),
-              rows=[_host_cells(report.executed, one) for one in costs])
+              rows=[_host_cells(report.executed, cost) for cost in costs])
         for by, heading in HOST_TITLES.items() if (costs := host_costs(report, by))
     ]  # fmt: skip
     if tables:
@@ -223,12 +230,12 @@ def _host(report: TraceReport) -> Iterator[Block]:
         yield Text(_HOST_NOTE, "muted")
 
 
-def _host_cells(executed: Executed, one: HostCost) -> tuple[str, str, str, str, str]:
+def _host_cells(executed: Executed, cost: HostCost) -> tuple[str, str, str, str, str]:
     """Return name, calls of a step, time of a call, time of a step, and what a step saves at most."""
-    name = HOST_KINDS_OF_TIME[one.name] if one.by == "kind" else clean(one.name.removeprefix("nn.Module: "))
-    calls = one.call_count / executed.step_count
-    each = show(one.time_ns * 1e-9 / max(1, one.call_count), "s")
-    return name, f"{calls:.0f}", each, _per_step(executed, one.time_ns), _per_step(executed, one.gain_ns)
+    name = HOST_KINDS_OF_TIME[cost.name] if cost.by == "kind" else clean(cost.name.removeprefix("nn.Module: "))
+    calls = cost.call_count / executed.step_count
+    each = show(cost.time_ns * 1e-9 / max(1, cost.call_count), "s")
+    return name, f"{calls:.0f}", each, _per_step(executed, cost.time_ns), _per_step(executed, cost.gain_ns)
 
 
 def _shortfall(report: TraceReport) -> Iterator[Block]:
@@ -248,8 +255,8 @@ def _shortfall(report: TraceReport) -> Iterator[Block]:
 
 def _limits(report: TraceReport) -> Iterator[Block]:
     reasons: dict[str, list[str]] = {}
-    for one in report.abstentions:
-        reasons.setdefault(one.reason, []).append(one.id)
+    for abstention in report.abstentions:
+        reasons.setdefault(abstention.reason, []).append(abstention.id)
     lines = [f"{', '.join(names)}: {reason}" for reason, names in reasons.items()]
     lines += report.executed.losses
     if lines:
@@ -279,9 +286,9 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "__dataclass_fields__"):
         return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
     if hasattr(value, "_asdict"):
-        return {name: _plain(one) for name, one in value._asdict().items()}
+        return {name: _plain(item) for name, item in value._asdict().items()}
     if isinstance(value, (tuple, list)):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     if isinstance(value, dict) or hasattr(value, "items"):
-        return {str(name): _plain(one) for name, one in value.items()}
+        return {str(name): _plain(item) for name, item in value.items()}
     return value

@@ -1,4 +1,4 @@
-"""The record of a validation as text for people and as JSON."""
+"""Report of a validation, as text and JSON."""
 
 import json
 from dataclasses import asdict
@@ -7,18 +7,19 @@ from nearpeak.core.runs.validation import CheckResult, Validation
 from nearpeak.reports.figure_text import hung
 
 
-def to_json(found: Validation) -> str:
+def to_json(validation: Validation) -> str:
     """Return the record in one line."""
     record = {
-        "status": found.status, "implementation": found.implementation, "seed": found.seed,
-        "case": found.case.record(), "digest": found.case.digest, "worst_bound_ratio": found.worst_bound_ratio,
-        "checks": [asdict(result) for result in found.results], "command": found.command,
-        "policy": dict(found.policy), "engine": found.engine,
+        "status": validation.status, "implementation": validation.implementation, "seed": validation.seed,
+        "case": validation.case.record(), "digest": validation.case.digest,
+        "worst_bound_ratio": validation.worst_bound_ratio,
+        "checks": [asdict(result) for result in validation.results], "command": validation.command,
+        "policy": dict(validation.policy), "engine": validation.engine,
     }  # fmt: skip
     return json.dumps(record, ensure_ascii=False)
 
 
-def to_terminal(label: str, found: Validation) -> str:
+def to_terminal(label: str, validation: Validation) -> str:
     """Return the verdict, a line for each check, and how to see it again.
 
     >>> from nearpeak.core.work.case import Case
@@ -30,8 +31,8 @@ def to_terminal(label: str, found: Validation) -> str:
       V1   SHAPE_FAIL       y is [2], declared [3]
     again: nearpeak validate gemm
     """
-    lines = [f"{label} by {found.implementation}: {found.status}", *map(_line, found.results)]
-    return "\n".join((*hung(lines), f"again: {found.command}"))  # whole, so that it can be copied
+    lines = [f"{label} by {validation.implementation}: {validation.status}", *map(_line, validation.results)]
+    return "\n".join((*hung(lines), f"again: {validation.command}"))  # whole, so that it can be copied
 
 
 def score_to_json(killed: tuple[str, ...], survived: tuple[str, ...], equivalent: tuple[tuple[str, str], ...]) -> str:
@@ -57,5 +58,5 @@ def score_to_terminal(killed: tuple[str, ...], survived: tuple[str, ...]) -> str
 def _line(result: CheckResult) -> str:
     figures = ", ".join(f"{name} {value}" for name, value in result.figures.items())
     worst = "" if result.worst is None or result.failed else f"worst {result.worst.bound_ratio:.2g} of the bound"
-    said = "; ".join(part for part in (result.reason, worst, figures) if part)
-    return f"  {result.check:4s} {result.status:16s} {said}".rstrip()
+    texts = "; ".join(part for part in (result.reason, worst, figures) if part)
+    return f"  {result.check:4s} {result.status:16s} {texts}".rstrip()

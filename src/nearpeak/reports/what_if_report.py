@@ -1,4 +1,4 @@
-"""Devices that do not exist beside the one that does: Pareto plots and a tornado plot."""
+"""Report of hypothetical devices against the real one: Pareto plots and a tornado plot."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -14,32 +14,36 @@ _SHOWN = 40
 ASSUMED = "area by assumed shares of the die; energy with a limit that grows with the area"
 
 
-def sweep_document(title: str, found: Sequence[WhatIf]) -> Document:
+def sweep_document(title: str, variants: Sequence[WhatIf]) -> Document:
     """Return devices with time, area and energy, those marked that nothing beats in all three."""
-    pairs = [(one.area_ratio, one) for one in found]
+    pairs = [(variant.area_ratio, variant) for variant in variants]
     drawings = [Drawing("Time and area", partial(_scatter, pairs, "area, of the device as it is"))]
-    if all(one.energy_ratio is not None for one in found):
-        pairs = [(one.energy_ratio or 0.0, one) for one in found]
+    if all(variant.energy_ratio is not None for variant in variants):
+        pairs = [(variant.energy_ratio or 0.0, variant) for variant in variants]
         drawings.append(Drawing("Time and energy", partial(_scatter, pairs, "energy, of the device as it is")))
-    best = [one for one in found if one.is_best]
-    shown = list(found) if len(found) <= _SHOWN else best[:_SHOWN]
+    best = [variant for variant in variants if variant.is_best]
+    shown = list(variants) if len(variants) <= _SHOWN else best[:_SHOWN]
     rows = [
-        ("*" if one.is_best else "", Cell(value=", ".join(one.edits), kind="strong" if one.is_best else ""), one.time_s,
-         _percent(one.time_ratio - 1), f"{one.area_ratio:.2f}", _ratio(one.energy_ratio)) for one in shown
+        ("*" if variant.is_best else "", Cell(value=", ".join(variant.edits), kind="strong" if variant.is_best else ""),
+         variant.time_s, _percent(variant.time_ratio - 1), f"{variant.area_ratio:.2f}",
+         None if variant.energy_ratio is None else f"{variant.energy_ratio:.2f}")
+        for variant in shown
     ]  # fmt: skip
     blocks: list[Block] = [
         *drawings, Heading("Devices"),
         Table(columns=columns("mark|", "~device", "#time_s|time", "#change", "#area", "#energy"), rows=rows),
     ]  # fmt: skip
-    if len(shown) < len(found):
-        blocks.append(f"… and {len(found) - len(shown)} devices that others beat; --json has them all")
-    blocks.append(f"* {len(best)} of {len(found)}: who is better in time, energy or area is worse in another of them")
-    return Document(title=title, blocks=[*blocks, *_notes(found, ASSUMED)], kicker="Devices that do not exist")
+    if len(shown) < len(variants):
+        blocks.append(f"… and {len(variants) - len(shown)} devices that others beat; --json has them all")
+    blocks.append(
+        f"* {len(best)} of {len(variants)}: a device better in time, energy or area is worse in another of them"
+    )
+    return Document(title=title, blocks=[*blocks, *_notes(variants, ASSUMED)], kicker="Devices that do not exist")
 
 
-def _notes(found: Sequence[WhatIf], last: str) -> Iterator[Text]:
+def _notes(variants: Sequence[WhatIf], last: str) -> Iterator[Text]:
     """Yield how many calls are in no figure, then what all figures assume."""
-    if counts := {one.unmodelled_count for one in found} - {0}:
+    if counts := {variant.unmodelled_count for variant in variants} - {0}:
         shown = f"{min(counts):,}" if len(counts) == 1 else f"up to {max(counts):,}"
         why = f"not in it: {shown} calls of the step that are not modelled; 'nearpeak simulate' says why"
         yield Text(why, "muted")
@@ -50,24 +54,20 @@ def _percent(ratio: float) -> str:
     return f"{100 * ratio:+.1f} %"
 
 
-def _ratio(ratio: float | None) -> str | None:
-    return None if ratio is None else f"{ratio:.2f}"
-
-
-def _change(one: WhatIf) -> float:
-    return round(one.time_ratio - 1, 6) + 0.0
+def _change(variant: WhatIf) -> float:
+    return round(variant.time_ratio - 1, 6) + 0.0
 
 
 def _scatter(pairs: Sequence[tuple[float, WhatIf]], across: str) -> str:
     """Return a plot of time, downwards better, against something that costs, leftwards better."""
-    (left, right), (low, high) = _range([x for x, _ in pairs]), _range([one.time_ratio for _, one in pairs])
+    (left, right), (low, high) = _range([x for x, _ in pairs]), _range([variant.time_ratio for _, variant in pairs])
     dots = []
-    for x, one in sorted(pairs, key=lambda pair: pair[1].is_best):
-        title = escape(f"{', '.join(one.edits)}: {show(one.time_s, 's')}")
-        look = f'r="5" fill="{COLOURS[1]}"' if one.is_best else f'r="3" fill="{COLOURS[-1]}" opacity=".55"'
+    for x, variant in sorted(pairs, key=lambda pair: pair[1].is_best):
+        title = escape(f"{', '.join(variant.edits)}: {show(variant.time_s, 's')}")
+        look = f'r="5" fill="{COLOURS[1]}"' if variant.is_best else f'r="3" fill="{COLOURS[-1]}" opacity=".55"'
         dots.append(
             f'<circle cx="{100 * (x - left) / (right - left):.2f}%" '
-            f'cy="{100 * (high - one.time_ratio) / (high - low):.2f}%" {look}><title>{title}</title></circle>'
+            f'cy="{100 * (high - variant.time_ratio) / (high - low):.2f}%" {look}><title>{title}</title></circle>'
         )
     return (
         "<p>Each point is a device; those in colour are beaten by none in time, "
@@ -96,36 +96,43 @@ def _ticks(left: float, right: float, low: float, high: float) -> Iterator[str]:
         yield f'<text x="0" y="{100 * share}%" dx="-8" dy="4" text-anchor="end">{y:.2f}</text>'
 
 
-def tornado_document(title: str, found: Sequence[Sensitivity]) -> Document:
+def tornado_document(title: str, sensitivities: Sequence[Sensitivity]) -> Document:
     """Return what more and less of each figure of a device does to a step: saved by more of it, lost by less."""
-    widest = max((abs(_change(each)) for one in found for each in (one.less, one.more)), default=0.0) or 1.0
+    widest = (
+        max(
+            (abs(_change(each)) for sensitivity in sensitivities for each in (sensitivity.less, sensitivity.more)),
+            default=0.0,
+        )
+        or 1.0
+    )
     rows = []
-    for one in found:
-        more, less = _change(one.more), _change(one.less)
+    for sensitivity in sensitivities:
+        more, less = _change(sensitivity.more), _change(sensitivity.less)
         rows.append((
-            one.name, one.more.edits[0].partition("=")[2].strip('"'), _percent(more), max(-more, 0.0) / widest,
-            _percent(less), max(less, 0.0) / widest, _percent(one.more.area_ratio - 1),
-            None if one.more.energy_ratio is None else _percent(one.more.energy_ratio - 1),
+            sensitivity.name, sensitivity.more.edits[0].partition("=")[2].strip('"'), _percent(more),
+            max(-more, 0.0) / widest,
+            _percent(less), max(less, 0.0) / widest, _percent(sensitivity.more.area_ratio - 1),
+            None if sensitivity.more.energy_ratio is None else _percent(sensitivity.more.energy_ratio - 1),
         ))  # fmt: skip
     heads = ("+more is", "#more", "saved_bar|saves", "#less", "lost_bar|costs", "#area", "+#energy")
-    bought = max(found, key=lambda one: one.gain_ratio())
+    bought = max(sensitivities, key=lambda sensitivity: sensitivity.gain_ratio())
     best = f"{bought.name} buys most: {bought.more.edits[0]} saves {100 * bought.gain_ratio():.1f} %"
-    both = [each for one in found for each in (one.less, one.more)]
+    both = [each for sensitivity in sensitivities for each in (sensitivity.less, sensitivity.more)]
     blocks: list[Block] = [
-        Drawing("", partial(_tornado, found, widest)), Table(columns=columns("figure", *heads), rows=rows),
+        Drawing("", partial(_tornado, sensitivities, widest)), Table(columns=columns("figure", *heads), rows=rows),
         best if bought.gain_ratio() > 0 else "",
         *_notes(both, f"each figure times and divided by the same factor; {ASSUMED}"),
     ]  # fmt: skip
     return Document(title=title, blocks=blocks, kicker="Which figure buys most")
 
 
-def _tornado(found: Sequence[Sensitivity], widest: float) -> str:
+def _tornado(sensitivities: Sequence[Sensitivity], widest: float) -> str:
     row, bars = 46, []
-    for place, one in enumerate(found):
+    for place, sensitivity in enumerate(sensitivities):
         y = 26 + row * place
-        text = f"{one.name}: {_percent(_change(one.more))} … {_percent(_change(one.less))}"
+        text = f"{sensitivity.name}: {_percent(_change(sensitivity.more))} … {_percent(_change(sensitivity.less))}"
         bars.append(f'<text x="50%" y="{y - 6}" text-anchor="middle">{escape(text)}</text>')
-        for each, colour in ((one.more, COLOURS[2]), (one.less, COLOURS[4])):
+        for each, colour in ((sensitivity.more, COLOURS[2]), (sensitivity.less, COLOURS[4])):
             wide = 46 * abs(_change(each)) / widest
             x = 50 - wide if _change(each) < 0 else 50
             bars.append(
@@ -134,6 +141,6 @@ def _tornado(found: Sequence[Sensitivity], widest: float) -> str:
             )
     return (
         "<p>Change of the step's time with more (green) and less (red) of each figure alone; left is faster.</p>"
-        f'<svg class="drawing" style="height:{26 + row * len(found)}px" role="img" aria-label="tornado plot">'
+        f'<svg class="drawing" style="height:{26 + row * len(sensitivities)}px" role="img" aria-label="tornado plot">'
         f'<line x1="50%" x2="50%" y1="0" y2="100%"/>{"".join(bars)}</svg>'
     )

@@ -1,1 +1,1 @@
-"""The dashboard: a store as pages, an interface for programs, and a folder of files that needs no server."""
+"""The dashboard: a store as web pages, an HTTP API, and a static site that needs no server."""

@@ -1,4 +1,4 @@
-"""Figures and names as cells of tables; formatting is that of the reports."""
+"""Table cells of figures and names, in the number format of the reports."""
 
 from nearpeak.core.history.stored_run import Series
 from nearpeak.reports.document import Cell, Link
@@ -11,7 +11,7 @@ from nearpeak.web.site import case_key, key_of
 
 
 def date(at_ns: int | None) -> str:
-    """Return a time as people write it, in UTC; a dash where there is none.
+    """Return a time as readable text, in UTC; a dash for `None`.
 
     >>> date(0), date(None)
     ('1970-01-01 00:00', '–')
@@ -60,9 +60,9 @@ def part(ratio: float | None, *, implausible: bool = False) -> Cell:
     return Cell(value=ratio, text=share(ratio), kind=f"heat-{min(9, int(ratio * 10))}")
 
 
-def series_cell(one: Series, text: str = "") -> Cell:
+def series_cell(series: Series, text: str = "") -> Cell:
     """Return a link to a series."""
-    return Cell(value=one.label, text=clean(text or one.label), link=series_link(one.id))
+    return Cell(value=series.label, text=clean(text or series.label), link=series_link(series.id))
 
 
 def series_link(series: int) -> Link:

@@ -1,4 +1,4 @@
-"""The farm as tables: devices with who holds them, and what waits, runs or failed."""
+"""Tables of the farm: devices with their lease holders, and queued, running or failed jobs."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ _KINDS = {"failed": "bad", "rejected": "warn", "running": "good", "leased": "goo
 def farm_tables(site: Site) -> tuple[Table, ...]:
     """Return devices with their leases, what waits or runs, what failed, and how many jobs are in each state."""
     store = site.store
-    active = sorted(job_rows(store, states=ACTIVE, limit=MOST_JOBS), key=lambda one: ACTIVE.index(one.state))
+    active = sorted(job_rows(store, states=ACTIVE, limit=MOST_JOBS), key=lambda job: ACTIVE.index(job.state))
     return (
         _devices(devices(store), holdings(store)),
         _counts(site),
@@ -26,34 +26,35 @@ def farm_tables(site: Site) -> tuple[Table, ...]:
     )
 
 
-def _devices(found: Sequence[DeviceState], held: dict[str, Holding]) -> Table:
+def _devices(states: Sequence[DeviceState], held: dict[str, Holding]) -> Table:
     return Table(
-        name="leases", caption="Devices of the farm, and who holds them",
+        name="leases", caption="Devices of the farm, with lease holders",
         columns=columns("device|Device", "model|Model", "host|Host", "service|Service", "job|Held by", "since_ns|Since",
                         "#fencing_token|Token", "expires_ns|Lease ends", "#noise_ratio|Noise", "note|Note"),
-        rows=tuple(_device(one, held.get(one.device.name)) for one in found),
+        rows=tuple(_device(state, held.get(state.device.name)) for state in states),
         empty="no farm: 'nearpeak farm up --device gpus' lends this store the devices of a host",
     )  # fmt: skip
 
 
-def _device(one: DeviceState, held: Holding | None) -> tuple[object, ...]:
-    kind = {"open": "good", "draining": "warn"}.get(one.service, "bad")
+def _device(state: DeviceState, held: Holding | None) -> tuple[object, ...]:
+    kind = {"open": "good", "draining": "warn"}.get(state.service, "bad")
     more = f" and {held.job_count - 1} more" if held and held.job_count > 1 else ""
     return (
-        one.device.name, one.device.model, one.device.host,
-        Cell(value="in service" if one.service == "open" else one.service, kind=kind),
+        state.device.name, state.device.model, state.device.host,
+        Cell(value="in service" if state.service == "open" else state.service, kind=kind),
         Cell(value=held.job if held else None, text=f"{held.kind} {held.job[:12]}{more}" if held else "free",
-             kind="" if held else "muted", hint=clean(one.holder)),
-        time_cell(held.since_ns if held else None), one.fencing_token, time_cell(held.expires_ns if held else None),
-        Cell(value=one.noise_ratio, text="–" if one.noise_ratio is None else f"{one.noise_ratio:.2%}"), one.note,
+             kind="" if held else "muted", hint=clean(state.holder)),
+        time_cell(held.since_ns if held else None), state.fencing_token, time_cell(held.expires_ns if held else None),
+        Cell(value=state.noise_ratio, text="–" if state.noise_ratio is None else f"{state.noise_ratio:.2%}"),
+        state.note,
     )  # fmt: skip
 
 
 def _counts(site: Site) -> Table:
-    found = overview(site.store)["jobs"]
+    counts = overview(site.store)["jobs"]
     return Table(
         name="states", caption="Jobs of the farm by state", columns=columns("state|State", "#jobs|Jobs"),
-        rows=tuple((state, count) for state, count in found.items() if count),
+        rows=tuple((state, count) for state, count in counts.items() if count),
         empty="nothing was ever submitted: 'nearpeak farm submit' does",
     )  # fmt: skip
 
@@ -63,16 +64,16 @@ def jobs_table(rows: Sequence[JobRow], name: str, caption: str) -> Table:
     return Table(
         name=name, caption=caption,
         columns=columns("job|Job", "kind|Kind", "subject|About", "state|State", "#priority|Priority", "owner|Who",
-                        "trigger|Why", "device|Device", "#attempts|Attempts", "created_ns|Asked for",
+                        "trigger|Why", "device|Device", "#attempts|Attempts", "created_ns|Requested",
                         "note|What came of it"),
         rows=tuple(
             (
-                Cell(value=one.uid, text=one.uid[:12]), one.kind, Cell(value=one.subject, text=one.subject[:40]),
-                Cell(value=one.state, kind=_KINDS.get(one.state, "")), one.priority, one.owner, one.trigger, one.device,
-                one.attempt_count, time_cell(one.created_ns),
-                Cell(value=outcome_of(one), text=shortened(outcome_of(one), 120)),
+                Cell(value=job.uid, text=job.uid[:12]), job.kind, Cell(value=job.subject, text=job.subject[:40]),
+                Cell(value=job.state, kind=_KINDS.get(job.state, "")), job.priority, job.owner, job.trigger, job.device,
+                job.attempt_count, time_cell(job.created_ns),
+                Cell(value=outcome_of(job), text=shortened(outcome_of(job), 120)),
             )
-            for one in rows
+            for job in rows
         ),
         empty="none",
     )  # fmt: skip

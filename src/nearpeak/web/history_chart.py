@@ -1,4 +1,4 @@
-"""Histories as charts: data for the script, a drawing for pages without it, and no more points than a screen shows."""
+"""History charts: data for the script, a static drawing for pages without it, and downsampling to screen width."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Chart:
     name: str
     """Name within its page."""
     caption: str
-    """What it shows, in words."""
+    """Caption."""
     unit: str
     """Unit of its values."""
     points: tuple[TrackPoint, ...]
@@ -45,25 +45,25 @@ class Chart:
     marks: tuple[Mark, ...] = ()
     """Changes of the level."""
     lines: tuple[tuple[str, float], ...] = ()
-    """Levels that it is compared with: speed of light, what is expected."""
+    """Reference levels: speed of light, predicted time."""
     is_small: bool = False
-    """Whether it stands among others."""
+    """Whether it is one of a grid of charts."""
 
     @property
     def data(self) -> dict[str, Any]:
-        """What the script draws."""
+        """Data for the script that draws the chart."""
         return {
-            "unit": self.unit, "caption": clean(self.caption), "y": [_digits(one.value) for one in self.points],
+            "unit": self.unit, "caption": clean(self.caption), "y": [_digits(point.value) for point in self.points],
             "lo": [_digits(low) for low, _ in self.ends], "hi": [_digits(high) for _, high in self.ends],
-            "sha": [one.sha[:10] for one in self.points], "run": [one.run_id for one in self.points],
-            "marks": [[one.index, int(one.is_worse), int(one.is_sure), one.text] for one in self.marks],
+            "sha": [point.sha[:10] for point in self.points], "run": [point.run_id for point in self.points],
+            "marks": [[point.index, int(point.is_worse), int(point.is_sure), point.text] for point in self.marks],
             "lines": [[name, _digits(value)] for name, value in self.lines],
         }  # fmt: skip
 
     @property
     def path(self) -> str:
         """The line as an SVG path of WIDTH × HEIGHT."""
-        values = [one.value for one in self.points]
+        values = [point.value for point in self.points]
         if not values:
             return ""
         low, high = min(values), max(values)
@@ -80,13 +80,13 @@ def chart_of(
 ) -> Chart:  # fmt: skip
     """Return a history as a chart of at most MOST_POINTS points, or MOST_SMALL."""
     most = MOST_SMALL if is_small else MOST_POINTS
-    kept = kept_points([one.value for one in points], [one.index for one in marks], most)
-    place = {index: new for new, index in enumerate(kept)}
+    indices = kept_points([item.value for item in points], [item.index for item in marks], most)
+    place = {index: new for new, index in enumerate(indices)}
     return Chart(
-        name=name, caption=caption, unit=unit, points=tuple(points[index] for index in kept),
-        ends=tuple(intervals[index] for index in kept),
-        marks=tuple(Mark(index=place[one.index], is_worse=one.is_worse, is_sure=one.is_sure, text=one.text)
-                    for one in marks),
+        name=name, caption=caption, unit=unit, points=tuple(points[index] for index in indices),
+        ends=tuple(intervals[index] for index in indices),
+        marks=tuple(Mark(index=place[item.index], is_worse=item.is_worse, is_sure=item.is_sure, text=item.text)
+                    for item in marks),
         lines=tuple(lines), is_small=is_small,
     )  # fmt: skip
 
@@ -100,11 +100,11 @@ def kept_points(values: Sequence[float], always: Sequence[int] = (), most: int =
     count = len(values)
     if count <= most:
         return list(range(count))
-    pieces, kept = max(1, most // 2), set(always)
+    pieces, indices = max(1, most // 2), set(always)
     for number in range(pieces):
         piece = range(number * count // pieces, (number + 1) * count // pieces)
-        kept |= {min(piece, key=values.__getitem__), max(piece, key=values.__getitem__)}
-    return sorted(kept)
+        indices |= {min(piece, key=values.__getitem__), max(piece, key=values.__getitem__)}
+    return sorted(indices)
 
 
 def marks_of(changes: Sequence[StoredChange], points: Sequence[TrackPoint], direction: str) -> tuple[Mark, ...]:
@@ -113,17 +113,17 @@ def marks_of(changes: Sequence[StoredChange], points: Sequence[TrackPoint], dire
 
     from nearpeak.reports.history.tracks import percent
 
-    places = {one.order_key: index for index, one in enumerate(points)} | {
-        one.sha: index for index, one in enumerate(points) if one.sha
+    places = {item.order_key: index for index, item in enumerate(points)} | {
+        item.sha: index for index, item in enumerate(points) if item.sha
     }
-    found = []
-    for one in changes:
-        index = places.get(one.rev_hi, places.get(one.order_key))
+    marks = []
+    for item in changes:
+        index = places.get(item.rev_hi, places.get(item.order_key))
         if index is not None:
-            worse = (one.effect_ratio > 0) == (direction == "lower")
-            text = percent(exp(one.effect_ratio))
-            found.append(Mark(index=index, is_worse=worse, is_sure=one.tier == "confirmed", text=text))
-    return tuple(found)
+            worse = (item.effect_ratio > 0) == (direction == "lower")
+            text = percent(exp(item.effect_ratio))
+            marks.append(Mark(index=index, is_worse=worse, is_sure=item.tier == "confirmed", text=text))
+    return tuple(marks)
 
 
 def _digits(value: float) -> float:

@@ -1,4 +1,4 @@
-"""Forms that put jobs into the queue of the farm: of an alert, a series or a case; a token and a mark are needed."""
+"""Forms that queue farm jobs for an alert, series or case; they need a token and a CSRF mark."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -12,7 +12,7 @@ from nearpeak.farm.job_queue import Submitted
 from nearpeak.store.rows.list_rows import AlertRow
 from nearpeak.web import request_guard as guard
 from nearpeak.web.measure_actions import put
-from nearpeak.web.query_arguments import Asked
+from nearpeak.web.query_arguments import Query
 from nearpeak.web.site import Site, alert_of, series_of, series_of_case
 
 About = tuple[Sequence[Series], AlertRow | None]
@@ -24,32 +24,32 @@ def job_routes(site: Site) -> list[Route]:
     return [Route(path, _endpoint(site, about), methods=["POST"]) for path, about in kinds.items()]
 
 
-def _endpoint(site: Site, about: Callable[[Site, Asked], About]) -> Callable[[Request], Awaitable[Response]]:
-    def done(asked: Asked, form: dict[str, str], actor: str) -> Submitted:
-        series, alert = about(site, asked)
+def _endpoint(site: Site, about: Callable[[Site, Query], About]) -> Callable[[Request], Awaitable[Response]]:
+    def done(query: Query, form: dict[str, str], actor: str) -> Submitted:
+        series, alert = about(site, query)
         return put(site, form.get("action", ""), series, alert, (actor, form.get("once", "")))
 
     async def endpoint(request: Request) -> Response:
         visitor, form = await guard.written_form(site, request)
-        found = await run_in_threadpool(done, Asked(path=request.path_params), form, visitor.name)
+        submitted = await run_in_threadpool(done, Query(path=request.path_params), form, visitor.name)
         if "application/json" in request.headers.get("accept", ""):
-            return JSONResponse({"jobs": list(found.uids), "new": found.new_count})
+            return JSONResponse({"jobs": list(submitted.uids), "new": submitted.new_count})
         return RedirectResponse(f"{request.url.path.removesuffix('/jobs')}#h-again", status_code=303)
 
     return endpoint
 
 
-def _of_alert(site: Site, asked: Asked) -> About:
-    number = asked.id("alert")
+def _of_alert(site: Site, query: Query) -> About:
+    number = query.id("alert")
     alert = alert_of(site.store, number)
     members = [change for change, _ in site.store.browsing.member_roles(number)]
-    changes = sorted(site.store.browsing.changes(ids=members), key=lambda one: -abs(one.effect_ratio))
-    return site.store.browsing.series_by_id(list(dict.fromkeys(one.series for one in changes))), alert
+    changes = sorted(site.store.browsing.changes(ids=members), key=lambda row: -abs(row.effect_ratio))
+    return site.store.browsing.series_by_id(list(dict.fromkeys(row.series for row in changes))), alert
 
 
-def _of_series(site: Site, asked: Asked) -> About:
-    return [series_of(site.store, asked.id("series"))], None
+def _of_series(site: Site, query: Query) -> About:
+    return [series_of(site.store, query.id("series"))], None
 
 
-def _of_case(site: Site, asked: Asked) -> About:
-    return series_of_case(site.store, asked.path["case"]), None
+def _of_case(site: Site, query: Query) -> About:
+    return series_of_case(site.store, query.path["case"]), None

@@ -1,4 +1,4 @@
-"""Measuring again and bisecting from a page: as jobs of the farm where there is one, else as the command that does."""
+"""Remeasure and bisect actions of a page: farm jobs where a farm exists, otherwise the equivalent commands."""
 
 import dataclasses
 import secrets
@@ -36,7 +36,7 @@ class Offer:
     action: str
     """`measure` or `bisect`."""
     title: str
-    """What its button says."""
+    """Label of its button."""
     command: str
     """The command that does the same."""
     why_not: str = ""
@@ -45,12 +45,12 @@ class Offer:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Again:
-    """What a page offers, and what was asked for before."""
+    """Actions that a page offers, and the jobs requested before."""
 
     path: str
     """Where its forms go."""
     offers: tuple[Offer, ...]
-    """What can be done."""
+    """Available actions."""
     jobs: Table
     """Jobs about what the page shows, newest first."""
     once: str
@@ -60,7 +60,7 @@ class Again:
 def again(site: Site, path: str, series: Sequence[Series], alert: AlertRow | None = None) -> Again:
     """Return what a page on some series, or on an alert, offers."""
     models = farm_models(site)
-    some = [one for one in series[:MOST_SERIES] if _command(one, models)]
+    some = [candidate for candidate in series[:MOST_SERIES] if _command(candidate, models)]
     offers = []
     if some:
         why_not = "" if _measurable(some, models) else "no device of its model is lent to a farm on this store"
@@ -74,23 +74,28 @@ def again(site: Site, path: str, series: Sequence[Series], alert: AlertRow | Non
         )
     if alert is not None and some and alert.rev_lo and alert.rev_hi:
         offers.append(_bisection(site, some, alert, models))
-    subjects = [*(_subject(one) for one in series[:MOST_SERIES]), *([_alert_subject(alert.id)] if alert else ())]
+    subjects = [
+        *(_subject(candidate) for candidate in series[:MOST_SERIES]),
+        *([_alert_subject(alert.id)] if alert else ()),
+    ]
     rows = job_rows(site.store, subjects=subjects, limit=20) if subjects else ()
     return Again(path=path, offers=tuple(offers), once="" if site.setting.is_static else secrets.token_hex(8),
-                 jobs=jobs_table(rows, "asked", "Asked of the farm"))  # fmt: skip
+                 jobs=jobs_table(rows, "asked", "Jobs requested from the farm"))  # fmt: skip
 
 
 def farm_models(site: Site) -> tuple[str, ...]:
     """Return the models of the devices that are lent to the farm and take work."""
-    found = devices(site.store)
-    return tuple(sorted({one.device.model for one in found if one.device.pool == "device" and one.service == "open"}))
+    states = devices(site.store)
+    return tuple(
+        sorted({state.device.model for state in states if state.device.pool == "device" and state.service == "open"})
+    )
 
 
 def put(site: Site, action: str, series: Sequence[Series], alert: AlertRow | None, by: tuple[str, str]) -> Submitted:
-    """Put what was asked for into the queue of the farm, and log who asked.
+    """Queue the requested jobs on the farm, and log the requester.
 
     Args:
-        by: who asked, and what tells one wish from another.
+        by: name of the requester, and a key that distinguishes repeated requests.
 
     Raises:
         SpecError: the farm cannot do it; says why.
@@ -100,7 +105,9 @@ def put(site: Site, action: str, series: Sequence[Series], alert: AlertRow | Non
         raise SpecError("once: is missing; load the page again")
     options: dict[str, Any] = {"owner": actor, "key": f"dashboard {once}"}
     if action == "measure":
-        requests = [_measurement(one, models, **options) for one in _measurable(series[:MOST_SERIES], models)]
+        requests = [
+            _measurement(candidate, models, **options) for candidate in _measurable(series[:MOST_SERIES], models)
+        ]
     elif action == "bisect" and alert is not None:
         requests = [_search(site, series, alert, models, **options)]
     else:
@@ -115,45 +122,50 @@ def put(site: Site, action: str, series: Sequence[Series], alert: AlertRow | Non
     return done
 
 
-def _subject(one: Series) -> str:
-    return f"series {one.id}"
+def _subject(series: Series) -> str:
+    return f"series {series.id}"
 
 
 def _alert_subject(alert: int) -> str:
     return f"bisect alert {alert}"
 
 
-def _is_plain(one: Series) -> bool:
+def _is_plain(series: Series) -> bool:
     """Say whether a runner is one of ours without an argument: others name programs, and names come from anywhere."""
-    return one.testbed.name in RUNNERS and bool(case_words(one))
+    return series.testbed.name in RUNNERS and bool(case_words(series))
 
 
-def _model(one: Series, models: Sequence[str]) -> str:
-    """Return the model of the farm that a series is of; empty where there is none."""
-    if one.device in models:
-        return one.device
-    target = target_of_device(one.device)
+def _model(series: Series, models: Sequence[str]) -> str:
+    """Return the farm's device model of a series; empty where the farm has none."""
+    if series.device in models:
+        return series.device
+    target = target_of_device(series.device)
     return next((name for name in models if target is not None and target_of_device(name) is target), "")
 
 
 def _measurable(series: Sequence[Series], models: Sequence[str]) -> list[Series]:
-    return [one for one in series if _is_plain(one) and _model(one, models)]
+    return [candidate for candidate in series if _is_plain(candidate) and _model(candidate, models)]
 
 
-def _command(one: Series, models: Sequence[str]) -> str:
-    if not _is_plain(one):
+def _command(series: Series, models: Sequence[str]) -> str:
+    if not _is_plain(series):
         return ""
-    words = measure_command(one).removeprefix("nearpeak measure ")
-    model = _model(one, models)
+    words = measure_command(series).removeprefix("nearpeak measure ")
+    model = _model(series, models)
     return f"nearpeak farm submit measure {words}" + (f" --model {shlex.quote(model)}" if model else "")
 
 
-def _measurement(one: Series, models: Sequence[str], *, owner: str, key: str) -> BatchRequest:
-    cache = one.testbed.policy.get("cache")
+def _measurement(series: Series, models: Sequence[str], *, owner: str, key: str) -> BatchRequest:
+    cache = series.testbed.policy.get("cache")
     timing = dataclasses.asdict(Timing(cache=str(cache)) if cache in ("cold", "hot") else Timing())
-    payload = {"case": case_of_series(one).record(), "runner": one.testbed.name, "timing": timing, "branch": one.branch}
-    job = JobRequest(kind="measure", payload=payload, key=key, subject=_subject(one))
-    return BatchRequest(jobs=(job,), pool="device", model=_model(one, models), priority=priority_of("suspect"),
+    payload = {
+        "case": case_of_series(series).record(),
+        "runner": series.testbed.name,
+        "timing": timing,
+        "branch": series.branch,
+    }
+    job = JobRequest(kind="measure", payload=payload, key=key, subject=_subject(series))
+    return BatchRequest(jobs=(job,), pool="device", model=_model(series, models), priority=priority_of("suspect"),
                         owner=owner, trigger="rerun")  # fmt: skip
 
 

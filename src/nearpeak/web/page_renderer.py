@@ -1,4 +1,4 @@
-"""Views as HTML: one frame for servers and files, every text escaped and cleaned."""
+"""HTML rendering of page views: one frame for server and static site, with all text escaped and cleaned."""
 
 import csv
 import hashlib
@@ -26,12 +26,12 @@ STATIC = _FOLDER / "static"
 ASSETS = ("app.css", "theme.js", "app.js", "charts.js", "vendor/uPlot.iife.min.js", "vendor/uPlot.min.css")
 """Files that pages load."""
 STATIC_POLICY = "default-src 'none'; script-src 'self' file:; style-src 'self' file:; img-src data:; base-uri 'none'"
-"""What pages that are files may do: load scripts and styles that lie beside them."""
+"""Content security policy of static pages: scripts and styles of their own folder only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """What surrounds a page: where it stands, and who looks at it."""
+    """Frame of a page: its address and its visitor."""
 
     site: Site
     """The site."""
@@ -40,13 +40,13 @@ class Frame:
     path: str
     """Its path."""
     query: Mapping[str, str] = field(default_factory=dict)
-    """What its address asks for."""
+    """Query of its address."""
     actor: str = ""
     """Name of the token that is signed in; empty for none."""
     can_write: bool = False
     """Whether that token may act."""
     mark: str = ""
-    """What forms must bring back, so that no other site can send them."""
+    """CSRF mark that forms must send back, so that no other site can send them."""
 
     @property
     def is_static(self) -> bool:
@@ -60,7 +60,7 @@ class Frame:
 
     @property
     def policy(self) -> str:
-        """What a page that is a file may do."""
+        """Content security policy of a static page."""
         return STATIC_POLICY
 
     def href(self, link: Link) -> str:
@@ -79,8 +79,8 @@ class Frame:
     def here(self, **changed: object) -> str:
         """Return the address of this page with some of its query changed."""
         query = {**self.query, **{name: str(value) for name, value in changed.items()}}
-        kept = {name: value for name, value in query.items() if value != ""}
-        return self.path + (f"?{urlencode(kept)}" if kept else "")
+        nonempty = {name: value for name, value in query.items() if value != ""}
+        return self.path + (f"?{urlencode(nonempty)}" if nonempty else "")
 
     def export(self, table: str, form: str) -> str:
         """Return the address of a table as CSV or JSON."""
@@ -138,20 +138,20 @@ def table_json(table: Table) -> str:
 
 @cache
 def _environment() -> Environment:
-    found = Environment(
+    environment = Environment(
         loader=FileSystemLoader(_FOLDER / "templates"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True, finalize=_safe,
     )  # fmt: skip
-    found.filters.update(
+    environment.filters.update(
         unit=words_unit, percent=words.percent, count=words.count, embedded=_data, short=words.shortened
     )
-    found.globals.update(menu=menu, key_of=key_of, case_key=case_key, svg=(WIDTH, HEIGHT), limiter=words.limiter,
+    environment.globals.update(menu=menu, key_of=key_of, case_key=case_key, svg=(WIDTH, HEIGHT), limiter=words.limiter,
                          link=_link, Cell=Cell)  # fmt: skip
-    return found
+    return environment
 
 
 def compile_templates() -> None:
-    """Compile all templates, so that nobody who asks for a page waits for it."""
+    """Compile all templates in advance, so that no request waits for it."""
     for name in _environment().list_templates():
         _environment().get_template(name)
 

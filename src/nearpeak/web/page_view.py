@@ -1,4 +1,4 @@
-"""A page of the dashboard before it is written as HTML: its template, what that is given, and tables that export."""
+"""A dashboard page before rendering: its template, template variables, and exportable tables."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +16,6 @@ class View:
     template: str
     """Template that writes it."""
     context: Mapping[str, Any]
-    """What the template is given."""
+    """Variables of the template."""
     tables: tuple[Table, ...] = ()
-    """All tables of the page, so that each can be asked for alone."""
+    """All tables of the page; each can be exported alone."""

@@ -1,4 +1,4 @@
-"""What an address asks for, checked: everything in it may be hostile."""
+"""Validated query arguments of page addresses, which may be hostile."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,17 +12,17 @@ MOST_ROWS = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class Query:
     """Path and query of an address."""
 
     path: Mapping[str, str] = field(default_factory=dict)
-    """What the path names."""
+    """Values of the path's parameters."""
     query: Mapping[str, str] = field(default_factory=dict)
-    """What the query names."""
+    """Values of the query's parameters."""
     is_whole: bool = False
-    """Whether lists are wanted whole: for exports and files."""
+    """Whether lists are returned whole: for exports and static pages."""
     is_admin: bool = False
-    """Whether who asks may see who may do what, and what was done."""
+    """Whether the visitor may see permissions and the audit log."""
 
     def text(self, name: str, usual: str = "") -> str:
         """Return a text of the query.
@@ -30,10 +30,10 @@ class Asked:
         Raises:
             SpecError: it is too long or not one line.
         """
-        found = self.query.get(name, usual)
-        if len(found) > MOST_TEXT or not found.isprintable():
+        value = self.query.get(name, usual)
+        if len(value) > MOST_TEXT or not value.isprintable():
             raise SpecError(f"{name}: is not one line of at most {MOST_TEXT} characters")
-        return found
+        return value
 
     def words(self, name: str = "q") -> tuple[str, ...]:
         """Return the words of a text; at most ten."""
@@ -41,10 +41,10 @@ class Asked:
 
     def choice(self, name: str, known: tuple[str, ...]) -> str:
         """Return a text that is one of `known`, the first by default."""
-        found = self.text(name, known[0])
-        if found not in known:
-            raise SpecError(f"{name} {found!r}: is not known; there are {', '.join(known)}")
-        return found
+        value = self.text(name, known[0])
+        if value not in known:
+            raise SpecError(f"{name} {value!r}: is not known; there are {', '.join(known)}")
+        return value
 
     def number(self, name: str, usual: int = 0, most: int = 1 << 31) -> int:
         """Return a whole number of the query."""
@@ -55,7 +55,7 @@ class Asked:
         return _number(name, self.path[name], 1 << 62)
 
     def rows(self, usual: int = 100) -> tuple[int, int]:
-        """Return how many rows of a list are wanted, and how many come before."""
+        """Return the number of rows of a list page, and the number of rows before it."""
         if self.is_whole:
             return MOST_ROWS, 0
         return usual, usual * self.number("page", most=100_000)
@@ -63,5 +63,5 @@ class Asked:
 
 def _number(name: str, text: str, most: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= most):
-        raise SpecError(f"{name} {text[:40]!r}: is no whole number up to {most}")
+        raise SpecError(f"{name} {text[:40]!r}: is not a whole number up to {most}")
     return int(text)

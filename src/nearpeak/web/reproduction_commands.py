@@ -1,4 +1,4 @@
-"""The commands that reproduce what a page shows, ready to be copied."""
+"""Commands that reproduce the figures of a page, ready to be copied."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,23 +15,23 @@ from nearpeak.ops import OPS
 from nearpeak.web.site import Site
 
 
-def case_words(one: Series) -> str:
-    """Return a case as words of the command line, what stands at its default left out; empty for another tool's."""
+def case_words(series: Series) -> str:
+    """Return a case as command-line words, default values left out; empty for a case of another tool."""
     try:
-        case = case_of_series(one)
+        case = case_of_series(series)
     except NearpeakError:
         return ""
-    return _words(case, tuple(sorted((name, value) for name, value in one.parameters.items() if name != "op")))
+    return _words(case, tuple(sorted((name, value) for name, value in series.parameters.items() if name != "op")))
 
 
 @lru_cache(maxsize=4096)
 def _words(case: Case, parameters: tuple[tuple[str, Scalar], ...]) -> str:
-    kept = dict(parameters)
+    remaining = dict(parameters)
     for name, _ in parameters:
-        fewer = {other: value for other, value in kept.items() if other != name}
+        fewer = {other: value for other, value in remaining.items() if other != name}
         if _is_same(case, fewer):
-            kept = fewer
-    return shlex.join([case.op, *(f"{name}={_value(value)}" for name, value in kept.items())])
+            remaining = fewer
+    return shlex.join([case.op, *(f"{name}={_value(value)}" for name, value in remaining.items())])
 
 
 def _is_same(case: Case, parameters: Mapping[str, Any]) -> bool:
@@ -44,20 +44,20 @@ def _is_same(case: Case, parameters: Mapping[str, Any]) -> bool:
         return False
 
 
-def measure_command(one: Series) -> str:
+def measure_command(series: Series) -> str:
     """Return the command that measures a case again as its series does; empty where nearpeak cannot."""
-    words = case_words(one)
-    if not words or one.testbed.name.partition(":")[0] not in RUNNERS:
+    words = case_words(series)
+    if not words or series.testbed.name.partition(":")[0] not in RUNNERS:
         return ""
-    cache = one.testbed.policy.get("cache")
+    cache = series.testbed.policy.get("cache")
     method = f" --cache {cache}" if cache in ("cold", "hot") else ""
-    return f"nearpeak measure {words} --runner {shlex.quote(one.testbed.name)}{method}"
+    return f"nearpeak measure {words} --runner {shlex.quote(series.testbed.name)}{method}"
 
 
 def store_option(site: Site) -> str:
     """Return how commands name the store of a site, as it was named when the site was opened.
 
-    Files may be read by anyone, so that they say its file alone; nothing where a password stands in its name.
+    Static pages are public: they show its file name alone, and nothing where the name contains a password.
     """
     name = site.store.name
     if "://" not in name:
@@ -66,29 +66,29 @@ def store_option(site: Site) -> str:
 
 
 def commands_of_case(series: Sequence[Series]) -> Iterator[tuple[str, str]]:
-    """Yield what can be asked about a case: to measure it with each runner, and what bounds it on its devices."""
-    runners = {measure_command(one): one.testbed.name for one in series}
+    """Yield commands about a case: measuring it with each runner, and bounding it on its devices."""
+    runners = {measure_command(item): item.testbed.name for item in series}
     for command, runner in runners.items():
         if command:
             yield f"Measure it with {runner}", command
     words = case_words(series[0])
-    targets = dict.fromkeys(one.name for each in series if (one := target_of_device(each.device)) is not None)
+    targets = dict.fromkeys(item.name for each in series if (item := target_of_device(each.device)) is not None)
     if words and targets:
         names = " ".join(f"--target {name}" for name in targets)
         yield "What nothing can beat, and why", f"nearpeak bound {words} {names}"
         yield "What good software reaches", f"nearpeak predict {words} {names}"
 
 
-def commands_of(site: Site, one: Series) -> Iterator[tuple[str, str]]:
-    """Yield what can be asked about a series, each with a word on what it does."""
-    measure = measure_command(one)
+def commands_of(site: Site, series: Series) -> Iterator[tuple[str, str]]:
+    """Yield commands about a series, each with a short description."""
+    measure = measure_command(series)
     if measure:
         yield "Measure it again", measure
-    words, target = case_words(one), target_of_device(one.device)
+    words, target = case_words(series), target_of_device(series.device)
     if words and target is not None:
         yield "What nothing can beat, and why", f"nearpeak bound {words} --target {target.name}"
         yield "What good software reaches", f"nearpeak predict {words} --target {target.name}"
-    yield "Its history in the terminal", f"nearpeak history {one.id}{store_option(site)}"
+    yield "Its history in the terminal", f"nearpeak history {series.id}{store_option(site)}"
 
 
 def _value(value: object) -> str:

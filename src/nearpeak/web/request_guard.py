@@ -1,4 +1,4 @@
-"""Who may do what: headers of every answer, bounded bodies, tokens, and marks that other sites cannot forge."""
+"""Request authorization: response headers, bounded bodies, tokens, and CSRF marks."""
 
 import hashlib
 import hmac
@@ -23,12 +23,12 @@ POLICY = (
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; object-src 'none'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
-"""What pages may do: load from this server alone, run no script that stands in a page."""
+"""Content security policy of pages: load from this server only, run no inline script."""
 REPORT_POLICY = (
     "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
 )
-"""What a report in its frame may do: run its own script in an origin of its own, and reach nothing."""
+"""Content security policy of a report in its frame: inline scripts in an opaque origin, no network access."""
 HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"same-origin"),
@@ -42,7 +42,7 @@ Message = MutableMapping[str, Any]
 
 
 class RefusedError(NearpeakError):
-    """What may not be done: the status says why."""
+    """Refusal of a request, with its HTTP status."""
 
     def __init__(self, status: int, text: str) -> None:
         """Keep the status of the answer."""
@@ -57,7 +57,7 @@ class Visitor:
     name: str = ""
     """Name of the token; empty for none."""
     scope: str = ""
-    """What it may do; empty for none."""
+    """Scope of its token; empty without a token."""
     text: str = ""
     """The token itself, for marks of forms."""
 
@@ -68,7 +68,7 @@ class Visitor:
 
     @property
     def can_administer(self) -> bool:
-        """Whether it may see who else may do what, and what was done."""
+        """Whether it may see permissions and the audit log."""
         return allows(self.scope, "admin")
 
 
@@ -76,29 +76,29 @@ NOBODY = Visitor()
 
 
 def visitor_of(site: Site, request: Request) -> Visitor:
-    """Return who asks, by the token of the header or of the cookie."""
+    """Return the visitor of a request, by the token of its header or cookie."""
     header = request.headers.get("authorization", "")
     text = header[7:].strip() if header[:7].lower() == "bearer " else request.cookies.get(COOKIE, "")
     return visitor_with(site, text)
 
 
 def visitor_with(site: Site, text: str) -> Visitor:
-    """Return whom a token stands for; nobody where it is none that holds."""
+    """Return the visitor that a token identifies; an anonymous one for an invalid token."""
     ours = site.setting.run_token
     if ours and hmac.compare_digest(text.encode("utf-8", "replace"), ours.encode()):
         return Visitor(name="run token", scope="submit", text=text)
-    found: Token | None = site.store.access.token(text) if text else None
-    return NOBODY if found is None else Visitor(name=found.name, scope=found.scope, text=text)
+    token: Token | None = site.store.access.token(text) if text else None
+    return NOBODY if token is None else Visitor(name=token.name, scope=token.scope, text=text)
 
 
 def check_reading(site: Site, visitor: Visitor) -> None:
-    """Refuse those who may not even read."""
+    """Refuse visitors without read permission."""
     if site.setting.is_private and not visitor.scope:
         raise RefusedError(401, "this dashboard is private: sign in with a token")
 
 
 def check_writing(visitor: Visitor) -> None:
-    """Refuse those who may not write."""
+    """Refuse visitors without write permission."""
     if not visitor.scope:
         raise RefusedError(401, "writing needs a token: nearpeak token add NAME --scope submit")
     if not visitor.can_write:
@@ -155,7 +155,7 @@ async def form_of(request: Request) -> dict[str, str]:
 
 
 async def written_form(site: Site, request: Request) -> tuple[Visitor, dict[str, str]]:
-    """Return who sends a form and its fields; refuses those who may not write, and forms of other sites or visitors."""
+    """Return the sender and fields of a form; refuses visitors without write permission, and forged forms."""
     visitor = await run_in_threadpool(visitor_of, site, request)
     check_writing(visitor)
     check_origin(request)
@@ -188,9 +188,9 @@ class Guarded:
 
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":
-                given = {name for name, _ in message["headers"]}
-                extra = [pair for pair in HEADERS if pair[0] not in given]
-                if b"content-security-policy" not in given:
+                present = {name for name, _ in message["headers"]}
+                extra = [pair for pair in HEADERS if pair[0] not in present]
+                if b"content-security-policy" not in present:
                     extra.append((b"content-security-policy", POLICY.encode()))
                 spent_ms = (time.perf_counter() - start_s) * 1e3
                 extra.append((b"server-timing", f"app;dur={spent_ms:.1f}".encode()))

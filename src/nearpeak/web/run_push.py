@@ -1,4 +1,4 @@
-"""Sending runs to the dashboard of another machine: tried again while it may help, and never counted twice."""
+"""Upload of runs to a remote dashboard, with retries and without double counting."""
 
 import http.client
 import json
@@ -17,7 +17,7 @@ from nearpeak.exchange.run_lines import MOST_BYTES, run_record
 TOKEN_VARIABLE = "NEARPEAK_TOKEN"
 """Variable of the environment that holds the token: on the command line others could read it."""
 TRIES = 6
-"""How often one batch is sent before it is given up."""
+"""Attempts to send one batch."""
 FIRST_WAIT_S, LONGEST_WAIT_S, TIMEOUT_S = 0.5, 20.0, 60.0
 BATCH_RUNS, BATCH_BYTES = 100, MOST_BYTES // 2
 _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -25,7 +25,7 @@ _AGAIN = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pushed:
-    """What became of runs that were sent."""
+    """Outcome of an upload of runs."""
 
     new_count: int
     """Runs that were not there."""
@@ -49,7 +49,7 @@ def push(
     by their identity and stay as they are.
 
     Raises:
-        SpecError: the address or the token is none, or the other side refuses what is sent.
+        SpecError: the address or the token is invalid, or the dashboard refuses the runs.
         MeasureError: it cannot be reached.
     """
     where = _endpoint(address)
@@ -69,7 +69,7 @@ def _endpoint(address: str) -> str:
     except ValueError:  # brackets that are not closed, a port that is none
         parts, is_known = urlsplit(""), False
     if not is_known or parts.username or parts.query or parts.fragment:
-        raise SpecError(f"push {address!r}: is no address of a dashboard; e.g. http://127.0.0.1:8642")
+        raise SpecError(f"push {address!r}: is not the address of a dashboard; e.g. http://127.0.0.1:8642")
     if parts.scheme == "http" and parts.hostname not in ("127.0.0.1", "localhost", "::1"):
         raise SpecError(f"push {address}: a token would go over the network unencrypted; use https://")
     return f"{address.rstrip('/')}/api/v1/runs"
@@ -79,10 +79,11 @@ def _batches(records: Iterable[RunRecord]) -> Iterator[bytes]:
     """Yield bodies of a bounded size."""
     held: list[str] = []
     size = 0
-    for one in records:
-        text = json.dumps(run_record(one), allow_nan=False)
+    for record in records:
+        text = json.dumps(run_record(record), allow_nan=False)
         if len(text) > MOST_BYTES - 100:
-            raise SpecError(f"push: run {one.source.name or one.source.digest[:12]} takes {len(text)} bytes; at most "
+            name = record.source.name or record.source.digest[:12]
+            raise SpecError(f"push: run {name} takes {len(text)} bytes; at most "
                             f"{MOST_BYTES} are sent at once: measure fewer cases in one run")  # fmt: skip
         if held and (len(held) >= BATCH_RUNS or size + len(text) > BATCH_BYTES):
             yield _body(held)
@@ -98,8 +99,8 @@ def _body(texts: Sequence[str]) -> bytes:
 
 
 def _sent(where: str, token: str, body: bytes, wait: Callable[[float], None]) -> list[dict[str, object]]:
-    """Return what became of each run of a batch, sent as often as it takes."""
-    opener, said = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler({})), ""
+    """Return the outcome of each run of a batch, retrying as needed."""
+    opener, reason = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler({})), ""
     headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json", "Accept": "application/json"}
     for number in range(TRIES):
         if number:
@@ -107,15 +108,15 @@ def _sent(where: str, token: str, body: bytes, wait: Callable[[float], None]) ->
         try:
             request = urllib.request.Request(where, data=body, headers=headers, method="POST")
             with opener.open(request, timeout=TIMEOUT_S) as answer:
-                found = json.loads(answer.read(MOST_BYTES))
-                return [row for row in found["runs"] if isinstance(row, dict)]
+                reply = json.loads(answer.read(MOST_BYTES))
+                return [row for row in reply["runs"] if isinstance(row, dict)]
         except urllib.error.HTTPError as error:
-            said = _reason(error)
+            reason = _reason(error)
             if error.code not in _AGAIN:
-                raise SpecError(f"push {where}: refused: {said}") from None
+                raise SpecError(f"push {where}: refused: {reason}") from None
         except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
-            said = str(getattr(error, "reason", error))
-    raise MeasureError(f"push {where}: not acknowledged after {TRIES} tries: {said[:200]}; what arrived is not lost, "
+            reason = str(getattr(error, "reason", error))
+    raise MeasureError(f"push {where}: not acknowledged after {TRIES} tries: {reason[:200]}; what arrived is not lost, "
                        "and sending it again counts nothing twice")  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Series as charts: full ones with bound and prediction, small ones in a grid."""
+"""Charts of series: full size with bound and prediction, or small in a grid."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
@@ -20,26 +20,27 @@ from nearpeak.web.site import Site
 
 def small_charts(site: Site, series: Iterable[Series]) -> tuple[Chart, ...]:
     """Return a small chart of each series, with the changes that are stored."""
-    found = tuple(series)
-    changes = changes_by_series(site, [one.id for one in found])
-    histories = site.store.browsing.histories(found) if found else ()
-    return tuple(_small(one, changes.get(one.series.id, ())) for one in histories)
+    listed = tuple(series)
+    changes = changes_by_series(site, [item.id for item in listed])
+    histories = site.store.browsing.histories(listed) if listed else ()
+    return tuple(_small(item, changes.get(item.series.id, ())) for item in histories)
 
 
 def changes_by_series(site: Site, series: Sequence[int]) -> Mapping[int, tuple[StoredChange, ...]]:
     """Return the stored changes of some series."""
-    found: dict[int, tuple[StoredChange, ...]] = {}
-    for one in site.store.browsing.changes(series=series) if series else ():
-        found[one.series] = (*found.get(one.series, ()), one)
-    return found
+    by_series: dict[int, tuple[StoredChange, ...]] = {}
+    for change in site.store.browsing.changes(series=series) if series else ():
+        by_series[change.series] = (*by_series.get(change.series, ()), change)
+    return by_series
 
 
 def _small(history: History, changes: Sequence[StoredChange]) -> Chart:
     history = thinned(history, {change.rev_hi for change in changes} | {change.order_key for change in changes})
-    one, points = history.series, points_of(history)
+    series, points = history.series, points_of(history)
     return chart_of(
-        f"series{one.id}", f"{one.label}, {where(one)}", one.metric.unit, points, intervals_of(history, points),
-        marks=marks_of(changes, points, one.metric.direction), is_small=True,
+        f"series{series.id}", f"{series.label}, {where(series)}", series.metric.unit, points,
+        intervals_of(history, points),
+        marks=marks_of(changes, points, series.metric.direction), is_small=True,
     )  # fmt: skip
 
 
@@ -62,20 +63,20 @@ def thinned(history: History, always: Collection[object], most: int = MOST_SMALL
     marked = [
         number for number, start in enumerate(starts.tolist()) if keys[start] in always or places[start] in always
     ]
-    kept = np.zeros(len(starts), dtype=bool)
-    kept[kept_points((sums / counts).tolist(), marked, most)] = True
-    return _rows_of(history, usable[np.repeat(kept, counts)])
+    is_kept = np.zeros(len(starts), dtype=bool)
+    is_kept[kept_points((sums / counts).tolist(), marked, most)] = True
+    return _rows_of(history, usable[np.repeat(is_kept, counts)])
 
 
 def _rows_of(history: History, rows: npt.NDArray[np.int64]) -> History:
-    found: dict[str, Any] = {}
-    for one in fields(history):
-        column = getattr(history, one.name)
+    columns: dict[str, Any] = {}
+    for field in fields(history):
+        column = getattr(history, field.name)
         if isinstance(column, np.ndarray):
-            found[one.name] = column[rows]
+            columns[field.name] = column[rows]
         elif isinstance(column, tuple):
-            found[one.name] = tuple(column[row] for row in rows.tolist())
-    return replace(history, **found)
+            columns[field.name] = tuple(column[row] for row in rows.tolist())
+    return replace(history, **columns)
 
 
 def intervals_of(history: History, points: Sequence[TrackPoint]) -> list[tuple[float, float]]:
@@ -87,11 +88,11 @@ def intervals_of(history: History, points: Sequence[TrackPoint]) -> list[tuple[f
         low, high = float(history.low[row]), float(history.high[row])
         known = ends.get(key, (low, high))
         ends[key] = (min(low, known[0]), max(high, known[1]))
-    return [ends.get(one.sha or one.run_id, (one.value, one.value)) for one in points]
+    return [ends.get(point.sha or point.run_id, (point.value, point.value)) for point in points]
 
 
-def levels_of(one: Series) -> tuple[tuple[str, float], ...]:
-    """Return the levels that a series is compared with: speed of light, and what is expected of good software."""
-    bound, predicted = bound_of(one), prediction_of(one)
-    found = [("speed of light", bound.time_s)] if bound else []
-    return (*found, *([("predicted", predicted.time_s)] if predicted else []))
+def levels_of(series: Series) -> tuple[tuple[str, float], ...]:
+    """Return the reference levels of a series: speed of light, and the predicted time of tuned software."""
+    bound, predicted = bound_of(series), prediction_of(series)
+    levels = [("speed of light", bound.time_s)] if bound else []
+    return (*levels, *([("predicted", predicted.time_s)] if predicted else []))

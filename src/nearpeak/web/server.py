@@ -1,4 +1,4 @@
-"""The dashboard as a server: pages, their tables, actions behind a token, and the interface for programs."""
+"""Web server of the dashboard: pages, their tables, actions behind a token, and the HTTP API."""
 
 import asyncio
 import threading
@@ -23,7 +23,7 @@ from nearpeak.web.page_renderer import ASSETS, Frame, asset, compile_templates, 
 from nearpeak.web.page_view import View
 from nearpeak.web.pages import PAGES, Page, pages, paths
 from nearpeak.web.pages.workload import named
-from nearpeak.web.query_arguments import Asked
+from nearpeak.web.query_arguments import Query
 from nearpeak.web.request_guard import NOBODY, Guarded, RefusedError, Visitor
 from nearpeak.web.server_preload import LONGEST_S, compile_aside, compile_here
 from nearpeak.web.site import Setting, Site
@@ -44,12 +44,12 @@ def application(
     """Return the dashboard over a store as an ASGI application.
 
     Args:
-        reports: folder of reports (.html) that are shown beside the store.
+        reports: folder of reports (.html) to show with the store.
         is_private: whether reading needs a token too.
         repository: Git repository whose commits the farm may search.
         run_token: text of a token that may act as long as this application runs.
         hosts: names in the Host header that are answered to; none for all.
-        is_warm: whether what takes long the first time is done at once, while nobody waits for it.
+        is_warm: whether to fill slow caches at the start, in the background.
     """
     from nearpeak.web.api import api_routes
 
@@ -58,7 +58,7 @@ def application(
     turns = asyncio.Semaphore(AT_ONCE)
     routes = [
         *api_routes(site),
-        *(Route(one.path, _page_endpoint(site, one, turns), methods=["GET"]) for one in pages()),
+        *(Route(page.path, _page_endpoint(site, page, turns), methods=["GET"]) for page in pages()),
         Route("/alerts/{alert}/actions", _action_endpoint(site), methods=["POST"]),
         *job_routes(site),
         Route("/sign-in", _sign_in_page(site), methods=["GET"]), Route("/sign-in", _sign_in(site), methods=["POST"]),
@@ -80,14 +80,14 @@ def _warm(site: Site) -> None:
     try:
         compile_templates()
         with suppress(NearpeakError):
-            PAGES["triage"].build(site, Asked())
+            PAGES["triage"].build(site, Query())
         compile_aside()
         compile_here()
     finally:
         site.is_compiled.set()
     with suppress(NearpeakError):
         for name in ("search", "fleet", "opportunities"):
-            PAGES[name].build(site, Asked(query={"q": "gemm"} if name == "search" else {}))
+            PAGES[name].build(site, Query(query={"q": "gemm"} if name == "search" else {}))
 
 
 def _page_endpoint(site: Site, page: Page, turns: asyncio.Semaphore) -> Endpoint:
@@ -105,12 +105,12 @@ def _page_endpoint(site: Site, page: Page, turns: asyncio.Semaphore) -> Endpoint
 def _page_answer(site: Site, page: Page, request: Request, visitor: Visitor) -> Response:
     query = dict(request.query_params)
     table, form = query.pop("table", ""), query.pop("format", "")
-    asked = Asked(path=request.path_params, query=query, is_whole=bool(table), is_admin=visitor.can_administer)
+    arguments = Query(path=request.path_params, query=query, is_whole=bool(table), is_admin=visitor.can_administer)
     if table:
-        return _table_answer(page.build(site, asked), table, form)
+        return _table_answer(page.build(site, arguments), table, form)
 
     def written() -> str:
-        return page_html(page.build(site, asked), frame)
+        return page_html(page.build(site, arguments), frame)
 
     frame = Frame(
         site=site, page=page.name, path=request.url.path, query=query, actor=visitor.name,
@@ -122,21 +122,21 @@ def _page_answer(site: Site, page: Page, request: Request, visitor: Visitor) -> 
 
 
 def _table_answer(view: View, name: str, form: str) -> Response:
-    found = next((one for one in view.tables if one.name == name), None)
-    if found is None:
+    table = next((candidate for candidate in view.tables if candidate.name == name), None)
+    if table is None:
         raise NotFoundError(f"table {name[:60]!r}: is not on this page")
     if form not in ("csv", "json"):
         raise SpecError(f"format {form[:20]!r}: is neither csv nor json")
-    text = table_csv(found) if form == "csv" else table_json(found)
+    text = table_csv(table) if form == "csv" else table_json(table)
     kind = "text/csv; charset=utf-8" if form == "csv" else "application/json"
-    safe = "".join(letter for letter in found.name if letter.isalnum())
+    safe = "".join(letter for letter in table.name if letter.isalnum())
     return Response(text, media_type=kind, headers={"content-disposition": f'attachment; filename="{safe}.{form}"'})
 
 
 def _action_endpoint(site: Site) -> Endpoint:
     async def endpoint(request: Request) -> Response:
         visitor, form = await guard.written_form(site, request)
-        alert = Asked(path=request.path_params).id("alert")
+        alert = Query(path=request.path_params).id("alert")
         status = await run_in_threadpool(_act, site, alert, form, visitor)
         if "application/json" in request.headers.get("accept", ""):
             return JSONResponse({"alert": alert, "status": status})
@@ -148,7 +148,7 @@ def _action_endpoint(site: Site) -> Endpoint:
 def _act(site: Site, alert: int, form: dict[str, str], visitor: Visitor) -> str:
     action, days = form.get("action", ""), form.get("days", "") or "7"
     if not (days.isascii() and days.isdigit() and len(days) < 5):
-        raise SpecError("days: is no whole number")
+        raise SpecError("days: is not a whole number")
     return act(
         site.store, alert, action, actor=visitor.name, note=form.get("note", ""), assignee=form.get("assignee", ""),
         days=int(days),
@@ -170,8 +170,8 @@ def _sign_in(site: Site) -> Endpoint:
         text = form.get("token", "").strip()
         visitor = await run_in_threadpool(guard.visitor_with, site, text)
         if not visitor.scope:
-            said = "that is no token that holds; it may have ended"
-            return _plain_page(site, "sign_in", "Sign in", said, NOBODY, status=401)
+            message = "that is no token that holds; it may have ended"
+            return _plain_page(site, "sign_in", "Sign in", message, NOBODY, status=401)
         answer = RedirectResponse("/", status_code=303)
         answer.set_cookie(guard.COOKIE, text, httponly=True, samesite="strict", secure=request.url.scheme == "https",
                           max_age=12 * 3600)  # fmt: skip
@@ -187,9 +187,9 @@ async def _sign_out(request: Request) -> Response:
     return answer
 
 
-def _plain_page(site: Site, template: str, title: str, said: str, visitor: Visitor, status: int = 200) -> Response:
+def _plain_page(site: Site, template: str, title: str, message: str, visitor: Visitor, status: int = 200) -> Response:
     frame = Frame(site=site, page=template, path="/", actor=visitor.name, can_write=visitor.can_write)
-    view = View(title=title, template=template, context={"said": said})
+    view = View(title=title, template=template, context={"said": message})
     return HTMLResponse(page_html(view, frame), status_code=status)
 
 

@@ -1,4 +1,4 @@
-"""Compiles what pages search and predict with in a process of its own: the server would answer nothing else then."""
+"""Background compilation of the search and prediction code that pages use, in a separate process."""
 
 import subprocess
 import sys
@@ -24,7 +24,7 @@ def compile_aside() -> None:
 
 
 def compile_here() -> None:
-    """Search a short series and predict a few cases, which compiles both or loads what was compiled before."""
+    """Search a short series and predict a few cases, which compiles the code of both or loads it from the cache."""
     from nearpeak.judgement.change_points import changes
     from nearpeak.ops import case
     from nearpeak.prediction.case_prediction import predict_case

@@ -1,4 +1,4 @@
-"""A store with what the pages need beside it: how links are spelled, what is remembered, who may write."""
+"""The site over a store: link spelling, caches and write permission for the pages."""
 
 import hashlib
 import re
@@ -21,19 +21,19 @@ REMEMBERED_S, OLDEST_S = 15.0, 60.0
 """How long weights and the like are remembered where nothing new came in; the oldest that is shown while new ones are
 made."""
 SHARED_S, MOST_SHARED = 2.0, 200
-"""How long a page is given to others who ask for it without having signed in; pages that are kept for that."""
+"""Lifetime in seconds of cached pages for anonymous visitors, and their largest number."""
 MOST_REMEMBERED = 1000
 """Things that are remembered at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """How a site is shown."""
+    """Display options of a site."""
 
     is_static: bool = False
     """Whether it becomes files: no queries, no actions, no clock."""
     reports: Path | None = None
-    """Folder of reports that are shown beside the store."""
+    """Folder of reports that are shown with the store."""
     is_private: bool = False
     """Whether reading needs a token."""
     run_token: str = ""
@@ -65,13 +65,13 @@ class _Held:
         return self.found
 
     def make_aside(self, make: Callable[[], Any], mark: Any) -> None:
-        """Make it while nobody waits; where that fails, the next one who has to wait is told."""
+        """Compute it in the background; on failure, the next waiting request raises the error."""
         with suppress(NearpeakError):
             self.make(make, mark, REMEMBERED_S)
 
 
 class Site:
-    """What pages are built from."""
+    """Data and caches from which pages are built."""
 
     def __init__(self, store: Store, setting: Setting) -> None:
         """Keep the store and how it is shown."""
@@ -118,7 +118,7 @@ class Site:
             threading.Thread(target=held.make_aside, args=(make, mark), daemon=True).start()
 
     def _entry(self, memory: dict[object, _Held], key: object, most: int) -> _Held:
-        """Return what is remembered under a key; where there is too much, what came first is forgotten."""
+        """Return the cached value of a key; a full cache drops its oldest entry."""
         with self._lock:
             while len(memory) >= most and key not in memory:
                 del memory[next(iter(memory))]
@@ -157,7 +157,7 @@ def file_of(path: str) -> str:
 
 
 def key_of(name: str) -> str:
-    """Return a name as it stands in addresses: letters that are safe everywhere, and a digest.
+    """Return a name as used in addresses: letters that are safe everywhere, and a digest.
 
     >>> key_of("gemm")
     'gemm-16188283'
@@ -167,31 +167,31 @@ def key_of(name: str) -> str:
 
 
 def case_key(case: str) -> str:
-    """Return a case as it stands in addresses: its digest, or that of the name of a foreign benchmark."""
+    """Return a case as used in addresses: its digest, or that of the name of a foreign benchmark."""
     if re.fullmatch(r"[0-9a-f]{64}", case):
         return case[:24]
     return "x" + hashlib.sha256(case.encode("utf-8", "replace")).hexdigest()[:23]
 
 
 def alert_of(store: Store, number: int) -> AlertRow:
-    """Return an alert; refuses a number that is none."""
-    found = store.browsing.alerts([number])
-    if not found:
+    """Return an alert; refuses an unknown number."""
+    rows = store.browsing.alerts([number])
+    if not rows:
         raise NotFoundError(f"alert {number}: is not in the store")
-    return found[0]
+    return rows[0]
 
 
 def series_of(store: Store, number: int) -> Series:
-    """Return a series; refuses a number that is none."""
-    found = store.browsing.series_by_id([number])
-    if not found:
+    """Return a series; refuses an unknown number."""
+    rows = store.browsing.series_by_id([number])
+    if not rows:
         raise NotFoundError(f"series {number}: is not in the store")
-    return found[0]
+    return rows[0]
 
 
 def series_of_case(store: Store, key: str) -> Sequence[Series]:
-    """Return the series of a case by its key in addresses; refuses a key that is none."""
-    digest = next((one[0] for one in store.browsing.cases() if case_key(one[0]) == key), None)
+    """Return the series of a case by its key in addresses; refuses an unknown key."""
+    digest = next((row[0] for row in store.browsing.cases() if case_key(row[0]) == key), None)
     if digest is None:
         raise NotFoundError(f"case {key[:40]}: is not in the store")
     return store.browsing.series((), {"case": digest}, limit=500).rows

@@ -1,4 +1,4 @@
-"""The dashboard as a folder of files that open without a server; the same store gives the same bytes."""
+"""Static export of the dashboard as a folder of files; the same store gives the same bytes."""
 
 import tempfile
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from nearpeak.store import Store
 from nearpeak.web.page_renderer import ASSETS, Frame, asset, page_html, table_csv, table_json
 from nearpeak.web.pages import Page, pages, paths
 from nearpeak.web.pages.workload import named
-from nearpeak.web.query_arguments import Asked
+from nearpeak.web.query_arguments import Query
 from nearpeak.web.site import Setting, Site, file_of
 from nearpeak.web.workload_reports import workload_report
 
@@ -20,7 +20,7 @@ _SHORT = ("series",)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """What was written."""
+    """Counts of a static export."""
 
     page_count: int
     """Pages."""
@@ -44,24 +44,19 @@ def export_site(store: Store, folder: Path) -> Exported:
     with tempfile.TemporaryDirectory(dir=folder.resolve().parent, prefix=".nearpeak-") as place:
         part = Path(place) / "site"
         part.mkdir()
-        for name, data in _assets():
-            _write(part / "static" / name, data)
+        for name in ASSETS:
+            _write(part / "static" / name, asset(name))
         for page in pages():
             for values in page.everywhere(site) if page.is_static else ():
                 for name, text in _files(site, page, dict(values)):
                     _write(part / name, text.encode())
                 page_count += 1
-        files = [one for one in part.rglob("*") if one.is_file()]
-        found = Exported(
-            page_count=page_count, file_count=len(files), size_bytes=sum(one.stat().st_size for one in files)
+        files = [file for file in part.rglob("*") if file.is_file()]
+        exported = Exported(
+            page_count=page_count, file_count=len(files), size_bytes=sum(file.stat().st_size for file in files)
         )
         part.replace(folder)
-    return found
-
-
-def _assets() -> Iterator[tuple[str, bytes]]:
-    for name in ASSETS:
-        yield name, asset(name)
+    return exported
 
 
 def _files(site: Site, page: Page, values: dict[str, str]) -> Iterator[tuple[str, str]]:
@@ -70,8 +65,8 @@ def _files(site: Site, page: Page, values: dict[str, str]) -> Iterator[tuple[str
     for name, value in values.items():
         path = path.replace(f"{{{name}}}", value)
     name = file_of(path)
-    whole = page.build(site, Asked(path=values, is_whole=True))
-    view = page.build(site, Asked(path=values)) if page.name in _SHORT else whole
+    whole = page.build(site, Query(path=values, is_whole=True))
+    view = page.build(site, Query(path=values)) if page.name in _SHORT else whole
     yield name, page_html(view, Frame(site=site, page=page.name, path=path))
     for table in whole.tables:
         if table.rows:

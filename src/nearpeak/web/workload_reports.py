@@ -1,4 +1,4 @@
-"""Reports of workloads: made from the cases of the store, or files that lie in a folder beside it."""
+"""Workload reports, built from cases of the store or read from its folder of reports."""
 
 import re
 from collections.abc import Sequence
@@ -19,7 +19,8 @@ def report_names(folder: Path | None) -> tuple[str, ...]:
     if folder is None or not folder.is_dir():
         return ()
     return tuple(sorted(
-        one.name for one in folder.iterdir() if _NAME.fullmatch(one.name) and one.is_file() and not one.is_symlink()
+        file.name for file in folder.iterdir()
+        if _NAME.fullmatch(file.name) and file.is_file() and not file.is_symlink()
     ))  # fmt: skip
 
 
@@ -27,7 +28,7 @@ def report_text(folder: Path | None, name: str) -> str:
     """Return a report of the folder.
 
     Raises:
-        NotFoundError: there is none of that name.
+        NotFoundError: no report has that name.
     """
     if folder is None or name not in report_names(folder):
         raise NotFoundError(f"report {name[:80]}: is not in the folder of reports")
@@ -46,24 +47,24 @@ def workload_report(name: str, series: Sequence[Series]) -> str:
     cases, targets = cases_of(series), targets_of(series)
     if not cases or not targets:
         raise NotFoundError(f"workload {name}: has no case of an operator on a device that is described")
-    calls = tuple(Call(case=one, operator=one.op, phase=one.phase) for one in cases)
+    calls = tuple(Call(case=case, operator=case.op, phase=case.phase) for case in cases)
     workload = Workload(name=name, step="sweep", calls=calls)
     return render(analyze(workload, list(targets)), "html")
 
 
 def cases_of(series: Sequence[Series], most: int = MOST_CASES) -> tuple[Case, ...]:
     """Return the cases of operators among some series, each once, and at most so many."""
-    found: dict[str, Case] = {}
-    for one in series:
-        if one.case not in found and len(found) < most:
+    cases: dict[str, Case] = {}
+    for item in series:
+        if item.case not in cases and len(cases) < most:
             try:
-                found[one.case] = case_of_series(one)
+                cases[item.case] = case_of_series(item)
             except NearpeakError:
                 continue
-    return tuple(found.values())
+    return tuple(cases.values())
 
 
 def targets_of(series: Sequence[Series]) -> tuple[str, ...]:
     """Return the device files of the devices of some series."""
-    found = (target_of_device(name) for name in sorted({one.device for one in series}))
-    return tuple(dict.fromkeys(one.name for one in found if one is not None))[:MOST_TARGETS]
+    targets = (target_of_device(name) for name in sorted({item.device for item in series}))
+    return tuple(dict.fromkeys(item.name for item in targets if item is not None))[:MOST_TARGETS]

@@ -131,7 +131,7 @@ def test_a_budget_refuses_with_the_number_and_exit_code_1(call):
         (("submit", "launches", *GEMM), "takes no words"),
         (("budget", "fun", "1 h"), "trigger 'fun' is not known; there are manual"),
         (("budget", "pr"), "e.g. farm budget pr '2 h'"),
-        (("budget", "pr", "2 days"), "TIME '2 days': is no time"),
+        (("budget", "pr", "2 days"), "TIME '2 days': is not a time"),
         (("status", "--job", "a", "--jobs"), "give one of --jobs, --job and --comparison"),
         (("results", "--kind", "predit"), "did you mean predict"),
         (("join", "ftp://127.0.0.1:1", "--slots", "1"), "is no HOST:PORT"),
@@ -153,10 +153,10 @@ def test_what_is_wrong_is_said_in_one_line_with_exit_code_2(call, words, said):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("{", "jobs.jsonl:1: is no JSON"),
-        ("[" * 5000, "jobs.jsonl:1: is no JSON"),
-        ("3", "is no job"),
-        ('{"kind":"command"}', "'payload' is no object"),
+        ("{", "jobs.jsonl:1: is not JSON"),
+        ("[" * 5000, "jobs.jsonl:1: is not JSON"),
+        ("3", "is not a job"),
+        ('{"kind":"command"}', "'payload' is not an object"),
         ('{"kind":"command","payload":{},"x":1}', "'x' is not known"),
         ('{"kind":"command","payload":{}}', "has no 'words'"),
         ('{"kind":"none","payload":{}}', "kind of job 'none': not known"),
@@ -302,7 +302,7 @@ def test_gpus_that_are_not_there_are_told_with_what_there_is_instead(call, monke
         (("command", "--folder", "here", "--", "./bench"), "must be a whole path"),
         (
             ("command", "--limit", "5", "--", "true"),
-            "--limit '5': is no time; e.g. '300 ms', '60 s', '20 min' or '2 h'",
+            "--limit '5': is not a time; e.g. '300 ms', '60 s', '20 min' or '2 h'",
         ),
         (("capture", "none.py"), "none.py: not found"),
         (("capture", "resnet51"), "did you mean resnet-50"),
@@ -354,10 +354,10 @@ def test_results_come_back_as_lines_and_as_a_table_in_the_order_in_which_they_we
      ("simulate", 4000, [200] * 20), ("capture", 5, [2, 2, 1])],
 )  # fmt: skip
 def test_small_jobs_share_a_lease_by_what_they_take_and_how_many_there_are(kind, count, sizes):
-    from nearpeak.cli.shared.farm_requests import Asked, _chunked
+    from nearpeak.cli.shared.farm_requests import Submission, _chunked
     from nearpeak.farm.jobs import JobRequest
 
     options = {"device": "", "model": "", "trigger": "manual", "owner": "", "priority": 7}
-    found = _chunked(Asked(kind=kind, words=(), options=options),
+    found = _chunked(Submission(kind=kind, words=(), options=options),
                      [JobRequest(kind=kind, payload={"n": number}) for number in range(count)], "slot")  # fmt: skip
     assert [len(one.jobs) for one in found] == sizes

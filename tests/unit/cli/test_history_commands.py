@@ -117,7 +117,7 @@ def test_alerts_have_a_day_notes_and_can_be_put_off(place, capsys, monkeypatch):
         ("assign", "1", "ada", "--due", "soon"),
         ("note", "1", " "),
     ):
-        with pytest.raises(SpecError, match=r"over already|is no day|is empty"):
+        with pytest.raises(SpecError, match=r"over already|is not a day|is empty"):
             run(capsys, "alerts", *words, "--by", "me", "--store", place)
 
 
@@ -239,7 +239,7 @@ def test_measurements_go_into_the_store_that_is_named(tmp_path, capsys):
     (("rank", "--by", "colour"), "colour"), (("regressions", "--build", "make"), "--confirm"),
     (("regressions", "--confirm", "true", "--repository", "."), "not in the repository"),
     (("alerts", "show", "99"), "99"), (("alerts", "move", "99", "fixed", "--by", "me"), "99"),
-    (("alerts", "expect", "abc", "--from", "1%", "--to", "2%"), "whole name"),
+    (("alerts", "expect", "abc", "--from", "1%", "--to", "2%"), "full commit hash"),
     (("alerts", "suppress", "x", "--days", "1"), "--select: is missing"),
     (("alerts", "suppress", "x", "--days", "1", "--select", "gpu=a"), "names are operator"),
     (("demo-history", "--commits", "3"), "3 commits"), (("gate", "--policy", "missing.toml"), "missing.toml"),

@@ -40,7 +40,7 @@ def refusal(monkeypatch, capsys):
 @pytest.mark.parametrize(("value", "said"), [
     ("²", "m='²' is not a whole number of at least 0"),
     ("٣", "m='٣' is not a whole number of at least 0"),
-    (LONG, "(5000 characters) is no extent; a whole number from 0 to 2^63 - 1 is right"),
+    (LONG, "(5000 characters) is not an extent; a whole number from 0 to 2^63 - 1 is right"),
     (str(2**63), "m=9223372036854775808 is beyond 2^63 - 1"),
 ])  # fmt: skip
 def test_words_that_only_look_like_numbers_are_refused_by_name(value, said, refusal):

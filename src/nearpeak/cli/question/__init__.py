@@ -1,1 +1,1 @@
-"""Commands that answer a question about work and devices."""
+"""Commands that answer questions about workloads and devices without running a kernel."""

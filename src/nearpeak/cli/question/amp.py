@@ -1,4 +1,4 @@
-"""`nearpeak amp`: what mixed precision is expected to gain before anyone tries it, and what of it a trace shows."""
+"""Command `nearpeak amp`: the expected gain of mixed precision, and the precision that a trace shows."""
 
 import sys
 from dataclasses import replace
@@ -43,7 +43,7 @@ def amp(
     json: bool = shared.JSON,
     text: bool = shared.TEXT,
 ) -> None:
-    """Say whether autocast will pay on a GPU: speed-up by operator and step, every cast, and the TF32 trap.
+    """Estimate the benefit of autocast on a GPU: speed-up by operator and step, every cast, and the TF32 trap.
 
     The step is captured in fp32, lowered as `torch.autocast("cuda")` lowers it, and converted as a whole. An fp32
     baseline may run in TF32 already: convolutions do by default, matrix products do not; both are shown. With --trace:
@@ -53,7 +53,7 @@ def amp(
     if train and options.step not in ("forward", "train"):
         raise SpecError(f"--train: is a training step, --phase says {options.step}; give one")
     if baseline is not None and trace is None:
-        raise SpecError("--baseline: stands beside the trace of a run under autocast; give that with --trace")
+        raise SpecError("--baseline: needs the trace of a run under autocast; add --trace")
     shared.check_writable(html)
     if is_trace(model):
         if trace is not None or html is not None:
@@ -71,12 +71,12 @@ def amp(
         converted=workload_of(model, replace(single, dtype=autocast)),
     )
     fixed_s = parse(host, "s")
-    found = [_priced(steps, device, fixed_s, trace, baseline) for device in devices]
-    return _deliver(found, html, as_json=as_json)
+    priced = [_priced(steps, device, fixed_s, trace, baseline) for device in devices]
+    return _deliver(priced, html, as_json=as_json)
 
 
 def _priced(steps: "Steps", device: "Target", fixed_s: float, trace: Path | None, baseline: Path | None) -> "Priced":
-    """Return what is expected on a device, and how a trace stands to it."""
+    """Return the expected precision gains on a device, and a trace compared with them."""
     from nearpeak.precision.actual_gain import expected_and_executed
     from nearpeak.precision.expected_times import mixed_precision_of
     from nearpeak.precision.verdict import verdict_of
@@ -86,25 +86,27 @@ def _priced(steps: "Steps", device: "Target", fixed_s: float, trace: Path | None
     if trace is None:
         alone = mixed_precision_of(steps.written, steps.lowered, device, steps.converted)
         return Priced(alone, eager, verdict_of(alone, eager))
-    found = expected_and_executed(steps, device, trace, baseline)
+    precision = expected_and_executed(steps, device, trace, baseline)
     eager = mixed_precision_of(
-        steps.written, steps.lowered, device, fixed_s=fixed_s, efficiency=found.efficiency
+        steps.written, steps.lowered, device, fixed_s=fixed_s, efficiency=precision.efficiency
     )  # fmt: skip
-    return Priced(found.expected, eager, verdict_of(found.expected, eager), found.gap, found.step_counts)
+    return Priced(
+        precision.expected, eager, verdict_of(precision.expected, eager), precision.gap, precision.step_counts
+    )
 
 
-def _deliver(found: "list[Priced]", html: Path | None, *, as_json: bool) -> None:
+def _deliver(results: "list[Priced]", html: Path | None, *, as_json: bool) -> None:
     from nearpeak.api.questions import version
     from nearpeak.reports import precision_report as report
     from nearpeak.reports.document.html import to_html
 
-    document = report.document_of(found, version())
+    document = report.document_of(results, version())
     if html is not None:
         shared.write_whole(html, to_html(document))
     if not as_json:
         shared.print_document(document)
-    for one in found if as_json else ():
-        sys.stdout.write(report.to_json(one.device, one.eager, one.verdict, one.gap) + "\n")
+    for result in results if as_json else ():
+        sys.stdout.write(report.to_json(result.device, result.eager, result.verdict, result.gap) + "\n")
 
 
 def _print_precision(path: Path, target: list[str], edits: list[str], *, as_json: bool) -> None:
@@ -113,13 +115,8 @@ def _print_precision(path: Path, target: list[str], edits: list[str], *, as_json
     from nearpeak.reports import precision_report as report
 
     devices = shared.targets_of(target, edits) if target else []
-    _, found = precision_of_file(path, devices[0] if devices else None)
+    _, precision = precision_of_file(path, devices[0] if devices else None)
     if as_json:
-        sys.stdout.write(report.executed_to_json(found) + "\n")
+        sys.stdout.write(report.executed_to_json(precision) + "\n")
     else:
-        shared.print_document(report.executed_document_of(found))
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(amp)
+        shared.print_document(report.executed_document_of(precision))

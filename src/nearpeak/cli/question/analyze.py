@@ -1,4 +1,4 @@
-"""`nearpeak analyze`: a model or a trace in, a report out: how near to the speed of light, and what to change."""
+"""Command `nearpeak analyze`: a report of a model or trace against its speed-of-light bounds."""
 
 import shutil
 import sys
@@ -59,7 +59,9 @@ def analyze(
     chrome: Path | None = CHROME,
     parquet: Path | None = PARQUET,
     measure: bool = typer.Option(False, "--measure", help="Run the operators on this machine and show measured times."),
-    runner: str = typer.Option("torch_cpu", "--runner", help="What times the operators ('nearpeak show runners')."),
+    runner: str = typer.Option(
+        "torch_cpu", "--runner", help="Runner that times the operators ('nearpeak show runners')."
+    ),
     json: bool = shared.JSON,
     text: bool = shared.TEXT,
 ) -> None:
@@ -77,8 +79,13 @@ def analyze(
     if is_trace(model):
         if measure:
             raise SpecError("--measure: times the operators of a model; a trace holds what ran already, leave it out")
-        given = (shared.targets_of(target, edits) if target else []), take(expected) if expected else None
-        raise typer.Exit(report_on(model, *given, against, files, rank, exports, unprofiled, json=as_json))
+        devices_and_workload = (
+            (shared.targets_of(target, edits) if target else []),
+            take(expected) if expected else None,
+        )
+        raise typer.Exit(
+            report_on(model, *devices_and_workload, against, files, rank, exports, unprofiled, json=as_json)
+        )
     _refuse_for_models(model, {**exports, "rank": rank, "model": expected, "unprofiled": unprofiled})
     if against is not None and _is_report(Path(model)):
         return _print_comparison(against, _load(Path(model)), json=as_json)
@@ -91,7 +98,7 @@ def _devices(
 ) -> "list[Target]":
     """Return the targets; where none is named and a runner measures, the one that it times.
 
-    A name that is wrong is said before a target that is missing, by the capture that fails.
+    A wrong model name is reported before a missing target, by the failing capture.
     """
     from nearpeak.api.measured_analysis import timed_target
     from nearpeak.frontends.huggingface.published_models import MODELS
@@ -104,9 +111,9 @@ def _devices(
 def _refuse_for_models(model: str, options: dict[str, object]) -> None:
     """Refuse options that only a trace has, and files of results, which are neither model nor trace."""
     refuse_results(Path(model))
-    asked = [f"--{name}" for name, value in options.items() if value]
-    if asked:
-        raise SpecError(f"{', '.join(asked)}: {'are' if len(asked) > 1 else 'is'} for a trace, and {model} is none")
+    used = [f"--{name}" for name, value in options.items() if value]
+    if used:
+        raise SpecError(f"{', '.join(used)}: {'are' if len(used) > 1 else 'is'} for a trace, and {model} is none")
 
 
 def _analysis(
@@ -121,25 +128,25 @@ def _analysis(
     if captured is not None:  # a name that is wrong is said before a minute is spent
         _measure_roofs()
     targets = _devices(take, model, target, edits, runner)
-    found = questions.analyze(captured or take(model), targets, bounds)
-    return _measured(found, runner) if runner else found
+    analysis = questions.analyze(captured or take(model), targets, bounds)
+    return _measured(analysis, runner) if runner else analysis
 
 
 def _refuse_other_targets(target: list[str], edits: list[str], runner: str) -> None:
-    """Refuse a runner that is none, and targets that it does not time, before a capture is waited for."""
+    """Refuse an unknown runner, and targets that it does not time, before a slow capture."""
     from nearpeak.api.measured_analysis import require_timed, timed_target
     from nearpeak.targets import CPU
 
     if target:
-        others = [one for one in target if one != CPU]  # whose roofs may not be measured yet
-        names = [one.name for one in (shared.targets_of(others, edits) if others else [])]
+        others = [name for name in target if name != CPU]  # whose roofs may not be measured yet
+        names = [name.name for name in (shared.targets_of(others, edits) if others else [])]
         require_timed(runner, [*names, *([CPU] if CPU in target else [])])
     else:
         timed_target(runner)
 
 
 def _lacks_roofs(target: list[str], runner: str) -> bool:
-    """Say whether a runner is to time this machine's CPU, whose roofs nobody has measured yet."""
+    """Return whether a runner times this machine's CPU before its roofs have been measured."""
     from nearpeak.api.measured_analysis import roofs_file, timed_target
     from nearpeak.targets import CPU
 
@@ -159,7 +166,7 @@ def _measure_roofs() -> None:
 
 
 def _deliver(analysis: "Analysis", files: dict[Path | None, str], against: Path | None, *, json: bool) -> None:
-    """Write the report into the files that are wanted, and print it, or how it differs from a saved one."""
+    """Write the requested report files, and print the report or its difference from a saved one."""
     for path, name in files.items():
         if path is not None:
             shared.write_whole(path, _rendered(analysis, name))
@@ -167,11 +174,6 @@ def _deliver(analysis: "Analysis", files: dict[Path | None, str], against: Path 
         _print_comparison(against, analysis, json=json)
     else:
         sys.stdout.write(_rendered(analysis, "json") if json else _for_people(analysis))
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(analyze)
 
 
 def _measured(analysis: "Analysis", runner: str) -> "Analysis":
@@ -205,11 +207,11 @@ def _print_comparison(baseline: Path, candidate: "Analysis", *, json: bool) -> N
     from nearpeak.judgement.analysis_difference import compare
     from nearpeak.reports import comparison_report as report
 
-    found = compare(_load(baseline), candidate)
+    comparison = compare(_load(baseline), candidate)
     if json:
-        sys.stdout.write(report.to_json(found))
+        sys.stdout.write(report.to_json(comparison))
     else:
-        shared.print_document(report.document_of(found))
+        shared.print_document(report.document_of(comparison))
 
 
 def _is_report(path: Path) -> bool:

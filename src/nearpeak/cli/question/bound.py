@@ -1,4 +1,4 @@
-"""`nearpeak bound`: the time that nothing can beat, for one case or a table of cases."""
+"""Command `nearpeak bound`: the proved lower bound on the time of one case or of a table of cases."""
 
 import sys
 from functools import partial
@@ -32,7 +32,7 @@ def bound(
     no_credit: bool = shared.NO_CREDIT,
     json: bool = shared.JSON,
 ) -> None:
-    """Show the time that nothing can beat for a case, term by term, or add it to a table of cases.
+    """Show the proved lower bound on the time of a case, term by term, or add it to a table of cases.
 
     A table has the columns op, dtype and the operator's axes ('nearpeak show ops' names them). JSON lines of cases
     can be piped in, e.g. from 'nearpeak capture'. A row that is no case (an axis is missing, a format unknown, axes
@@ -52,11 +52,6 @@ def bound(
         _bound_table(cases or file, out, devices, bounds, json=json)
     else:
         raise SpecError("bound: no case; e.g. nearpeak bound gemm m=4096 n=4096 k=4096 dtype=bf16 --target h100_sxm")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(bound)
 
 
 def _bound_case(case: "Case", devices: list["Target"], policy: "Policy", *, json: bool) -> None:

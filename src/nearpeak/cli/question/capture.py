@@ -1,4 +1,4 @@
-"""`nearpeak capture`: a model in, its operator calls out."""
+"""Command `nearpeak capture`: the operator calls of a model, saved as a workload."""
 
 import json as jsonlib
 import sys
@@ -42,11 +42,6 @@ def capture(
             sys.stderr.write(f"uncovered: {name}, {count} calls\n")
     else:
         _print_table(workload)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(capture)
 
 
 def _print_table(workload: "Workload") -> None:

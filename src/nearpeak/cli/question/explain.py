@@ -43,16 +43,11 @@ def explain(
     )  # fmt: skip
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(explain)
-
-
 def _words(case: str) -> list[str]:
     """Return the words of one case.
 
     Raises:
-        SpecError: there is none, or a quote in it does not end.
+        SpecError: the text is empty, or a quote in it does not end.
     """
     try:
         words = shlex.split(case)
@@ -72,5 +67,5 @@ def _replaced(words: list[str], other: list[str]) -> list[str]:
     if other and "=" not in other[0]:
         return other
     new = dict(word.partition("=")[::2] for word in other)
-    kept = [f"{name}={new.pop(name)}" if (name := word.partition("=")[0]) in new else word for word in words]
-    return kept + [f"{name}={value}" for name, value in new.items()]
+    merged = [f"{name}={new.pop(name)}" if (name := word.partition("=")[0]) in new else word for word in words]
+    return merged + [f"{name}={value}" for name, value in new.items()]

@@ -1,4 +1,4 @@
-"""`nearpeak predict`: the time that good software is expected to reach, for one case or a table of cases."""
+"""Command `nearpeak predict`: the expected time of tuned software for one case or a table of cases."""
 
 import sys
 from functools import partial
@@ -37,17 +37,19 @@ def predict(
         None, "--out", help="Write the table with bound_s, predicted_s and the like added."
     ),
     energy: bool = typer.Option(False, "--energy", help="Tables: add energy_j, power_w, energy_low_j, energy_high_j."),
-    calibration: Path | None = typer.Option(None, "--calibration", help="Coefficients of your own (.toml) to use."),
+    calibration: Path | None = typer.Option(None, "--calibration", help="Your coefficient file (.toml)."),
     no_correction: bool = typer.Option(
-        False, "--no-correction", help="Leave out the bounded correction on top of the scalars (the term library)."
+        False, "--no-correction", help="Leave out the bounded correction on top of the coefficients (the term library)."
     ),
     elsewhere: bool = typer.Option(
-        False, "--elsewhere", help="Intervals for other software and timing than behind the scalars, such as yours."
+        False,
+        "--elsewhere",
+        help="Intervals for software and timing other than those behind the coefficients, such as yours.",
     ),
     edits: list[str] = shared.EDITS,
     json: bool = shared.JSON,
 ) -> None:
-    """Show the time that good software is expected to reach, with a 90 % interval and what it consists of.
+    """Show the expected time of tuned software, with a 90 % interval and a breakdown into parts.
 
     A table has the columns op, dtype and the operator's axes; bound_s, predicted_s, low_s, high_s and limiter are
     added. A row that is no case, or that nothing predicts, keeps its place and says why in the column refused; the
@@ -62,7 +64,9 @@ def predict(
 
     devices = shared.targets_of(target, edits)
     check_table(out)
-    file = Path(words[0]) if len(words or ()) == 1 and _suffix(words[0]) in (*TABLES, *WORKLOADS) else None
+    suffix = Path((words or [""])[0]).suffix
+    suffix = suffix.lower() if suffix.lower() in TABLES else suffix  # suffixes of tables are the same in capitals
+    file = Path(words[0]) if len(words or ()) == 1 and suffix in (*TABLES, *WORKLOADS) else None
     if words and cases is not None:
         raise SpecError("predict: give one case in words, or --cases FILE with --out FILE, not both")
     if words and (file is None or file.suffix in WORKLOADS) and (out is not None or energy):
@@ -82,32 +86,21 @@ def predict(
         _predict_table(cases or file, out, devices[0], calibration, energy=energy, how=how, json=json)
 
 
-def _suffix(name: str) -> str:
-    """Return the suffix of a file; those of tables are the same in capitals."""
-    suffix = Path(name).suffix
-    return suffix.lower() if suffix.lower() in TABLES else suffix
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(predict)
-
-
 def _predict_table(
     path: Path | None, out: Path | None, device: "Target", calibration: Path | None, *, energy: bool,
     how: "Setting", json: bool,
 ) -> None:  # fmt: skip
-    """Write the table with what is predicted added; then name the rows that have no prediction, if any."""
+    """Write the table with its predictions; then name the rows without a prediction, if any."""
     from nearpeak.prediction.partial_tables import answered_predictions
     from nearpeak.prediction.power.energy_table import energy_table
 
     columns, usable = read_usable(path, "predict")
     columns.pop("refused", None)  # what an earlier prediction of the table said
     answered = answered_predictions(usable.table, device, how, calibration)
-    found = answered.predictions
-    added = {name: getattr(found, name) for name in ("bound_s", "predicted_s", "low_s", "high_s", "limiter")}
+    predictions = answered.predictions
+    added = {name: getattr(predictions, name) for name in ("bound_s", "predicted_s", "low_s", "high_s", "limiter")}
     if energy:
-        drawn = energy_table(usable.table, device, found)
+        drawn = energy_table(usable.table, device, predictions)
         added |= {name: getattr(drawn, name) for name in ("energy_j", "power_w", "energy_low_j", "energy_high_j")}
     _tell_differing([device])
     write_answered(out, "predict", columns, usable, added, answered.refused, plain=json)
@@ -123,10 +116,10 @@ def _predict_workload(
     from nearpeak.prediction.step_time import with_predictions
     from nearpeak.reports import expected_time_text as report
 
-    found = with_predictions(analysis_of(questions.capture(path), devices), devices, calibration, how)
-    shared.tell(lambda: report.document_of(found), lambda: report.to_json(found), json=json)
+    analysis = with_predictions(analysis_of(questions.capture(path), devices), devices, calibration, how)
+    shared.tell(lambda: report.document_of(analysis), lambda: report.to_json(analysis), json=json)
     _tell_differing(devices)
-    _tell_lacked(calibration, [row.case for row in found.rows], devices)
+    _tell_lacked(calibration, [row.case for row in analysis.rows], devices)
 
 
 def _predict_case(
@@ -138,10 +131,10 @@ def _predict_case(
 
     case = case_of(words, "predict")
     for device in devices:
-        found = predict_case(case, device, how, calibration)
+        prediction = predict_case(case, device, how, calibration)
         shared.tell(
-            partial(report.document_of, label_of(case), device, found),
-            partial(report.to_json, case, device, found), json=json,
+            partial(report.document_of, label_of(case), device, prediction),
+            partial(report.to_json, case, device, prediction), json=json,
         )  # fmt: skip
     _tell_lacked(calibration, [case], devices)
 
@@ -157,7 +150,7 @@ def _tell_differing(devices: list["Target"]) -> None:
 
 
 def _tell_lacked(calibration: Path | None, cases: "Iterable[Case | CaseGroup]", devices: list["Target"]) -> None:
-    """Say on standard error for what the user's own coefficients were not asked."""
+    """Report on standard error the cases for which the user's coefficient file was not read."""
     from nearpeak.prediction.partial_tables import missing_groups
 
     if calibration is None:

@@ -1,4 +1,4 @@
-"""`nearpeak provision`: what a device must have at least to reach a given time."""
+"""Command `nearpeak provision`: the minimum device figures that a target time requires."""
 
 import re
 import sys
@@ -16,7 +16,7 @@ from nearpeak.errors import SpecError
 def provision(
     words: list[str] = typer.Argument(metavar="OP AXIS=EXTENT… | MODEL", help="A case in words, or a model."),
     within: str = typer.Option(..., "--within", help="Time to reach, e.g. '5 ms'."),
-    on: str | None = typer.Option(None, "--on", help="Base target: show what it lacks, and by what factor."),
+    on: str | None = typer.Option(None, "--on", help="Base target: show its shortfalls as factors."),
     edits: list[str] = shared.EDITS,
     options: CaptureOptions = CaptureOptions(),
     policy: str = shared.POLICY,
@@ -27,7 +27,7 @@ def provision(
 ) -> None:
     """Show the least bandwidth, rates, clock and storage with which a case or a model step could take a given time.
 
-    Each figure is necessary on its own. With --on, what the target has stands beside it.
+    Each figure is necessary by itself. With --on, the figures of the target are shown next to them.
     """
     from nearpeak.api import questions
     from nearpeak.ops import OPS
@@ -42,16 +42,11 @@ def provision(
     is_case = len(words) > 1 or words[0] in OPS.names()  # an operator, or anything with axes behind it
     subject = case_of(words, "provision") if is_case else workload_of(words[0], options)
 
-    found = questions.provision(subject, within_s, target, bounds)
+    result = questions.provision(subject, within_s, target, bounds)
     if as_json:
-        sys.stdout.write(report.to_json(found) + "\n")
+        sys.stdout.write(report.to_json(result) + "\n")
     else:
-        shared.print_document(report.document_of(found))
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(provision)
+        shared.print_document(report.document_of(result))
 
 
 def _time_s(text: str) -> float:

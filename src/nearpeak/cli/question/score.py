@@ -1,4 +1,4 @@
-"""`nearpeak score`: bounds and guarded speed-of-light scores for a definition's workloads and traces."""
+"""Command `nearpeak score`: bounds and guarded speed-of-light scores of a definition's workloads and traces."""
 
 import json as jsonlib
 import sys
@@ -35,7 +35,7 @@ def score(
     algorithm: str = shared.ALGORITHM,
     no_credit: bool = shared.NO_CREDIT,
     json: bool = shared.JSON,
-    out: Path | None = typer.Option(None, "--out", "-o", help="Write the rows as JSON lines, beside the traces."),
+    out: Path | None = typer.Option(None, "--out", "-o", help="Also write the rows as JSON lines."),
     options: CaptureOptions = CaptureOptions(),
 ) -> None:
     """Bound every workload of a kernel definition, and score the traces of its solutions.
@@ -65,31 +65,26 @@ def score(
         _print_table(read[0].name, rows)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(score)
-
-
 def _read(
     definition: Path, workloads: Path | None, traces: Path | None
 ) -> tuple["Definition", list["WorkloadLine | None"], list["Trace"]]:
-    """Return the definition, its workloads (none stands for one without variable axes), and the traces."""
+    """Return the definition, its workloads (`None`: a workload without variable axes), and the traces."""
     from nearpeak.exchange.kernel_definition import parse_definition
     from nearpeak.exchange.trace_lines import parse_traces
     from nearpeak.exchange.workload_lines import parse_workloads
 
-    found = parse_definition(shared.text_of(definition), str(definition))
+    parsed = parse_definition(shared.text_of(definition), str(definition))
     every = parse_traces(shared.text_of(traces), str(traces)) if traces else []
-    runs = [one for one in every if one.definition == found.name]
+    runs = [trace for trace in every if trace.definition == parsed.name]
     if traces and not runs:
-        raise SpecError(f"{traces}: holds no trace of definition {found.name!r}")
+        raise SpecError(f"{traces}: holds no trace of definition {parsed.name!r}")
     if workloads is not None:
         stated = parse_workloads(shared.text_of(workloads), str(workloads))
-        lines = [one for one in stated if one.definition in ("", found.name)]
+        lines = [trace for trace in stated if trace.definition in ("", parsed.name)]
         if not lines:
-            raise SpecError(f"{workloads}: holds no workload of definition {found.name!r}")
-        return found, list(lines), runs
-    return found, list({run.workload.uuid: run.workload for run in runs}.values()) or [None], runs
+            raise SpecError(f"{workloads}: holds no workload of definition {parsed.name!r}")
+        return parsed, list(lines), runs
+    return parsed, list({run.workload.uuid: run.workload for run in runs}.values()) or [None], runs
 
 
 def _rows(
@@ -101,13 +96,13 @@ def _rows(
     from nearpeak.bounds.step.step_bound import step_bound
 
     bound = step_bound(workload, device, policy)
-    own = {
+    fields = {
         "definition": read[0].name, "workload": line.uuid if line else "", "target": device.name,
         "bound_s": bound.time_s, "limiter": bound.limiter, "assumptions": list(bound.assumptions),
         "uncovered": dict(bound.uncovered), "policy": asdict(policy), "version": version(),
     }  # fmt: skip
     runs = [run for run in read[2] if line is not None and run.workload.uuid == line.uuid]
-    yield from [own | _scored(run, runs, bound, device, baseline, clock) for run in runs] or [own]
+    yield from [fields | _scored(run, runs, bound, device, baseline, clock) for run in runs] or [fields]
 
 
 def _scored(
@@ -120,14 +115,14 @@ def _scored(
     row: dict[str, Any] = {"solution": run.solution, "status": run.status}
     if run.time_s is None:
         return row
-    times = [one.time_s for one in runs if one.solution == baseline and one.time_s is not None]
+    times = [trace.time_s for trace in runs if trace.solution == baseline and trace.time_s is not None]
     if baseline is not None and not times:
         return row | {"time_s": run.time_s, "kind": "NO_BASELINE", "score": None}
     baseline_s = times[0] if times else run.reference_s
     locked_hz = None if clock is None else parse(clock, "Hz")
-    found = sol_score(run.time_s, baseline_s or 0.0, bound, clock_hz=locked_hz, bound_clock_hz=device.clock_hz)
-    kept = {"kind": found.kind, "score": found.score_ratio, "bound_ratio": found.bound_ratio}
-    return row | {"time_s": run.time_s, "baseline_s": baseline_s, **kept}
+    score = sol_score(run.time_s, baseline_s or 0.0, bound, clock_hz=locked_hz, bound_clock_hz=device.clock_hz)
+    record = {"kind": score.kind, "score": score.score_ratio, "bound_ratio": score.bound_ratio}
+    return row | {"time_s": run.time_s, "baseline_s": baseline_s, **record}
 
 
 def _print_table(name: str, rows: list[dict[str, Any]]) -> None:

@@ -1,4 +1,4 @@
-"""`nearpeak show ops|targets|models|runners`: what the catalogue and the device files hold."""
+"""Command `nearpeak show ops|targets|models|runners`: entries of the catalogue and of the device files."""
 
 import dataclasses
 import json as jsonlib
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nearpeak.core.work.target import Target
     from nearpeak.ops import Operator
 
-NAME = typer.Argument(None, help="One of them in full.")
+NAME = typer.Argument(None, help="Name of one entry, shown in full.")
 
 # What begins a line of its own in a docstring: `Counts: …`, `kv, q: …`.
 _STARTS = re.compile(r"\s*\w+(, \w+)*:(\s|$)")
@@ -26,56 +26,62 @@ def ops(name: str | None = NAME, json: bool = shared.JSON) -> None:
     """List the operators with their axes, or show one in full."""
     from nearpeak.ops import OPS
 
-    found = [OPS[name]] if name else [OPS[one] for one in OPS]
+    operators = [OPS[name]] if name else [OPS[entry] for entry in OPS]
     if json or not shared.on_terminal():
-        for operator in found:
+        for operator in operators:
             sys.stdout.write(jsonlib.dumps(_operator_record(operator)) + "\n")
     elif name:
-        _print_operator(found[0])
+        _print_operator(operators[0])
     else:
-        _print_rows([_operator_row(one) for one in found], "op", "backward", "~axes", "~what")
+        _print_rows([_operator_row(entry) for entry in operators], "op", "backward", "~axes", "~what")
 
 
 def targets(name: str | None = NAME, json: bool = shared.JSON) -> None:
     """List the devices, or show one in full with its sources."""
     from nearpeak.targets import TARGETS, target_of
 
-    found = [target_of(one) for one in ([name] if name else TARGETS.names())]
+    devices = [target_of(device_name) for device_name in ([name] if name else TARGETS.names())]
     if json or not shared.on_terminal():
-        for device in found:
+        for device in devices:
             sys.stdout.write(jsonlib.dumps(dataclasses.asdict(device)) + "\n")
     elif name:
-        _print_target(found[0])
+        _print_target(devices[0])
     else:
         heads = ("target", "~device", "strongest", "#rate", "#memory", "#bandwidth")
-        _print_rows([_target_row(device) for device in found], *heads)
+        _print_rows([_target_row(device) for device in devices], *heads)
 
 
 def models(json: bool = shared.JSON) -> None:
     """List the models whose published dimensions come with nearpeak; their sources are in the JSON."""
     from nearpeak.frontends.huggingface.published_models import MODELS
 
-    found = [MODELS[name] for name in MODELS]
+    entries = [MODELS[name] for name in MODELS]
     if json or not shared.on_terminal():
-        for one in found:
-            record = {"model": one.name, "title": one.title, "parameters": one.parameters_count, "source": one.source}
+        for model in entries:
+            record = {
+                "model": model.name,
+                "title": model.title,
+                "parameters": model.parameters_count,
+                "source": model.source,
+            }
             sys.stdout.write(jsonlib.dumps(record) + "\n")
     else:
-        rows = [(one.name, one.title, f"{one.parameters_count:,}") for one in found]
+        rows = [(model.name, model.title, f"{model.parameters_count:,}") for model in entries]
         _print_rows(rows, "model", "~title", "#parameters")
 
 
 def runners(json: bool = shared.JSON) -> None:
-    """List what can time a case: devices, phases, packages that it needs, and which of these are missing here."""
+    """List the runners that can time a case: devices, phases, required packages, and packages missing here."""
     from nearpeak.measurement.runners import RUNNERS
 
     records = [_runner_record(name, RUNNERS[name]) for name in RUNNERS.names()]
     if json or not shared.on_terminal():
-        sys.stdout.write("".join(jsonlib.dumps(one) + "\n" for one in records))
+        sys.stdout.write("".join(jsonlib.dumps(record) + "\n" for record in records))
         return
     rows = [
-        (one["write"], " ".join(one["devices"]), "yes" if "backward" in one["phases"] else "",
-         ", ".join(f"{name} (missing)" if name in one["missing"] else name for name in one["needs"])) for one in records
+        (record["write"], " ".join(record["devices"]), "yes" if "backward" in record["phases"] else "",
+         ", ".join(f"{name} (missing)" if name in record["missing"] else name for name in record["needs"]))
+         for record in records
     ]  # fmt: skip
     _print_rows(rows, "runner", "~devices", "gradient", "~needs")
 
@@ -90,7 +96,7 @@ def _runner_record(name: str, made: Any) -> dict[str, Any]:
     return {
         "runner": name, "write": f"{name}:{able.argument}" if able.argument else name, "devices": list(able.devices),
         "phases": list(able.phases), "needs": list(able.needs),
-        "missing": [one for one in able.needs if importlib.util.find_spec(one) is None],
+        "missing": [package for package in able.needs if importlib.util.find_spec(package) is None],
     }  # fmt: skip
 
 
@@ -144,19 +150,19 @@ def _print_operator(operator: "Operator") -> None:
     out = [f"{operator.name}: {about[0]}", "", *usage_of(operator), *about[1:], ""]
     fixed = ", ".join(f"{name} = {value}" for name, value in constants_of(operator).items())
     out += [f"Constants: {fixed}", ""] if fixed else []
-    out += [f"{dialect}: {', '.join(sorted(found)) or 'none'}" for dialect, found in names]
+    out += [f"{dialect}: {', '.join(sorted(names_of_dialect)) or 'none'}" for dialect, names_of_dialect in names]
     sys.stdout.write("\n".join(hung(out)) + "\n")
 
 
 def _joined(text: str) -> list[str]:
     """Return the lines of a docstring with each paragraph, and each `name: what` of a list, on one line."""
-    found: list[str] = []
+    lines: list[str] = []
     for line in text.splitlines():
-        if found and found[-1] and not found[-1].endswith(":") and line and not _STARTS.match(line):
-            found[-1] += f" {line.strip()}"
+        if lines and lines[-1] and not lines[-1].endswith(":") and line and not _STARTS.match(line):
+            lines[-1] += f" {line.strip()}"
         else:
-            found.append(line)
-    return found
+            lines.append(line)
+    return lines
 
 
 def _target_row(device: "Target") -> tuple[str, ...]:

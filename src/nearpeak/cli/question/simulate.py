@@ -1,4 +1,4 @@
-"""`nearpeak simulate`: a case or a step on a simulated device, real or edited, kernel by kernel."""
+"""Command `nearpeak simulate`: a case or step on a simulated device, real or edited, kernel by kernel."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,7 +32,7 @@ GOVERNED_OPTION = typer.Option(
     False, "--governed", help="The clock follows from power and heat, not from what was measured of kernels alone."
 )
 TRACE_OPTION = typer.Option(None, "--trace", help="Write a trace that Perfetto opens (.json).")
-HTML_OPTION = typer.Option(None, "--html", help="Draw multiprocessors over time, or the plots of a sweep.")
+HTML_OPTION = typer.Option(None, "--html", help="Draw multiprocessor activity over time, or the plots of a sweep.")
 POLICY_OPTION = typer.Option(
     [], "--policy", help="Streams: one of the ways to share a device, all by default. Repeatable."
 )
@@ -66,7 +66,10 @@ def simulate(
 
     what_if = {"--sweep": sweep, "--sensitivity": sensitivity}
     kind = _kind(words)
-    _refuse_unused(kind, what_if | {"--launch": launch, "--workers": workers > 1}, policy)
+    unused = {} if kind == "a model" else what_if | {"--launch": launch, "--workers": workers > 1}
+    for name, value in (unused | ({} if kind == "streams" else {"--policy": policy})).items():
+        if value:
+            raise SpecError(f"simulate: {name} has no meaning for {kind}; see 'nearpeak simulate --help'")
     _refuse_together(what_if, {"--trace": trace, "--launch": launch, "--governed": governed, "--set": edits})
     for path in (trace, html):
         shared.check_writable(path)
@@ -115,25 +118,11 @@ def _kind(words: list[str]) -> str:
     return "a model"
 
 
-def _refuse_unused(kind: str, models: Mapping[str, object], policies: list[str]) -> None:
-    """Refuse options that what is simulated has no use for."""
-    unused = {} if kind == "a model" else dict(models)
-    unused |= {} if kind == "streams" else {"--policy": policies}
-    for name, value in unused.items():
-        if value:
-            raise SpecError(f"simulate: {name} has no meaning for {kind}; see 'nearpeak simulate --help'")
-
-
 def _refuse_together(what_if: Mapping[str, object], others: Mapping[str, object]) -> None:
     """Refuse options that exclude each other."""
-    asked = [name for name, value in what_if.items() if value]
-    if len(asked) > 1:
-        raise SpecError(f"simulate: {' and '.join(asked)} exclude each other; give one")
-    wrong = [name for name, value in others.items() if value and asked]
+    used = [name for name, value in what_if.items() if value]
+    if len(used) > 1:
+        raise SpecError(f"simulate: {' and '.join(used)} exclude each other; give one")
+    wrong = [name for name, value in others.items() if value and used]
     if wrong:
-        raise SpecError(f"simulate: {asked[0]} states its own edits and runs no timeline; leave {wrong[0]} out")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(simulate)
+        raise SpecError(f"simulate: {used[0]} states its own edits and runs no timeline; leave {wrong[0]} out")

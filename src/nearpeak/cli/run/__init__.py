@@ -1,1 +1,1 @@
-"""Commands that run something on this machine."""
+"""Commands that run kernels or tools on this machine."""

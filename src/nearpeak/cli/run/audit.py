@@ -1,4 +1,4 @@
-"""`nearpeak audit`: what is wrong with a table of measurements."""
+"""Command `nearpeak audit`: implausible and inconsistent rows of a table of measurements."""
 
 import sys
 from pathlib import Path
@@ -14,16 +14,18 @@ _ADDED = "findings"
 
 
 def audit(
-    table: Path = typer.Argument(..., help="Table (.csv, .jsonl, .parquet): op, dtype, axes and time_us or so."),
+    table: Path = typer.Argument(
+        ..., help="Table (.csv, .jsonl, .parquet): op, dtype, axes and a time column such as time_us."
+    ),
     target: list[str] = shared.ONE_TARGET,
     out: Path | None = typer.Option(None, "--out", help="Write the table with a column 'findings' added."),
     json: bool = shared.JSON,
 ) -> None:
-    """Find rows of a measurement table that cannot be right, and how far its repeats differ.
+    """Find implausible rows of a measurement table, and the spread of its repeats.
 
     Rows faster than their bound, copies, repeats that took twice the shortest, cells rewritten to the roofline, larger
-    cases that are faster, points off their curve, times over 30 times off what is expected. A kind of case whose times
-    are as a whole far off what is expected, as in another unit, is remarked on. Columns such as software or kernel tell
+    cases that are faster, points off their curve, times over 30 times off the prediction. A kind of case whose times
+    are all far off the predictions, as in another unit, is remarked on. Columns such as software or kernel tell
     implementations apart. Nothing is dropped or changed.
     """
     from nearpeak.frontends.files.case_tables import read_columns
@@ -41,16 +43,11 @@ def audit(
     with naming(table):
         samples = samples_of(columns)
         check_device(samples, devices[0])
-    found = audited(columns, samples, devices[0])
+    audit_result = audited(columns, samples, devices[0])
     plain = json or not shared.on_terminal()
-    sys.stdout.write(f"{(report.to_json if plain else report.to_terminal)(devices[0], found)}\n")
+    sys.stdout.write(f"{(report.to_json if plain else report.to_terminal)(devices[0], audit_result)}\n")
     if out is not None:
-        kinds: list[list[str]] = [[] for _ in range(found.row_count)]
-        for one in found.findings:
-            kinds[one.row - 1].append(one.kind)
+        kinds: list[list[str]] = [[] for _ in range(audit_result.row_count)]
+        for finding in audit_result.findings:
+            kinds[finding.row - 1].append(finding.kind)
         write_cases(out, {**columns, _ADDED: [" ".join(names) for names in kinds]})
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(audit)

@@ -1,4 +1,4 @@
-"""`nearpeak calibrate`: roofs of this machine's CPU, scalars from measurements, and which cases to measure."""
+"""Command `nearpeak calibrate`: CPU roofs, fitted model coefficients, and plans of cases to measure."""
 
 import sys
 from collections.abc import Sized
@@ -30,9 +30,9 @@ def roofs(
     from nearpeak.units import show
 
     with shared.progress("measuring products, memory and launches"):
-        path, found = measure_roofs()
+        path, figures = measure_roofs()
     units = {"memory": "B/s", "launch": "s"}
-    for name, value in found.items():
+    for name, value in figures.items():
         sys.stdout.write(f"{name:7} {show(value, units.get(name, 'FLOP/s'))}\n")
     sys.stderr.write(f"wrote {path}\n")
     if probes:
@@ -52,7 +52,9 @@ def _probes() -> None:
 
 
 def fit(
-    data: Path = typer.Option(..., "--data", help="Table (.csv, .jsonl, .parquet): op, dtype, axes and time_us or so."),
+    data: Path = typer.Option(
+        ..., "--data", help="Table (.csv, .jsonl, .parquet): op, dtype, axes and a time column such as time_us."
+    ),
     target: list[str] = shared.ONE_TARGET,
     source: str = typer.Option("", "--source", help="Where the times come from: machine, driver, date."),
     out: Path | None = typer.Option(
@@ -63,7 +65,7 @@ def fit(
     ),
     json: bool = shared.JSON,
 ) -> None:
-    """Fit the scalars of predictions to measurements of a device, and keep them for 'nearpeak predict'.
+    """Fit the coefficients of predictions to measurements of a device, and save them for 'nearpeak predict'.
 
     The table has op, dtype, the operator's axes, and one column of times named with its unit (time_s, latency_us, …).
     Scalars that the cases cannot pin down keep their values, and the answer says so; errors are also given for cases
@@ -90,22 +92,22 @@ def fit(
         samples = samples_of(columns)
         check_device(samples, device)
     with shared.progress("fitting"):
-        found = calibrate_each(samples, device, source or f"{data.name}, {len(samples.rows)} rows")
-    _tell_set_aside(found.set_aside)
-    if found.refused and not found.fits:
-        raise next(iter(found.refused.values()))
-    for name, error in found.refused.items():
+        fits = calibrate_each(samples, device, source or f"{data.name}, {len(samples.rows)} rows")
+    _tell_set_aside(fits.set_aside)
+    if fits.refused and not fits.fits:
+        raise next(iter(fits.refused.values()))
+    for name, error in fits.refused.items():
         sys.stderr.write(f"not fitted: {name}: {error}\n")
     of = {"device": device.name, "figures": figures_digest(device)}
-    groups = {**groups_of(path), **{one.name: {**of, **one.entry} for one in found.fits}}
+    groups = {**groups_of(path), **{group.name: {**of, **group.entry} for group in fits.fits}}
     if json or not shared.on_terminal():
-        text = report.fit_to_json(device, found.fits, found.set_aside, found.refused)
+        text = report.fit_to_json(device, fits.fits, fits.set_aside, fits.refused)
     else:
-        text = report.fit_to_terminal(device, found.fits)
+        text = report.fit_to_terminal(device, fits.fits)
     sys.stdout.write(f"{text}\n")
     shared.write_whole(path, file_text(groups))
     if residuals is not None:
-        _write_residuals(residuals, columns, found)
+        _write_residuals(residuals, columns, fits)
 
 
 def _measured(data: Path) -> "dict[str, object]":
@@ -122,12 +124,12 @@ def _measured(data: Path) -> "dict[str, object]":
     return {name: column for name, column in columns.items() if name not in added}
 
 
-def _write_residuals(path: Path, columns: "Mapping[str, object]", found: "Fits") -> None:
+def _write_residuals(path: Path, columns: "Mapping[str, object]", fits: "Fits") -> None:
     """Write a table with what its fit leaves at each row, or why the row was not used."""
     from nearpeak.reports.calibration_report import residual_columns
 
     count = max(len(column) for column in columns.values() if isinstance(column, Sized))
-    left = residual_columns(found.fits, (*found.set_aside, *found.left_out), count)
+    left = residual_columns(fits.fits, (*fits.set_aside, *fits.left_out), count)
     if "measured_s" in columns:  # the table's own times, which stay where a row was not used
         left.pop("measured_s")
     write_cases(path, {**columns, **left})
@@ -135,24 +137,24 @@ def _write_residuals(path: Path, columns: "Mapping[str, object]", found: "Fits")
 
 def plan(
     target: list[str] = shared.ONE_TARGET,
-    op: str = typer.Option("gemm", "--op", help="Operator whose scalars are wanted."),
+    op: str = typer.Option("gemm", "--op", help="Operator whose coefficients the plan determines."),
     dtype: str = typer.Option("bf16", "--dtype", help="Format of the cases."),
     count: int = typer.Option(30, "--count", help="Most cases to measure, 1 to 30."),
     out: Path | None = typer.Option(None, "--out", help="Table of the cases (.csv, .jsonl), to be measured."),
     json: bool = shared.JSON,
 ) -> None:
-    """List the few cases that one should measure on a device, and how much surer predictions become."""
+    """List the most informative cases to measure on a device, and the gain in certainty of predictions."""
     from nearpeak.frontends.files.case_tables import rows_to_columns, write_columns
     from nearpeak.prediction.calibration.measurement_design import design
     from nearpeak.reports import calibration_report as report
 
     device = _one_target(target, "plan")
     check_table(out)
-    found = design(device, op, {"dtype": dtype}, count)
+    planned = design(device, op, {"dtype": dtype}, count)
     plain = json or not shared.on_terminal()
-    sys.stdout.write(f"{report.plan_to_json(device, found) if plain else report.plan_to_terminal(device, found)}\n")
+    sys.stdout.write(f"{report.plan_to_json(device, planned) if plain else report.plan_to_terminal(device, planned)}\n")
     if out is not None:
-        write_columns(out, rows_to_columns([point.case.record() for point in found.points]))
+        write_columns(out, rows_to_columns([point.case.record() for point in planned.points]))
         sys.stderr.write(f"wrote {out}\n")
 
 
@@ -172,15 +174,15 @@ def _calibrate() -> None:
 def _one_target(names: list[str], command: str) -> "Target":
     from nearpeak.errors import SpecError
 
-    found = shared.targets_of(names, [])
-    if len(found) != 1:
-        raise SpecError(f"calibrate {command}: takes one target, got {len(found)}; run once per target")
-    if found[0].kind == "cpu":
+    devices = shared.targets_of(names, [])
+    if len(devices) != 1:
+        raise SpecError(f"calibrate {command}: takes one target, got {len(devices)}; run once per target")
+    if devices[0].kind == "cpu":
         raise SpecError(
-            f"calibrate {command}: the target {found[0].name} is predicted from probes of its own, "
+            f"calibrate {command}: the target {devices[0].name} is predicted from probes of its own, "
             "not from coefficients; 'nearpeak calibrate roofs' measures them"
         )
-    return found[0]
+    return devices[0]
 
 
 def _own_file(name: str) -> Path:
@@ -196,6 +198,6 @@ def _own_file(name: str) -> Path:
 def _tell_set_aside(rows: "Sequence[RejectedRow]") -> None:
     """Say on standard error which rows are not used, the first three by number."""
     if rows:
-        first = "; ".join(f"row {one.row}: {f'{one.column} {one.text}'.strip()}" for one in rows[:3])
+        first = "; ".join(f"row {row.row}: {f'{row.column} {row.text}'.strip()}" for row in rows[:3])
         more = "; … (--json names all)" if len(rows) > 3 else ""
         sys.stderr.write(f"{len(rows)} row{'s' if len(rows) > 1 else ''} set aside: {first}{more}\n")

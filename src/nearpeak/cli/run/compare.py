@@ -1,4 +1,4 @@
-"""`nearpeak compare`: two runners or software stacks on one case, in turns of fresh processes, with a verdict."""
+"""Command `nearpeak compare`: two runners or software stacks on one case in alternating fresh processes."""
 
 import json as jsonlib
 import sys
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nearpeak.core.runs.paired_rounds import PairedComparison
 
 _PROGRAM = "program"
-"""Clock of `process:COMMAND`, which is told by the program itself."""
+"""Clock of `process:COMMAND`, whose times the program itself reports."""
 PYTHON_A = typer.Option(None, "--python-a", help="Interpreter of the baseline: another software stack.")
 PYTHON_B = typer.Option(None, "--python-b", help="Interpreter of the candidate.")
 
@@ -48,7 +48,7 @@ def compare(
     json: bool = shared.JSON,
     text: bool = shared.TEXT,
 ) -> None:
-    """Say whether B is faster than A, slower, or the same within the tolerance.
+    """Judge whether B is faster than A, slower, or the same within the tolerance.
 
     Both run as fresh processes that take turns on the device, five to twenty pairs of them. Exit code 10 when B is
     slower, 11 when the budget did not suffice for a verdict, 12 when a result is wrong, 0 otherwise.
@@ -64,24 +64,20 @@ def compare(
     warn_of_threads(threads)
     as_json = shared.as_json(json=json, text=text)
     within, spent_s = parse_share(tolerance, "--tolerance"), seconds_of(budget, "--budget")
-    found = []
+    comparisons = []
     for case in cases_of(cases, "compare"):
-        one = measured_analysis.compare(case, arms[0], arms[1], timing, tolerance_ratio=within, budget_s=spent_s)
-        found.append(one)
-        line = _json_line(one) if as_json else _words(one)
-        sys.stdout.write(f"{line}\n")
+        comparison = measured_analysis.compare(case, arms[0], arms[1], timing, tolerance_ratio=within, budget_s=spent_s)
+        comparisons.append(comparison)
+        clock = _PROGRAM if comparison.clock and any(_by_program(comparison)) else comparison.clock
+        record = asdict(comparison) | {"case": comparison.case.record(), "clock": clock}
+        sys.stdout.write(f"{jsonlib.dumps(record) if as_json else _words(comparison)}\n")
         sys.stdout.flush()
-    raise typer.Exit(_exit_code(found))
+    raise typer.Exit(_exit_code(comparisons))
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(compare)
-
-
-def _exit_code(found: "list[PairedComparison]") -> int:
-    outcomes = {one.outcome for one in found}
-    verdicts = {one.judgement.verdict for one in found if one.judgement is not None}
+def _exit_code(comparisons: "list[PairedComparison]") -> int:
+    outcomes = {comparison.outcome for comparison in comparisons}
+    verdicts = {comparison.judgement.verdict for comparison in comparisons if comparison.judgement is not None}
     if "infra" in outcomes:
         return 3
     if "incorrect" in outcomes:
@@ -91,50 +87,49 @@ def _exit_code(found: "list[PairedComparison]") -> int:
     return 11 if "inconclusive" in verdicts or outcomes - {"compared"} else 0
 
 
-def _json_line(one: "PairedComparison") -> str:
-    clock = _PROGRAM if one.clock and any(_by_program(one)) else one.clock
-    return jsonlib.dumps(asdict(one) | {"case": one.case.record(), "clock": clock})
-
-
-def _by_program(one: "PairedComparison") -> tuple[bool, bool]:
-    """Say of baseline and candidate whether they are programs that say their own times, whatever clock they read."""
-    names = (runner.partition(":")[0] for runner in (one.baseline, one.candidate))
+def _by_program(comparison: "PairedComparison") -> tuple[bool, bool]:
+    """Return for baseline and candidate whether each is a program that reports its own times."""
+    names = (runner.partition(":")[0] for runner in (comparison.baseline, comparison.candidate))
     baseline, candidate = (name == "process" for name in names)
     return baseline, candidate
 
 
-def _time_of(one: "PairedComparison") -> str:
+def _time_of(comparison: "PairedComparison") -> str:
     """Return in words which time was compared."""
-    sides = _by_program(one)
+    sides = _by_program(comparison)
     if not any(sides):
-        return f"{one.clock} time"
+        return f"{comparison.clock} time"
     return f"time by the program's own clock{'' if all(sides) else ' on one side'}"
 
 
-def _words(one: "PairedComparison") -> str:
+def _words(comparison: "PairedComparison") -> str:
     """Return the comparison of one case in a few lines for people."""
     from nearpeak.judgement.paired_verdict import ALPHA_RATIO, rounds_needed
     from nearpeak.ops import label_of
     from nearpeak.reports.figure_text import hung
 
-    if one.judgement is None:
-        option = " (--limit)" if one.outcome == "timeout" else ""
-        return "\n".join(hung([f"{label_of(one.case)}: {one.outcome}: {one.note}{option}"]))
-    found = one.judgement
-    low, centre, high = (f"{ratio - 1:+.1%}" for ratio in (found.low_ratio, found.time_ratio, found.high_ratio))
-    known = (
-        f"{1 - ALPHA_RATIO:.1%}: {low} to {high}; {found.round_count} rounds; tolerance {found.tolerance_ratio:.1%}, "
-        f"detectable {found.detectable_ratio:.1%}"
+    if comparison.judgement is None:
+        option = " (--limit)" if comparison.outcome == "timeout" else ""
+        return "\n".join(hung([f"{label_of(comparison.case)}: {comparison.outcome}: {comparison.note}{option}"]))
+    judgement = comparison.judgement
+    low, centre, high = (
+        f"{ratio - 1:+.1%}" for ratio in (judgement.low_ratio, judgement.time_ratio, judgement.high_ratio)
     )
-    if found.detectable_ratio > 1:
-        known = f"{found.round_count} rounds: too few to say how well that is known; a longer --budget gives more"
+    known = (
+        f"{1 - ALPHA_RATIO:.1%}: {low} to {high}; {judgement.round_count} rounds; "
+        f"tolerance {judgement.tolerance_ratio:.1%}, "
+        f"detectable {judgement.detectable_ratio:.1%}"
+    )
+    if judgement.detectable_ratio > 1:
+        known = f"{judgement.round_count} rounds: too few to say how well that is known; a longer --budget gives more"
     lines = [
-        f"{label_of(one.case)}: {found.verdict}",
-        f"  {one.candidate} against {one.baseline}: {centre} {_time_of(one)} ({known})",
+        f"{label_of(comparison.case)}: {judgement.verdict}",
+        f"  {comparison.candidate} against {comparison.baseline}: {centre} {_time_of(comparison)} ({known})",
     ]
-    if found.verdict == "inconclusive":
+    if judgement.verdict == "inconclusive":
         lines.append(
-            f"  a change of the tolerance needs about {rounds_needed(one.rounds, found.tolerance_ratio)} rounds"
+            "  a change of the tolerance needs about "
+            f"{rounds_needed(comparison.rounds, judgement.tolerance_ratio)} rounds"
         )
-    lines += [f"  {what}: {left or 'none'} → {right or 'none'}" for what, left, right in one.differences]
+    lines += [f"  {what}: {left or 'none'} → {right or 'none'}" for what, left, right in comparison.differences]
     return "\n".join(hung(lines))

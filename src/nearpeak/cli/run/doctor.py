@@ -1,9 +1,7 @@
-"""`nearpeak doctor`: what works here, what does not, and what would change that."""
+"""Command `nearpeak doctor`: the tools and devices that work on this machine, and fixes for the rest."""
 
 import json as jsonlib
 import sys
-
-import typer
 
 from nearpeak.cli.shared import options as shared
 
@@ -17,26 +15,19 @@ PACKAGES = {
 
 
 def doctor(json: bool = shared.JSON) -> None:
-    """Say what works here: Python, packages, device files, the roofs of this CPU."""
-    checks = [*_packages(), *_catalogue(), _roofs()]
+    """Check this installation: Python, packages, device files, the roofs of this CPU."""
+    checks = [(True, "python", sys.version.split()[0]), (True, "nearpeak", _version("nearpeak") or "from source")]
+    for name, (extra, use) in PACKAGES.items():
+        installed = _version(name)
+        checks.append((installed is not None, name, installed or f"{use}: install nearpeak[{extra}]"))
+    checks += [*_catalogue(), _roofs()]
     if json or not shared.on_terminal():
-        sys.stdout.write(jsonlib.dumps([dict(zip(("ok", "what", "say"), one, strict=True)) for one in checks]) + "\n")
+        sys.stdout.write(
+            jsonlib.dumps([dict(zip(("ok", "what", "say"), check, strict=True)) for check in checks]) + "\n"
+        )
         return
     for ok, what, say in checks:
         sys.stdout.write(f"{'ok     ' if ok else 'absent '} {what:14} {say}\n")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(doctor)
-
-
-def _packages() -> list[tuple[bool, str, str]]:
-    found = [(True, "python", sys.version.split()[0]), (True, "nearpeak", _version("nearpeak") or "from source")]
-    for name, (extra, use) in PACKAGES.items():
-        installed = _version(name)
-        found.append((installed is not None, name, installed or f"{use}: install nearpeak[{extra}]"))
-    return found
 
 
 def _catalogue() -> list[tuple[bool, str, str]]:
@@ -45,7 +36,7 @@ def _catalogue() -> list[tuple[bool, str, str]]:
     from nearpeak.ops import OPS
     from nearpeak.targets import TARGETS, target_of
 
-    found = []
+    checks = []
     for what, names, load in (("operators", OPS.names(), OPS.__getitem__), ("targets", TARGETS.names(), target_of)):
         broken = []
         for name in names:
@@ -53,8 +44,8 @@ def _catalogue() -> list[tuple[bool, str, str]]:
                 load(name)
             except NearpeakError as error:
                 broken.append(str(error))
-        found.append((not broken, what, "; ".join(broken) or f"{len(names)} load"))
-    return found
+        checks.append((not broken, what, "; ".join(broken) or f"{len(names)} load"))
+    return checks
 
 
 def _roofs() -> tuple[bool, str, str]:

@@ -1,4 +1,4 @@
-"""`nearpeak export`: cases as files of flashinfer-bench or SOL-ExecBench; a store as a site of files."""
+"""Command `nearpeak export`: cases as flashinfer-bench or SOL-ExecBench files, and a store as a static site."""
 
 import sys
 from pathlib import Path
@@ -19,8 +19,8 @@ def export(
     words: list[str] = typer.Argument(
         None, metavar="OP AXIS=EXTENT… | WORKLOAD.json", help="A case in words, or a saved workload."
     ),
-    to: Path | None = typer.Option(None, "--to", help="Folder for definitions/ and workloads/; made if need be."),
-    flavour: str = typer.Option("sol", "--flavour", help="Whose form: sol (SOL-ExecBench) or flashinfer."),
+    to: Path | None = typer.Option(None, "--to", help="Folder for definitions/ and workloads/; created if missing."),
+    flavour: str = typer.Option("sol", "--flavour", help="File format: sol (SOL-ExecBench) or flashinfer."),
     static: Path | None = typer.Option(None, "--static", help="New folder for the dashboard of --store as files."),
     store: str | None = STORE,
 ) -> None:
@@ -55,14 +55,11 @@ def _export_site(folder: Path, store: str | None) -> None:
     from nearpeak.web.static_site import export_site
 
     with open_store(place_of(store)) as opened, shared.progress("writing pages"):
-        found = export_site(opened, folder)
-    size = f"{found.size_bytes / 1e6:.1f} MB"
-    sys.stderr.write(f"wrote {found.page_count} pages, {found.file_count} files, {size}: {folder / 'index.html'}\n")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(export)
+        exported = export_site(opened, folder)
+    size = f"{exported.size_bytes / 1e6:.1f} MB"
+    sys.stderr.write(
+        f"wrote {exported.page_count} pages, {exported.file_count} files, {size}: {folder / 'index.html'}\n"
+    )
 
 
 def _cases(words: list[str]) -> list["Case"]:

@@ -1,4 +1,4 @@
-"""`nearpeak measure`: cases run on this machine, each in a process of its own, every sample kept."""
+"""Command `nearpeak measure`: cases timed on this machine, each in its own process, with every sample saved."""
 
 import json as jsonlib
 import re
@@ -24,7 +24,7 @@ CASES = typer.Argument(
     None, metavar="OP AXIS=EXTENT… | FILE", help="One case in words, a suite, a table, or a saved workload."
 )
 BUDGET = typer.Option("300 ms", "--budget", help="Time to sample each case, e.g. '300 ms'.")
-LIMIT = typer.Option("60 s", "--limit", help="Wall time after which a case is given up.")
+LIMIT = typer.Option("60 s", "--limit", help="Wall time after which a case is terminated.")
 CACHE = typer.Option(
     "cold", "--cache", help="cold: inputs come from memory at every call; hot: as the last call left them."
 )
@@ -35,18 +35,18 @@ NO_CHECK = typer.Option(False, "--no-check", help="Time results without checking
 _LONG_S = {"min": 60.0, "h": 3600.0}
 
 
-TARGET_OPTION = typer.Option("", "--target", "-t", help="Device that a simulated runner stands for: h200_sxm.")
+TARGET_OPTION = typer.Option("", "--target", "-t", help="Device of a simulated runner: h200_sxm.")
 TELEMETRY_OPTION = typer.Option(
     "",
     "--telemetry",
     metavar="[=HZ]",
-    help="Sample power, clocks, temperatures and load beside the cases, 100 times a second or =HZ.",
+    help="Sample power, clocks, temperatures and load during the cases, 100 times a second or =HZ.",
 )
 
 
 def measure(
     cases: list[str] = CASES,
-    runner: str = typer.Option("torch_cpu", "--runner", help="What runs the cases ('nearpeak show runners')."),
+    runner: str = typer.Option("torch_cpu", "--runner", help="Runner of the cases ('nearpeak show runners')."),
     target: str = TARGET_OPTION,
     edits: list[str] = typer.Option([], "--set", help="--target: what-if edit, e.g. l2.capacity='100 MB'. Repeatable."),
     out: Path | None = typer.Option(None, "--out", help="Result file (.jsonl): goes on where it stopped."),
@@ -60,21 +60,24 @@ def measure(
     launches: int = typer.Option(1, "--launches", min=1, help="Fresh processes that measure each case."),
     no_check: bool = NO_CHECK,
     telemetry: str = TELEMETRY_OPTION,
-    store: str | None = typer.Option(None, "--store", help="Also keep the results in this store, made if need be."),
+    store: str | None = typer.Option(None, "--store", help="Also save the results in this store, created if missing."),
     repository: Path | None = typer.Option(None, "--repository", help="--store: git repository that is measured."),
     branch: str = typer.Option("main", "--branch", help="--store: branch whose history they belong to."),
     push: str | None = PUSH,
     json: bool = shared.JSON,
     text: bool = shared.TEXT,
 ) -> None:
-    """Run cases and show what each call took, beside its bound where this machine's roofs are known.
+    """Run cases and show the time of each call, with its bound where this machine's roofs are known.
 
     A case that crashes, hangs, takes too much memory or is wrong becomes a row that says so. Of a suite, a file or a
     ready-made one, the chosen cases run, and reasons and counts stay with the results ('nearpeak suite show SUITE
     --results FILE'). Exit code 12 when a result is wrong, 3 when there is none (crash, timeout, oom, failed) or
     the device was not to be had.
     """
+    from collections import Counter
+
     from nearpeak.api import measured_analysis
+    from nearpeak.reports.figure_text import hung
 
     runner, plain = _with_target(runner, target, edits), shared.as_json(json=json, text=text)
     wanted = suite_of_words(cases or []) or cases_of(cases, "measure")
@@ -82,29 +85,32 @@ def measure(
     _check_files(out, export)
     warn_of_threads(threads)
     keep = _keeper(store, repository, branch, push)
-    device, found = measured_analysis._target_of(runner), []
+    device, measurements = measured_analysis._target_of(runner), []
     rate_hz = rate_of(telemetry, "--telemetry") if telemetry else None
-    for one in measured_analysis.measure(
+    for measurement in measured_analysis.measure(
         wanted, runner, timing, out=out, fresh=fresh, launch_count=launches, telemetry_hz=rate_hz
     ):
-        found.append(one)
-        sys.stdout.write(f"{_json_line(one) if plain else _hung(_row(one, device))}\n")
+        measurements.append(measurement)
+        line = _json_line(measurement) if plain else "\n".join(hung([_row(measurement, device)]))
+        sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
-    keep(found)
+    keep(measurements)
     if out is not None:
         from nearpeak.measurement.result_file import read_results
 
-        new, found = len(found), list(read_results(out))
-        kept = "" if new else "; what is asked for is there already, and another --out measures it again"
-        sys.stderr.write(f"{out}: {counted(new, 'new result')}, {len(found)} in all{kept}\n")
-    sys.stderr.write(f"{_outcomes(found)}\n" if len(found) > 1 else "")
+        new, measurements = len(measurements), list(read_results(out))
+        note = "" if new else "; what is asked for is there already, and another --out measures it again"
+        sys.stderr.write(f"{out}: {counted(new, 'new result')}, {len(measurements)} in all{note}\n")
+    if len(measurements) > 1:
+        outcomes = Counter(measurement.outcome.value for measurement in measurements).most_common()
+        sys.stderr.write(f"{', '.join(f'{count} {outcome}' for outcome, count in outcomes)}\n")
     for path in export:
-        _export(path, found)
-    raise typer.Exit(exit_code(found))
+        _export(path, measurements)
+    raise typer.Exit(exit_code(measurements))
 
 
 def _with_target(runner: str, target: str, edits: list[str]) -> str:
-    """Return the runner with the device that it stands for behind a colon."""
+    """Return the runner with its simulated device behind a colon."""
     if not target:
         if edits:
             raise SpecError("--set: edits the device of --target; add --target")
@@ -122,7 +128,7 @@ def _with_target(runner: str, target: str, edits: list[str]) -> str:
 def _keeper(
     place: str | None, repository: Path | None, branch: str, push: str | None
 ) -> "Callable[[list[Measurement]], None]":
-    """Return what keeps and sends measurements; what is wrong with the options is said before anything runs."""
+    """Return the function that saves and sends measurements; wrong options are reported before anything runs."""
     if place is None and push is None:
         if repository is not None:
             raise SpecError("--repository: says which commit --store keeps the results under; add --store")
@@ -137,20 +143,15 @@ def _keeper(
     if whole:
         open_store(whole, create=True).close()
 
-    def keep(found: "list[Measurement]") -> None:
-        records = runs_of_now(found, revision, branch) if found else ()
+    def keep(measurements: "list[Measurement]") -> None:
+        records = runs_of_now(measurements, revision, branch) if measurements else ()
         if whole and records:
             with open_store(whole, create=True) as store:
-                count = sum(one.new for one in store.ingest_all(records))
+                count = sum(ingested.new for ingested in store.ingest_all(records))
             sys.stderr.write(f"{place}: {count} new runs\n")
         pushed(records, push if records else None)
 
     return keep
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(measure)
 
 
 def timing_of(budget: str, limit: str, cache: str, threads: int, memory: str, *, check: bool) -> "Timing":
@@ -186,12 +187,12 @@ def seconds_of(text: str, option: str) -> float:
     digits, unit = match.groups() if match else (text, "")
     factor_s = _LONG_S.get(unit, 1.0)
     try:
-        found = factor_s * parse(f"{digits} {'s' if unit in _LONG_S else unit}", "s")
+        duration_s = factor_s * parse(f"{digits} {'s' if unit in _LONG_S else unit}", "s")
     except SpecError:
-        raise SpecError(f"{option} {text!r}: is no time; e.g. '300 ms', '60 s', '20 min' or '2 h'") from None
-    if found <= 0:
+        raise SpecError(f"{option} {text!r}: is not a time; e.g. '300 ms', '60 s', '20 min' or '2 h'") from None
+    if duration_s <= 0:
         raise SpecError(f"{option} {text!r}: must be more than 0")
-    return found
+    return duration_s
 
 
 def rate_of(text: str, option: str) -> float:
@@ -199,27 +200,19 @@ def rate_of(text: str, option: str) -> float:
     try:
         return float(text.removesuffix("Hz").strip())
     except ValueError:
-        raise SpecError(f"{option} {text!r}: is no number of readings per second; e.g. {option}=100") from None
+        raise SpecError(f"{option} {text!r}: is not a number of readings per second; e.g. {option}=100") from None
 
 
-def exit_code(found: "list[Measurement]") -> int:
+def exit_code(measurements: "list[Measurement]") -> int:
     """Return the documented exit code of some measurements."""
     from nearpeak.core.runs.measurement import Outcome
 
-    outcomes = {one.outcome for one in found}
+    outcomes = {measurement.outcome for measurement in measurements}
     if Outcome.INCORRECT in outcomes and Outcome.INFRA not in outcomes:
         return 12
-    if any(one.outcome is Outcome.SUSPECT_FAST and not one.has_times for one in found):
+    if any(measurement.outcome is Outcome.SUSPECT_FAST and not measurement.has_times for measurement in measurements):
         return 3
     return 3 if outcomes & {Outcome.INFRA, Outcome.CRASH, Outcome.TIMEOUT, Outcome.OOM, Outcome.FAILED} else 0
-
-
-def _outcomes(found: "list[Measurement]") -> str:
-    """Return how many measurements ended in each way, in words."""
-    from collections import Counter
-
-    counted = Counter(one.outcome.value for one in found)
-    return ", ".join(f"{count} {outcome}" for outcome, count in counted.most_common())
 
 
 def _check_files(out: Path | None, export: list[Path]) -> None:
@@ -236,16 +229,16 @@ def _check_files(out: Path | None, export: list[Path]) -> None:
             check_parquet(path)
 
 
-def _json_line(one: "Measurement") -> str:
+def _json_line(measurement: "Measurement") -> str:
     from nearpeak.exchange.measurement_lines import environment_record, measurement_record
 
-    record = measurement_record(one, "")
+    record = measurement_record(measurement, "")
     record.pop("key")
-    record["environment"] = environment_record(one.environment) if one.environment else None
+    record["environment"] = environment_record(measurement.environment) if measurement.environment else None
     return jsonlib.dumps(record)
 
 
-def _row(one: "Measurement", device: "Target | None") -> str:
+def _row(measurement: "Measurement", device: "Target | None") -> str:
     """Return a measurement in one line for people."""
     from nearpeak.api.measured_analysis import bound_s, known_target
     from nearpeak.core.runs.measurement import Outcome
@@ -253,49 +246,44 @@ def _row(one: "Measurement", device: "Target | None") -> str:
     from nearpeak.reports.figure_text import known_to, percent
     from nearpeak.units import show
 
-    label = label_of(one.case)
-    if not one.has_times:
-        count = len(one.details.splitlines())
+    label = label_of(measurement.case)
+    if not measurement.has_times:
+        count = len(measurement.details.splitlines())
         more = f" (--json and --out keep {count} lines of it)" if count > 1 else ""
-        return f"{label}: {one.outcome.value}: {one.note}{more}"
-    found = one.estimate()
-    text = f"{label}: {show(found.centre_s, 's')} {known_to(found)}"
-    more = "; a longer --budget takes more" if one.outcome is Outcome.BUDGET and not found.is_known else ""
-    text += f" ({one.outcome.value}, {found.sample_count} samples{more})"
-    if one.cpu_samples_s and min(one.cpu_samples_s) > 0:
-        text += f", CPU {show(one.cpu_low_s, 's')}"
-    ran_on = device or known_target(one.target)
-    least_s = bound_s(one.case, ran_on)
+        return f"{label}: {measurement.outcome.value}: {measurement.note}{more}"
+    estimate = measurement.estimate()
+    text = f"{label}: {show(estimate.centre_s, 's')} {known_to(estimate)}"
+    more = "; a longer --budget takes more" if measurement.outcome is Outcome.BUDGET and not estimate.is_known else ""
+    text += f" ({measurement.outcome.value}, {estimate.sample_count} samples{more})"
+    if measurement.cpu_samples_s and min(measurement.cpu_samples_s) > 0:
+        text += f", CPU {show(measurement.cpu_low_s, 's')}"
+    ran_on = device or known_target(measurement.target)
+    least_s = bound_s(measurement.case, ran_on)
     if least_s is not None:
-        text += f", bound {show(least_s, 's')} ({percent(least_s / found.centre_s)} attained{_cores(one, ran_on)})"
-    if one.telemetry is not None:
+        attained = percent(least_s / estimate.centre_s)
+        text += f", bound {show(least_s, 's')} ({attained} attained{_cores(measurement, ran_on)})"
+    if measurement.telemetry is not None:
         from nearpeak.reports.telemetry_report import in_brief
 
-        text += f", {in_brief(one.telemetry)}"
-    return text + (f"; {one.note}" if one.note else "")
+        text += f", {in_brief(measurement.telemetry)}"
+    return text + (f"; {measurement.note}" if measurement.note else "")
 
 
-def _cores(one: "Measurement", device: "Target | None") -> str:
+def _cores(measurement: "Measurement", device: "Target | None") -> str:
     """Return on how many cores a case ran, where the bound is that of more: a share of theirs is no fault of the case.
 
     Without `--threads` a case has one thread, and the roofs of the target `cpu` are those of all cores.
     """
     from nearpeak.targets import CPU
 
-    count = one.method.thread_count if one.method is not None else 0
+    count = measurement.method.thread_count if measurement.method is not None else 0
     if device is None or device.name != CPU or not 0 < count < device.sm_count:
         return ""
     return f" on {count} of {device.sm_count} cores"
 
 
-def _hung(row: str) -> str:
-    from nearpeak.reports.figure_text import hung
-
-    return "\n".join(hung([row]))
-
-
-def _export(path: Path, found: "list[Measurement]") -> None:
+def _export(path: Path, measurements: "list[Measurement]") -> None:
     from nearpeak.measurement.result_export import write_parquet, write_pytest_benchmark
 
-    (write_parquet if path.suffix == ".parquet" else write_pytest_benchmark)(path, found)
+    (write_parquet if path.suffix == ".parquet" else write_pytest_benchmark)(path, measurements)
     sys.stderr.write(f"wrote {path}\n")

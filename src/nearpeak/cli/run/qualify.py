@@ -1,4 +1,4 @@
-"""`nearpeak qualify`: what share of wrong implementations the cases of a suite tell from right ones."""
+"""Command `nearpeak qualify`: the share of incorrect implementations (mutants) that a suite detects."""
 
 import sys
 from pathlib import Path
@@ -11,15 +11,15 @@ from nearpeak.units import counted
 
 
 def qualify(
-    suite: str = typer.Argument(help="Suite file, or the name of a ready-made suite."),
+    suite: str = typer.Argument(help="Suite file, or the name of a built-in suite."),
     out: Path = typer.Option(..., "--out", "-o", help="File of scores (.jsonl): goes on where it stopped."),
     seed: int = typer.Option(0, "--seed", help="Seed of all inputs."),
     limit: str = LIMIT,
     memory: str = MEMORY,
 ) -> None:
-    """Run every applicable mutant on each case that the suite runs, and write which were told from right answers.
+    """Run every applicable mutant on each case of the suite, and write the number of mutants detected.
 
-    'nearpeak suite show SUITE --scores FILE' makes effective coverage of them: what is covered and would be noticed. A
+    'nearpeak suite show SUITE --scores FILE' computes effective coverage from them: covered and detectable. A
     survivor is a fault that the case does not see; a case without a score has the reason in its row.
     """
     from nearpeak.measurement.case_qualification import qualified
@@ -27,21 +27,16 @@ def qualify(
 
     check_writable(out)
     timing, killed, all_count, unscored = timing_of("1 s", limit, "hot", 1, memory, check=False), 0, 0, 0
-    cases = [one.case for one in read_suite(suite).chosen]
+    cases = [chosen.case for chosen in read_suite(suite).chosen]
     for row in qualified(cases, seed, timing, out):
         dead, alive = len(row["killed"]), len(row["survived"])
         killed, all_count, unscored = killed + dead, all_count + dead + alive, unscored + (dead + alive == 0)
-        said = row.get("reason") or f"{dead} of {dead + alive} mutants"
+        score_text = row.get("reason") or f"{dead} of {dead + alive} mutants"
         left = f"; not: {', '.join(row['survived'])}" if alive else ""
-        sys.stdout.write(f"{row['case']}: {said}{left}\n")
+        sys.stdout.write(f"{row['case']}: {score_text}{left}\n")
         sys.stdout.flush()
     if not all_count + unscored:
         sys.stdout.write(f"{out} holds a row for every case already, whatever its seed; another --out starts anew\n")
         return
     without = f"; {counted(unscored, 'case')} without a score" if unscored else ""
     sys.stdout.write(f"{killed} of {all_count} mutants told from right answers{without}; written to {out}\n")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(qualify)

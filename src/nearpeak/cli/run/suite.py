@@ -1,4 +1,4 @@
-"""`nearpeak suite build|show|diff`: test cases from workloads and rules, and how much of both they cover."""
+"""Command `nearpeak suite build|show|diff`: test cases from workloads and rules, with their coverage."""
 
 import json as jsonlib
 import sys
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from nearpeak.core.work.workload import Workload
     from nearpeak.suites.run_results import RunOfSuite
 
-SUITE = typer.Argument(help="Suite file, or the name of a ready-made suite.")
+SUITE = typer.Argument(help="Suite file, or the name of a built-in suite.")
 SCORES = typer.Option(
     None, "--scores", help="Mutation scores (.jsonl: digest, killed, survived) for effective numbers."
 )
@@ -40,7 +40,7 @@ _NAMED = 5
 @takes_capture_options(*SIZES, "dtype")
 def build(
     sources: list[str] = typer.Argument(
-        None, metavar="SOURCE…", help="What 'nearpeak capture' takes, suite files, names of ready-made suites."
+        None, metavar="SOURCE…", help="Sources as of 'nearpeak capture', suite files, names of built-in suites."
     ),
     name: str = typer.Option("suite", "--name", help="Name of the suite."),
     sweep: list[str] = typer.Option(
@@ -58,7 +58,9 @@ def build(
     within: str | None = typer.Option(
         None, "--within", help="Run only what fits into this time of 'nearpeak measure', e.g. '600 s'."
     ),
-    identity: str = typer.Option("saturated", "--identity", help="What covers a call: exact, class or saturated."),
+    identity: str = typer.Option(
+        "saturated", "--identity", help="Match that covers a call: exact, class or saturated."
+    ),
     target: list[str] = shared.ONE_TARGET,
     out: Path | None = typer.Option(None, "--out", "-o", help="File to write; standard output without."),
     options: CaptureOptions = CaptureOptions(),
@@ -74,7 +76,7 @@ def build(
     from nearpeak.suites.suite_names import ready_names, ready_suite
 
     if "list" in ready:
-        sys.stdout.write("".join(f"{one}\n" for one in ready_names()))
+        sys.stdout.write("".join(f"{entry}\n" for entry in ready_names()))
         return
     shared.check_writable(out)
     budget_s = None if within is None else seconds_of(within, "--within")
@@ -82,11 +84,11 @@ def build(
     device = _device(target, identity, chosen=share is not None)
 
     capture = _capturing(sources or [], options)
-    found = suite_construction.suite(
+    built = suite_construction.suite(
         [*map(ready_suite, ready), *(sources or [])], name=name, sweeps=sweep, where=where, directed=directed,
         operators=op, capture=capture,
     )  # fmt: skip
-    _write(found if share is None or device is None else _cheapest(found, device, share, identity, budget_s), out)
+    _write(built if share is None or device is None else _cheapest(built, device, share, identity, budget_s), out)
 
 
 def show(
@@ -97,9 +99,9 @@ def show(
     cases: bool = typer.Option(False, "--cases", help="List the cases with their reasons instead."),
     json: bool = shared.JSON,
 ) -> None:
-    """Show what a suite holds and its three coverage numbers: use-case, directed, effective.
+    """Show the contents of a suite and its three coverage figures: use-case, directed, effective.
 
-    Without --results the numbers say what is planned. Shares of time need a --target, whose bounds are the times, or
+    Without --results the figures are those of the plan. Shares of time need a --target, whose bounds are the times, or
     --results, whose medians are. Effective numbers need --scores.
     """
     from nearpeak.api import suite_construction
@@ -107,25 +109,31 @@ def show(
     from nearpeak.suites.mutation_scores import read_scores
     from nearpeak.suites.suite_names import read_suite
 
-    found, target = read_suite(suite), one_target(target)
+    suite_read, target = read_suite(suite), one_target(target)
     if cases:
-        _list_cases(found.cases, json=json)
+        _list_cases(suite_read.cases, json=json)
         return
-    times, words = suite_construction.times_of([one.case for one in found.cases], target[0]) if target else (None, "")
-    given = None if scores is None else read_scores(shared.text_of(scores), scores.name)
-    ran = None if results is None else _ran(found, results)
+    times, words = (
+        suite_construction.times_of([entry.case for entry in suite_read.cases], target[0]) if target else (None, "")
+    )
+    mutant_scores = None if scores is None else read_scores(shared.text_of(scores), scores.name)
+    ran = None if results is None else _ran(suite_read, results)
     if ran is not None and times is None:
         times, words = dict(ran.time_s), f"medians of {results}"
-    coverage = coverage_of(found, time_s=times, scores=given, passed=None if ran is None else ran.passed)
+    coverage = coverage_of(suite_read, time_s=times, scores=mutant_scores, passed=None if ran is None else ran.passed)
     if json or not shared.on_terminal():
-        head = {"suite": found.name, "plan": dict(found.plan), "sources": [asdict(one) for one in found.sources]}
+        head = {
+            "suite": suite_read.name,
+            "plan": dict(suite_read.plan),
+            "sources": [asdict(entry) for entry in suite_read.sources],
+        }
         run = None if ran is None else {"passed": len(ran.passed), "unchecked": ran.unchecked_count,
-                                        "excluded": [asdict(one) for one in ran.excluded]}  # fmt: skip
+                                        "excluded": [asdict(entry) for entry in ran.excluded]}  # fmt: skip
         sys.stdout.write(jsonlib.dumps({**head, "time": words, "run": run, "coverage": asdict(coverage)}) + "\n")
         return
     from nearpeak.cli.shared.suite_tables import print_suite
 
-    print_suite(found, coverage, ran)
+    print_suite(suite_read, coverage, ran)
 
 
 def diff(
@@ -133,26 +141,26 @@ def diff(
     new: str = SUITE,
     json: bool = shared.JSON,
 ) -> None:
-    """List what a suite has that another has not: cases, counts, sources."""
+    """List the differences of two suites: cases, counts, sources."""
     from nearpeak.suites.suite_difference import difference
     from nearpeak.suites.suite_names import read_suite
 
-    found = difference(read_suite(old), read_suite(new))
+    comparison = difference(read_suite(old), read_suite(new))
     rows: list[dict[str, Any]] = [
-        {"change": change, **one.case.record(), "digest": one.case.digest, "calls": one.call_count}
-        for change, cases in (("added", found.added), ("removed", found.removed)) for one in cases
+        {"change": change, **case.case.record(), "digest": case.case.digest, "calls": case.call_count}
+        for change, cases in (("added", comparison.added), ("removed", comparison.removed)) for case in cases
     ]  # fmt: skip
     rows += [
-        {"change": "changed", **one.case.record(), "digest": one.case.digest, "calls": one.call_count,
-         "calls_before": before.call_count, "run": one.chosen, "run_before": before.chosen}
-        for before, one in found.changed
+        {"change": "changed", **case.case.record(), "digest": case.case.digest, "calls": case.call_count,
+         "calls_before": before.call_count, "run": case.chosen, "run_before": before.chosen}
+        for before, case in comparison.changed
     ]  # fmt: skip
     if json or not shared.on_terminal():
         sys.stdout.write("".join(jsonlib.dumps(row) + "\n" for row in rows))
         return
     from nearpeak.cli.shared.suite_tables import print_difference
 
-    print_difference(found)
+    print_difference(comparison)
 
 
 def register(app: typer.Typer) -> None:
@@ -207,23 +215,25 @@ def _device(names: list[str], identity: str, *, chosen: bool) -> "Target | None"
 
 
 def one_target(names: list[str]) -> list[str]:
-    """Return the name of the only target, or none; several are refused where one is asked for."""
+    """Return the name of the only target, or `None`; several are refused."""
     if len(names) > 1:
-        raise SpecError(f"--target: one is asked for here, got {' and '.join(names)}")
+        raise SpecError(f"--target: exactly one is needed here, got {' and '.join(names)}")
     return names
 
 
-def _cheapest(found: "Suite", device: "Target", share: float, identity: str, budget_s: float | None) -> "Suite":
+def _cheapest(selected: "Suite", device: "Target", share: float, identity: str, budget_s: float | None) -> "Suite":
     """Return the suite with the cheapest cases chosen, and say what they take."""
     from nearpeak.api import suite_construction
 
-    plan = suite_construction.cheapest(found, device, goal_ratio=share, identity=identity, budget_s=budget_s)
-    found = plan.suite
-    use, run = ([one for one in cases if one.call_count] for cases in (found.cases, found.chosen))
+    plan = suite_construction.cheapest(selected, device, goal_ratio=share, identity=identity, budget_s=budget_s)
+    selected = plan.suite
+    use, run = ([case for case in cases if case.call_count] for cases in (selected.cases, selected.chosen))
     covering = f"{len(run)} of the {len(use)} that workloads call,\n  in {plan.called_ratio:.1%} of their time"
     what = covering if plan.use_s else "no workload calls any of them,\n  they meet obligations"
-    sys.stderr.write(f"{len(found.chosen)} of {len(found.cases)} cases are run; {what}\n  ({found.plan['time']})\n")
-    return found
+    sys.stderr.write(
+        f"{len(selected.chosen)} of {len(selected.cases)} cases are run; {what}\n  ({selected.plan['time']})\n"
+    )
+    return selected
 
 
 def _ran(suite: "Suite", path: Path) -> "RunOfSuite":
@@ -252,28 +262,28 @@ def _removed(suite: "Suite") -> str:
     from nearpeak.frontends.files.sweep import COMBINATIONS, REMOVED
 
     counts = {True: 0, False: 0}
-    for key, count in (item for one in suite.sources for item in one.origin.items()):
+    for key, count in (item for source in suite.sources for item in source.origin.items()):
         counts[key.endswith(COMBINATIONS)] += int(count) if key.startswith(REMOVED) else 0
     ruled_out, points = counts[True], counts[False]
-    said = [f"removed {counted(points, 'point')} of sweeps"] if points else []
-    said += [f"ruled out {counted(ruled_out, 'combination')} of values"] if ruled_out else []
-    return f"; constraints {', '.join(said)}" if said else ""
+    sentences = [f"removed {counted(points, 'point')} of sweeps"] if points else []
+    sentences += [f"ruled out {counted(ruled_out, 'combination')} of values"] if ruled_out else []
+    return f"; constraints {', '.join(sentences)}" if sentences else ""
 
 
 def _left_behind(suite: "Suite") -> str:
     """Say in one line what of its sources a suite has no case for, the operators called most often by name."""
     uncovered = Counter[str]()
-    for one in suite.sources:
-        uncovered.update(one.uncovered)
-    said = []
+    for source in suite.sources:
+        uncovered.update(source.uncovered)
+    sentences = []
     if uncovered:
-        calls = f"{uncovered.total()} of {uncovered.total() + sum(one.call_count for one in suite.sources)} calls"
+        calls = f"{uncovered.total()} of {uncovered.total() + sum(source.call_count for source in suite.sources)} calls"
         names = ", ".join(f"{name} ({count})" for name, count in uncovered.most_common(_NAMED))
         more = f" and {len(uncovered) - _NAMED} more" if len(uncovered) > _NAMED else ""
-        said = [f"{calls}, which no operator covers: {names}{more}"]
-    unread = ((one.name, one.origin.get("unread", "").partition(":")[0]) for one in suite.sources)
-    said += [f"{name}: {what}" for name, what in unread if what]
-    return f"no case for {'; '.join(said)}; 'nearpeak suite show' lists all\n" if said else ""
+        sentences = [f"{calls}, which no operator covers: {names}{more}"]
+    unread = ((source.name, source.origin.get("unread", "").partition(":")[0]) for source in suite.sources)
+    sentences += [f"{name}: {what}" for name, what in unread if what]
+    return f"no case for {'; '.join(sentences)}; 'nearpeak suite show' lists all\n" if sentences else ""
 
 
 def _list_cases(cases: tuple["SuiteCase", ...], *, json: bool) -> None:
@@ -281,7 +291,7 @@ def _list_cases(cases: tuple["SuiteCase", ...], *, json: bool) -> None:
     from nearpeak.suites.suite_file import case_record
 
     if json or not shared.on_terminal():
-        sys.stdout.write("".join(jsonlib.dumps(case_record(one)) + "\n" for one in cases))
+        sys.stdout.write("".join(jsonlib.dumps(case_record(case)) + "\n" for case in cases))
     else:
         print_cases(cases)
 

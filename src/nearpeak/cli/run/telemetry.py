@@ -1,4 +1,4 @@
-"""`nearpeak telemetry`: sensors watched, recorded, or read from the log of another tool."""
+"""Command `nearpeak telemetry`: sensor readings, watched, recorded or imported from another tool's log."""
 
 import json as jsonlib
 import sys
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def telemetry(
-    duration: str = typer.Option("10 s", "--for", help="How long to watch, e.g. '10 s'."),
+    duration: str = typer.Option("10 s", "--for", help="Recording time, e.g. '10 s'."),
     rate: str = typer.Option(
         "10", "--rate", help="Readings per second, 0.1 to 1000; slow sensors are read less often."
     ),
@@ -33,31 +33,25 @@ def telemetry(
     ),
     json: bool = shared.JSON,
 ) -> None:
-    """Show what the machine's sensors say: energy with a bound on its error, power, clocks, temperatures, load.
+    """Show the readings of the machine's sensors: energy with an error bound, power, clocks, temperatures, load.
 
-    What a sensor does not say stands as unknown with the reason, never as 0.
+    A figure that a sensor does not report is shown as unknown with the reason, never as 0.
     """
     shared.check_writable(out)
     if log is None and interval:
         raise SpecError("--interval: states the time between lines of a log; give --import as well, or --rate")
-    found = _imported(log, interval) if log else _watched(duration, rate, source)
+    if log:
+        from nearpeak.exchange.power_logs import read_log
+
+        recording = read_log(log, seconds_of(interval, "--interval") if interval else None)
+    else:
+        recording = _watched(duration, rate, source)
     from nearpeak.reports.telemetry_report import to_terminal
 
     plain = json or not shared.on_terminal()
-    sys.stdout.write(f"{jsonlib.dumps(_record(found)) if plain else to_terminal(found)}\n")
+    sys.stdout.write(f"{jsonlib.dumps(_record(recording)) if plain else to_terminal(recording)}\n")
     if out is not None:
-        shared.write_whole(out, jsonlib.dumps(_record(found)) + "\n")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(telemetry)
-
-
-def _imported(log: Path, interval: str) -> "Telemetry":
-    from nearpeak.exchange.power_logs import read_log
-
-    return read_log(log, seconds_of(interval, "--interval") if interval else None)
+        shared.write_whole(out, jsonlib.dumps(_record(recording)) + "\n")
 
 
 def _watched(duration: str, rate: str, source: list[str]) -> "Telemetry":
@@ -73,7 +67,7 @@ def _watched(duration: str, rate: str, source: list[str]) -> "Telemetry":
         return sampler.window(begin_ns, time.monotonic_ns())
 
 
-def _record(found: "Telemetry") -> object:
+def _record(recording: "Telemetry") -> object:
     from nearpeak.exchange.telemetry_lines import RECORDING, telemetry_record
 
-    return {**RECORDING.head(), **telemetry_record(found)}
+    return {**RECORDING.head(), **telemetry_record(recording)}

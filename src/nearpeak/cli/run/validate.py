@@ -1,4 +1,4 @@
-"""`nearpeak validate`: whether an implementation computes a case right, by the numerics contract."""
+"""Command `nearpeak validate`: correctness of an implementation against the numerics contract."""
 
 import dataclasses
 import json as jsonlib
@@ -52,19 +52,19 @@ def validate(
         [], "--set", help="With --emulate: a field of a number format, e.g. mxfp4.block=16. Repeatable."
     ),
     seed: int = typer.Option(0, "--seed", help="Seed of all inputs; the same one repeats every figure."),
-    limit: str = typer.Option(_LIMIT, "--limit", help="Wall time after which a function of your own is given up."),
-    mutants: bool = typer.Option(False, "--mutants", help="Say what share of wrong implementations the case tells."),
+    limit: str = typer.Option(_LIMIT, "--limit", help="Wall time after which your function is terminated."),
+    mutants: bool = typer.Option(False, "--mutants", help="Also report the share of mutants that the case detects."),
     skeleton: bool = typer.Option(
-        False, "--skeleton", help="Instead of a check: print a function to start from, with what the case gives it."
+        False, "--skeleton", help="Instead of a check: print a template function with the inputs of the case."
     ),
     probes: str = typer.Option(
-        "", "--probes", help="Instead of cases: what a package with a plug-in gets wrong, asked by name."
+        "", "--probes", help="Instead of cases: known defects of a package with a plug-in, probed by package name."
     ),
     json: bool = shared.JSON,
 ) -> None:
     """Check an implementation against the float64 reference: V0 to V12 of the numerics contract.
 
-    Of a file, or of a ready-made suite, every case is checked, one after the other; a function of your own is called in
+    Of a file, or of a built-in suite, every case is checked in sequence; your own function is called in
     a process of its own for each, so that one that ends it has crashed and one that hangs is ended. A case that cannot
     be checked is a row that says so. Exit code 12 when a check fails; a case that could not tell wrong from right, in a
     file or alone, is no failure, and said. The words and the seed of a record show it again.
@@ -90,11 +90,6 @@ def validate(
     return _case_validated(case_of(words, "validate"), tested, how, json=json)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(validate)
-
-
 def _tested(
     runner: str,
     implementation: str,
@@ -104,7 +99,7 @@ def _tested(
     seed: int,
     limit_s: float,
 ) -> "Callable[[Case], Implementation | _Foreign]":
-    """Return what is tested of each case, as the options name it."""
+    """Return the implementation to test for each case, as the options name it."""
     if sum((bool(runner), bool(implementation), emulate is not None)) > 1:
         raise SpecError("validate: give one of --runner, --implementation and --emulate")
     if emulate is None and (formats or edits):
@@ -135,7 +130,7 @@ def _require_packages(runner: str) -> None:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Foreign:
-    """A function of the user's by its name: it is imported and called in a process of its own alone."""
+    """A user function by name; it is imported and called in a separate process only."""
 
     name: str
     """Words of the option that names it."""
@@ -147,12 +142,12 @@ class _Foreign:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """What is asked of every case."""
+    """Options of the checks, the same for every case."""
 
     seed: int
     """Seed of all inputs."""
     mutants: bool
-    """Whether the share of wrong implementations that the case tells is asked too."""
+    """Whether to report the share of mutants that the case detects, too."""
     limit: str
     """Wall time of --limit, in its words."""
 
@@ -170,12 +165,12 @@ def _case_validated(
     case: "Case", tested: "Callable[[Case], Implementation | _Foreign]", how: _Asked, *, json: bool
 ) -> None:
     """Print what the contract says of one case, and fail where a check fails."""
-    found = _validated(case, tested(case), how, json=json)
-    kind = _kind(found)
+    validation = _validated(case, tested(case), how, json=json)
+    kind = _kind(validation)
     if kind == _UNTOLD:
-        sys.stderr.write(f"{kind}: {_failure(case, found)}\n")
+        sys.stderr.write(f"{kind}: {_failure(case, validation)}\n")
     elif kind != _RIGHT:
-        raise IncorrectError(_failure(case, found))
+        raise IncorrectError(_failure(case, validation))
 
 
 _RIGHT, _UNTOLD = "right", "could not tell a wrong result"
@@ -183,9 +178,9 @@ _SAYS_NOTHING = {"DEGENERATE_CASE", "INVALID_REFERENCE"}
 """Statuses of checks that say nothing of the results: alone and in a suite they are no failure."""
 
 
-def _kind(found: "Validation") -> str:
+def _kind(validation: "Validation") -> str:
     """Return in words what a record says of the results."""
-    failed = {result.status for result in found.results if result.failed}
+    failed = {result.status for result in validation.results if result.failed}
     if not failed:
         return _RIGHT
     if failed <= _SAYS_NOTHING:
@@ -200,14 +195,14 @@ def _validated(case: "Case", tested: "Implementation | _Foreign", how: _Asked, *
 
     people = not json and shared.on_terminal()
     with shared.progress("validating"):
-        found, said = _found(case, tested, how.seed)
-    found = replace(found, command=how.command(found.command))
-    sys.stderr.write(said)
-    text = report.to_terminal(label_of(case), found) if people else report.to_json(found)
+        validation, message = _found(case, tested, how.seed)
+    validation = replace(validation, command=how.command(validation.command))
+    sys.stderr.write(message)
+    text = report.to_terminal(label_of(case), validation) if people else report.to_json(validation)
     sys.stdout.write(f"{text}\n")
     if how.mutants:
-        sys.stdout.write(f"{_score(found.case, how.seed, text_for_people=people)}\n")
-    return found
+        sys.stdout.write(f"{_score(validation.case, how.seed, text_for_people=people)}\n")
+    return validation
 
 
 def _found(case: "Case", tested: "Implementation | _Foreign", seed: int) -> "tuple[Validation, str]":
@@ -220,13 +215,13 @@ def _found(case: "Case", tested: "Implementation | _Foreign", seed: int) -> "tup
     return validated(case, tested, seed=seed), ""
 
 
-def _failure(case: "Case", found: "Validation") -> str:
+def _failure(case: "Case", validation: "Validation") -> str:
     """Return the first check that fails; one that says nothing of the results where no other does."""
     from nearpeak.ops import label_of
 
-    failed = [result for result in found.results if result.failed]
+    failed = [result for result in validation.results if result.failed]
     first = next((result for result in failed if result.status not in _SAYS_NOTHING), failed[0])
-    return f"{label_of(case)} by {found.implementation}: {first.check} {first.status}: {first.reason}"
+    return f"{label_of(case)} by {validation.implementation}: {first.check} {first.status}: {first.reason}"
 
 
 def _suite_validated(
@@ -238,18 +233,18 @@ def _suite_validated(
     for case in cases:
         try:
             _refuse_large(case)
-            found = _validated(case, tested(case), how, json=json)
+            validation = _validated(case, tested(case), how, json=json)
         except NotModelledError as error:
             _say_unchecked(case, str(error), json=json)
             counts["cannot be checked"] += 1
             continue
-        kind = _kind(found)
-        failures += [] if kind in (_RIGHT, _UNTOLD) else [_failure(case, found)]
+        kind = _kind(validation)
+        failures += [] if kind in (_RIGHT, _UNTOLD) else [_failure(case, validation)]
         counts[kind] += 1
-    said = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+    summary = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
     if failures:
-        raise IncorrectError(f"{failures[0]} (of {counted(len(cases), 'case')}: {said})")
-    sys.stderr.write(f"{counted(len(cases), 'case')}: {said}\n")
+        raise IncorrectError(f"{failures[0]} (of {counted(len(cases), 'case')}: {summary})")
+    sys.stderr.write(f"{counted(len(cases), 'case')}: {summary}\n")
 
 
 def _say_unchecked(case: "Case", reason: str, *, json: bool) -> None:
@@ -270,9 +265,9 @@ def _hung(line: str) -> str:
 
 
 def _refuse(why: str, options: "Mapping[str, object]") -> None:
-    asked = [name for name, value in options.items() if value]
-    if asked:
-        raise SpecError(f"validate: {why}; leave out {', '.join(asked)}")
+    used = [name for name, value in options.items() if value]
+    if used:
+        raise SpecError(f"validate: {why}; leave out {', '.join(used)}")
 
 
 def _probed(name: str, *, json: bool) -> None:
@@ -281,17 +276,18 @@ def _probed(name: str, *, json: bool) -> None:
 
     adapter = ADAPTERS[name]
     with shared.progress("asking"):
-        found = list(adapter.divergences(adapter.installed()))
-    for one in found:
-        row = {"operator": one.operator, "defect": one.name, "check": one.result.check, "status": one.result.status,
-               "reason": one.result.reason}  # fmt: skip
+        divergences = list(adapter.divergences(adapter.installed()))
+    for divergence in divergences:
+        row = {"operator": divergence.operator, "defect": divergence.name, "check": divergence.result.check,
+               "status": divergence.result.status,
+               "reason": divergence.result.reason}  # fmt: skip
         people = shared.on_terminal() and not json
-        said = f"{one.operator}: {one.name}: {one.result.status} ({one.result.reason})"
-        sys.stdout.write(f"{_hung(said) if people else jsonlib.dumps(row)}\n")
-    said = f"{name}: {len(found)} of {len(adapter.PROBES)} questions are answered wrongly"
-    if found:
-        raise IncorrectError(said)
-    sys.stderr.write(f"{said}\n")
+        line = f"{divergence.operator}: {divergence.name}: {divergence.result.status} ({divergence.result.reason})"
+        sys.stdout.write(f"{_hung(line) if people else jsonlib.dumps(row)}\n")
+    line = f"{name}: {len(divergences)} of {len(adapter.PROBES)} questions are answered wrongly"
+    if divergences:
+        raise IncorrectError(line)
+    sys.stderr.write(f"{line}\n")
 
 
 def _emulated(case: "Case", words: str, formats: Path | None, edits: list[str], seed: int) -> "Implementation":
@@ -301,9 +297,11 @@ def _emulated(case: "Case", words: str, formats: Path | None, edits: list[str], 
     from nearpeak.simulation.emulation.emulation_syntax import emulation_of_words
 
     accumulator, how = emulation_of_words(words)
-    found: Implementation = emulation(case, accumulator, table_of(formats, edits), seed=seed, **how)
+    implementation: Implementation = emulation(case, accumulator, table_of(formats, edits), seed=seed, **how)
     files = () if formats is None else ("--formats", str(formats))
-    return replace(found, words=("--emulate", words, *files, *(word for edit in edits for word in ("--set", edit))))
+    return replace(
+        implementation, words=("--emulate", words, *files, *(word for edit in edits for word in ("--set", edit)))
+    )
 
 
 def _score(case: "Case", seed: int, *, text_for_people: bool) -> str:

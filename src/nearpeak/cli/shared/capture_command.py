@@ -1,4 +1,4 @@
-"""The options of a capture, declared once for all commands, and the capture itself with a sign of life."""
+"""Capture options shared by the commands, and the capture itself with a progress display."""
 
 import functools
 import inspect
@@ -55,10 +55,10 @@ def takes_capture_options(*names: str) -> Callable[[Callable[..., None]], Callab
     """Return a decorator of commands, whose parameter `options` becomes the options of these names, the limits last."""
 
     def decorated(command: Callable[..., None]) -> Callable[..., None]:
-        own = list(inspect.signature(command).parameters.values())
-        place = [one.name for one in own].index("options")
+        own_parameters = list(inspect.signature(command).parameters.values())
+        place = [parameter.name for parameter in own_parameters].index("options")
         parameters = [
-            *own[:place], *map(_parameter, names), *own[place + 1 :], *map(_parameter, LIMITS)
+            *own_parameters[:place], *map(_parameter, names), *own_parameters[place + 1 :], *map(_parameter, LIMITS)
         ]  # fmt: skip
 
         @functools.wraps(command)
@@ -67,7 +67,7 @@ def takes_capture_options(*names: str) -> Callable[[Callable[..., None]], Callab
             command(options=options, **values)
 
         vars(run)["__signature__"] = inspect.Signature(parameters)  # what typer reads
-        run.__annotations__ = {one.name: one.annotation for one in parameters}
+        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         return run
 
     return decorated

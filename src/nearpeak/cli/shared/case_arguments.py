@@ -1,4 +1,4 @@
-"""Cases as commands take them: words, a suite, a table of cases, or a saved workload."""
+"""Case arguments of commands: command-line words, a suite, a table of cases, or a saved workload."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,8 +23,8 @@ def cases_of(words: list[str], command: str) -> "list[Case]":
         SpecError: the words are neither, or the file holds no cases.
     """
     if not words:
-        given = {"compare": "compare torch_cpu numpy"}.get(command, command)
-        raise SpecError(f"{command}: no case; e.g. nearpeak {given} gemm m=256 n=256 k=256 dtype=fp32, or a file")
+        usage = {"compare": "compare torch_cpu numpy"}.get(command, command)
+        raise SpecError(f"{command}: no case; e.g. nearpeak {usage} gemm m=256 n=256 k=256 dtype=fp32, or a file")
     listed = listed_cases(words, command)
     return [case_of(words, command)] if listed is None else listed
 
@@ -33,11 +33,11 @@ def listed_cases(words: list[str], command: str) -> "list[Case] | None":
     """Return the cases of a suite or a file, as `cases_of` does; none where the words are those of one case.
 
     Raises:
-        SpecError: words beside a file, or a file without cases.
+        SpecError: a file with further words, or a file without cases.
     """
     suite = suite_of_words(words)
     if suite is not None:
-        return [one.case for one in suite.chosen]
+        return [entry.case for entry in suite.chosen]
     path = Path(words[0])
     if path.suffix != ".json" and path.suffix.lower() not in TABLES:
         return None
@@ -48,10 +48,15 @@ def listed_cases(words: list[str], command: str) -> "list[Case] | None":
     refuse_folder(path)
     if not path.is_file():
         raise SpecError(f"{path}: not found")
-    found = _workload(path) if path.suffix == ".json" else _table(path)
-    if not found:
+    if path.suffix == ".json":
+        from nearpeak.api.questions import capture
+
+        cases = [call.case for call in capture(path).calls if call.case is not None]
+    else:
+        cases = _table(path)
+    if not cases:
         raise SpecError(f"{path}: holds no cases")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(cases))
 
 
 def table_of(words: list[str] | None) -> Path | None:
@@ -70,31 +75,21 @@ def suite_of_words(words: list[str]) -> "Suite | None":
     return read_suite(words[0]) if len(words) == 1 and names_suite(words[0]) else None
 
 
-def _workload(path: Path) -> "list[Case]":
-    from nearpeak.api.questions import capture
-
-    return [call.case for call in capture(path).calls if call.case is not None]
-
-
 def _table(path: Path) -> "list[Case]":
     from nearpeak.frontends.files.case_tables import read_columns
 
-    if path.suffix.lower() == ".jsonl" and (found := _lines(path)):
-        return found
+    if path.suffix.lower() == ".jsonl":
+        from nearpeak.frontends.files.case_tables import parse_jsonl
+
+        records = parse_jsonl(path.read_text(encoding="utf-8"), str(path))  # results and suites hold cases as `case`
+        if held := [record["case"] for record in records if isinstance(record.get("case"), dict)]:
+            return [_case(row, f"{path}: a line") for row in held]
     columns = read_columns(path)
     if "op" not in columns:
         raise SpecError(f"{path}: has no column op; a table of cases has op, dtype and the operator's axes")
     plain: dict[str, Any] = {name: (c.tolist() if hasattr(c, "tolist") else list(c)) for name, c in columns.items()}
     rows = zip(*plain.values(), strict=True)
     return [_case(dict(zip(plain, row, strict=True)), f"{path}: row {number}") for number, row in enumerate(rows, 1)]
-
-
-def _lines(path: Path) -> "list[Case]":
-    """Return the cases of JSON lines whose objects hold them as `case`: results, suites."""
-    from nearpeak.frontends.files.case_tables import parse_jsonl
-
-    records = parse_jsonl(path.read_text(encoding="utf-8"), str(path))
-    return [_case(one["case"], f"{path}: a line") for one in records if isinstance(one.get("case"), dict)]
 
 
 def _case(row: dict[str, Any], where: str) -> "Case":
@@ -113,8 +108,8 @@ def _case(row: dict[str, Any], where: str) -> "Case":
         hint = unused(signature, filled)
         lying = {name: value for name, value in filled.items() if name.endswith((".layout", ".offset"))}
         cells = {name: value for name, value in filled.items() if name in signature.names()} | lying
-        given = {name: _given(value, name in signature.axes or name in lying) for name, value in cells.items()}
-        return operator.case(phase, **given)
+        values = {name: _given(value, name in signature.axes or name in lying) for name, value in cells.items()}
+        return operator.case(phase, **values)
     except (SpecError, KeyError) as error:
         raise SpecError(f"{where}: {error}{hint}") from None
 

@@ -1,6 +1,6 @@
-"""A case as words of the command line: OP AXIS=EXTENT and so on."""
+"""Command-line syntax of a case: `OP AXIS=EXTENT ...`."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ def case_of(words: list[str], command: str) -> "Case":
     from nearpeak.ops import OPS
 
     if "=" in words[0]:
-        raise SpecError(f"{command}: {words[0]!r} is no operator; name it first, its axes apart: gemm m=256 n=256 …")
+        raise SpecError(f"{command}: {words[0]!r} is not an operator; name it first, then its axes: gemm m=256 n=256 …")
     if words[0] not in OPS:
         refuse_folder(words[0])
     if words[0] not in OPS and Path(words[0]).is_file():
@@ -56,12 +56,11 @@ def usage_of(operator: "Operator") -> Iterator[str]:
     """
     for phase, signature in operator.signatures.items():
         words = [operator.name, *(["phase=backward"] if phase == "backward" else [])]
-        words += [_parameter(signature.defaults, name) for name in signature.names()]
+        words += [
+            f"[{name}={plain(signature.defaults[name])}]" if name in signature.defaults else f"{name}="
+            for name in signature.names()
+        ]
         yield f"nearpeak bound {' '.join(words)}"
-
-
-def _parameter(defaults: Mapping[str, Any], name: str) -> str:
-    return f"[{name}={plain(defaults[name])}]" if name in defaults else f"{name}="
 
 
 def plain(value: object) -> str:
@@ -87,5 +86,5 @@ def value_of(text: str) -> int | str | bool:
     if not (digits.isascii() and digits.isdigit()):  # other scripts have digits, too, and superscripts are none
         return text
     if len(digits) > _MOST_DIGITS:
-        raise SpecError(f"{shown(text, str)} is no extent; a whole number from 0 to 2^63 - 1 is right")
+        raise SpecError(f"{shown(text, str)} is not an extent; a whole number from 0 to 2^63 - 1 is right")
     return int(digits)

@@ -1,4 +1,4 @@
-"""What `nearpeak farm up` and `join` run: an engine, with the scheduler and workers of this process."""
+"""The engine of `nearpeak farm up` and `join`, with the scheduler and workers of this process."""
 
 import math
 import signal
@@ -29,7 +29,7 @@ class Engine:
     """The engine that the options name, with the scheduler and workers of this process where it is Dask."""
 
     def __init__(
-        self, name: str, place: str, own: "tuple[Device, ...]", dask: tuple[str, Path | None],
+        self, name: str, place: str, local_devices: "tuple[Device, ...]", dask: tuple[str, Path | None],
         slurm: tuple[list[str], Path | None, dict[str, str]],
     ) -> None:  # fmt: skip
         """Start what the engine needs.
@@ -42,15 +42,19 @@ class Engine:
         if name == "local":
             from nearpeak.farm.executors.local import Local
 
-            self.executor: Executor = Local(place, own)
+            self.executor: Executor = Local(place, local_devices)
         elif name == "dask":
             try:
-                self.executor = self._dask(place, own, *dask)
+                self.executor = self._dask(place, local_devices, *dask)
             except BaseException:
                 self._end()
                 raise
         else:
-            self.executor = _slurm(place, own, *slurm)
+            from nearpeak.farm.executors.slurm import Slurm, nodes
+
+            node, folder, parameters = slurm
+            assert folder is not None  # `check_engine` saw to it
+            self.executor = Slurm(place, (*nodes(node), *local_devices), folder, parameters=parameters)
 
     def __enter__(self) -> "Engine":
         """Return the engine."""
@@ -63,10 +67,10 @@ class Engine:
 
     def _end(self) -> None:
         """End the workers, then the scheduler."""
-        for one in reversed(self._closing):
-            one.close()
+        for closing in reversed(self._closing):
+            closing.close()
 
-    def _dask(self, place: str, own: "tuple[Device, ...]", listen: str, tls: Path | None) -> "Executor":
+    def _dask(self, place: str, local_devices: "tuple[Device, ...]", listen: str, tls: Path | None) -> "Executor":
         from nearpeak.farm import dask_hosts as hosts
         from nearpeak.farm.device_registry import register
         from nearpeak.farm.executors.dask import Dask, join_as
@@ -74,15 +78,15 @@ class Engine:
         security = hosts.security_of(tls, listen)
         self._closing.append(scheduler := hosts.scheduler(listen, security))
         self.address = scheduler.address
-        if own:
-            register(opened_store(place), own)
+        if local_devices:
+            register(opened_store(place), local_devices)
             join_as(place)
-            self._closing.append(hosts.workers(self.address, security, own))
+            self._closing.append(hosts.workers(self.address, security, local_devices))
         return Dask(self.address, tls)
 
 
 def check_engine(
-    name: str, own: "tuple[Device, ...]", dask: tuple[str, Path | None],
+    name: str, local_devices: "tuple[Device, ...]", dask: tuple[str, Path | None],
     slurm: tuple[list[str], Path | None, dict[str, str]],
 ) -> None:  # fmt: skip
     """Refuse options that contradict each other or that the engine does not read, before a store is made.
@@ -95,13 +99,17 @@ def check_engine(
         raise SpecError(f"--executor {name!r}: is not known; there are {', '.join(EXECUTORS)}")
     listen, tls = dask
     node, folder, parameters = slurm
-    given = {"--listen": listen != LISTEN, "--tls": tls is not None}
-    if name != "dask" and (found := next((one for one, is_given in given.items() if is_given), "")):
-        raise SpecError(f"{found}: is for --executor dask; {name} opens no port")
-    given = {"--node": bool(node), "--folder": folder is not None, "--slurm": bool(parameters)}
-    if name != "slurm" and (found := next((one for one, is_given in given.items() if is_given), "")):
-        raise SpecError(f"{found}: is for --executor slurm, not for {name}")
-    if name == "local" and not own:
+    used = {"--listen": listen != LISTEN, "--tls": tls is not None}
+    if name != "dask" and (
+        option := next((name_of_option for name_of_option, is_given in used.items() if is_given), "")
+    ):
+        raise SpecError(f"{option}: is for --executor dask; {name} opens no port")
+    used = {"--node": bool(node), "--folder": folder is not None, "--slurm": bool(parameters)}
+    if name != "slurm" and (
+        option := next((name_of_option for name_of_option, is_given in used.items() if is_given), "")
+    ):
+        raise SpecError(f"{option}: is for --executor slurm, not for {name}")
+    if name == "local" and not local_devices:
         raise SpecError("farm up: has no devices; add --device cpu, --device gpus or --slots N")
     if name == "slurm" and (not node or folder is None):
         raise SpecError("farm up: slurm needs --node NAME and --folder DIR, which all nodes share")
@@ -109,15 +117,6 @@ def check_engine(
         from nearpeak.farm.dask_hosts import security_of
 
         security_of(tls, listen)
-
-
-def _slurm(
-    place: str, own: "tuple[Device, ...]", node: list[str], folder: Path | None, parameters: dict[str, str]
-) -> "Executor":
-    from nearpeak.farm.executors.slurm import Slurm, nodes
-
-    assert folder is not None  # `check_engine` saw to it
-    return Slurm(place, (*nodes(node), *own), folder, parameters=parameters)
 
 
 def settings_of(ttl: str, max_load: float, max_noise: str) -> "Settings":
@@ -143,7 +142,7 @@ def opened_store(place: str, *, create: bool = True) -> "Store":
     """Return the store.
 
     Raises:
-        NotFoundError: there is none, and none is to be made.
+        NotFoundError: the store does not exist, and must not be created.
     """
     from nearpeak.store import open_store
 
@@ -157,7 +156,7 @@ def opened_store(place: str, *, create: bool = True) -> "Store":
 
 @contextmanager
 def ended(opened: "Store", *, is_counted: bool = True) -> Iterator[None]:
-    """Take this host off the list when the block ends, and say what became of the jobs."""
+    """Deregister this host when the block ends, and report the outcome of its jobs."""
     from nearpeak.farm.device_registry import leave
     from nearpeak.farm.farm_status import overview
     from nearpeak.reports.history.farm import counted_text
@@ -179,31 +178,31 @@ def parameters_of(texts: list[str]) -> dict[str, str]:
     >>> parameters_of(["partition=gpu"])
     {'partition': 'gpu'}
     """
-    found = {}
+    parameters = {}
     for text in texts:
         name, sign, value = text.partition("=")
         if not sign or not name:
             raise SpecError(f"--slurm {text!r}: is not NAME=VALUE; e.g. partition=gpu")
-        found[name] = value
-    return found
+        parameters[name] = value
+    return parameters
 
 
 @contextmanager
 def told_to_end() -> Iterator[threading.Event]:
-    """Yield what is set when the process is asked to end; asked again a second later, it ends at once.
+    """Yield an event that a stop signal sets; a second signal a second later ends the process at once.
 
     Within a second it is the same question: some send a signal to a process and to its group.
     """
     stop, first_s = threading.Event(), list[float]()
 
-    def asked(number: int, _: object) -> None:
+    def stop_requested(number: int, _: object) -> None:
         first_s.append(time.monotonic())
         if first_s[-1] - first_s[0] > 1.0:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
         stop.set()
 
-    before = {number: signal.signal(number, asked) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop_requested) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:

@@ -1,4 +1,4 @@
-"""Which options of `nearpeak farm submit` each kind of job reads: one that would be passed over is refused."""
+"""Options of `nearpeak farm submit` by job kind; options that a kind does not read are refused."""
 
 from collections.abc import Collection, Mapping
 
@@ -20,23 +20,23 @@ READS: Mapping[str, frozenset[str]] = {
 _WITH_ARMS = frozenset({"rounds", "effect"})
 
 
-def check_options(kind: str, given: Collection[str]) -> None:
+def check_options(kind: str, used: Collection[str]) -> None:
     """Refuse options that the kind does not read, and those that contradict each other.
 
     Args:
-        given: names of the options that stand on the command line.
+        used: names of the options on the command line.
 
     >>> check_options("predict", ["target", "batch"])
     """
-    read = READS.get(kind, frozenset(given))
-    for name in sorted(given):
+    read = READS.get(kind, frozenset(used))
+    for name in sorted(used):
         if name not in read:
-            kinds = [one for one, names in READS.items() if name in names]
+            kinds = [job_kind for job_kind, names in READS.items() if name in names]
             raise SpecError(f"{_option(name)}: is for {', '.join(kinds)}; a job of kind {kind} does not read it")
-    if "against" in given and "launches" in given:
+    if "against" in used and "launches" in used:
         raise SpecError("--launches: is for what is measured by itself; with --against the number of --rounds counts")
-    alone = sorted(_WITH_ARMS & set(given))
-    if alone and "against" not in given:
+    alone = sorted(_WITH_ARMS & set(used))
+    if alone and "against" not in used:
         raise SpecError(f"{_option(alone[0])}: is for a comparison; name what to compare with by --against")
 
 

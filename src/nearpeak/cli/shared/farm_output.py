@@ -1,4 +1,4 @@
-"""What `nearpeak farm status`, `results` and `budget` print."""
+"""Output of `nearpeak farm status`, `results` and `budget`."""
 
 import json as jsonlib
 import sys
@@ -25,14 +25,14 @@ def status(
     state: str = typer.Option("", "--state", help="--jobs: those in this state."),
     limit: int = typer.Option(50, "--limit", min=1, max=1_000_000, help="--jobs: at most so many."),
     job: str = typer.Option("", "--job", help="Show one job, with its attempts and its result."),
-    comparison: str = typer.Option("", "--comparison", help="Show what the rounds of a comparison amount to."),
+    comparison: str = typer.Option("", "--comparison", help="Show the verdict of a comparison over its rounds."),
     json: bool = shared.JSON,
 ) -> None:
     """Show devices and leases, hosts, and the queue; or jobs, one job, a comparison.
 
     A job is named by its identity, or by the letters that begin only its own, as 'status --jobs' shows them.
     """
-    from nearpeak.farm import farm_status as found
+    from nearpeak.farm import farm_status as queue
     from nearpeak.farm.jobs import STATES
     from nearpeak.reports.history import farm as text
     from nearpeak.store.store_check import place_of
@@ -43,24 +43,24 @@ def status(
         raise SpecError("farm status: shows jobs, one job or a comparison; give one of --jobs, --job and --comparison")
     opened = opened_store(place_of(store), create=False)
     if job:
-        one = found.job(opened, job)
-        say(one, text.job_text(one).rstrip("\n"), json=json)
+        record = queue.job(opened, job)
+        say(record, text.job_text(record).rstrip("\n"), json=json)
     elif comparison:
         _show_comparison(opened, comparison, json=json)
     elif jobs or state:
         _list(opened, state, limit, json=json)
     else:
-        overview = found.overview(opened)
+        overview = queue.overview(opened)
         shared.tell(lambda: text.overview_document(overview), lambda: jsonlib.dumps(overview), json=json)
 
 
 def _list(opened: "Store", state: str, limit: int, *, json: bool) -> None:
-    from nearpeak.farm import farm_status as found
+    from nearpeak.farm import farm_status as queue
     from nearpeak.reports.history.farm import jobs_document
 
-    rows = found.jobs(opened, state=state, limit=limit)
+    rows = queue.jobs(opened, state=state, limit=limit)
     if shared.on_terminal() and not json:
-        shared.print_document(jobs_document(rows, found.job_count(opened, state=state)))
+        shared.print_document(jobs_document(rows, queue.job_count(opened, state=state)))
         return
     for row in rows:
         sys.stdout.write(f"{jsonlib.dumps(row)}\n")
@@ -70,27 +70,34 @@ def _show_comparison(opened: "Store", comparison: str, *, json: bool) -> None:
     from nearpeak.farm.comparison_rounds import launches_of, verdict
     from nearpeak.units import counted
 
-    found, rounds = verdict(opened, comparison), launches_of(opened, comparison)
-    record = {"comparison": comparison, "rounds": len(rounds), "judgement": asdict(found) if found else None}
+    comparison_verdict, rounds = verdict(opened, comparison), launches_of(opened, comparison)
+    record = {
+        "comparison": comparison,
+        "rounds": len(rounds),
+        "judgement": asdict(comparison_verdict) if comparison_verdict else None,
+    }
     text = f"comparison {comparison}: {counted(len(rounds), 'whole round')}"
-    if found is not None:
-        one = found.judgement
-        text += f"\n{one.verdict}: {one.time_ratio:.4f} ({one.low_ratio:.4f} to {one.high_ratio:.4f})"
+    if comparison_verdict is not None:
+        judgement = comparison_verdict.judgement
+        interval = f"{judgement.low_ratio:.4f} to {judgement.high_ratio:.4f}"
+        text += f"\n{judgement.verdict}: {judgement.time_ratio:.4f} ({interval})"
     say(record, text, json=json)
 
 
 def results(
     store: str | None = STORE,
     kind: str = typer.Option("", "--kind", help="Only those of this kind: measure, predict, simulate, capture, …."),
-    of: Path | None = typer.Option(None, "--of", help="Only the jobs that 'farm submit --json' said, in their order."),
+    of: Path | None = typer.Option(
+        None, "--of", help="Only the jobs that 'farm submit --json' printed, in their order."
+    ),
     out: Path | None = typer.Option(None, "--out", help="Table to write (.csv, .jsonl, .parquet), a row for each job."),
 ) -> None:
-    """Print the accepted results, one line of JSON for each job with what was asked; or write them as a table.
+    """Print the accepted results, one line of JSON per job with its request; or write them as a table.
 
     Those of jobs that failed are among them, with their reason; jobs that have no result yet are counted on standard
     error.
     """
-    from nearpeak.farm.job_results import results as found
+    from nearpeak.farm.job_results import results as job_results
     from nearpeak.farm.job_results import row_of
     from nearpeak.farm.kinds import KINDS
     from nearpeak.frontends.files.case_tables import rows_to_columns, write_columns
@@ -100,29 +107,29 @@ def results(
         KINDS[kind]
     check_table(out)
     uids = None if of is None else _uids(of)
-    rows = found(opened_store(place_of(store), create=False), kind=kind, uids=uids)
+    rows = job_results(opened_store(place_of(store), create=False), kind=kind, uids=uids)
     if out is not None:
-        write_columns(out, rows_to_columns([row_of(one) for one in rows]))
+        write_columns(out, rows_to_columns([row_of(result) for result in rows]))
         sys.stderr.write(f"wrote {out}: {len(rows)} results\n")
     else:
-        for one in rows:
-            sys.stdout.write(f"{jsonlib.dumps(one)}\n")
+        for result in rows:
+            sys.stdout.write(f"{jsonlib.dumps(result)}\n")
     if uids is not None and len(rows) < len(uids):
         sys.stderr.write(f"{len(uids) - len(rows)} of {len(uids)} jobs have no result yet, or are of another kind\n")
 
 
 def _uids(file: Path) -> list[str]:
     """Return the identities of jobs in what `nearpeak farm submit --json` printed, once or several times."""
-    found: list[str] = []
+    uids_read: list[str] = []
     for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
         try:
             uids = jsonlib.loads(line)["uids"]
         except (ValueError, TypeError, KeyError, RecursionError):
             raise SpecError(f"{file}:{number}: is not what 'nearpeak farm submit --json' prints") from None
-        if not isinstance(uids, list) or not all(isinstance(one, str) for one in uids):
-            raise SpecError(f"{file}:{number}: 'uids' is no list of texts")
-        found += uids
-    return list(dict.fromkeys(found))
+        if not isinstance(uids, list) or not all(isinstance(uid, str) for uid in uids):
+            raise SpecError(f"{file}:{number}: 'uids' is not a list of strings")
+        uids_read += uids
+    return list(dict.fromkeys(uids_read))
 
 
 def budget(
@@ -145,8 +152,8 @@ def budget(
     opened = opened_store(place_of(store), create=bool(trigger) and day_s is not None)
     if trigger:
         set_budget(opened, trigger, day_s)
-    found = budgets(opened)
-    days, asked_s = ({name: pair[number] for name, pair in found.items()} for number in (0, 1))
+    by_trigger = budgets(opened)
+    days, asked_s = ({name: pair[number] for name, pair in by_trigger.items()} for number in (0, 1))
     lines = budget_lines(days, asked_s) or ["no budgets: each trigger may ask for as much as it likes"]
     say({"budgets": days, "asked_s": asked_s}, "\n".join(lines), json=json)
 

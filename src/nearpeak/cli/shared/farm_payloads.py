@@ -1,4 +1,4 @@
-"""Payloads of captures and programs out of words: a sweep is the product of its words, a program is found there."""
+"""Farm payloads of captures and programs: parameter sweeps expanded, program paths resolved."""
 
 import itertools
 import os
@@ -26,15 +26,15 @@ def capture_payloads(words: Sequence[str]) -> list[dict[str, Any]]:
     for word in words:
         name, sign, values = word.partition("=")
         if sign and name in (*COUNTS, *_TEXT):
-            options[name] = [_value(name, one) for one in values.split(",")]
+            options[name] = [_value(name, value) for value in values.split(",")]
         elif sign and not Path(word).exists():
             raise SpecError(f"farm submit capture: {word!r}: {name!r} is not one of {', '.join((*_TEXT, *COUNTS))}")
         else:
             sources.append(_source(word))
     if not sources:
         raise SpecError("farm submit capture: names no model; e.g. nearpeak farm submit capture hf:bert sequence=128")
-    combinations = [dict(zip(options, one, strict=True)) for one in itertools.product(*options.values())]
-    return [{"source": source, **one} for source in sources for one in combinations]
+    combinations = [dict(zip(options, value, strict=True)) for value in itertools.product(*options.values())]
+    return [{"source": source, **value} for source in sources for value in combinations]
 
 
 def _value(name: str, text: str) -> Any:
@@ -80,16 +80,16 @@ def command_payloads(words: Sequence[str], against: str, beside: Mapping[str, An
         raise SpecError(f"--folder {folder}: must be a whole path, as the host that runs it has it")
     for program in programs:
         _check_found(program, folder)
-    return [{"words": one, **beside} for one in programs]
+    return [{"words": command, **beside} for command in programs]
 
 
 def _check_found(words: Sequence[str], folder: str) -> None:
-    """Refuse paths of this folder, which the program would not find: it runs elsewhere, in a folder of its own."""
+    """Refuse paths of this folder, which the program would not find: it runs in another folder."""
     if folder or not words:
         return
     here = [word for word in words if not os.path.isabs(word) and (os.sep in word or word.endswith((".py", ".sh")))]
     if words[0] in here or any(Path(word).is_file() for word in here):
-        word = words[0] if words[0] in here else next(one for one in here if Path(one).is_file())
+        word = words[0] if words[0] in here else next(candidate for candidate in here if Path(candidate).is_file())
         raise SpecError(
             f"farm submit command: {word!r} is found from this folder only, and the program runs in an empty one; name "
             f"it whole ({Path(word).resolve()}), or the folder by --folder"

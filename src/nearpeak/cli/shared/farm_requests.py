@@ -1,4 +1,4 @@
-"""What `nearpeak farm submit` puts into the queue: cases in words or files, programs, models, or JSON lines of jobs."""
+"""Jobs of `nearpeak farm submit`: cases from words or files, programs, models, or JSON lines of jobs."""
 
 import dataclasses
 import getpass
@@ -24,15 +24,15 @@ LEAST_COUNT, PARTS_COUNT = 50, 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """The options of the command that say what is to run."""
+class Submission:
+    """Options of the command that describe the jobs."""
 
     kind: str
     """Kind of job, or `jobs` for a file of them."""
     words: tuple[str, ...]
     """Case, file, sources or program."""
     runner: str = "torch_cpu"
-    """What runs the cases."""
+    """Runner of the cases."""
     against: str = ""
     """Runner or program that it is compared with; empty for none."""
     round_count: int = 5
@@ -42,13 +42,13 @@ class Asked:
     targets: tuple[str, ...] = ()
     """Devices that are predicted or simulated."""
     timing: "Timing | None" = None
-    """How cases are timed."""
+    """Timing options of the cases."""
     limit_s: float | None = None
     """Wall time of a program."""
     memory_bytes: int | None = None
     """Memory that a program may take; none for any."""
     folder: str = ""
-    """Folder in which a program runs; empty for an empty one of its own."""
+    """Folder in which a program runs; empty for a new, empty folder."""
     revision: Mapping[str, Any] | None = None
     """Commit that is measured."""
     branch: str = "main"
@@ -85,7 +85,7 @@ def _user() -> str:
         return "nobody"
 
 
-def requests_of(asked: Asked) -> "list[BatchRequest]":
+def requests_of(order: Submission) -> "list[BatchRequest]":
     """Return the batches that the words ask for.
 
     Raises:
@@ -93,67 +93,63 @@ def requests_of(asked: Asked) -> "list[BatchRequest]":
     """
     from nearpeak.farm.kinds import KINDS
 
-    if asked.kind == "jobs":
-        return _of_file(asked)
-    if KINDS[asked.kind].pool == "device":
-        return _alone(asked)
-    return _chunked(asked, _small(asked), "slot")
+    if order.kind == "jobs":
+        return _of_file(order)
+    if KINDS[order.kind].pool == "device":
+        return _alone(order)
+    return _chunked(order, _small(order), "slot")
 
 
-def _cases(asked: Asked) -> "list[Case]":
-    return cases_of(list(asked.words), f"farm submit {asked.kind}")
+def _cases(order: Submission) -> "list[Case]":
+    return cases_of(list(order.words), f"farm submit {order.kind}")
 
 
-def _small(asked: Asked) -> "list[JobRequest]":
+def _small(order: Submission) -> "list[JobRequest]":
     from nearpeak.farm.jobs import JobRequest
 
-    if asked.kind == "capture":
-        payloads = capture_payloads(asked.words)
-    elif not asked.targets:
-        raise SpecError(f"farm submit {asked.kind}: --target is missing; e.g. --target h200_sxm")
+    if order.kind == "capture":
+        payloads = capture_payloads(order.words)
+    elif not order.targets:
+        raise SpecError(f"farm submit {order.kind}: --target is missing; e.g. --target h200_sxm")
     else:
-        cases, targets = _cases(asked), [_whole(one) for one in asked.targets]
-        payloads = [{"case": one.record(), "target": target} for target in targets for one in cases]
-    return [JobRequest(kind=asked.kind, payload=payload, key=_key(asked)) for payload in payloads]
+        cases, targets = _cases(order), [_whole(item) for item in order.targets]
+        payloads = [{"case": item.record(), "target": target} for target in targets for item in cases]
+    return [JobRequest(kind=order.kind, payload=payload, key=_key(order)) for payload in payloads]
 
 
-def _alone(asked: Asked) -> "list[BatchRequest]":
+def _alone(order: Submission) -> "list[BatchRequest]":
     from nearpeak.farm.comparison_rounds import rounds
     from nearpeak.farm.jobs import BatchRequest, JobRequest
 
-    found: list[BatchRequest] = []
-    for arms in _payloads(asked):
+    requests: list[BatchRequest] = []
+    for arms in _payloads(order):
         if len(arms) == 2:
-            found += rounds(asked.kind, (arms[0], arms[1]), asked.round_count, key=_key(asked), **asked.options)
+            requests += rounds(order.kind, (arms[0], arms[1]), order.round_count, key=_key(order), **order.options)
             continue
-        for launch in range(asked.launch_count):
-            job = JobRequest(kind=asked.kind, payload=arms[0], key=f"{_key(asked)} {launch}")
-            found.append(BatchRequest(jobs=(job,), pool="device", **asked.options))
-    return found
+        for launch in range(order.launch_count):
+            job = JobRequest(kind=order.kind, payload=arms[0], key=f"{_key(order)} {launch}")
+            requests.append(BatchRequest(jobs=(job,), pool="device", **order.options))
+    return requests
 
 
-def _payloads(asked: Asked) -> list[tuple[dict[str, Any], ...]]:
+def _payloads(order: Submission) -> list[tuple[dict[str, Any], ...]]:
     """Return for each case, or for the program, the payload of each arm."""
-    if asked.kind == "command":
-        return [tuple(command_payloads(asked.words, asked.against, _beside(asked)))]
-    if asked.kind != "measure":
-        raise SpecError(f"farm submit {asked.kind}: takes no words; write its payloads to a file for farm submit jobs")
-    timing = dataclasses.asdict(asked.timing) if asked.timing else {}
-    runners = [asked.runner, *([asked.against] if asked.against else [])]
-    common = {"timing": timing, "branch": asked.branch}
-    common |= {"revision": dict(asked.revision)} if asked.revision else {}
-    return [tuple({"case": one.record(), "runner": each, **common} for each in runners) for one in _cases(asked)]
+    if order.kind == "command":
+        limits = {"limit_s": order.limit_s, "memory_bytes": order.memory_bytes, "folder": order.folder or None}
+        stated = {name: value for name, value in limits.items() if value is not None}
+        return [tuple(command_payloads(order.words, order.against, stated))]
+    if order.kind != "measure":
+        raise SpecError(f"farm submit {order.kind}: takes no words; write its payloads to a file for farm submit jobs")
+    timing = dataclasses.asdict(order.timing) if order.timing else {}
+    runners = [order.runner, *([order.against] if order.against else [])]
+    common = {"timing": timing, "branch": order.branch}
+    common |= {"revision": dict(order.revision)} if order.revision else {}
+    return [tuple({"case": case.record(), "runner": each, **common} for each in runners) for case in _cases(order)]
 
 
-def _key(asked: Asked, own: str = "") -> str:
+def _key(order: Submission, job_key: str = "") -> str:
     """Return what tells a job from the same one of another campaign, or on another device or model."""
-    return " ".join(filter(None, (own or asked.key, asked.options.get("device"), asked.options.get("model"))))
-
-
-def _beside(asked: Asked) -> dict[str, Any]:
-    """Return what is said of a program beside its words."""
-    given = {"limit_s": asked.limit_s, "memory_bytes": asked.memory_bytes, "folder": asked.folder or None}
-    return {name: value for name, value in given.items() if value is not None}
+    return " ".join(filter(None, (job_key or order.key, order.options.get("device"), order.options.get("model"))))
 
 
 def _whole(target: str) -> str:
@@ -162,14 +158,14 @@ def _whole(target: str) -> str:
     return f"{Path(name).resolve()}{colon}{part}" if name.endswith(".toml") else target
 
 
-def _chunked(asked: Asked, jobs: "Sequence[JobRequest]", pool: str) -> "list[BatchRequest]":
+def _chunked(order: Submission, jobs: "Sequence[JobRequest]", pool: str) -> "list[BatchRequest]":
     from nearpeak.farm.jobs import BatchRequest
 
     if not jobs:
         return []
     whole = max(LEAST_COUNT, -(-len(jobs) // PARTS_COUNT))
-    size = asked.batch_count or min(whole, *(usual_count(one) for one in jobs))
-    options = dict(asked.options)
+    size = order.batch_count or min(whole, *(usual_count(job) for job in jobs))
+    options = dict(order.options)
     if pool == "slot":  # cores are alike: a small job is bound to no device
         options |= {"device": "", "model": ""}
     return [
@@ -179,7 +175,7 @@ def _chunked(asked: Asked, jobs: "Sequence[JobRequest]", pool: str) -> "list[Bat
 
 
 def usual_count(job: "JobRequest") -> int:
-    """Return how many jobs like this one share a lease: so many that taking it is little beside, and no host idles.
+    """Return how many jobs like this one share a lease: enough that its cost is small, few enough that no host idles.
 
     >>> from nearpeak.farm.jobs import JobRequest
     >>> usual_count(JobRequest(kind="capture", payload={"source": "gpt2"}))
@@ -190,14 +186,14 @@ def usual_count(job: "JobRequest") -> int:
     return max(1, min(MOST_COUNT, int(SHARED_S / KINDS[job.kind].cost_s(job.payload))))
 
 
-def _of_file(asked: Asked) -> "list[BatchRequest]":
+def _of_file(order: Submission) -> "list[BatchRequest]":
     """Return jobs of JSON lines: `kind`, `payload`, and `key` where it is to run again."""
     from nearpeak.farm.jobs import JobRequest
     from nearpeak.farm.kinds import KINDS
 
-    if len(asked.words) != 1:
+    if len(order.words) != 1:
         raise SpecError("farm submit jobs: takes one file of JSON lines with kind and payload")
-    path = Path(asked.words[0])
+    path = Path(order.words[0])
     if not path.is_file():
         raise SpecError(f"{path}: not found")
     by_pool: dict[str, list[JobRequest]] = {"device": [], "slot": []}
@@ -205,13 +201,13 @@ def _of_file(asked: Asked) -> "list[BatchRequest]":
         if not line.strip():
             continue
         record = _record(line, f"{path}:{number}")
-        job = JobRequest(kind=record["kind"], payload=record["payload"], key=_key(asked, str(record.get("key") or "")))
+        job = JobRequest(kind=record["kind"], payload=record["payload"], key=_key(order, str(record.get("key") or "")))
         by_pool[KINDS[job.kind].pool].append(job)
-    alone = dataclasses.replace(asked, batch_count=1)
-    found = _chunked(alone, by_pool["device"], "device") + _chunked(asked, by_pool["slot"], "slot")
-    if not found:
+    alone = dataclasses.replace(order, batch_count=1)
+    requests = _chunked(alone, by_pool["device"], "device") + _chunked(order, by_pool["slot"], "slot")
+    if not requests:
         raise SpecError(f"{path}: holds no jobs")
-    return found
+    return requests
 
 
 def _record(line: str, where: str) -> dict[str, Any]:
@@ -220,12 +216,12 @@ def _record(line: str, where: str) -> dict[str, Any]:
     except SpecError as error:
         raise SpecError(f"{where}: {error}") from None
     except (ValueError, RecursionError):
-        raise SpecError(f"{where}: is no JSON") from None
+        raise SpecError(f"{where}: is not JSON") from None
     if not isinstance(record, dict) or not isinstance(record.get("kind"), str):
-        raise SpecError(f"{where}: is no job; it needs kind and payload, e.g. "
+        raise SpecError(f"{where}: is not a job; it needs kind and payload, e.g. "
                         '{"kind":"command","payload":{"words":["./bench"]}}')  # fmt: skip
     if not isinstance(record.get("payload"), dict):
-        raise SpecError(f"{where}: 'payload' is no object")
+        raise SpecError(f"{where}: 'payload' is not an object")
     unknown = sorted(set(record) - {"kind", "payload", "key"})
     if unknown:
         raise SpecError(f"{where}: {unknown[0]!r} is not known; there are kind, payload, key")

@@ -1,4 +1,4 @@
-"""Options and small pieces that several commands share."""
+"""Options, argument types and helpers that several commands share."""
 
 import os
 import shutil
@@ -37,8 +37,12 @@ class Listing(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands with the first sentence of each."""
-        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
-        rows = [(name, one.get_short_help_str(limit=400)) for name, one in found if one is not None and not one.hidden]
+        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [
+            (name, command.get_short_help_str(limit=400))
+            for name, command in commands
+            if command is not None and not command.hidden
+        ]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
@@ -100,7 +104,7 @@ def on_terminal() -> bool:
 
 
 def as_json(*, json: bool, text: bool) -> bool:
-    """Say whether to print JSON: as asked for, else where no person reads.
+    """Return whether to print JSON: as requested, else where standard output is no terminal.
 
     >>> as_json(json=True, text=True)
     Traceback (most recent call last):
@@ -142,7 +146,7 @@ def progress(title: str) -> Iterator[None]:
 
 
 def tell(document_of: "Callable[[], Document]", record_of: Callable[[], str], *, json: bool) -> None:
-    """Print a report for people on a terminal; elsewhere, and where it is asked for, its record as JSON."""
+    """Print a report as text on a terminal; elsewhere, and on request, its record as JSON."""
     if json or not on_terminal():
         sys.stdout.write(f"{record_of()}\n")
     else:

@@ -1,4 +1,4 @@
-"""The option `--push` of several commands: results go to the dashboard of another machine."""
+"""Option `--push` of several commands: results are sent to a dashboard on another machine."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from nearpeak.core.history.stored_run import RunRecord
 
 PUSH = typer.Option(
-    None, "--push", metavar="URL", help="Also send the results to this dashboard; its token is in NEARPEAK_TOKEN."
+    None, "--push", metavar="URL", help="Also send the results to this dashboard; NEARPEAK_TOKEN holds its token."
 )
 
 
@@ -28,5 +28,5 @@ def pushed(records: "Iterable[RunRecord]", address: str | None) -> None:
     from nearpeak.web.run_push import TOKEN_VARIABLE, push
 
     if address is not None:
-        found = push(records, address, os.environ.get(TOKEN_VARIABLE, ""))
-        sys.stderr.write(f"{address}: {found.new_count} new runs, {found.known_count} known already\n")
+        outcome = push(records, address, os.environ.get(TOKEN_VARIABLE, ""))
+        sys.stderr.write(f"{address}: {outcome.new_count} new runs, {outcome.known_count} known already\n")

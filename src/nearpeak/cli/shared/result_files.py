@@ -1,4 +1,4 @@
-"""Result files of benchmarks given where a model or a trace is wanted: named, with the command that takes them."""
+"""Error messages for benchmark result files passed where a command expects a model or trace."""
 
 import re
 from pathlib import Path
@@ -6,13 +6,13 @@ from pathlib import Path
 from nearpeak.errors import NearpeakError, SpecError
 
 _MOST_BYTES = 64 << 20
-"""A larger file is not looked through for what it is."""
+"""Size limit in bytes of files whose format is detected."""
 _TUNER = re.compile(rb'"(cache|results)"\s*:.*"(block_size_x|configuration|tune_params)"', re.DOTALL)
-"""What caches and results of Kernel Tuner have in their first bytes."""
+"""Pattern in the first bytes of Kernel Tuner's cache and result files."""
 
 
 def refuse_results(path: Path) -> None:
-    """Refuse a result file of a benchmark by what it is; say nothing of any other file.
+    """Refuse a benchmark's result file, naming its format; accept any other file.
 
     Raises:
         SpecError: it is one; says which tool writes it and which command takes it.
@@ -29,8 +29,8 @@ def refuse_results(path: Path) -> None:
         return
     what = "is neither a model nor a trace, but a result file"
     if any(IMPORTERS[name].recognises(data) for name in IMPORTERS):
-        found = importer_of(data, path.name)
-        raise SpecError(f"{path.name}: {what} ({found.title}); 'nearpeak store import' takes it")
+        importer = importer_of(data, path.name)
+        raise SpecError(f"{path.name}: {what} ({importer.title}); 'nearpeak store import' takes it")
     if _TUNER.search(data[: 1 << 16]):
         raise SpecError(
             f"{path.name}: {what} of Kernel Tuner, times of configurations of one kernel, which no command reads;"

@@ -1,4 +1,4 @@
-"""What `nearpeak simulate` runs and prints: cases, steps, streams, and devices that do not exist."""
+"""Runs and output of `nearpeak simulate`: cases, steps, streams, and hypothetical devices."""
 
 import json as jsonlib
 import sys
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What is wanted of a simulation."""
+    """Output options of a simulation."""
 
     json: bool
     """Whether lines of JSON are printed instead of text."""
@@ -58,22 +58,25 @@ def step_sum(workload: "Workload", device: "Target", show: Shown) -> None:
     from nearpeak.simulation.step_simulation import simulate_step
     from nearpeak.units import show as unit
 
-    found = simulate_step(workload, device)
+    simulated = simulate_step(workload, device)
     if show.json:
         record = {
-            "name": workload.name, "step": workload.step, "target": device.name, "simulated_s": found.time_s,
-            "energy_j": found.energy_j, "kernel_count": found.kernel_count, "cta_count": found.cta_count,
-            "unmodelled": dict(found.unmodelled_count),
+            "name": workload.name, "step": workload.step, "target": device.name, "simulated_s": simulated.time_s,
+            "energy_j": simulated.energy_j, "kernel_count": simulated.kernel_count, "cta_count": simulated.cta_count,
+            "unmodelled": dict(simulated.unmodelled_count),
         }  # fmt: skip
         sys.stdout.write(jsonlib.dumps(record) + "\n")
         return
-    figures = [("time", f"{unit(found.time_s, 's')}, kernel after kernel in one stream")]
-    if found.energy_j is not None and found.time_s:
+    figures = [("time", f"{unit(simulated.time_s, 's')}, kernel after kernel in one stream")]
+    if simulated.energy_j is not None and simulated.time_s:
         figures.append(
-            ("energy", f"{unit(found.energy_j, 'J')}, {unit(found.energy_j / found.time_s, 'W')} on average")
+            (
+                "energy",
+                f"{unit(simulated.energy_j, 'J')}, {unit(simulated.energy_j / simulated.time_s, 'W')} on average",
+            )
         )
-    figures.append(("kernels", f"{found.kernel_count:,}, thread blocks {found.cta_count:,}"))
-    table = figures_table([*figures, *_left_out(found.unmodelled_count)])
+    figures.append(("kernels", f"{simulated.kernel_count:,}, thread blocks {simulated.cta_count:,}"))
+    table = figures_table([*figures, *_left_out(simulated.unmodelled_count)])
     title = f"{workload.name} ({workload.step}) on {device.title} ({device.name}, simulated)"
     shared.print_document(Document(title=title, blocks=[table]))
 
@@ -87,23 +90,23 @@ def step_timeline(workload: "Workload", device: "Target", launch: str, show: Sho
     from nearpeak.reports import simulation_report as report
     from nearpeak.simulation.step_timeline import LAUNCHES, simulate_timeline
 
-    found = simulate_timeline(workload, device, launch, governed=show.governed)
+    simulated = simulate_timeline(workload, device, launch, governed=show.governed)
     label = f"{workload.name} ({workload.step}), {launch}"
     if show.json:
-        sys.stdout.write(report.to_json(label, device.name, found.run, None) + "\n")
-    host = f", busy for {found.host_s * 1e3:.3g} ms" if found.host_s else ""
-    more = [("host", f"{LAUNCHES[launch]}{host}"), *_left_out(found.unmodelled_count)]
+        sys.stdout.write(report.to_json(label, device.name, simulated.run, None) + "\n")
+    host = f", busy for {simulated.host_s * 1e3:.3g} ms" if simulated.host_s else ""
+    more = [("host", f"{LAUNCHES[launch]}{host}"), *_left_out(simulated.unmodelled_count)]
     title = f"{device.title} ({device.name})"
     _deliver(
         show,
-        lambda: report.document_of(label, title, found.run, None, device.sm_count, more),
-        found.run,
+        lambda: report.document_of(label, title, simulated.run, None, device.sm_count, more),
+        simulated.run,
         device.sm_count,
     )
 
 
 def _deliver(show: Shown, document_of: "Callable[[], Document]", run: "Run | None" = None, sm_count: int = 0) -> None:
-    """Print a report for people, where no JSON is wanted, and write the files that are."""
+    """Print a report as text unless JSON was requested, and write the requested files."""
     from nearpeak.reports.document.html import to_html
     from nearpeak.reports.simulation_report import to_trace
 
@@ -124,11 +127,11 @@ def sweep_devices(workload: "Workload", name: str, axes: list[str], workers: int
     from nearpeak.simulation.architecture_sweep import axes_of, sweep
 
     with _executor(workers) as executor:
-        found = sweep(workload, name, axes_of(axes), executor=executor)
+        variants = sweep(workload, name, axes_of(axes), executor=executor)
     title = f"{workload.name} ({workload.step}) on edits of {name}, simulated"
     if show.json:
-        sys.stdout.write("".join(jsonlib.dumps(asdict(one)) + "\n" for one in found))
-    _deliver(show, lambda: report.sweep_document(title, found))
+        sys.stdout.write("".join(jsonlib.dumps(asdict(variant)) + "\n" for variant in variants))
+    _deliver(show, lambda: report.sweep_document(title, variants))
 
 
 def tornado(workload: "Workload", name: str, workers: int, show: Shown) -> None:
@@ -137,16 +140,16 @@ def tornado(workload: "Workload", name: str, workers: int, show: Shown) -> None:
     from nearpeak.simulation.architecture_sweep import sensitivity
 
     with _executor(workers) as executor:
-        found = sensitivity(workload, name, executor=executor)
+        effects = sensitivity(workload, name, executor=executor)
     title = f"{workload.name} ({workload.step}) on edits of {name}, simulated"
     if show.json:
-        sys.stdout.write("".join(jsonlib.dumps(asdict(one)) + "\n" for one in found))
-    _deliver(show, lambda: report.tornado_document(title, found))
+        sys.stdout.write("".join(jsonlib.dumps(asdict(effect)) + "\n" for effect in effects))
+    _deliver(show, lambda: report.tornado_document(title, effects))
 
 
 @contextmanager
 def _executor(workers: int) -> "Iterator[Executor | None]":
-    """Yield processes that run devices side by side; none for one after the other."""
+    """Yield a process pool that runs devices in parallel; `None` to run them in sequence."""
     if workers == 1:
         yield None
         return
@@ -167,12 +170,12 @@ def share_streams(path: Path, device: "Target", policies: list[str], show: Shown
     drawn = show.html is not None or show.trace is not None
     if show.trace is not None and len(policies) != 1:
         raise SpecError("simulate: --trace of streams needs one --policy")
-    found = [
+    runs = [
         share(scenario, device, policy, records=drawn, governed=show.governed)
         for policy in policies or POLICIES
     ]  # fmt: skip
     if show.json:
-        records = ({"target": device.name, **asdict(replace(one, run=None))} for one in found)
-        sys.stdout.write("".join(jsonlib.dumps(one) + "\n" for one in records))
+        records = ({"target": device.name, **asdict(replace(record, run=None))} for record in runs)
+        sys.stdout.write("".join(jsonlib.dumps(record) + "\n" for record in records))
     title = f"{path.name} on {device.title}"
-    _deliver(show, lambda: report.document_of(title, found, device.sm_count), found[0].run, device.sm_count)
+    _deliver(show, lambda: report.document_of(title, runs, device.sm_count), runs[0].run, device.sm_count)

@@ -1,4 +1,4 @@
-"""Tables of `nearpeak suite`: what a suite holds, its three coverage numbers, and what two suites differ in."""
+"""Tables of `nearpeak suite`: the contents of a suite, its three coverage figures, and differences of two suites."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -26,8 +26,8 @@ def print_suite(suite: "Suite", coverage: "SuiteCoverage", ran: "RunOfSuite | No
 
 
 def _plan(suite: "Suite", coverage: "SuiteCoverage", ran: "RunOfSuite | None") -> Iterator[Text]:
-    lacks = [f"{one.reason}: {counted(one.case_count, 'case')}, {one.flop_ratio:.2%} of FLOP"
-             for one in (() if ran is None else ran.excluded)]  # fmt: skip
+    lacks = [f"{exclusion.reason}: {counted(exclusion.case_count, 'case')}, {exclusion.flop_ratio:.2%} of FLOP"
+             for exclusion in (() if ran is None else ran.excluded)]  # fmt: skip
     yield from (Text(f"  {text}", "warn") for text in lacks)
     yield from (Text(f"  {key}: {value}") for key, value in suite.plan.items())
     yield from (Text(f"  uncovered: {name}, {count} calls", "warn") for name, count in coverage.uncovered.items())
@@ -50,12 +50,12 @@ def _coverage(coverage: "SuiteCoverage") -> Iterator[Block]:
 
 
 def _lacks(suite: "Suite") -> Iterator[Text]:
-    """Yield what of each source its cases do not hold: lines that could not be read, strides, what was constrained."""
+    """Yield the losses of each source: unreadable lines, strides, constrained sweep points."""
     from nearpeak.frontends.files.sweep import COMBINATIONS, REMOVED
 
     for source in suite.sources:
-        for said in filter(None, map(source.origin.get, ("unread", "strides"))):
-            yield Text(f"  {source.name}: {said}", "warn")
+        for remark in filter(None, map(source.origin.get, ("unread", "strides"))):
+            yield Text(f"  {source.name}: {remark}", "warn")
         for key, count in source.origin.items():
             if key.startswith(REMOVED) and count != "0":
                 noun = "combination" if key.endswith(COMBINATIONS) else "point"
@@ -67,42 +67,41 @@ def print_cases(cases: Iterable["SuiteCase"]) -> None:
     from nearpeak.ops import label_of
 
     rows = []
-    for one in cases:
-        places = (": ".join(dict.fromkeys(filter(None, (why.source, why.rule or why.module)))) for why in one.why)
-        rows.append((str(one.call_count or ""), "yes" if one.chosen else "", label_of(one.case),
+    for case in cases:
+        places = (": ".join(dict.fromkeys(filter(None, (why.source, why.rule or why.module)))) for why in case.why)
+        rows.append((str(case.call_count or ""), "yes" if case.chosen else "", label_of(case.case),
                      "; ".join(dict.fromkeys(places))))  # fmt: skip
     print_document(Document(blocks=[Table(columns=columns("#calls", "run", "~case", "~why"), rows=rows)]))
 
 
-def print_difference(found: "SuiteDifference") -> None:
-    """Print what is new, gone and changed."""
+def print_difference(difference: "SuiteDifference") -> None:
+    """Print added, removed and changed cases."""
     from nearpeak.ops import label_of
 
-    sources = [f"+ source {source.name}" for source in found.added_sources]
-    sources += [f"- source {source.name}" for source in found.removed_sources]
-    rows = [(sign, str(one.call_count or ""), label_of(one.case), "")
-            for sign, cases in (("+", found.added), ("-", found.removed)) for one in cases]  # fmt: skip
-    for before, after in found.changed:
-        counts = [str(one.call_count or "") for one in (before, after)]
+    sources = [f"+ source {source.name}" for source in difference.added_sources]
+    sources += [f"- source {source.name}" for source in difference.removed_sources]
+    rows = [(sign, str(case.call_count or ""), label_of(case.case), "")
+            for sign, cases in (("+", difference.added), ("-", difference.removed)) for case in cases]  # fmt: skip
+    for before, after in difference.changed:
+        counts = [str(case.call_count or "") for case in (before, after)]
         calls = counts[0] if counts[0] == counts[1] else f"{before.call_count} → {after.call_count}"
-        rows.append(("~", calls, label_of(after.case), _what_changed(before, after)))
+        selection = {True: "now run", False: "no longer run"}[after.chosen] if before.chosen != after.chosen else ""
+        parts = (selection, "calls" if before.call_count != after.call_count else "",
+                 "reasons" if before.why != after.why else "")  # fmt: skip
+        rows.append(("~", calls, label_of(after.case), ", ".join(filter(None, parts))))
     table = Table(columns=columns("sign|", "#calls", "~case", "~what changed"), rows=rows, empty="")
-    total = f"{len(found.added)} added, {len(found.removed)} removed, {len(found.changed)} changed"
-    print_document(Document(blocks=[*sources, table, f"{total}, {found.same_count} the same"]))
-
-
-def _what_changed(before: "SuiteCase", after: "SuiteCase") -> str:
-    """Return in words what a case of both suites differs in."""
-    run = {True: "now run", False: "no longer run"}[after.chosen] if before.chosen != after.chosen else ""
-    calls = "calls" if before.call_count != after.call_count else ""
-    return ", ".join(filter(None, (run, calls, "reasons" if before.why != after.why else "")))
+    total = f"{len(difference.added)} added, {len(difference.removed)} removed, {len(difference.changed)} changed"
+    print_document(Document(blocks=[*sources, table, f"{total}, {difference.same_count} the same"]))
 
 
 def _use_table(shares: Sequence["UseShare"], *, effective: bool) -> Table:
     """Return one row per workload and identity, one column per currency; rows without any weight are left out."""
     currencies = list(dict.fromkeys(share.currency for share in shares))
     cells = {
-        (share.workload, share.identity, share.currency): _use_cell(share, effective=effective) for share in shares
+        (share.workload, share.identity, share.currency): "unknown"
+        if share.untimed_count
+        else _percent(share.effective_ratio if effective else share.covered_ratio, _NONE)
+        for share in shares
     }
     rows, shown = [], ""
     for workload, identity in dict.fromkeys((share.workload, share.identity) for share in shares):
@@ -114,17 +113,10 @@ def _use_table(shares: Sequence["UseShare"], *, effective: bool) -> Table:
     return Table(caption=f"{'effective ' if effective else ''}use-case coverage", columns=heads, rows=rows)
 
 
-def _use_cell(share: "UseShare", *, effective: bool) -> str:
-    """Return a share in words; one that lacks the time of a case is said to be unknown, not a share of the rest."""
-    if share.untimed_count:
-        return "unknown"
-    return _percent(share.effective_ratio if effective else share.covered_ratio, _NONE)
-
-
 def _directed_table(shares: Iterable["DirectedShare"]) -> Table:
     rows = [
-        (one.op, one.met_count, one.valid_count, one.infeasible_count,
-         _percent(one.covered_ratio, "no obligation"), _percent(one.effective_ratio)) for one in shares
+        (share.op, share.met_count, share.valid_count, share.infeasible_count,
+         _percent(share.covered_ratio, "no obligation"), _percent(share.effective_ratio)) for share in shares
     ]  # fmt: skip
     heads = columns("op", "#met", "#of", "#infeasible", "#directed", "#effective")
     return Table(caption="directed coverage", columns=heads, rows=rows)

@@ -26,13 +26,14 @@ def read_usable(path: Path | None, command: str) -> tuple[dict[str, Any], "Usabl
     columns = _suite_columns(path) or _read(path, command)
     with naming(path):
         usable = usable_rows({name: column for name, column in columns.items() if name not in _SUITE_COLUMNS})
-    _tell_passed(usable.table)
+    if passed := usable.table.passed_through:
+        sys.stderr.write(f"passed through, no axis of an operator here: {', '.join(passed)}\n")
     return columns, usable
 
 
 @contextmanager
 def naming(path: Path | None) -> Iterator[None]:
-    """Name the file in what is wrong with its table."""
+    """Add the file's name to errors about its table."""
     try:
         yield
     except NearpeakError as error:
@@ -61,22 +62,19 @@ def _suite_columns(path: Path | None) -> dict[str, Any] | None:
     suite = None if path is None else suite_of_words([str(path)])
     if suite is None:
         return None
-    records = [one.case.record() | {"digest": one.case.digest, "call_count": one.call_count} for one in suite.chosen]
+    records = [
+        entry.case.record() | {"digest": entry.case.digest, "call_count": entry.call_count} for entry in suite.chosen
+    ]
     if not records:
         raise SpecError(f"{path}: the suite runs no case")
     return dict(rows_to_columns(records))
-
-
-def _tell_passed(table: "CaseTable") -> None:
-    if table.passed_through:
-        sys.stderr.write(f"passed through, no axis of an operator here: {', '.join(table.passed_through)}\n")
 
 
 def write_answered(
     path: Path | None, command: str, columns: Mapping[str, Any], usable: "UsableTable", added: Mapping[str, Any],
     refused: Mapping[int, str], *, plain: bool,
 ) -> None:  # fmt: skip
-    """Write a table with what was added to its usable rows; then name those that have no answer, if any.
+    """Write a table with the columns added to its usable rows; then name rows without an answer, if any.
 
     Args:
         plain: print JSON lines where no file is written, also on a terminal, where people read sentences else.
@@ -120,13 +118,13 @@ def _plain_axes(columns: Mapping[str, Any], table: "CaseTable") -> dict[str, Any
 
 def _spread(added: Mapping[str, Any], rows: Any, refused: Mapping[int, str], count: int) -> dict[str, list[object]]:
     """Return the columns at the places of their rows, with those of refused rows blank, and why these are."""
-    found: dict[str, list[object]] = {}
+    spread_columns: dict[str, list[object]] = {}
     for name, column in added.items():
         cells: list[object] = [None] * count
         for row, cell in zip(rows.tolist(), column.tolist(), strict=True):
             cells[row] = None if row in refused else cell
-        found[name] = cells
-    return found | {"refused": [refused.get(row) for row in range(count)]}
+        spread_columns[name] = cells
+    return spread_columns | {"refused": [refused.get(row) for row in range(count)]}
 
 
 def check_table(path: Path | None) -> None:

@@ -1,4 +1,4 @@
-"""The part of `nearpeak analyze` that reads traces: report, files, comparison of two."""
+"""Trace branch of `nearpeak analyze`: the report, its files, and the comparison of two traces."""
 
 import sys
 from collections.abc import Callable
@@ -37,7 +37,7 @@ def report_on(
     path: str, targets: "list[Target]", model: "Workload | None", against: Path | None, files: dict[Path | None, str],
     ranks: list[Path], exports: dict[str, Path | None], unprofiled: str | None, *, json: bool,
 ) -> int:  # fmt: skip
-    """Print what was found in a trace, write the files, or compare with another trace; returns the exit code.
+    """Print the report of a trace, write the files, or compare with another trace; returns the exit code.
 
     Args:
         targets: of the trace, and of the one that it is compared with where that ran on another.
@@ -88,9 +88,9 @@ def _compared(report: "TraceReport", against: Path, targets: "list[Target]", *, 
     other = analyze_trace(against, targets[1] if len(targets) > 1 else None)
     if targets and not other.executed.target:
         other = analyze_trace(against, targets[0])
-    found = compare(other, report)
+    trace_difference = compare(other, report)
     if json:
-        sys.stdout.write(difference.to_json(found))
+        sys.stdout.write(difference.to_json(trace_difference))
     else:
-        shared.print_document(difference.document_of(found))
-    return {"regression": 10, "inconclusive": 11, "not comparable": 11}.get(found.verdict, 0)
+        shared.print_document(difference.document_of(trace_difference))
+    return {"regression": 10, "inconclusive": 11, "not comparable": 11}.get(trace_difference.verdict, 0)

@@ -1,4 +1,4 @@
-"""`nearpeak alerts`: what people were told of, and what became of it; nothing of it is ever deleted."""
+"""Command `nearpeak alerts`: regression alerts with their state changes, none of which is ever deleted."""
 
 import getpass
 import json as jsonlib
@@ -16,65 +16,69 @@ from nearpeak.units import parse_share, time_text
 
 ALERT = typer.Argument(metavar="ALERT", help="Number of the alert.")
 _FIELDS = ("operator", "device", "runner", "branch", "owner", "case")
-ACTOR = typer.Option("", "--by", help="Who does it; the user of this process by default.")
-NOTE = typer.Option("", "--note", help="Why, in one line.")
+ACTOR = typer.Option("", "--by", help="Name for the log; the user of this process by default.")
+NOTE = typer.Option("", "--note", help="Reason, in one line.")
 
 
 def list_(
     store: str | None = STORE,
-    all_: bool = typer.Option(False, "--all", help="Also those that are closed, or put off until a day to come."),
+    all_: bool = typer.Option(False, "--all", help="Also closed and snoozed alerts."),
     json: bool = shared.JSON,
 ) -> None:
-    """List alerts, the most urgent first; how many are put off until a day to come is said on standard error."""
+    """List alerts, the most urgent first; the number of snoozed alerts goes to standard error."""
     from nearpeak.reports.history.alerts import alerts_document
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
 
     with open_store(place_of(store)) as opened:
-        found = opened.findings.alerts(is_open=not all_)
+        alerts = opened.findings.alerts(is_open=not all_)
     now_ns = time.time_ns()
-    due = tuple(one for one in found if all_ or (one.snoozed_until_ns or 0) <= now_ns)
+    due = tuple(alert for alert in alerts if all_ or (alert.snoozed_until_ns or 0) <= now_ns)
     if json or not shared.on_terminal():
-        for one in due:
-            sys.stdout.write(f"{jsonlib.dumps(asdict(one))}\n")
+        for alert in due:
+            sys.stdout.write(f"{jsonlib.dumps(asdict(alert))}\n")
     else:
-        rows = [(one.id, one.status, one.assignee, _due(one.due_ns, now_ns) + one.title) for one in due]
+        rows = []
+        for alert in due:
+            urgency = "overdue" if (alert.due_ns or 0) < now_ns else "due"
+            deadline = "" if alert.due_ns is None else f"{urgency} {_day(alert.due_ns)}: "
+            rows.append((alert.id, alert.status, alert.assignee, deadline + alert.title))
         shared.print_document(alerts_document(rows))
-    if later := sorted(one.snoozed_until_ns or 0 for one in found if one not in due):
+    if later := sorted(alert.snoozed_until_ns or 0 for alert in alerts if alert not in due):
         when = f"{'until' if len(later) == 1 else 'the first until'} {time_text(later[0])[:10]}"
         sys.stderr.write(f"{len(later)} put off, {when}; --all lists them too\n")
 
 
 def show(alert: int = ALERT, store: str | None = STORE, json: bool = shared.JSON) -> None:
-    """Show one alert with every step of its life."""
+    """Show one alert with its whole history."""
     from nearpeak.reports.history.alerts import events_document
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
 
     with open_store(place_of(store)) as opened:
-        found = next((one for one in opened.findings.alerts() if one.id == alert), None)
-        if found is None:
+        row = next((event for event in opened.findings.alerts() if event.id == alert), None)
+        if row is None:
             raise NotFoundError(f"alert {alert}: is not in the store; 'nearpeak alerts list --all' lists what is")
         events = opened.findings.events(alert)
         blamed = opened.investigations.attributions(alert)
     if json or not shared.on_terminal():
-        record = asdict(found) | {
-            "events": [asdict(one) for one in events],
-            "attributions": [asdict(one) for one in blamed],
+        record = asdict(row) | {
+            "events": [asdict(event) for event in events],
+            "attributions": [asdict(event) for event in blamed],
         }
         sys.stdout.write(f"{jsonlib.dumps(record)}\n")
         return
     head = [
-        f"alert {found.id}: {found.title}",
-        f"{found.rev_lo[:10]} → {found.rev_hi[:10]}, {len(found.members)} changes",
+        f"alert {row.id}: {row.title}",
+        f"{row.rev_lo[:10]} → {row.rev_hi[:10]}, {len(row.members)} changes",
     ]
-    told = {
-        "who": found.assignee, "due": _day(found.due_ns), "put off until": _day(found.snoozed_until_ns),
-        "tracker": found.tracker_url,
+    details = {
+        "who": row.assignee, "due": _day(row.due_ns), "put off until": _day(row.snoozed_until_ns),
+        "tracker": row.tracker_url,
     }  # fmt: skip
-    head += [f"  {name}: {value}" for name, value in told.items() if value]
-    head += [f"  {one.axis}: {one.what}" for one in blamed]
-    rows = [(time_text(one.at_ns), one.actor, one.from_status, one.to_status, one.note) for one in events]
+    head += [f"  {name}: {value}" for name, value in details.items() if value]
+    head += [f"  {event.axis}: {event.what}" for event in blamed]
+    rows = [(time_text(event.at_ns), event.actor, event.from_status, event.to_status, event.note) for event in events]
     shared.print_document(events_document(head, rows))
 
 
@@ -85,7 +89,7 @@ def move(
     actor: str = ACTOR,
     store: str | None = STORE,
 ) -> None:
-    """Take an alert to another state; a state that does not follow the present one is refused, with those that do."""
+    """Move an alert to another state; an invalid transition is refused, with the valid ones."""
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
 
@@ -95,14 +99,14 @@ def move(
 
 def assign(
     alert: int = ALERT,
-    to: str = typer.Argument(metavar="WHO", help="Who looks after it."),
+    to: str = typer.Argument(metavar="WHO", help="Person in charge of the alert."),
     tracker: str = typer.Option("", "--tracker", help="Address of the issue in which it is followed."),
     due: str = typer.Option("", "--due", help="Day by which it should be done, as 2026-12-24."),
     priority: int | None = typer.Option(None, "--priority", min=1, max=9, help="1, the most urgent, to 9; 3 at first."),
     actor: str = ACTOR,
     store: str | None = STORE,
 ) -> None:
-    """Say who looks after an alert, until when, how urgent it is, and where it is followed."""
+    """Assign an alert: person in charge, due day, urgency, and issue link."""
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
 
@@ -120,7 +124,7 @@ def snooze(
     actor: str = ACTOR,
     store: str | None = STORE,
 ) -> None:
-    """Put an alert off: until that day it is not listed; its state stays."""
+    """Snooze an alert: until that day it is not listed; its state stays."""
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
 
@@ -133,7 +137,7 @@ def snooze(
 
 def note(
     alert: int = ALERT,
-    text: str = typer.Argument(metavar="TEXT", help="What is to be remembered, in one line."),
+    text: str = typer.Argument(metavar="TEXT", help="Text of the note, one line."),
     actor: str = ACTOR,
     store: str | None = STORE,
 ) -> None:
@@ -153,13 +157,13 @@ SELECT = typer.Option(
 
 
 def suppress(
-    reason: str = typer.Argument(metavar="REASON", help="Why nobody is to be told."),
+    reason: str = typer.Argument(metavar="REASON", help="Reason for the suppression."),
     days: int = typer.Option(..., "--days", min=1, max=365, help="For how long."),
     select: list[str] = SELECT,
     actor: str = ACTOR,
     store: str | None = STORE,
 ) -> None:
-    """Tell nobody of some series for a while; a reason and an end are needed."""
+    """Suppress alerts of some series for a while; a reason and an end are required."""
     from nearpeak.core.history.alert_group import Suppression
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
@@ -188,7 +192,7 @@ def expect(
     from nearpeak.store.store_check import place_of
 
     if len(commit) < 40:
-        raise SpecError(f"commit {commit!r}: is no whole name of a commit, 40 letters; see 'git rev-parse'")
+        raise SpecError(f"commit {commit!r}: is not a full commit hash of 40 digits; see 'git rev-parse'")
     low, high = _change(least, "--from"), _change(most, "--to")
     with open_store(place_of(store)) as opened:
         opened.policies.expect(
@@ -197,13 +201,13 @@ def expect(
 
 
 def _selector(words: list[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    selector: dict[str, str] = {}
     for word in words:
         name, sign, pattern = word.partition("=")
-        if name not in _FIELDS or not sign or not pattern or name in found:
+        if name not in _FIELDS or not sign or not pattern or name in selector:
             raise SpecError(f"--select {word!r}: is not NAME=PATTERN, each once; names are {', '.join(_FIELDS)}")
-        found[name] = pattern
-    return found
+        selector[name] = pattern
+    return selector
 
 
 def _change(text: str, option: str) -> float:
@@ -225,9 +229,9 @@ def register(app: typer.Typer) -> None:
     app.add_typer(group, name="alerts")
 
 
-def _actor(given: str) -> str:
-    if given:
-        return _one_line(given)
+def _actor(name: str) -> str:
+    if name:
+        return _one_line(name)
     try:
         return getpass.getuser()
     except (OSError, KeyError):
@@ -249,12 +253,8 @@ def _day_ns(text: str, option: str) -> int:
     try:
         return int(datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()) * 10**9
     except (ValueError, OverflowError):
-        raise SpecError(f"{option} {text!r}: is no day, as 2026-12-24") from None
+        raise SpecError(f"{option} {text!r}: is not a day, e.g. 2026-12-24") from None
 
 
 def _day(at_ns: int | None) -> str:
     return "" if at_ns is None else time_text(at_ns)[:10]
-
-
-def _due(due_ns: int | None, now_ns: int) -> str:
-    return "" if due_ns is None else f"{'overdue' if due_ns < now_ns else 'due'} {_day(due_ns)}: "

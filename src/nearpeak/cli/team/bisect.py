@@ -1,4 +1,4 @@
-"""`nearpeak bisect`: which commit, or which version of a component, made a command slower."""
+"""Command `nearpeak bisect`: the commit or component version that made a command slower."""
 
 import json as jsonlib
 import sys
@@ -36,13 +36,13 @@ def bisect(
     steps: int = typer.Option(20, "--steps", min=1, help="Most comparisons for each cause."),
     limit: str = typer.Option("600 s", "--limit", help="Longest time of one command."),
     farm: bool = typer.Option(False, "--farm", help="Take the rounds as jobs of the farm whose queue is in --store."),
-    alert: int = typer.Option(0, "--alert", min=0, help="Alert of --store that is record_culprits on what is found."),
+    alert: int = typer.Option(0, "--alert", min=0, help="Alert of --store to which the culprit is attributed."),
     store: str | None = STORE,
     json: bool = shared.JSON,
 ) -> None:
-    """Search the change that made a command slower, over commits and versions of components at once.
+    """Bisect for the change that made a command slower, over commits and component versions at once.
 
-    Commits are checked out beside each other; '{commit}' and '{NAME}' in the commands stand for versions. Each step
+    Commits are checked out side by side; '{commit}' and '{NAME}' in the commands are replaced by versions. Each step
     compares two of them in turns A B B A, each run a new process; what cannot be built is passed by. Exit code 10 when
     a change was found, 11 when the steps did not suffice, 0 when good and bad do not differ.
     """
@@ -66,18 +66,15 @@ def bisect(
         from nearpeak.reports.history.bisection import bisection_text
 
         sys.stdout.write(bisection_text(result.ends, result.found))
-    raise typer.Exit(_exit_code(result))
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(bisect)
+    if result.found is None:
+        raise typer.Exit(11 if result.ends.judgement.verdict == "inconclusive" else 0)
+    raise typer.Exit(10 if result.found.outcome == "found" else 11)
 
 
 def _on_farm(
     axes: "list[BisectAxis]", store: str | None, what: tuple[Path, str, str, float], within: float, steps: int
 ) -> "Search":
-    """Return what was found by rounds that the farm took."""
+    """Return the result of a bisection whose rounds ran on the farm."""
     from nearpeak.bisection.commit_search import searched
     from nearpeak.farm.bisection_jobs import FarmWorkshop
     from nearpeak.store import open_store
@@ -90,7 +87,7 @@ def _on_farm(
 
 
 def _keeper(alert: int, store: str | None) -> "Callable[[Search], None]":
-    """Return what blames an alert on the result; an alert that is not there is said before anything runs."""
+    """Return the function that attributes an alert to the result; a missing alert is reported before anything runs."""
     if not alert:
         return lambda _: None
     from nearpeak.bisection.commit_search import record_culprits
@@ -99,7 +96,7 @@ def _keeper(alert: int, store: str | None) -> "Callable[[Search], None]":
 
     place = place_of(store)
     with open_store(place) as opened:
-        if alert not in {one.id for one in opened.findings.alerts()}:
+        if alert not in {row.id for row in opened.findings.alerts()}:
             raise NotFoundError(f"alert {alert}: is not in the store; 'nearpeak alerts list --all' lists what is")
 
     def keep(result: "Search") -> None:
@@ -115,10 +112,4 @@ def _axis(text: str) -> "BisectAxis":
     name, sign, versions = text.partition("=")
     if not sign or not name.replace("-", "_").isidentifier() or name == "commit":
         raise SpecError(f"--component {text!r}: is not NAME=V1,V2,…; e.g. triton=3.4.0,3.5.0")
-    return BisectAxis(name=name, versions=tuple(one.strip() for one in versions.split(",") if one.strip()))
-
-
-def _exit_code(result: "Search") -> int:
-    if result.found is None:
-        return 11 if result.ends.judgement.verdict == "inconclusive" else 0
-    return 10 if result.found.outcome == "found" else 11
+    return BisectAxis(name=name, versions=tuple(version.strip() for version in versions.split(",") if version.strip()))

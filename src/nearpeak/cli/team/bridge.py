@@ -1,4 +1,4 @@
-"""`nearpeak bridge`: joins two series where their key changed, by a commit that was measured under both."""
+"""Command `nearpeak bridge`: two series joined across a key change by a commit measured under both keys."""
 
 import json as jsonlib
 import sys
@@ -16,7 +16,7 @@ def bridge(
     store: str | None = STORE,
     json: bool = shared.JSON,
 ) -> None:
-    """Say what a new key did to a series, and read its history on under that key from then on.
+    """Estimate the effect of a new key on a series, and continue the series under that key.
 
     A tracked component, another timer or another policy begins a new series. Measure one commit under both keys, at
     least twice each and best in turns: the verdict on these launches is put down to what differs in the key, never to a
@@ -30,13 +30,8 @@ def bridge(
     from nearpeak.store.store_check import place_of
 
     with open_store(place_of(store)) as opened:
-        found = bridged(opened, series_numbered(opened, old), series_numbered(opened, new))
+        joined = bridged(opened, series_numbered(opened, old), series_numbered(opened, new))
     if json or not shared.on_terminal():
-        sys.stdout.write(f"{jsonlib.dumps(asdict(found))}\n")
+        sys.stdout.write(f"{jsonlib.dumps(asdict(joined))}\n")
         return
-    sys.stdout.write("".join(f"{line}\n" for line in bridge_lines(found)))
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(bridge)
+    sys.stdout.write("".join(f"{line}\n" for line in bridge_lines(joined)))

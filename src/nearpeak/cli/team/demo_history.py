@@ -1,4 +1,4 @@
-"""`nearpeak demo-history`: a made-up history with planted changes, to try everything on."""
+"""Command `nearpeak demo-history`: a synthetic history with planted changes, for trials and tutorials."""
 
 import json as jsonlib
 import sys
@@ -15,7 +15,7 @@ def demo_history(
     seed: int = typer.Option(0, "--seed", min=0, help="The same seed gives the same history."),
     json: bool = shared.JSON,
 ) -> None:
-    """Fill a store with a history as a team has it after some months, and say which changes were planted.
+    """Fill a store with a synthetic history of some months, and list the planted changes.
 
     Nothing in it was measured: times are parts of real bounds with noise, over commits, three devices, their clocks
     and software stacks.
@@ -29,20 +29,15 @@ def demo_history(
         made = filled(opened, commits=commits, seed=seed)
         series = len(opened.series())
     if json or not shared.on_terminal():
-        rows = [{name: getattr(one, name) for name in one.__slots__} for one in made.planted]
+        rows = [{name: getattr(change, name) for name in change.__slots__} for change in made.planted]
         sys.stdout.write(f"{jsonlib.dumps({'store': place, 'runs': made.run_count, 'planted': rows})}\n")
         return
     sys.stdout.write(f"{place}: {made.run_count} new runs, {series} series of {len(SUBJECTS)} cases; planted:\n")
-    for one in made.planted:
-        where = ", ".join(one.devices) or "all devices"
-        what = ", ".join(one.ops) or "what follows the clock"
-        until = "" if one.stop is None else f" until {one.stop}"
-        sys.stdout.write(f"  commit {one.commit}{until}: {what} {one.time_ratio - 1:+.0%} on {where}\n")
-        sys.stdout.write(f"    {one.cause}: {one.subject}\n")
+    for change in made.planted:
+        where = ", ".join(change.devices) or "all devices"
+        what = ", ".join(change.ops) or "what follows the clock"
+        until = "" if change.stop is None else f" until {change.stop}"
+        sys.stdout.write(f"  commit {change.commit}{until}: {what} {change.time_ratio - 1:+.0%} on {where}\n")
+        sys.stdout.write(f"    {change.cause}: {change.subject}\n")
     sys.stdout.write(f"Now try:\n  nearpeak regressions --store {place}\n  nearpeak history --store {place}\n")
     sys.stdout.write(f"  nearpeak rank --store {place}\n")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command("demo-history")(demo_history)

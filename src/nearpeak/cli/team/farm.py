@@ -1,4 +1,4 @@
-"""`nearpeak farm`: many devices measured on exclusively, each result accepted once; the store is the queue."""
+"""Command `nearpeak farm`: exclusive measurement on many devices, with the store as the job queue."""
 
 import math
 import sys
@@ -29,7 +29,7 @@ from nearpeak.errors import NearpeakError, SpecError
 from nearpeak.units import parse_share
 
 if TYPE_CHECKING:
-    from nearpeak.cli.shared.farm_requests import Asked
+    from nearpeak.cli.shared.farm_requests import Submission
     from nearpeak.farm.job_queue import Submitted
     from nearpeak.store import Store
 
@@ -43,7 +43,7 @@ TTL = typer.Option("60 s", "--ttl", help="Life of a lease; it is renewed every q
 
 def up(
     store: str | None = STORE,
-    executor: str = typer.Option("local", "--executor", help="What places jobs: local, dask, or slurm."),
+    executor: str = typer.Option("local", "--executor", help="Executor that places jobs: local, dask, or slurm."),
     device: list[str] = DEVICES,
     slots: int = SLOTS,
     node: list[str] = typer.Option([], "--node", help="slurm: node whose device is leased. Repeatable."),
@@ -57,7 +57,7 @@ def up(
     until_idle: bool = typer.Option(False, "--until-idle", help="End when no job waits or runs."),
     json: bool = shared.JSON,
 ) -> None:
-    """Run the farm: hand the jobs of the queue to devices until it is ended (Ctrl-C; what runs ends first).
+    """Run the farm: assign queued jobs to devices until stopped (Ctrl-C; running jobs finish first).
 
     With dask other hosts join by 'nearpeak farm join'. All state is in the store: the command may be ended, or
     killed, and started again at any time, also on another host.
@@ -67,16 +67,20 @@ def up(
     from nearpeak.store.store_check import place_of
 
     settings, place = settings_of(ttl, max_load, max_noise), place_of(store)
-    own, where = own_devices(device, slots), (node, folder, parameters_of(slurm))
-    check_engine(executor, own, (listen, tls), where)
+    local_devices, where = own_devices(device, slots), (node, folder, parameters_of(slurm))
+    check_engine(executor, local_devices, (listen, tls), where)
     opened = opened_store(place)
-    with told_to_end() as stop, ended(opened), Engine(executor, place, own, (listen, tls), where) as engine:
-        names = [one.name for one in engine.executor.devices()] if executor == "slurm" else [one.name for one in own]
-        said: dict[str, Any] = {"executor": executor, "store": opened.name, "devices": names}
+    with told_to_end() as stop, ended(opened), Engine(executor, place, local_devices, (listen, tls), where) as engine:
+        names = (
+            [item.name for item in engine.executor.devices()]
+            if executor == "slurm"
+            else [item.name for item in local_devices]
+        )
+        record: dict[str, Any] = {"executor": executor, "store": opened.name, "devices": names}
         text = f"farm of {opened.name}: {executor}{', ' + engine.address if engine.address else ''}"
         if engine.address:
-            said["address"] = engine.address
-        say(said, f"{text}\nlends {', '.join(names) or 'nothing itself'}; Ctrl-C ends it", json=json)
+            record["address"] = engine.address
+        say(record, f"{text}\nlends {', '.join(names) or 'nothing itself'}; Ctrl-C ends it", json=json)
         dispatcher = Dispatcher(opened, engine.executor, settings)
         dispatcher.run(lambda: stop.is_set() or (until_idle and is_idle(opened)))
 
@@ -89,7 +93,7 @@ def join(
     tls: Path | None = TLS,
     json: bool = shared.JSON,
 ) -> None:
-    """Lend this host's devices and cores to a farm on Dask, until it is ended.
+    """Lend this host's devices and cores to a farm on Dask, until stopped.
 
     The host reaches the store by its own --store or NEARPEAK_STORE: the address may hold a password, and never
     travels. A scheduler that is gone is looked for until it is back.
@@ -100,15 +104,15 @@ def join(
     from nearpeak.farm.executors.dask import join_as
     from nearpeak.store.store_check import place_of
 
-    place, own = place_of(store), own_devices(device, slots)
-    if not own:
+    place, local_devices = place_of(store), own_devices(device, slots)
+    if not local_devices:
         raise SpecError("farm join: lends nothing; add --device cpu, --device gpus or --slots N")
     security = hosts.security_of(tls, address)
     opened = opened_store(place)
-    register(opened, own)
+    register(opened, local_devices)
     join_as(place)
-    names = [one.name for one in own]
-    with told_to_end() as stop, ended(opened, is_counted=False), hosts.workers(address, security, own):
+    names = [item.name for item in local_devices]
+    with told_to_end() as stop, ended(opened, is_counted=False), hosts.workers(address, security, local_devices):
         say({"address": address, "devices": names}, f"lends {', '.join(names)} to {address}; Ctrl-C ends it", json=json)
         while not stop.is_set():
             with suppress(NearpeakError):  # a store that is away for a while is no reason to leave
@@ -121,7 +125,7 @@ def submit(
     kind: str = typer.Argument(metavar="KIND", help="measure, command, predict, simulate, capture, or jobs (a file)."),
     words: list[str] = typer.Argument(None, metavar="…", help="A case, a table or suite; a program; models; a file."),
     store: str | None = STORE,
-    runner: str = typer.Option("torch_cpu", "--runner", help="measure: what runs the cases."),
+    runner: str = typer.Option("torch_cpu", "--runner", help="measure: runner of the cases."),
     against: str = typer.Option("", "--against", help="Runner or program to compare with, in rounds A B B A."),
     rounds: int = typer.Option(5, "--rounds", min=1, max=1000, help="--against: rounds."),
     effect: str = typer.Option("", "--effect", help="--against: smallest change to be seen, e.g. 1%."),
@@ -137,73 +141,74 @@ def submit(
     device: str = typer.Option("", "--device", help="Device that it must run on, as 'farm status' names it."),
     model: str = typer.Option("", "--model", help="Model of the device that it must run on; any by default."),
     reason: str = typer.Option("", "--reason", help="gate, suspect, bisect, pr, nightly, manual, calibration, sweep."),
-    owner: str = typer.Option("", "--owner", help="Who asks; the user of this process by default."),
-    trigger: str = typer.Option("manual", "--trigger", help="What a budget is kept for: nightly, pr, manual, …."),
+    owner: str = typer.Option("", "--owner", help="Owner of the jobs; the user of this process by default."),
+    trigger: str = typer.Option("manual", "--trigger", help="Purpose of the budget: nightly, pr, manual, …."),
     repository: Path | None = typer.Option(None, "--repository", help="Git repository that is measured."),
     branch: str = typer.Option("main", "--branch", help="Branch whose history the results belong to."),
-    key: str = typer.Option("", "--key", help="Name of a campaign: what ran in another one runs again."),
+    key: str = typer.Option("", "--key", help="Name of a campaign; jobs that ran in another campaign run again."),
     batch: int = typer.Option(
         0, "--batch", min=0, max=100000, help="Small jobs that one lease serves; 0: by their time."
     ),
     json: bool = shared.JSON,
 ) -> None:
-    """Put jobs into the queue; a job that is there already, in whatever state, is not added again.
+    """Put jobs into the queue; a job that is in it already, in any state, is not added again.
 
     Measurements and programs each run alone on a device, in a fresh process; predictions, simulations and captures
     run on slots of cores, many under one lease. Captures take words as batch=1,8 sequence=128 step=train beside their
     models, and are one job for each combination. Exit code 1 when a budget refuses some.
     """
     from nearpeak.cli.shared.farm_options import check_options
-    from nearpeak.cli.shared.farm_requests import Asked, options_of
+    from nearpeak.cli.shared.farm_requests import Submission, options_of
     from nearpeak.cli.team.store import revision_of
     from nearpeak.store.store_check import place_of
 
-    given = {one for one in context.params if context.get_parameter_source(one).name == "COMMANDLINE"}  # type: ignore[union-attr]
-    check_options(kind, given)
+    used = {parameter for parameter in context.params if context.get_parameter_source(parameter).name == "COMMANDLINE"}  # type: ignore[union-attr]
+    check_options(kind, used)
     place, commit = place_of(store), revision_of(repository, None)
-    asked = Asked(
+    order = Submission(
         kind=kind, words=tuple(words or ()), runner=runner, against=against, round_count=rounds, key=key,
         launch_count=launches, targets=tuple(target), branch=branch, batch_count=batch, folder=folder,
         timing=timing_of(budget, limit, cache, threads, memory, check=not no_check),
-        limit_s=seconds_of(limit, "--limit"), memory_bytes=shared.bytes_of(memory) if "memory" in given else None,
+        limit_s=seconds_of(limit, "--limit"), memory_bytes=shared.bytes_of(memory) if "memory" in used else None,
         revision=asdict(commit) if commit else None, options=options_of(kind, (device, model), reason, owner, trigger),
     )  # fmt: skip
-    _put(asked, place, parse_share(effect, "--effect") if effect else None, json=json)
+    _put(order, place, parse_share(effect, "--effect") if effect else None, json=json)
 
 
-def _put(asked: "Asked", place: str, effect_ratio: float | None, *, json: bool) -> None:
-    """Put what is asked for into the queue, and say what became of it."""
+def _put(order: "Submission", place: str, effect_ratio: float | None, *, json: bool) -> None:
+    """Put a submission into the queue, and print its outcome."""
     from nearpeak.cli.shared.farm_requests import requests_of
     from nearpeak.farm.comparison_rounds import check_effect
     from nearpeak.farm.job_queue import check
     from nearpeak.farm.job_queue import submit as put
     from nearpeak.farm.unplaceable_jobs import untaken
 
-    wanted = requests_of(asked)
+    wanted = requests_of(order)
     check(wanted)  # before a store is made
     opened = opened_store(place, create=effect_ratio is None)
     if effect_ratio is not None:
-        check_effect(opened, asked.options["device"], effect_ratio, asked.round_count)
-    found = put(opened, wanted)
-    names = sorted({one.comparison for one in wanted if one.comparison})
-    text = _submitted(opened, found) + "".join(f"\ncomparison {one}" for one in names)
-    say(asdict(found) | {"comparisons": names}, text, json=json)
-    for job, why in found.refused:
+        check_effect(opened, order.options["device"], effect_ratio, order.round_count)
+    submitted = put(opened, wanted)
+    names = sorted({request.comparison for request in wanted if request.comparison})
+    text = _submitted(opened, submitted) + "".join(f"\ncomparison {request}" for request in names)
+    say(asdict(submitted) | {"comparisons": names}, text, json=json)
+    for job, why in submitted.refused:
         sys.stderr.write(f"job {job[:12]}: refused: {why}\n")
     for what in untaken(opened, wanted):
         sys.stderr.write(f"the farm never had {what}: what asks for it waits until a host lends it\n")
-    raise typer.Exit(1 if found.refused else 0)
+    raise typer.Exit(1 if submitted.refused else 0)
 
 
-def _submitted(opened: "Store", found: "Submitted") -> str:
-    """Return what became of the jobs in words; a single one is named."""
+def _submitted(opened: "Store", submitted: "Submitted") -> str:
+    """Return the outcome of a submission as text; a single job is named."""
     from nearpeak.farm.farm_status import job
     from nearpeak.units import counted
 
-    if len(found.uids) == 1:
-        return f"job {found.uids[0][:12]}: {job(opened, found.uids[0])['state']}{'' if found.new_count else ' already'}"
-    known = f", {found.known_count} there already" if found.known_count else ""
-    return f"{counted(found.new_count, 'new job')}{known}; the first is {found.uids[0][:12]}"
+    if len(submitted.uids) == 1:
+        uid = submitted.uids[0]
+        return f"job {uid[:12]}: {job(opened, uid)['state']}{'' if submitted.new_count else ' already'}"
+    known = f", {submitted.known_count} there already" if submitted.known_count else ""
+    return f"{counted(submitted.new_count, 'new job')}{known}; the first is {submitted.uids[0][:12]}"
 
 
 def drain(
@@ -211,11 +216,11 @@ def drain(
     device: str = typer.Option("", "--device", help="Only this device."),
     host: str = typer.Option("", "--host", help="Only devices of this host."),
     undo: bool = typer.Option(False, "--undo", help="Take them into service again, quarantined ones too."),
-    note: str = typer.Option("", "--note", help="Why, in one line."),
-    wait: str = typer.Option("", "--wait", help="Wait until they are free, at most so long, e.g. '600 s'."),
+    note: str = typer.Option("", "--note", help="Reason, in one line."),
+    wait: str = typer.Option("", "--wait", help="Longest wait until they are free, e.g. '600 s'."),
     json: bool = shared.JSON,
 ) -> None:
-    """Let devices finish what they run and take nothing new: all of them, those of a host, or one.
+    """Let devices finish their running jobs and take no new ones: all devices, those of a host, or one.
 
     Exit code 3 when they are not free in time.
     """
@@ -227,7 +232,9 @@ def drain(
     opened = opened_store(place_of(store), create=False)
     names = set_service(opened, "open" if undo else "draining", device=device, host=host, note=note)
     until_s = time.monotonic() + wait_s
-    while (busy := _busy(devices(opened), names)) and time.monotonic() < until_s:
+    while (
+        busy := [row.device.name for row in devices(opened) if row.batch is not None and row.device.name in names]
+    ) and time.monotonic() < until_s:
         time.sleep(0.2)
     what = "in service" if undo else "draining"
     text = f"{counted(len(names), 'device')} {what}" + (f"; {', '.join(busy)} still busy" if busy and not undo else "")
@@ -240,7 +247,7 @@ def cancel(
     store: str | None = STORE,
     json: bool = shared.JSON,
 ) -> None:
-    """Cancel jobs that are not over, with the batch that they belong to; what runs is ended."""
+    """Cancel unfinished jobs, with the batch that they belong to; running ones are terminated."""
     from nearpeak.farm.job_queue import cancel as cancelled
     from nearpeak.store.store_check import place_of
     from nearpeak.units import counted
@@ -250,7 +257,7 @@ def cancel(
 
 
 def tls(
-    folder: Path = typer.Argument(help="Folder of the authority, made if need be; it stays on one host."),
+    folder: Path = typer.Argument(help="Folder of the authority, created if missing; it stays on one host."),
     host: list[str] = typer.Option(..., "--host", help="Name or address of a host. Repeatable."),
     days: int = typer.Option(365, "--days", min=1, max=3650, help="How long certificates are valid."),
     json: bool = shared.JSON,
@@ -262,7 +269,7 @@ def tls(
     """
     from nearpeak.farm.certificates import make
 
-    made = [str(one) for one in make(folder, host, days)]
+    made = [str(path) for path in make(folder, host, days)]
     say({"files": made}, "\n".join(made), json=json)
 
 
@@ -272,7 +279,3 @@ def register(app: typer.Typer) -> None:
     for command in (up, join, submit, status, results, drain, cancel, tls, budget):
         group.command()(command)
     app.add_typer(group, name="farm")
-
-
-def _busy(found: Any, names: tuple[str, ...]) -> list[str]:
-    return [one.device.name for one in found if one.batch is not None and one.device.name in names]

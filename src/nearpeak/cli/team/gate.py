@@ -1,4 +1,4 @@
-"""`nearpeak gate`: a verdict on a revision for continuous integration, with reports and an exit code."""
+"""Command `nearpeak gate`: a verdict on a revision for continuous integration, with reports and an exit code."""
 
 import sys
 from pathlib import Path
@@ -26,7 +26,7 @@ def gate(
     mark: str = typer.Option("", "--mark", help="Name the judged commit, for 'tag' of later policies; implies --save."),
     json: bool = shared.JSON,
 ) -> None:
-    """Judge a revision by the rules of a policy, out of the store alone.
+    """Judge a revision by the rules of a policy, from the store alone.
 
     Exit code 0 when all rules pass, 10 when one fails, 11 when one cannot tell and the policy does not let that pass,
     12 when a result was wrong, 3 when the device was lost; when several apply: 3, then 12, then 10, then 11.
@@ -53,8 +53,3 @@ def gate(
     plain = json or not shared.on_terminal()
     sys.stdout.write(GATE_FORMATS["json" if plain else "terminal"](result))
     raise typer.Exit(result.exit_code)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(gate)

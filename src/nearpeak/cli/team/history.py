@@ -1,4 +1,4 @@
-"""`nearpeak history`: series of a store over commits, with their changes."""
+"""Command `nearpeak history`: series of a store over commits, with their change points."""
 
 import json as jsonlib
 import sys
@@ -23,7 +23,7 @@ def history(
     metric: str = METRIC,
     json: bool = shared.JSON,
 ) -> None:
-    """Show how measurements developed over commits: a list of series, or one with its changes.
+    """Show measurements over commits: a list of series, or one series with its changes.
 
     A value is the median over the launches of a commit. Changes of the level are found in spite of drift, spikes and
     changing clocks; ▲ is a confirmed change, △ a suspect.
@@ -34,17 +34,12 @@ def history(
     from nearpeak.store.store_check import place_of
 
     with open_store(place_of(store)) as opened:
-        found = series_named(opened, words or [], device=device, branch=branch, metric=metric)
-        with shared.progress(f"searching {len(found)} series"):
-            tracks = [track_of(opened, one.id) for one in found]
+        matches = series_named(opened, words or [], device=device, branch=branch, metric=metric)
+        with shared.progress(f"searching {len(matches)} series"):
+            tracks = [track_of(opened, item.id) for item in matches]
     if json or not shared.on_terminal():
-        for one in tracks:
-            sys.stdout.write(f"{jsonlib.dumps(asdict(one))}\n")
+        for item in tracks:
+            sys.stdout.write(f"{jsonlib.dumps(asdict(item))}\n")
         return
-    tracks.sort(key=lambda one: (one.series.device, one.series.testbed.name, one.series.branch, one.series.label))
+    tracks.sort(key=lambda item: (item.series.device, item.series.testbed.name, item.series.branch, item.series.label))
     sys.stdout.write(detail_text(tracks[0]) if len(tracks) == 1 else list_text(tracks))
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(history)

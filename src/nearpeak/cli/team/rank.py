@@ -1,4 +1,4 @@
-"""`nearpeak rank`: what is worth doing next, from the newest times in a store."""
+"""Command `nearpeak rank`: optimization opportunities ranked from the newest times in a store."""
 
 import json as jsonlib
 import sys
@@ -25,10 +25,10 @@ def rank(
     top: int = typer.Option(8, "--top", min=1, help="Rows shown of each list."),
     json: bool = shared.JSON,
 ) -> None:
-    """Rank what could be gained: calls × (measured − the least time that is known to be possible).
+    """Rank optimization opportunities by calls × (measured − least time known to be possible).
 
-    A gap is proven where another runner reaches the time, theoretical where only the bound says so. Below stands what
-    to try, each with its evidence, and what cannot be said because evidence is missing.
+    A gap is proven where another runner reaches the time, theoretical where only the bound says so. Below it,
+    suggestions are listed, each with its evidence, and questions that lack evidence.
     """
     from nearpeak.api.questions import capture
     from nearpeak.history.opportunity_ranking import ranking_of
@@ -42,16 +42,11 @@ def rank(
         raise SpecError(f"--by {by!r}: is not known; choose {', '.join(KEYS)}")
     calls = None if workload is None else capture(workload)
     with open_store(place_of(store)) as opened:
-        found = series_named(opened, words or [], device=device, branch=branch)
-        ranking = ranking_of(opened, found, calls, model=calls.name if calls else "")
+        matches = series_named(opened, words or [], device=device, branch=branch)
+        ranking = ranking_of(opened, matches, calls, model=calls.name if calls else "")
     groups = grouped(ranking.gaps, by)
     if json or not shared.on_terminal():
-        record = asdict(ranking) | {"groups": [asdict(one) for one in groups], "by": by}
+        record = asdict(ranking) | {"groups": [asdict(group) for group in groups], "by": by}
         sys.stdout.write(f"{jsonlib.dumps(record, default=str)}\n")
         return
     shared.print_document(document_of(ranking, groups, by, top))
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(rank)

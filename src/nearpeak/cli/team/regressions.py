@@ -1,4 +1,4 @@
-"""`nearpeak regressions`: what got worse in a store, since when, and what may be behind it."""
+"""Command `nearpeak regressions`: slowdowns in a store, the commits where they began, and likely causes."""
 
 import json as jsonlib
 import sys
@@ -27,16 +27,16 @@ def regressions(
     metric: str = METRIC,
     better: bool = typer.Option(False, "--better", help="Improvements instead of regressions."),
     suspects: bool = typer.Option(False, "--suspects", help="Also changes that are not confirmed yet."),
-    save: bool = typer.Option(False, "--save", help="Keep what is found in the store, and open an alert per group."),
+    save: bool = typer.Option(False, "--save", help="Save the regressions in the store, and open an alert per group."),
     confirm: str = typer.Option("", "--confirm", help="Measure new alerts again by this command; implies --save."),
     build: str = typer.Option("", "--build", help="--confirm: command that builds a checked-out commit, once each."),
     repository: Path = typer.Option(Path(), "--repository", help="--confirm: git repository of the commits."),
     limit: str = typer.Option("600 s", "--limit", help="--confirm: longest time of one command."),
     json: bool = shared.JSON,
 ) -> None:
-    """Search all series for changes of their level, and show those that got worse, newest first.
+    """Search all series for level changes, and show the regressions, newest first.
 
-    Changes that began together are one group. Beside it stands what may be behind: a clock that moved, components of
+    Changes that began together are one group. Likely causes are listed with it: a clock that moved, components of
     the software stack that changed, a device that alone shows it, the commit. Series that 'nearpeak alerts suppress'
     names are left out.
 
@@ -52,9 +52,9 @@ def regressions(
     from nearpeak.store.store_check import place_of
 
     with open_store(place_of(store)) as opened:
-        found = series_named(opened, words or [], device=device, branch=branch, metric=metric)
-        with shared.progress(f"searching {len(found)} series"):
-            tracks = [track_of(opened, one.id) for one in found]
+        matches = series_named(opened, words or [], device=device, branch=branch, metric=metric)
+        with shared.progress(f"searching {len(matches)} series"):
+            tracks = [track_of(opened, item.id) for item in matches]
         groups = unsuppressed(opened, regressed(tracks, better=better, suspects=suspects))
         if build and not confirm:
             raise SpecError("--build: is for --confirm, which says what to run; add it")
@@ -64,34 +64,29 @@ def regressions(
             limit_s = seconds_of(limit, "--limit")
             groups = _confirmed(opened, groups, repository, run=confirm, build=build, limit_s=limit_s)
     if json or not shared.on_terminal():
-        for one in groups:
-            sys.stdout.write(f"{jsonlib.dumps(asdict(one))}\n")
+        for item in groups:
+            sys.stdout.write(f"{jsonlib.dumps(asdict(item))}\n")
         return
-    sys.stdout.write(regressions_text(groups, tracks, len(found)))
+    sys.stdout.write(regressions_text(groups, tracks, len(matches)))
 
 
 def _confirmed(
     store: "Store", groups: "tuple[Regressed, ...]", repository: Path, *, run: str, build: str, limit_s: float
 ) -> "tuple[Regressed, ...]":
-    """Measure groups whose alert is new again, say what came of it, and return all groups as they stand."""
+    """Remeasure groups whose alert is new, print the outcome, and return all groups in their present state."""
     from nearpeak.history.revision_builds import Workshop, checked
     from nearpeak.history.suspect_confirmation import confirmed, rounds_in
 
-    waiting = [one for one in groups if one.status == "new"]
-    for one in waiting:
-        for sha in (one.changes[0][1].safe_good_sha, one.changes[0][1].safe_bad_sha):
+    waiting = [group for group in groups if group.status == "new"]
+    for group in waiting:
+        for sha in (group.changes[0][1].safe_good_sha, group.changes[0][1].safe_bad_sha):
             checked(repository, sha)
     done = {}
     with Workshop(repository, run, build, limit_s=limit_s) as workshop:
-        for one in waiting:
-            found = confirmed(store, one, rounds_in(workshop, repository))
-            done[one.alert_id] = found.group
-            ratio, verdict = found.found.judgement.time_ratio, found.found.judgement.verdict
-            said = f"{verdict}, {(ratio - 1) * 100:+.1f} % in {found.launch_count} launches"
-            sys.stderr.write(f"alert {one.alert_id}: {said}\n")
-    return tuple(done.get(one.alert_id, one) for one in groups)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(regressions)
+        for group in waiting:
+            confirmation = confirmed(store, group, rounds_in(workshop, repository))
+            done[group.alert_id] = confirmation.group
+            ratio, verdict = confirmation.found.judgement.time_ratio, confirmation.found.judgement.verdict
+            outcome = f"{verdict}, {(ratio - 1) * 100:+.1f} % in {confirmation.launch_count} launches"
+            sys.stderr.write(f"alert {group.alert_id}: {outcome}\n")
+    return tuple(done.get(group.alert_id, group) for group in groups)

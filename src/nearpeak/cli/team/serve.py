@@ -1,4 +1,4 @@
-"""`nearpeak serve`: the dashboard over a store, on this machine."""
+"""Command `nearpeak serve`: the dashboard over a store, served on this machine."""
 
 import secrets
 import socket
@@ -15,16 +15,16 @@ USUAL_PORT = 8642
 
 def serve(
     store: str | None = STORE,
-    port: int = typer.Option(USUAL_PORT, "--port", min=0, max=65535, help="Port; 0 takes one that is free."),
+    port: int = typer.Option(USUAL_PORT, "--port", min=0, max=65535, help="Port; 0 selects a free one."),
     host: str = typer.Option("127.0.0.1", "--host", help="Address that is listened on; this machine alone by default."),
-    reports: Path | None = typer.Option(None, "--reports", help="Folder of reports (.html) to show beside the store."),
+    reports: Path | None = typer.Option(None, "--reports", help="Folder of reports (.html) to show with the store."),
     write: bool = typer.Option(False, "--write", help="Print a link that may act on alerts until the server ends."),
     repository: Path | None = typer.Option(
         None, "--repository", help="Git repository whose commits the farm may search; at the same path on its hosts."
     ),
-    private: bool = typer.Option(False, "--private", help="Let only those read who have a token."),
+    private: bool = typer.Option(False, "--private", help="Require a token for reading, too."),
 ) -> None:
-    """Show a store in the browser: what regressed, how sure, who looks after it, what to do next.
+    """Serve a store in the browser: regressions, their certainty, the person in charge, and next steps.
 
     Anyone who reaches the port may read, nobody may write: acting on alerts and sending results needs a token
     ('nearpeak token add'). Nothing is loaded from elsewhere. Ends with Ctrl-C.
@@ -33,9 +33,9 @@ def serve(
     from nearpeak.store.store_check import place_of
 
     if reports is not None and not reports.is_dir():
-        raise SpecError(f"--reports {reports}: is no folder")
+        raise SpecError(f"--reports {reports}: is not a folder")
     if repository is not None and not (repository / ".git").exists():
-        raise SpecError(f"--repository {repository}: is no Git repository")
+        raise SpecError(f"--repository {repository}: is not a Git repository")
     try:
         import uvicorn
 
@@ -69,20 +69,15 @@ def _listening(host: str, port: int) -> socket.socket:
         SpecError: the port is taken, or the address is not this machine's.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((host, port))
-        found.listen(2048)  # so that another server is refused from now on
+        listener.bind((host, port))
+        listener.listen(2048)  # so that another server is refused from now on
     except OSError as error:
-        found.close()
-        said = error.strerror or error
+        listener.close()
+        reason = error.strerror or error
         raise SpecError(
-            f"serve: {host}:{port} cannot be listened on: {said}; --port 0 takes one that is free"
+            f"serve: {host}:{port} cannot be listened on: {reason}; --port 0 takes one that is free"
         ) from None
-    return found
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command()(serve)
+    return listener

@@ -1,4 +1,4 @@
-"""`nearpeak store`: the history of measurements: what is in it, what goes in and out, and how it is kept whole."""
+"""Command `nearpeak store`: contents, import, export and integrity of the measurement store."""
 
 import json as jsonlib
 import sys
@@ -22,7 +22,7 @@ STORE = typer.Option(
 def import_(
     files: list[Path] = typer.Argument(metavar="FILE…", help="Result files; plain or gzip."),
     store: str | None = STORE,
-    form: str | None = typer.Option(None, "--format", help="Format; recognised by content where it is not given."),
+    form: str | None = typer.Option(None, "--format", help="Format; recognised by content by default."),
     repository: Path | None = typer.Option(
         None, "--repository", help="Folder of the git repository that was measured."
     ),
@@ -36,13 +36,13 @@ def import_(
     track: list[str] = typer.Option(
         [], "--track", help="Component whose version belongs to the identity of the series: NAME=VERSION. Repeatable."
     ),
-    trigger: str = typer.Option("import", "--trigger", help="Why it ran: nightly, pr, manual, rerun, …."),
+    trigger: str = typer.Option("import", "--trigger", help="Trigger of the run: nightly, pr, manual, rerun, …."),
     again: bool = typer.Option(False, "--again", help="Import a file that is in the store already once more."),
     details: bool = typer.Option(False, "--details", help="List every field of a file that the store does not keep."),
     push: str | None = PUSH,
     json: bool = shared.JSON,
 ) -> None:
-    """Bring result files into the store, which is made where there is none.
+    """Import result files into the store, which is created if missing.
 
     All files are read before any is written: where one is refused, nothing of any is. Then all runs of a file are
     written, or none of them. A file that is in the store already changes nothing, whatever its name. What a format
@@ -60,11 +60,11 @@ def import_(
     whose = None if device is None else Device(name=device, host=host)
     for file in files:
         data = file_bytes(file)
-        given = FileContext(
+        defaults = FileContext(
             name=file.name, digest=file_digest(data), revision=revision, branch=branch, device=whose, host=host,
             stack=stack, track=tracked, trigger=trigger, written_ns=file.stat().st_mtime_ns, folder=file.parent,
         )  # fmt: skip
-        read.append((file, runs_of_file(data, given, form)))
+        read.append((file, runs_of_file(data, defaults, form)))
     with open_store(place, create=True) as opened:
         for file, records in read:
             for record, done in zip(records, opened.ingest_all(records, again=again), strict=True):
@@ -78,9 +78,9 @@ def import_(
 
 
 def _not_kept(file: str, lost: tuple[str, ...], *, details: bool) -> str:
-    """Return what is said of fields that have no place in the store."""
+    """Return the note on fields that the store has no column for."""
     if details:
-        return "".join([f"{file}: not kept:\n", *(f"  {one}\n" for one in lost)])
+        return "".join([f"{file}: not kept:\n", *(f"  {line}\n" for line in lost)])
     from nearpeak.reports.figure_text import shortened
 
     fields = "1 field is" if len(lost) == 1 else f"{len(lost)} fields are"
@@ -88,21 +88,21 @@ def _not_kept(file: str, lost: tuple[str, ...], *, details: bool) -> str:
 
 
 def info(store: str | None = STORE, json: bool = shared.JSON) -> None:
-    """Show what a store holds: schema, runs, series, measurements, size."""
+    """Show the contents of a store: schema, runs, series, measurements, size."""
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
 
     with open_store(place_of(store)) as opened:
-        found = opened.info()
+        figures = opened.info()
     if json or not shared.on_terminal():
-        sys.stdout.write(f"{jsonlib.dumps(found)}\n")
+        sys.stdout.write(f"{jsonlib.dumps(figures)}\n")
         return
-    for name, value in found.items():
+    for name, value in figures.items():
         sys.stdout.write(f"{name.replace('_', ' '):<14} {value}\n")
 
 
 def export(
-    folder: Path = typer.Argument(help="Folder to write; it must not be there."),
+    folder: Path = typer.Argument(help="Folder to write; it must not exist."),
     store: str | None = STORE,
     form: str | None = typer.Option(None, "--format", help="parquet, or csv; Parquet where duckdb is installed."),
 ) -> None:
@@ -112,9 +112,9 @@ def export(
     from nearpeak.store.table_export import export as write
 
     with open_store(place_of(store)) as opened:
-        found = write(opened, folder, form=form)
-    samples, tables = found.rows_count["sample"], len(found.rows_count) - 1
-    sys.stderr.write(f"wrote {samples} samples and {tables} tables, {found.size_bytes} bytes, to {found.folder}\n")
+        written = write(opened, folder, form=form)
+    samples, tables = written.rows_count["sample"], len(written.rows_count) - 1
+    sys.stderr.write(f"wrote {samples} samples and {tables} tables, {written.size_bytes} bytes, to {written.folder}\n")
 
 
 def check(
@@ -143,7 +143,7 @@ def check(
 
 
 def upgrade(store: str | None = STORE) -> None:
-    """Bring a store to the schema of this nearpeak; a copy is saved beside it first."""
+    """Upgrade a store to the schema of this nearpeak; a backup copy is saved next to it first."""
     from nearpeak.store.maintenance import upgrade as upgraded
     from nearpeak.store.store_check import place_of
 
@@ -152,10 +152,10 @@ def upgrade(store: str | None = STORE) -> None:
 
 
 def backup(
-    target: Path = typer.Argument(help="File to write; it must not be there."),
+    target: Path = typer.Argument(help="File to write; it must not exist."),
     store: str | None = STORE,
 ) -> None:
-    """Copy a store file as it is at one moment, while others may write to it."""
+    """Copy a consistent snapshot of a store file, also while other processes write to it."""
     from nearpeak.store.maintenance import backup as copied
     from nearpeak.store.store_check import place_of
 
@@ -163,10 +163,10 @@ def backup(
 
 
 def salvage(
-    target: Path = typer.Argument(help="New store to write; it must not be there."),
+    target: Path = typer.Argument(help="New store to write; it must not exist."),
     store: str | None = STORE,
 ) -> None:
-    """Copy what can still be read of a damaged store file into a new store; name what is lost."""
+    """Copy the readable part of a damaged store file into a new store; list the losses."""
     from nearpeak.store.maintenance import salvage as saved
     from nearpeak.store.store_check import place_of
 
@@ -181,7 +181,7 @@ def merge(
     sources: list[str] = typer.Argument(metavar="STORE…", help="Stores whose runs are copied; they are not changed."),
     store: str | None = STORE,
 ) -> None:
-    """Copy the runs of other stores, and what was found in them, into --store; runs of both must agree."""
+    """Copy the runs of other stores, with their findings, into --store; runs in both must agree."""
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
     from nearpeak.store.store_merge import merge as merged
@@ -193,11 +193,11 @@ def merge(
 
 
 def push(
-    address: str = typer.Argument(metavar="URL", help="Dashboard that takes them; its token is in NEARPEAK_TOKEN."),
+    address: str = typer.Argument(metavar="URL", help="Address of the dashboard; NEARPEAK_TOKEN holds its token."),
     store: str | None = STORE,
     runs: list[int] = typer.Option([], "--run", help="Only this run, by its number. Repeatable; all by default."),
 ) -> None:
-    """Send the runs of a store to a dashboard; what is there already is left as it is, so that it can be repeated."""
+    """Send the runs of a store to a dashboard; runs that it has already are skipped, so the command can be repeated."""
     from nearpeak.store import open_store
     from nearpeak.store.run_replay import records_of
     from nearpeak.store.store_check import place_of
@@ -208,12 +208,12 @@ def push(
 
 
 def retain(
-    archive: Path = typer.Argument(help="Folder that the samples are archived in; it must not be there."),
+    archive: Path = typer.Argument(help="Folder for the archived samples; it must not exist."),
     store: str | None = STORE,
     days: float = typer.Option(90.0, "--days", min=0.0, help="Age of a run from which its samples may go."),
-    apply: bool = typer.Option(False, "--apply", help="Archive and remove them; without, only say what would be."),
+    apply: bool = typer.Option(False, "--apply", help="Archive and remove the samples; without it, only list them."),
 ) -> None:
-    """Archive old samples and remove them, once the archive has been read back; summaries stay for ever.
+    """Archive old samples and remove them once the archive has been verified; summaries stay forever.
 
     Samples within twenty commits of a change point, of open alerts and of baselines are kept.
     """
@@ -223,12 +223,12 @@ def retain(
     from nearpeak.store.store_check import place_of
 
     with open_store(place_of(store)) as opened:
-        found = plan(opened, days)
+        retention = plan(opened, days)
         if apply:
-            found = archived(opened, found, archive)
-    words = "removed" if found.archive else "could be removed (--apply does)"
-    text = f"{len(found.runs)} runs, {found.sets_count} sets of samples, {found.data_bytes} bytes {words}"
-    sys.stdout.write(f"{text}; {found.kept_count} old runs are kept\n")
+            retention = archived(opened, retention, archive)
+    words = "removed" if retention.archive else "could be removed (--apply does)"
+    text = f"{len(retention.runs)} runs, {retention.sets_count} sets of samples, {retention.data_bytes} bytes {words}"
+    sys.stdout.write(f"{text}; {retention.kept_count} old runs are kept\n")
 
 
 def register(app: typer.Typer) -> None:
@@ -245,15 +245,15 @@ def revision_of(repository: Path | None, commit: str | None) -> "Revision | None
     from nearpeak.store.git_commits import git_revision
 
     if repository is None and commit is not None:
-        raise SpecError("--commit: needs --repository, which says where in the history it stands")
+        raise SpecError("--commit: needs --repository, which orders the commits")
     return None if repository is None else git_revision(repository, commit or "HEAD")
 
 
 def _pairs(words: list[str], option: str) -> "Pairs":
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     for word in words:
         name, sign, version = word.partition("=")
-        if not sign or not name or name in found:
+        if not sign or not name or name in pairs:
             raise SpecError(f"{option} {word!r}: is not NAME=VERSION, or is given twice; e.g. torch=2.9.0")
-        found[name] = version
-    return tuple(sorted(found.items()))
+        pairs[name] = version
+    return tuple(sorted(pairs.items()))

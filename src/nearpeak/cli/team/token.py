@@ -1,4 +1,4 @@
-"""`nearpeak token`: who may write through the dashboard."""
+"""Command `nearpeak token`: tokens that authorize writes through the dashboard."""
 
 import json as jsonlib
 import sys
@@ -13,14 +13,14 @@ from nearpeak.units import time_text
 
 
 def add(
-    name: str = typer.Argument(metavar="NAME", help="Whose it is, or what for; shown beside everything it does."),
+    name: str = typer.Argument(metavar="NAME", help="Owner or purpose; shown with every action of the token."),
     scope: str = typer.Option(
         "submit", "--scope", help="read; submit: also results and alerts; admin: also see tokens and audit log."
     ),
     days: float = typer.Option(90.0, "--days", min=0.001, help="After so many days it ends."),
     store: str | None = STORE,
 ) -> None:
-    """Make a token and print it, this once: the store keeps a hash of it."""
+    """Create a token and print it once: the store keeps only a hash."""
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
 
@@ -33,25 +33,25 @@ def add(
 
 
 def list_(store: str | None = STORE, json: bool = shared.JSON) -> None:
-    """List tokens: whose, what they may do, until when."""
+    """List tokens with owner, permissions and expiry."""
     from nearpeak.reports.figure_text import shortened
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
 
     with open_store(place_of(store)) as opened:
-        found = opened.access.tokens()
+        tokens = opened.access.tokens()
     now_ns = time.time_ns()
     if json or not shared.on_terminal():
-        for one in found:
-            sys.stdout.write(f"{jsonlib.dumps(asdict(one) | {'holds': one.holds(now_ns)})}\n")
+        for entry in tokens:
+            sys.stdout.write(f"{jsonlib.dumps(asdict(entry) | {'holds': entry.holds(now_ns)})}\n")
         return
-    if found:
+    if tokens:
         sys.stdout.write(f"{'token':>5}  {'scope':<7} {'state':<17} name\n")
-    for one in found:
-        until = time_text(one.expires_ns)[:10]
-        state = f"until {until}" if one.holds(now_ns) else "ended" if one.revoked_ns is None else "taken back"
-        sys.stdout.write(f"{one.id:>5}  {one.scope:<7} {state:<17} {shortened(one.name, 47)}\n")
-    if not found:
+    for entry in tokens:
+        until = time_text(entry.expires_ns)[:10]
+        state = f"until {until}" if entry.holds(now_ns) else "ended" if entry.revoked_ns is None else "taken back"
+        sys.stdout.write(f"{entry.id:>5}  {entry.scope:<7} {state:<17} {shortened(entry.name, 47)}\n")
+    if not tokens:
         sys.stdout.write("no tokens: nobody may write through the dashboard\n")
 
 
@@ -59,7 +59,7 @@ def revoke(
     token: int = typer.Argument(metavar="NUMBER", help="Its number in 'nearpeak token list'."),
     store: str | None = STORE,
 ) -> None:
-    """Take a token back at once."""
+    """Revoke a token immediately."""
     from nearpeak.store import open_store
     from nearpeak.store.store_check import place_of
 

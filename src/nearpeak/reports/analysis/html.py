@@ -1,4 +1,4 @@
-"""An analysis as one HTML page that needs nothing else: style, script and data are inside."""
+"""An analysis as one self-contained HTML page with style, script and data inside."""
 
 import base64
 import hashlib
@@ -37,12 +37,12 @@ def render(analysis: Analysis) -> str:
             analysis=analysis,
             plot=plot,
             used=used_assumptions(analysis),
-            unplotted=_unplotted(analysis, plot),
+            unplotted=tuple(sorted(set(range(len(analysis.rows))) - set(plot.rows))),
             used_limiters=used_limiters(analysis),
             shown_families={analysis.rows[number].family for number in plot.rows},
             policy=words.policy(analysis.policy),
             data=embedded(page_data(analysis, plot)),
-            has_measured=_has_measured(analysis),
+            has_measured=any(_is_measured(target) for target in analysis.targets),
             style=Markup(style),
             script=Markup(script),
             script_hash=hash_of(script),
@@ -69,9 +69,11 @@ def used_assumptions(analysis: Analysis) -> Mapping[str, str]:
 
 def used_limiters(analysis: Analysis) -> Mapping[str, str]:
     """Return what limits any case on any target, in words."""
-    found = {time.limiter for target in analysis.targets for time in target.times}
+    limiters = {time.limiter for target in analysis.targets for time in target.times}
     return {
-        name: words.limiter(name) for name in (*words.LIMITERS, *sorted(found - set(words.LIMITERS))) if name in found
+        name: words.limiter(name)
+        for name in (*words.LIMITERS, *sorted(limiters - set(words.LIMITERS)))
+        if name in limiters
     }
 
 
@@ -128,16 +130,8 @@ def _is_measured(target: TargetAnalysis) -> bool:
     return any(time.measured_s for time in target.times)
 
 
-def _has_measured(analysis: Analysis) -> bool:
-    return any(_is_measured(target) for target in analysis.targets)
-
-
-def _unplotted(analysis: Analysis, plot: roofline.Plot) -> tuple[int, ...]:
-    return tuple(sorted(set(range(len(analysis.rows))) - set(plot.rows)))
-
-
 def embedded(data: object) -> Markup:
-    r"""Return `data` as JSON that cannot end the script element it stands in.
+    r"""Return `data` as JSON that cannot close its script element.
 
     >>> embedded({"name": "</script><!--"})
     Markup('{"name":"\\u003c/script\\u003e\\u003c!--"}')
@@ -177,8 +171,8 @@ def environment_of(folder: Path) -> Environment:
 
 @cache
 def _environment() -> Environment:
-    found = environment_of(FOLDER)
-    found.filters.update(
+    environment = environment_of(FOLDER)
+    environment.filters.update(
         unit=show,
         percent=words.percent,
         share=words.share,
@@ -187,7 +181,7 @@ def _environment() -> Environment:
         fits=words.fits,
         breakable=breakable,
     )
-    found.globals.update(
+    environment.globals.update(
         words=words,
         expected=expected,
         roofline=roofline,
@@ -196,7 +190,7 @@ def _environment() -> Environment:
         limiters=words.LIMITERS,
         width=bars.width,
     )
-    return found
+    return environment
 
 
 def _safe(value: object) -> object:

@@ -1,4 +1,4 @@
-"""An analysis as JSON, complete and versioned: the form that is saved, compared and read by other programs."""
+"""An analysis as complete, versioned JSON, the format for saving, comparison and other programs."""
 
 import json
 from typing import Any, NoReturn
@@ -13,7 +13,7 @@ SCHEMA = Schema(
     advice="'nearpeak analyze --json' writes one",
 )  # fmt: skip
 RECORDS = Codec(types={float: PLAIN_FLOAT}, strict=True, pairs_as_objects=True)
-"""Values of the core as they stand in reports of JSON."""
+"""Conversions of core values to and from JSON reports."""
 
 
 def render(analysis: Analysis) -> str:
@@ -37,7 +37,10 @@ def from_json(text: str, where: str = "report") -> Analysis:
         SpecError: the text is no JSON, no saved analysis, of another schema version, or incomplete.
     """
     analysis: Analysis = RECORDS.value(SCHEMA.current(_parsed(text, where), where), Analysis, where)
-    _check_times(analysis, where)
+    for number, target in enumerate(analysis.targets):
+        if len(target.times) != len(analysis.rows):
+            problem = f"has {len(target.times)} times for {len(analysis.rows)} rows; there must be one per row"
+            raise SpecError(f"{where}.targets[{number}]: {target.target} {problem}")
     return analysis
 
 
@@ -53,10 +56,3 @@ def _parsed(text: str, where: str) -> Any:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number of JSON")
-
-
-def _check_times(analysis: Analysis, where: str) -> None:
-    for number, target in enumerate(analysis.targets):
-        if len(target.times) != len(analysis.rows):
-            found = f"has {len(target.times)} times for {len(analysis.rows)} rows; there must be one per row"
-            raise SpecError(f"{where}.targets[{number}]: {target.target} {found}")

@@ -1,4 +1,4 @@
-"""Documents: headings, texts, tables and drawings of a report, before they are written for a terminal or a page."""
+"""Documents: headings, texts, tables and drawings of a report, independent of the output format."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,9 +49,9 @@ class Link:
     page: str
     """Name of the page."""
     path: Mapping[str, str] = field(default_factory=dict)
-    """What its path names."""
+    """Values of its path's parameters."""
     query: Mapping[str, str] = field(default_factory=dict)
-    """What its query names."""
+    """Values of its query's parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class Cell:
     kind: str = ""
     """Style: that of a span, `whole` on one line, or `heat-0` to `heat-9`."""
     hint: str = ""
-    """What else is to be known of it."""
+    """Further note on the cell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class Column:
     title: str
     """Heading."""
     is_number: bool = False
-    """Whether it stands to the right."""
+    """Whether it is right-aligned."""
     is_code: bool = False
     """Whether it holds names of a program, which Markdown writes as code."""
     is_path: bool = False
@@ -124,13 +124,13 @@ def columns(*texts: str) -> tuple[Column, ...]:
     >>> columns("label|Case", "#time_s|Time")[1].unit
     's'
     """
-    found = []
+    parsed = []
     for text in texts:
         bare = text.lstrip("".join(_SIGNS))
         name, sign, title = bare.partition("|")
         flags = {_SIGNS[mark]: True for mark in text[: len(text) - len(bare)]}
-        found.append(Column(name=name, title=title if sign else name, **flags))
-    return tuple(found)
+        parsed.append(Column(name=name, title=title if sign else name, **flags))
+    return tuple(parsed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,9 +144,9 @@ class Table:
     name: str = ""
     """Name in addresses, one for each table of a page."""
     caption: str = ""
-    """What it shows."""
+    """Caption."""
     empty: str = "nothing to show"
-    """What is said where there is no row."""
+    """Text shown for a table without rows."""
     is_matrix: bool = False
     """Whether rows stay rows on narrow screens: of a heat map."""
     has_filter: bool = False
@@ -154,7 +154,7 @@ class Table:
     brief_count: int = 0
     """Rows that a terminal shows; all where it is 0."""
     rest: str = ""
-    """What a terminal says of the rows that it does not show."""
+    """Text of a terminal for the rows that it omits."""
     indent_count: int = 0
     """Blanks before each line in a terminal."""
 
@@ -192,7 +192,7 @@ class Items(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """A drawing of a page; a terminal and Markdown have the tables beside it."""
+    """A drawing of an HTML page; terminal and Markdown show the accompanying tables only."""
 
     title: str
     """Heading above it; empty for none."""
@@ -202,7 +202,7 @@ class Drawing(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """What ran on each thread and queue over time; a page zooms into it."""
+    """Activity of each thread and queue over time; an HTML page zooms into it."""
 
     rows: tuple[str, ...]
     """Threads and queues."""
@@ -218,7 +218,7 @@ class Details(NamedTuple):
     """Blocks that a page folds away; a terminal says the summary only."""
 
     summary: str
-    """What is folded."""
+    """Folded content."""
     blocks: tuple["Block", ...]
     """The blocks."""
 
@@ -234,15 +234,15 @@ class Document:
     title: str = ""
     """Its title."""
     subject: str = ""
-    """What it is of, in one line."""
+    """Subject, in one line."""
     lead: str = ""
-    """What it comes to, in one sentence."""
+    """Conclusion, in one sentence."""
     blocks: Sequence[Block]
     """Its parts."""
     kicker: str = ""
     """Kind of the report, which a page says above the title."""
     figures: Sequence[tuple[str, str, str]] = ()
-    """What a page shows large: name, value and note."""
+    """Key figures that an HTML page shows large: name, value and note."""
     foot: str = ""
     """Last line of a page."""
     mark: str = ""

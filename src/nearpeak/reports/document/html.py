@@ -1,4 +1,4 @@
-"""Documents as one HTML page that needs nothing else: style, script and data are inside."""
+"""Documents as one self-contained HTML page with style, script and data inside."""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -82,7 +82,7 @@ def safe(text: str) -> str:
 
 
 def keys(colours: Sequence[tuple[str, str]]) -> str:
-    """Return what the colours of a drawing stand for.
+    """Return the legend of a drawing's colours.
 
     >>> keys([("a", "#fff")])
     '<p class="keys"><span><i style="background:#fff"></i>a</span></p>'
@@ -136,7 +136,7 @@ def _block(block: Block) -> Iterator[str]:
         kinds = sorted({kind for *_, kind in block.slices})
         yield _TIMELINE + keys([(kind, f"var(--{block.colours.get(kind, 'other')})") for kind in kinds])
     elif isinstance(block, Details):
-        inner = "\n".join(text for one in block.blocks for text in _block(one))
+        inner = "\n".join(text for inner_block in block.blocks for text in _block(inner_block))
         yield f"<details><summary>{safe(block.summary)}</summary>{inner}</details>"
 
 
@@ -157,8 +157,11 @@ def _table(table: Table) -> Iterator[str]:
     if not table.rows:
         yield f"<p>{safe(table.empty)}</p>"
         return
-    tops = "".join(f"<th{' class=num' if one.is_number else ''}>{safe(one.title)}</th>" for one in table.columns)
-    head = f"<thead><tr>{tops}</tr></thead>" if any(one.title for one in table.columns) else ""
+    tops = "".join(
+        f"<th{' class=num' if shown_column.is_number else ''}>{safe(shown_column.title)}</th>"
+        for shown_column in table.columns
+    )
+    head = f"<thead><tr>{tops}</tr></thead>" if any(shown_column.title for shown_column in table.columns) else ""
     rows = (
         "".join(_cell(column, cell) for column, cell in zip(table.columns, row, strict=True)) for row in table.cells
     )

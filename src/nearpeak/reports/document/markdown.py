@@ -1,4 +1,4 @@
-"""Documents as Markdown, for a pull request or a wiki: nothing in a name can become markup there."""
+"""Documents as Markdown, for a pull request or a wiki; names are escaped so that none becomes markup."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ from nearpeak.reports.figure_text import clean, shortened
 _COLOURED = str.maketrans("✓✗", "✅❌")
 """Signs that a code host shows in colour."""
 _SHORT = 60
-"""Characters up to which the subject stands beside the title."""
+"""Characters up to which the subject shares a line with the title."""
 
 
 def to_markdown(document: Document) -> str:
@@ -76,11 +76,13 @@ def _blocks(blocks: Sequence[Block]) -> Iterator[str]:
 
 def _table(table: Table) -> Iterator[str]:
     places = [place for place, column in enumerate(table.columns) if column.unit != "bar"]
-    own = [table.columns[place] for place in places]
-    lines = [f"| {' | '.join(prose(column.title.replace(chr(10), ' ')) for column in own)} |",
-             f"|{'|'.join('--:' if column.is_number else ':--' for column in own)}|"]  # fmt: skip
+    shown = [table.columns[place] for place in places]
+    lines = [f"| {' | '.join(prose(column.title.replace(chr(10), ' ')) for column in shown)} |",
+             f"|{'|'.join('--:' if column.is_number else ':--' for column in shown)}|"]  # fmt: skip
     for row in table.cells:
-        lines.append(f"| {' | '.join(_cell(column, row[place]) for column, place in zip(own, places, strict=True))} |")
+        lines.append(
+            f"| {' | '.join(_cell(column, row[place]) for column, place in zip(shown, places, strict=True))} |"
+        )
     yield from [f"**{prose(table.caption)}**"] if table.caption else []
     yield "\n".join(lines) if table.rows else prose(table.empty)
 

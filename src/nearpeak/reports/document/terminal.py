@@ -1,4 +1,4 @@
-"""Documents for a terminal: text of its width, coloured where it shows colours."""
+"""Documents for a terminal: text wrapped to its width, coloured where it supports colours."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -76,37 +76,39 @@ def _wrapped(words: Running, width: int, style: str = "") -> Iterator[Line]:
     for text in hung(["".join(piece.text for piece in pieces)], width):
         line: list[Span] = []
         for character in text:
-            own = (line[-1].style if line else "") if character.isspace() else next(styles)
-            if line and line[-1].style == own:
-                line[-1] = Span(line[-1].text + character, own)
+            style_here = (line[-1].style if line else "") if character.isspace() else next(styles)
+            if line and line[-1].style == style_here:
+                line[-1] = Span(line[-1].text + character, style_here)
             else:
-                line.append(Span(character, own))
+                line.append(Span(character, style_here))
         yield line
 
 
 def _table(table: Table, width: int, *, apart: bool) -> Iterator[Line]:
-    """Yield a table: heading, rule, rows, and below a row what has no room beside it."""
+    """Yield a table: heading, rule, rows, and below each row the cells that do not fit into it."""
     margin, shown = " " * table.indent_count, table.cells[: table.brief_count or None]
     places = [
         place for place, column in enumerate(table.columns)
         if not column.is_below and (width >= _WIDE or not column.is_wide)
     ]  # fmt: skip
-    beside = [table.columns[place] for place in places]
+    inline = [table.columns[place] for place in places]
     cells = [[row[place] for row in shown] for place in places]
-    heads = [column.title.split("\n") for column in beside]
-    widths = _widths(beside, heads, cells, min(width, WIDEST_TABLE) - table.indent_count)
+    heads = [column.title.split("\n") for column in inline]
+    widths = _widths(inline, heads, cells, min(width, WIDEST_TABLE) - table.indent_count)
     if any(any(head) for head in heads):
         yield from [()] if apart else []
         yield from [(Span(f"{margin}{clean(table.caption)}", "strong"),)] if table.caption else []
         depth = max(map(len, heads))
         for texts in zip(*([""] * (depth - len(head)) + head for head in heads), strict=True):
-            yield _row(margin, beside, widths, texts, ["strong"] * len(beside))
+            yield _row(margin, inline, widths, texts, ["strong"] * len(inline))
         yield (Span(margin + "─" * (sum(widths) + 2 * (len(widths) - 1))),)
-    lines = [_lines(column, own, size) for column, own, size in zip(beside, cells, widths, strict=True)]
+    lines = [
+        _lines(column, column_cells, size) for column, column_cells, size in zip(inline, cells, widths, strict=True)
+    ]
     for number, row in enumerate(shown):
         styles = [row[place].kind for place in places]
         for texts in zip_longest(*(column[number] for column in lines), fillvalue=""):
-            yield _row(margin, beside, widths, texts, styles)
+            yield _row(margin, inline, widths, texts, styles)
         below = (clean(cell.text) for cell, column in zip(row, table.columns, strict=True) if column.is_below)
         if text := "; ".join(filter(None, below)):
             yield from _wrapped(f"{margin}  {text}", width)
@@ -117,10 +119,10 @@ def _table(table: Table, width: int, *, apart: bool) -> Iterator[Line]:
 
 
 def _row(
-    margin: str, beside: Sequence[Column], widths: Sequence[int], texts: Sequence[str], styles: Sequence[str]
+    margin: str, inline: Sequence[Column], widths: Sequence[int], texts: Sequence[str], styles: Sequence[str]
 ) -> Line:
     line = [Span(margin)]
-    for column, size, text, style in zip(beside, widths, texts, styles, strict=True):
+    for column, size, text, style in zip(inline, widths, texts, styles, strict=True):
         blank = " " * (size - len(text))
         before, after = (blank, "") if column.is_number else ("", blank)
         line += [Span(before), Span(text, style), Span(f"{after}  ")]
@@ -134,29 +136,32 @@ def _lines(column: Column, cells: Sequence[Cell], size: int) -> Sequence[Sequenc
         return [[_bar(cell, size)] for cell in cells]
     if column.is_folded:
         pieces = [[clean(piece) for piece in cell.text.split("\n")] for cell in cells]
-        return [[line for piece in one for line in textwrap.wrap(piece, max(size, 1)) or [""]] for one in pieces]
+        return [
+            [line for piece in pieces_of_cell for line in textwrap.wrap(piece, max(size, 1)) or [""]]
+            for pieces_of_cell in pieces
+        ]
     cut = [shortened_path(text, size) for text in texts] if column.is_path else told_apart(texts, size)
     return [[text] for text in cut]
 
 
 def _widths(
-    beside: Sequence[Column], heads: Sequence[Sequence[str]], cells: Sequence[Sequence[Cell]], room: int
+    inline: Sequence[Column], heads: Sequence[Sequence[str]], cells: Sequence[Sequence[Cell]], room: int
 ) -> list[int]:
     """Return the width of each column; where room lacks bars give way, then texts that are folded, then those cut."""
     widths = [
         max(
             _BAR if column.unit == "bar" else 0,
             *map(len, head),
-            *(len(piece) for cell in own for piece in cell.text.split("\n")),
+            *(len(piece) for cell in column_cells for piece in cell.text.split("\n")),
         )
-        for column, head, own in zip(beside, heads, cells, strict=True)
+        for column, head, column_cells in zip(inline, heads, cells, strict=True)
     ]
     least = [max(_LEAST_COLUMN, *map(len, head)) for head in heads]
     while sum(widths) + 2 * (len(widths) - 1) > room:
-        wide = [place for place, column in enumerate(beside) if not column.is_number and widths[place] > least[place]]
+        wide = [place for place, column in enumerate(inline) if not column.is_number and widths[place] > least[place]]
         if not wide:
             break
-        order = {place: (beside[place].unit == "bar", beside[place].is_folded, widths[place]) for place in wide}
+        order = {place: (inline[place].unit == "bar", inline[place].is_folded, widths[place]) for place in wide}
         widths[max(wide, key=order.__getitem__)] -= 1
     return widths
 

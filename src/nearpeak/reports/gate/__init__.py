@@ -7,7 +7,7 @@ from nearpeak.core.history.gate import GateResult
 
 
 class RenderGate(Protocol):
-    """How a format turns what a gate says into text."""
+    """Renderer of a gate's decision as text."""
 
     def __call__(self, result: GateResult) -> str:
         """Return the report."""

@@ -1,4 +1,4 @@
-"""What a gate says as JSON, with the figures that each line rests on."""
+"""A gate decision as JSON, with the figures behind each line."""
 
 import json
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""What a gate says as JUnit XML: a suite per rule, a case per series."""
+"""A gate decision as JUnit XML: a suite per rule, a test case per series."""
 
 import re
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ def render(result: GateResult) -> str:
     policy lets it pass.
     """
     names = [rule.name for rule in result.policy.rules]
-    groups = {name: [one for one in result.lines if one.rule == name] for name in names}
+    groups = {name: [judged for judged in result.lines if judged.rule == name] for name in names}
     whole = ElementTree.Element("testsuites", _counts(result.lines) | {"name": _safe(result.policy.name)})
     for name, lines in groups.items():
         suite = ElementTree.SubElement(whole, "testsuite", _counts(lines) | {"name": _safe(name)})

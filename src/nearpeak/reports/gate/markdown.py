@@ -1,4 +1,4 @@
-"""What a gate decides as Markdown for a pull request, with a marker by which the comment is found and edited."""
+"""A gate decision as Markdown for a pull request, with a marker that identifies the comment for later edits."""
 
 from nearpeak.core.history.gate import GateResult
 from nearpeak.reports.document.markdown import to_markdown

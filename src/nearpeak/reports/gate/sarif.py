@@ -1,4 +1,4 @@
-"""What a gate says as SARIF 2.1.0, which code hosts show beside the lines of a change."""
+"""A gate decision as SARIF 2.1.0, which code hosts show next to the changed lines."""
 
 import json
 from importlib.metadata import PackageNotFoundError, version
@@ -18,8 +18,9 @@ def render(result: GateResult) -> str:
     A series has no line of a source file: results point to the policy, and name the series as a logical location.
     """
     names = [rule.name for rule in result.policy.rules]
+    rules = [{"id": name, "shortDescription": {"text": f"Performance rule: {name}"}} for name in names]
     run = {
-        "tool": {"driver": {"name": "nearpeak", **_version(), "rules": [_rule(name) for name in names]}},
+        "tool": {"driver": {"name": "nearpeak", **_version(), "rules": rules}},
         "automationDetails": {"id": f"nearpeak-gate/{result.policy.name}/"},
         "results": [_result(line, names, result.policy.source) for line in result.lines[:MOST_RESULTS]],
         "properties": {"verdict": result.verdict, "exitCode": result.exit_code, "revision": result.revision},
@@ -27,12 +28,11 @@ def render(result: GateResult) -> str:
     return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1, allow_nan=False) + "\n"
 
 
-def _rule(name: str) -> dict[str, Any]:
-    return {"id": name, "shortDescription": {"text": f"Performance rule: {name}"}}
-
-
 def _result(line: GateLine, names: list[str], source: str) -> dict[str, Any]:
-    kind, level = _level(line)
+    kind, level = ("pass", "none") if line.verdict == PASS else ("review", "none")
+    if line.verdict != PASS and line.exit_code:  # the format allows a level other than none for the kind `fail` alone
+        is_open = line.verdict == INCONCLUSIVE and line.exit_code == INCONCLUSIVE_CODE
+        kind, level = "fail", "warning" if is_open else "error"
     place = {"artifactLocation": {"uri": source.replace("\\", "/").removeprefix("./")}, "region": {"startLine": 1}}
     return {
         "ruleId": line.rule,
@@ -43,15 +43,6 @@ def _result(line: GateLine, names: list[str], source: str) -> dict[str, Any]:
         "locations": [{"physicalLocation": place, "logicalLocations": [{"name": line.series or "no series"}]}],
         "partialFingerprints": {"nearpeakSeries/v1": digest([line.rule, line.series])[:32]},
     }
-
-
-def _level(line: GateLine) -> tuple[str, str]:
-    """Return kind and level; the format allows a level other than none for the kind `fail` alone."""
-    if line.verdict == PASS:
-        return ("pass", "none")
-    if line.exit_code == 0:
-        return ("review", "none")
-    return ("fail", "warning" if line.verdict == INCONCLUSIVE and line.exit_code == INCONCLUSIVE_CODE else "error")
 
 
 def _version() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What a gate decides for the terminal: failures first, what passes in one line."""
+"""A gate decision for the terminal: failures first, passes in one line."""
 
 from nearpeak.core.history.gate import GateResult
 from nearpeak.reports.document.terminal import to_terminal

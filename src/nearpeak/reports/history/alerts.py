@@ -1,4 +1,4 @@
-"""Alerts as documents: a list of them, and the life of one."""
+"""Documents of alerts: a list of alerts, and the life of one."""
 
 from collections.abc import Sequence
 
@@ -7,14 +7,14 @@ from nearpeak.reports.figure_text import shortened
 
 
 def alerts_document(rows: Sequence[tuple[int, str, str, str]]) -> Document:
-    """Return a line for each alert: number, state, who looks after it, title."""
+    """Return a line for each alert: number, state, person in charge, title."""
     cells = [(number, status, who or "–", title) for number, status, who, title in rows]
     heads = columns("#alert", "state", "who", "what")
     return Document(blocks=[Table(columns=heads, rows=cells)] if rows else ["no alerts"])
 
 
 def events_document(head: Sequence[str], rows: Sequence[tuple[str, str, str, str, str]]) -> Document:
-    """Return an alert with its life: when, who, from which state to which, why."""
+    """Return an alert with its history: time, actor, states before and after, reason."""
     lines = []
     for time, actor, before, after, note in rows:
         step = after if before in ("", after) else f"{before} → {after}"

@@ -1,4 +1,4 @@
-"""A search for the change behind a slowdown, for the terminal."""
+"""Terminal report of a bisection for the change behind a slowdown."""
 
 from collections.abc import Iterator
 
@@ -13,23 +13,24 @@ _SAID = {
 }  # fmt: skip
 
 
-def bisection_text(ends: LaunchJudgement, found: Bisection | None) -> str:
-    """Return what was found, and by which comparisons."""
-    return "\n".join(hung(_lines(ends, found), WIDTH)) + "\n"
+def bisection_text(ends: LaunchJudgement, bisection: Bisection | None) -> str:
+    """Return the culprits, and the comparisons behind them."""
+    return "\n".join(hung(_lines(ends, bisection), WIDTH)) + "\n"
 
 
-def _lines(ends: LaunchJudgement, found: Bisection | None) -> Iterator[str]:
+def _lines(ends: LaunchJudgement, bisection: Bisection | None) -> Iterator[str]:
     judgement = ends.judgement
     span = f"{percent(judgement.low_ratio)} to {percent(judgement.high_ratio)}"
     yield f"bad against good: {judgement.verdict}, {percent(judgement.time_ratio)} ({span})"
-    if found is None:
+    if bisection is None:
         yield "nothing to search"
         return
-    for number, step in enumerate(found.steps, 1):
+    for number, step in enumerate(bisection.steps, 1):
         changed = [name for name in step.candidate if step.candidate[name] != step.baseline[name]]
         what = ", ".join(f"{clean(name)} {clean(step.candidate[name][:12])}" for name in changed)
-        said = "cannot be built or run" if step.time_ratio is None else percent(step.time_ratio)
-        yield f"  step {number}: {what}: {said}"
-    yield f"{_SAID[found.outcome]}, {len(found.steps)} steps"
-    for one in found.culprits:
-        yield f"▲ {clean(one.axis)}: {clean(one.before[:12])} → {clean(one.after[:12])}, {percent(one.time_ratio)}"
+        ratio_text = "cannot be built or run" if step.time_ratio is None else percent(step.time_ratio)
+        yield f"  step {number}: {what}: {ratio_text}"
+    yield f"{_SAID[bisection.outcome]}, {len(bisection.steps)} steps"
+    for culprit in bisection.culprits:
+        versions = f"{clean(culprit.before[:12])} → {clean(culprit.after[:12])}"
+        yield f"▲ {clean(culprit.axis)}: {versions}, {percent(culprit.time_ratio)}"

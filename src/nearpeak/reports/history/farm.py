@@ -1,4 +1,4 @@
-"""The farm for the terminal: devices, hosts, queue, single jobs."""
+"""Terminal reports of the farm: devices, hosts, queue, single jobs."""
 
 import json
 import textwrap
@@ -12,23 +12,25 @@ from nearpeak.units import counted
 WIDTH = 80
 
 
-def overview_document(found: Mapping[str, Any]) -> Document:
+def overview_document(overview: Mapping[str, Any]) -> Document:
     """Return devices with what they do, hosts, and how many jobs are in each state."""
     lines = [
-        f"host {shortened(one['name'], 40)}: {one['executor']}, heard of {one['seen_s']:.0f} s ago"
-        for one in found["hosts"]
+        f"host {shortened(row['name'], 40)}: {row['executor']}, heard of {row['seen_s']:.0f} s ago"
+        for row in overview["hosts"]
     ]
-    lines += [counted_text(found["jobs"]), _attempts(found["attempts"])]
+    outcomes = overview["attempts"]
+    attempts = ", ".join(f"{outcomes[name]} {text}" for name, text in _OUTCOMES.items() if outcomes.get(name))
+    lines += [counted_text(overview["jobs"]), f"attempts (a batch of jobs each): {attempts or 'none'}"]
     lines += [
-        f"{counted(one['job_count'], 'job')} {'waits' if one['job_count'] == 1 else 'wait'} for "
-        f"{shortened(one['wanted'], 60)}, {'which is out of service' if one['is_known'] else 'which no host ever lent'}"
-        for one in found["stranded"]
+        f"{counted(row['job_count'], 'job')} {'waits' if row['job_count'] == 1 else 'wait'} for "
+        f"{shortened(row['wanted'], 60)}, {'which is out of service' if row['is_known'] else 'which no host ever lent'}"
+        for row in overview["stranded"]
     ]
-    lines += [f"queued work: about {found['queued_s']:.0f} s of device time"] if found["queued_s"] else []
-    lines += budget_lines(found["budgets"], found["asked_s"])
+    lines += [f"queued work: about {overview['queued_s']:.0f} s of device time"] if overview["queued_s"] else []
+    lines += budget_lines(overview["budgets"], overview["asked_s"])
     devices = Table(
         columns=columns("device", "pool", "state", "#token", "#left", "#noise"),
-        rows=list(map(_device, found["devices"])), empty="no devices; 'nearpeak farm up' registers those of a host",
+        rows=list(map(_device, overview["devices"])), empty="no devices; 'nearpeak farm up' registers those of a host",
     )  # fmt: skip
     return Document(blocks=[devices, *lines])
 
@@ -46,17 +48,11 @@ _OUTCOMES = {
     "running": "running", "accepted": "accepted", "lost": "lost with its host",
     "infra": "sent back, host or device unfit", "rejected": "too late to count",
 }  # fmt: skip
-"""What became of an attempt, in words."""
-
-
-def _attempts(attempts: Mapping[str, int]) -> str:
-    """Return what became of attempts: many jobs may share one."""
-    told = ", ".join(f"{attempts[name]} {text}" for name, text in _OUTCOMES.items() if attempts.get(name))
-    return f"attempts (a batch of jobs each): {told or 'none'}"
+"""Text for each outcome of an attempt."""
 
 
 def budget_lines(budgets: Mapping[str, float], asked_s: Mapping[str, float]) -> list[str]:
-    """Return a line for each budget, with what was asked for in the last day.
+    """Return a line for each budget, with the time requested in the last day.
 
     >>> budget_lines({"pr": 7200.0}, {"pr": 35.0})
     ['budget of trigger pr: 7200 s of device time a day, 35 s asked for']
@@ -67,27 +63,27 @@ def budget_lines(budgets: Mapping[str, float], asked_s: Mapping[str, float]) -> 
     ]
 
 
-def _device(one: Mapping[str, Any]) -> tuple[object, ...]:
-    busy = "running" if one["batch"] is not None else "away" if one["is_away"] else "free"
-    state = busy if one["service"] == "open" else one["service"]
-    noise = None if one["noise_ratio"] is None else f"{one['noise_ratio']:.2%}"
-    left = f"{one['left_s']:.0f} s" if one["batch"] is not None else None
-    return one["name"], one["pool"], state, one["fencing_token"], left, noise
+def _device(device: Mapping[str, Any]) -> tuple[object, ...]:
+    busy = "running" if device["batch"] is not None else "away" if device["is_away"] else "free"
+    state = busy if device["service"] == "open" else device["service"]
+    noise = None if device["noise_ratio"] is None else f"{device['noise_ratio']:.2%}"
+    left = f"{device['left_s']:.0f} s" if device["batch"] is not None else None
+    return device["name"], device["pool"], state, device["fencing_token"], left, noise
 
 
 def jobs_document(jobs: Sequence[Mapping[str, Any]], whole_count: int) -> Document:
-    """Return a line for each job, and how many there are beside them."""
+    """Return a line for each job, and the number of jobs not listed."""
     rows = [
         (
-            one["uid"][:12],
-            one["kind"],
-            one["state"],
-            one["attempt_count"],
-            one["device"],
-            one["what"],
-            shortened(one["note"], WIDTH - 2),
+            job["uid"][:12],
+            job["kind"],
+            job["state"],
+            job["attempt_count"],
+            job["device"],
+            job["what"],
+            shortened(job["note"], WIDTH - 2),
         )
-        for one in jobs
+        for job in jobs
     ]
     table = Table(
         columns=columns("job", "kind", "state", "#tries", "device", "what", ">note"), rows=rows, empty="no jobs"
@@ -96,24 +92,22 @@ def jobs_document(jobs: Sequence[Mapping[str, Any]], whole_count: int) -> Docume
     return Document(blocks=[table, more if whole_count > len(jobs) else ""] if jobs else ["no jobs"])
 
 
-def job_text(one: Mapping[str, Any]) -> str:
+def job_text(job: Mapping[str, Any]) -> str:
     """Return one job with its attempts and its result."""
-    lines = [f"job {one['uid']}: {one['kind']}, {one['state']}"]
-    batch = dict(one["batch"])
-    told = {"batch": batch.pop("uid", "")}
-    told |= batch if batch.get("comparison") else {name: value for name, value in batch.items() if name != "round"}
-    lines += [f"  {name}: {clean(str(value))}" for name, value in told.items() if value not in ("", None)]
+    lines = [f"job {job['uid']}: {job['kind']}, {job['state']}"]
+    batch = dict(job["batch"])
+    fields = {"batch": batch.pop("uid", "")}
+    fields |= batch if batch.get("comparison") else {name: value for name, value in batch.items() if name != "round"}
+    lines += [f"  {name}: {clean(str(value))}" for name, value in fields.items() if value not in ("", None)]
     lines += [
         f"  attempt on {clean(tried['device'])}, token {tried['fencing_token']}: "
         f"{_OUTCOMES.get(tried['outcome'], tried['outcome'])}{': ' + clean(tried['note']) if tried['note'] else ''}"
-        for tried in one["attempts"]
+        for tried in job["attempts"]
     ]
-    lines.append(f"  payload: {clean(json.dumps(one['payload']))[:400]}")
-    if one["result"] is not None:
-        lines.append(f"  result: {clean(json.dumps(one['result']))[:400]}")
-    return "\n".join(part for line in lines for part in _folded(line)) + "\n"
-
-
-def _folded(line: str) -> list[str]:
-    """Return a line in parts that fit, words of any length broken: payloads have few spaces."""
-    return textwrap.wrap(line, WIDTH, subsequent_indent="    ", break_on_hyphens=False)
+    lines.append(f"  payload: {clean(json.dumps(job['payload']))[:400]}")
+    if job["result"] is not None:
+        lines.append(f"  result: {clean(json.dumps(job['result']))[:400]}")
+    wrap = textwrap.TextWrapper(
+        WIDTH, subsequent_indent="    ", break_on_hyphens=False
+    ).wrap  # payloads have few spaces
+    return "\n".join(part for line in lines for part in wrap(line)) + "\n"

@@ -1,4 +1,4 @@
-"""Series of values as one line of characters."""
+"""Sparklines: series of values as one line of characters."""
 
 import itertools
 import statistics
@@ -29,7 +29,7 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 
 def marks(indices: Sequence[int], count: int, width: int, sign: str = "▲") -> str:
-    """Return a line that stands below a sparkline of `count` values and points at some of them.
+    """Return a line of markers below a sparkline of `count` values that point at some of them.
 
     >>> marks([3], 6, 6)
     '   ▲'
@@ -50,5 +50,5 @@ def bins(values: Sequence[float], width: int) -> list[Sequence[float]]:
 def place(index: int, count: int, width: int) -> int:
     """Return the piece that the value at `index` is in."""
     pieces = min(count, width)
-    edges = [round(one * count / pieces) for one in range(pieces + 1)]
-    return next(one for one in range(pieces) if edges[one] <= index < edges[one + 1])
+    edges = [round(piece * count / pieces) for piece in range(pieces + 1)]
+    return next(piece for piece in range(pieces) if edges[piece] <= index < edges[piece + 1])

@@ -1,4 +1,4 @@
-"""Series for the terminal: a list of them with sparklines, or one with its newest commits and its changes."""
+"""Terminal reports of series: a list with sparklines, or one series with newest commits and changes."""
 
 from collections.abc import Iterator, Sequence
 
@@ -20,12 +20,12 @@ def list_text(tracks: Sequence[Track]) -> str:
     """Return a line for each series: number, case, sparkline, newest value, change since the first."""
     lines = [f"{'series':>6}  {'case':<27} {'':<{SPARK}} {'newest':>9} {'change':>8}"]
     previous = None
-    names = told_apart([one.series.label for one in tracks], 27)
-    for one, name in zip(tracks, names, strict=True):
-        if (group := place_text(one.series)) != previous:
+    names = told_apart([track.series.label for track in tracks], 27)
+    for track, name in zip(tracks, names, strict=True):
+        if (group := place_text(track.series)) != previous:
             lines.append(shortened(group, WIDTH))
             previous = group
-        lines.append(_row(one, name))
+        lines.append(_row(track, name))
     return "\n".join(lines) + "\n"
 
 
@@ -64,7 +64,7 @@ def place_text(series: Series) -> str:
 
 
 def _row(track: Track, label: str) -> str:
-    values = [one.value for one in track.points]
+    values = [point.value for point in track.points]
     if not values:
         return f"{track.series.id:>6}  {label:<27} no values"
     newest = value_text(values[-1], track.series.metric.unit)
@@ -73,7 +73,7 @@ def _row(track: Track, label: str) -> str:
 
 
 def _detail(track: Track) -> Iterator[str]:
-    series, values = track.series, [one.value for one in track.points]
+    series, values = track.series, [item.value for item in track.points]
     yield clean(series.label)
     yield f"series {series.id}: {place_text(series)}{f', {clean(series.owner)}' if series.owner else ''}"
     if not values:
@@ -83,7 +83,7 @@ def _detail(track: Track) -> Iterator[str]:
     yield ""
     yield f"  {sparkline(values, LONG_SPARK)}"
     for sign in "▲△~":
-        if indices := [one.index for one in track.changes if sign_of(one) == sign]:
+        if indices := [item.index for item in track.changes if sign_of(item) == sign]:
             yield f"  {marks(indices, len(values), LONG_SPARK, sign)}"
     yield f"  {len(values)} commits, {value_text(min(values), unit)} to {value_text(max(values), unit)}"
     if track.failed_count:
@@ -100,42 +100,43 @@ def _changes(track: Track) -> Iterator[str]:
         return
     if not track.changes:
         yield "no change of the level"
-    for one in track.changes:
-        yield from change_lines(one)
+    for change in track.changes:
+        yield from change_lines(change)
     for _, bridge in track.bridges:
         yield from bridge_lines(bridge)
 
 
-def bridge_lines(one: Bridge) -> Iterator[str]:
+def bridge_lines(bridge: Bridge) -> Iterator[str]:
     """Yield a change of the key in a few lines: what it did, where that was measured, what differs."""
-    interval = f"{percent(one.low_ratio)} to {percent(one.high_ratio)}"
-    joined = "" if one.joins else "; joins nothing"
-    yield f"= new key {percent(one.time_ratio)} ({interval}), {one.verdict}{joined}"
-    yield f"  series {one.old_series} → {one.new_series} at {sha_text(one.sha)}, {one.launch_count} launches"
-    for name, before, after in one.differences:
+    interval = f"{percent(bridge.low_ratio)} to {percent(bridge.high_ratio)}"
+    joined = "" if bridge.joins else "; joins nothing"
+    yield f"= new key {percent(bridge.time_ratio)} ({interval}), {bridge.verdict}{joined}"
+    place = f"{sha_text(bridge.sha)}, {bridge.launch_count} launches"
+    yield f"  series {bridge.old_series} → {bridge.new_series} at {place}"
+    for name, before, after in bridge.differences:
         yield f"  {clean(name)}: {clean(before) or 'none'} → {clean(after) or 'none'}"
 
 
-def sign_of(one: TrackChange) -> str:
-    """Return what stands for a change: ▲ confirmed, △ suspect, ~ an episode of the clock."""
-    return "~" if one.by_clock else "▲" if one.tier == "confirmed" else "△"
+def sign_of(change: TrackChange) -> str:
+    """Return the sign of a change: ▲ confirmed, △ suspect, ~ an episode of the clock."""
+    return "~" if change.by_clock else "▲" if change.tier == "confirmed" else "△"
 
 
-def change_lines(one: TrackChange) -> Iterator[str]:
+def change_lines(change: TrackChange) -> Iterator[str]:
     """Yield a change in a few lines: size and interval, commits, what else changed."""
-    sign = sign_of(one) + (" worse" if one.worse else " better")
-    interval = f"{percent(one.low_ratio)} to {percent(one.high_ratio)}"
-    tier = "through the clock" if one.by_clock else one.tier
-    yield f"{sign} {percent(one.value_ratio)} ({interval}), {tier}{', over since' if one.over else ''}"
-    span = "" if one.span_count <= 1 else f" ({one.span_count} commits)"
-    said = f": {clean(one.subject)}" if one.subject and not one.by_clock else ""
-    yield f"  {sha_text(one.good_sha)} → {sha_text(one.bad_sha)}{span}{said}"
-    for name, before, after in one.stack:
+    sign = sign_of(change) + (" worse" if change.worse else " better")
+    interval = f"{percent(change.low_ratio)} to {percent(change.high_ratio)}"
+    tier = "through the clock" if change.by_clock else change.tier
+    yield f"{sign} {percent(change.value_ratio)} ({interval}), {tier}{', over since' if change.over else ''}"
+    span = "" if change.span_count <= 1 else f" ({change.span_count} commits)"
+    subject = f": {clean(change.subject)}" if change.subject and not change.by_clock else ""
+    yield f"  {sha_text(change.good_sha)} → {sha_text(change.bad_sha)}{span}{subject}"
+    for name, before, after in change.stack:
         yield f"  {clean(name)}: {clean(before) or 'none'} → {clean(after) or 'none'}"
-    if one.devices is not None:
+    if change.devices is not None:
         yield "  another unit of the device ran it"
-    if one.clock_ratio is not None and abs(one.clock_ratio - 1) >= 0.002:
-        yield f"  clock {percent(one.clock_ratio)}{', gone at equal clocks' if one.by_clock else ''}"
+    if change.clock_ratio is not None and abs(change.clock_ratio - 1) >= 0.002:
+        yield f"  clock {percent(change.clock_ratio)}{', gone at equal clocks' if change.by_clock else ''}"
 
 
 def _newest(track: Track) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The interface for programs: one table of endpoints, from which routes and their description are made."""
+"""HTTP API of the dashboard: one table of endpoints, from which routes and the OpenAPI description are built."""
 
 from nearpeak.web.api.endpoint_table import ENDPOINTS
 from nearpeak.web.api.openapi_description import description

@@ -1,10 +1,10 @@
-"""What an endpoint is: where it is asked, who may, what it takes and gives."""
+"""An API endpoint: path, method, authorization, request and response schemas."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nearpeak.web.query_arguments import Asked
+from nearpeak.web.query_arguments import Query
 from nearpeak.web.request_guard import Visitor
 from nearpeak.web.site import Site
 
@@ -14,12 +14,12 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What a program asks."""
+    """Request of a program: query, body and visitor."""
 
-    asked: Asked
+    query: Query
     """Path and query."""
     body: Any
-    """Body as data; none where there is none."""
+    """Body as data; `None` for an empty body."""
     visitor: Visitor
     """Who asks."""
 
@@ -35,16 +35,16 @@ class Endpoint:
     name: str
     """Its name in descriptions."""
     summary: str
-    """What it does, in one line."""
+    """Summary, in one line."""
     answer: Callable[[Site, Question], tuple[int, Any]]
     """Returns status and data."""
     gives: Json
     """Schema of the answer."""
     query: Mapping[str, str] = field(default_factory=dict)
-    """What its query may name, each with what it means; numbers begin with `#`."""
+    """Query parameters with their descriptions; those of numbers begin with `#`."""
     takes: Json | None = None
     """Schema of the body; none where it takes none."""
     writes: bool = False
     """Whether it needs a token that may write."""
     statuses: tuple[int, ...] = (200, 400)
-    """Statuses that it answers with, beside those of tokens."""
+    """HTTP statuses of its responses, apart from those about tokens."""

@@ -1,4 +1,4 @@
-"""Every endpoint: reading series, runs and alerts; sending runs; acting on alerts."""
+"""All API endpoints: reads of series, runs and alerts; uploads of runs; actions on alerts."""
 
 import math
 from dataclasses import asdict
@@ -25,7 +25,7 @@ PAGING = {"limit": f"#rows, at most {MOST}", "offset": "#rows before them"}
 
 
 def _part(question: Question) -> tuple[int, int]:
-    return min(question.asked.number("limit", 100), MOST), question.asked.number("offset", most=1 << 40)
+    return min(question.query.number("limit", 100), MOST), question.query.number("offset", most=1 << 40)
 
 
 def _info(site: Site, _: Question) -> tuple[int, Any]:
@@ -34,28 +34,28 @@ def _info(site: Site, _: Question) -> tuple[int, Any]:
 
 def _series_list(site: Site, question: Question) -> tuple[int, Any]:
     limit, offset = _part(question)
-    where = {name: value for name in CHOICES if (value := question.asked.text(name))}
-    part = site.store.browsing.series(question.asked.words(), where, limit=limit, offset=offset)
-    return 200, {"series": [_series(one) for one in part.rows], "total": part.total_count}
+    where = {name: value for name in CHOICES if (value := question.query.text(name))}
+    part = site.store.browsing.series(question.query.words(), where, limit=limit, offset=offset)
+    return 200, {"series": [_series(series) for series in part.rows], "total": part.total_count}
 
 
-def _series(one: Series) -> dict[str, Any]:
-    found = asdict(one)
-    del found["run_count"]
-    return found
+def _series(series: Series) -> dict[str, Any]:
+    record = asdict(series)
+    del record["run_count"]
+    return record
 
 
 def _series_one(site: Site, question: Question) -> tuple[int, Any]:
-    return 200, _series(series_of(site.store, question.asked.id("series")))
+    return 200, _series(series_of(site.store, question.query.id("series")))
 
 
 def _history(site: Site, question: Question) -> tuple[int, Any]:
-    one = series_of(site.store, question.asked.id("series"))
-    history = site.store.history(one.id)
+    series = series_of(site.store, question.query.id("series"))
+    history = site.store.history(series.id)
     points = points_of(history)
-    bound, predicted = bound_of(one), prediction_of(one)
+    bound, predicted = bound_of(series), prediction_of(series)
     return 200, {
-        "series": _series(one), "bound": bound.time_s if bound else None,
+        "series": _series(series), "bound": bound.time_s if bound else None,
         "predicted": predicted.time_s if predicted else None,
         "points": [
             {"sha": point.sha, "position": point.position, "order_key": point.order_key, "run": point.run_id,
@@ -63,9 +63,10 @@ def _history(site: Site, question: Question) -> tuple[int, Any]:
             for point, (low, high) in zip(points, intervals_of(history, points), strict=True)
         ],
         "changes": [
-            {"order_key": one.order_key, "rev_lo": one.rev_lo, "rev_hi": one.rev_hi, "tier": one.tier,
-             "ratio": math.exp(one.effect_ratio), "low_ratio": _exp(one.low_ratio), "high_ratio": _exp(one.high_ratio)}
-            for one in site.store.browsing.changes(series=[one.id])
+            {"order_key": series.order_key, "rev_lo": series.rev_lo, "rev_hi": series.rev_hi, "tier": series.tier,
+             "ratio": math.exp(series.effect_ratio), "low_ratio": _exp(series.low_ratio),
+             "high_ratio": _exp(series.high_ratio)}
+            for series in site.store.browsing.changes(series=[series.id])
         ],
     }  # fmt: skip
 
@@ -76,47 +77,54 @@ def _exp(log: float | None) -> float | None:
 
 def _runs(site: Site, question: Question) -> tuple[int, Any]:
     limit, offset = _part(question)
-    found, total = site.store.browsing.runs(question.asked.words(), limit=limit, offset=offset)
-    return 200, {"runs": [asdict(one) for one in found], "total": total}
+    runs, total = site.store.browsing.runs(question.query.words(), limit=limit, offset=offset)
+    return 200, {"runs": [asdict(run) for run in runs], "total": total}
 
 
 def _run(site: Site, question: Question) -> tuple[int, Any]:
-    number = question.asked.id("run")
-    found = site.store.runs([number])
-    if not found:
+    number = question.query.id("run")
+    runs = site.store.runs([number])
+    if not runs:
         raise NotFoundError(f"run {number}: is not in the store")
     part = site.store.browsing.measurements(number, limit=MOST)
-    return 200, asdict(found[0]) | {"measurements": [asdict(one) for one in part.rows], "total": part.total_count}
+    return 200, asdict(runs[0]) | {
+        "measurements": [asdict(measurement) for measurement in part.rows],
+        "total": part.total_count,
+    }
 
 
 def _alerts(site: Site, question: Question) -> tuple[int, Any]:
     limit, offset = _part(question)
-    shown = question.asked.choice("shown", ("open", "closed", "all"))
-    sort = question.asked.choice("sort", SORTS)
-    found = queue_of(site).wanted(AlertFilter(shown=shown, sort=sort, words=question.asked.words()))
-    rows = site.store.browsing.alerts(found[offset : offset + limit])
-    known = weights_of(site.store.browsing.members([one.id for one in rows]))
-    return 200, {"alerts": [_alert(known.get(one.id, NOTHING), one) for one in rows], "total": len(found)}
+    shown = question.query.choice("shown", ("open", "closed", "all"))
+    sort = question.query.choice("sort", SORTS)
+    alerts = queue_of(site).wanted(AlertFilter(shown=shown, sort=sort, words=question.query.words()))
+    rows = site.store.browsing.alerts(alerts[offset : offset + limit])
+    known = weights_of(site.store.browsing.members([alert.id for alert in rows]))
+    return 200, {"alerts": [_alert(known.get(alert.id, NOTHING), alert) for alert in rows], "total": len(alerts)}
 
 
-def _alert(weight: Weight, one: AlertRow) -> dict[str, Any]:
-    return asdict(one) | {"change_count": weight.change_count, "worst_ratio": weight.worst_ratio, "gap_s": weight.gap_s}
+def _alert(weight: Weight, alert: AlertRow) -> dict[str, Any]:
+    return asdict(alert) | {
+        "change_count": weight.change_count,
+        "worst_ratio": weight.worst_ratio,
+        "gap_s": weight.gap_s,
+    }
 
 
 def _alert_one(site: Site, question: Question) -> tuple[int, Any]:
-    number = question.asked.id("alert")
-    found = alert_of(site.store, number)
+    number = question.query.id("alert")
+    alert = alert_of(site.store, number)
     members = site.store.browsing.member_roles(number)
-    return 200, _alert(weights_of(site.store.browsing.members([number])).get(number, NOTHING), found) | {
-        "events": [asdict(one) for one in site.store.findings.events(number)],
-        "series": sorted({one.series for one in site.store.browsing.changes(ids=[one for one, _ in members])}),
+    return 200, _alert(weights_of(site.store.browsing.members([number])).get(number, NOTHING), alert) | {
+        "events": [asdict(item) for item in site.store.findings.events(number)],
+        "series": sorted({item.series for item in site.store.browsing.changes(ids=[item for item, _ in members])}),
     }  # fmt: skip
 
 
 def _act(site: Site, question: Question) -> tuple[int, Any]:
-    number, body = question.asked.id("alert"), question.body
+    number, body = question.query.id("alert"), question.body
     if not isinstance(body, dict):
-        raise SpecError("body: is no object")
+        raise SpecError("body: is not an object")
     texts = {name: body.get(name, "") for name in ("action", "note", "assignee")}
     days = body.get("days", 7)
     if not all(isinstance(text, str) for text in texts.values()) or isinstance(days, bool) or not isinstance(days, int):
@@ -133,10 +141,10 @@ def _send(site: Site, question: Question) -> tuple[int, Any]:
     body = question.body
     items = body.get("runs") if isinstance(body, dict) else None
     if not isinstance(items, list) or not 0 < len(items) <= MOST_RUNS or len(body) != 1:
-        raise SpecError(f"body: is no object with 'runs', a list of 1 to {MOST_RUNS}")
-    done = site.store.ingest_all([parse_run(one) for one in items], sender=question.visitor.name)
-    rows = [{"id": one.id, "uid": one.uid, "new": one.new} for one in done]
-    return (201 if any(one.new for one in done) else 200), {"runs": rows}
+        raise SpecError(f"body: is not an object with 'runs', a list of 1 to {MOST_RUNS}")
+    done = site.store.ingest_all([parse_run(item) for item in items], sender=question.visitor.name)
+    rows = [{"id": item.id, "uid": item.uid, "new": item.new} for item in done]
+    return (201 if any(item.new for item in done) else 200), {"runs": rows}
 
 
 _CHOSEN = {name: f"only series of this {name}" for name in CHOICES}

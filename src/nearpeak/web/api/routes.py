@@ -1,4 +1,4 @@
-"""Routes of the interface: tokens and bodies are checked before an endpoint is asked."""
+"""HTTP routes of the API, which check tokens and request bodies before they call an endpoint."""
 
 import json
 import math
@@ -14,7 +14,7 @@ from nearpeak.web import request_guard as guard
 from nearpeak.web.api.endpoint import PREFIX, Endpoint, Question
 from nearpeak.web.api.endpoint_table import ENDPOINTS
 from nearpeak.web.api.openapi_description import description
-from nearpeak.web.query_arguments import Asked
+from nearpeak.web.query_arguments import Query
 from nearpeak.web.site import Site
 
 
@@ -24,25 +24,27 @@ def api_routes(site: Site) -> list[Route]:
     async def described(_: Request) -> Response:
         return JSONResponse(description())
 
-    found = [Route(PREFIX + one.path, _route(site, one), methods=[one.method]) for one in ENDPOINTS]
-    return [Route(f"{PREFIX}/openapi.json", described, methods=["GET"]), *found]
+    routes = [
+        Route(PREFIX + endpoint.path, _route(site, endpoint), methods=[endpoint.method]) for endpoint in ENDPOINTS
+    ]
+    return [Route(f"{PREFIX}/openapi.json", described, methods=["GET"]), *routes]
 
 
-def _route(site: Site, one: Endpoint) -> Any:
+def _route(site: Site, endpoint: Endpoint) -> Any:
     async def route(request: Request) -> Response:
         bearer = "authorization" in request.headers
         visitor = await run_in_threadpool(guard.visitor_of, site, request)
         guard.check_reading(site, visitor)
         body = None
-        if one.writes:
+        if endpoint.writes:
             if not bearer:  # a cookie alone would let other sites write in its holder's name
                 raise guard.RefusedError(401, "writing needs a token in the header Authorization: Bearer")
             guard.check_writing(visitor)
             body = await _body(request)
-        asked = Asked(path=request.path_params, query=dict(request.query_params))
-        question = Question(asked=asked, body=body, visitor=visitor)
-        status, found = await run_in_threadpool(one.answer, site, question)
-        text = await run_in_threadpool(_text, found)
+        query = Query(path=request.path_params, query=dict(request.query_params))
+        question = Question(query=query, body=body, visitor=visitor)
+        status, answer = await run_in_threadpool(endpoint.answer, site, question)
+        text = await run_in_threadpool(_text, answer)
         return Response(text, status_code=status, media_type="application/json")
 
     return route
@@ -55,17 +57,17 @@ async def _body(request: Request) -> Any:
     return await run_in_threadpool(parse_json, data)
 
 
-def _text(found: Any) -> str:
+def _text(body: Any) -> str:
     try:
-        return json.dumps(found, allow_nan=False)
+        return json.dumps(body, allow_nan=False)
     except ValueError:
-        return json.dumps(_finite(found), allow_nan=False)
+        return json.dumps(_finite(body), allow_nan=False)
 
 
 def _finite(value: Any) -> Any:
-    """Return data with null in place of what is no number."""
+    """Return data with null in place of NaN and infinities."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {name: _finite(one) for name, one in value.items()}
-    return [_finite(one) for one in value] if isinstance(value, (list, tuple)) else value
+        return {name: _finite(item) for name, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -1,4 +1,4 @@
-"""Schemas of what the interface takes and gives."""
+"""JSON schemas of the API's requests and responses."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def listed(items: Json) -> Json:
 
 
 def fields(required: tuple[str, ...] | None = None, **properties: Json) -> Json:
-    """Return the schema of an object; all fields are required where nothing else is said."""
+    """Return the schema of an object; all fields are required by default."""
     return {"type": "object", "properties": properties,
             "required": list(properties if required is None else required)}  # fmt: skip
 

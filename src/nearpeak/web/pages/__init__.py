@@ -1,4 +1,4 @@
-"""The pages: one file each, found by its stem; what is built here is written as HTML, or as a table alone."""
+"""Dashboard pages, one file each, found by file stem, rendered as HTML or exported as a single table."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from functools import cache
 
 from nearpeak.base.registry import Registry
 from nearpeak.web.page_view import View
-from nearpeak.web.query_arguments import Asked
+from nearpeak.web.query_arguments import Query
 from nearpeak.web.site import Site
 
 
@@ -22,10 +22,10 @@ class Page:
     """The file stem."""
     path: str
     """Its path, with what it names in braces."""
-    build: Callable[[Site, Asked], View]
+    build: Callable[[Site, Query], View]
     """Makes it; a NotFoundError where what the path names is not there."""
     everywhere: Callable[[Site], Iterator[Mapping[str, str]]] = _once
-    """What its path can name, for a site that becomes files."""
+    """Function that yields all values of its path's parameters, for the static export."""
     title: str = ""
     """Name in the menu; empty where it has no place there."""
     rank: int = 0
@@ -51,9 +51,9 @@ def pages() -> tuple[Page, ...]:
 @cache
 def menu() -> tuple[Page, ...]:
     """Return the pages of the menu, in its order."""
-    return tuple(sorted((one for one in pages() if one.title), key=lambda one: one.rank))
+    return tuple(sorted((page for page in pages() if page.title), key=lambda page: page.rank))
 
 
 def paths() -> dict[str, str]:
     """Return the path of each page."""
-    return {one.name: one.path for one in pages()}
+    return {page.name: page.path for page in pages()}

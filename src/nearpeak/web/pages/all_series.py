@@ -1,4 +1,4 @@
-"""All series: found by words and choices, as a list or as a grid of charts."""
+"""Dashboard page: all series, filtered by text and choices, as a list or as a grid of charts."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,7 +8,7 @@ from nearpeak.store.page_queries import in_parts
 from nearpeak.web.cell_text import change, quantity, series_cell, workload_link
 from nearpeak.web.page_view import View
 from nearpeak.web.pages import Page
-from nearpeak.web.query_arguments import Asked
+from nearpeak.web.query_arguments import Query
 from nearpeak.web.series_charts import small_charts
 from nearpeak.web.site import Site
 
@@ -16,21 +16,21 @@ ROWS, CHARTS, MOST_SEARCHED = 100, 24, 20_000
 CHOICES = ("device", "testbed", "branch", "metric", "owner", "workload")
 
 
-def build(site: Site, asked: Asked) -> View:
+def build(site: Site, query: Query) -> View:
     """Return a page of series."""
-    words, shown = asked.words(), asked.choice("as", ("list", "charts"))
-    where = {name: value for name in CHOICES if (value := asked.text(name))}
-    limit, start = asked.rows(CHARTS if shown == "charts" else ROWS)
+    words, shown = query.words(), query.choice("as", ("list", "charts"))
+    where = {name: value for name in CHOICES if (value := query.text(name))}
+    limit, start = query.rows(CHARTS if shown == "charts" else ROWS)
     part = site.store.browsing.series(words, where, limit=limit, offset=start)
-    ids = [one.id for one in part.rows]
+    ids = [series.id for series in part.rows]
     table = _table(site, part.rows, site.store.browsing.change_counts(ids) if len(ids) <= MOST_SEARCHED else {})
     choices = site.remembered("choices", site.store.browsing.choices)
     return View(
         title="Series", template="all_series", tables=(table,),
         context={
-            "table": table, "total": part.total_count, "start": start, "limit": limit, "query": asked.text("q"),
+            "table": table, "total": part.total_count, "start": start, "limit": limit, "query": query.text("q"),
             "where": where, "as_charts": shown == "charts",
-            "charts": small_charts(site, part.rows) if shown == "charts" and not asked.is_whole else (),
+            "charts": small_charts(site, part.rows) if shown == "charts" and not query.is_whole else (),
             "choices": {name: choices[name] for name in CHOICES if len(choices[name]) > 1 or name in where},
             "page": start // max(limit, 1), "titles": {"testbed": "runner", "workload": "kernel"},
         },
@@ -38,26 +38,26 @@ def build(site: Site, asked: Asked) -> View:
 
 
 def _table(site: Site, series: Sequence[Series], changes: Mapping[int, int]) -> Table:
-    ids = [one.id for one in series]
-    latest = {one.series: one for part in in_parts(ids) for one in site.store.latest_against_previous(part)}
-    single = site.store.browsing.newest([one for one in ids if one not in latest])
+    ids = [item.id for item in series]
+    latest = {item.series: item for part in in_parts(ids) for item in site.store.latest_against_previous(part)}
+    single = site.store.browsing.newest([item for item in ids if item not in latest])
     return Table(
         name="series", caption="Series", has_filter=site.setting.is_static,
         columns=columns("series|Series", "device|Device", "runner|Runner", "branch|Branch", "workload|Kernel",
                         "metric|Metric", "owner|Owner", "#value|Newest", "#change_ratio|Against the one before",
                         "#changes|Changes"),
-        rows=tuple(_row(one, latest.get(one.id), single.get(one.id), changes.get(one.id, 0)) for one in series),
+        rows=tuple(_row(item, latest.get(item.id), single.get(item.id), changes.get(item.id, 0)) for item in series),
         empty="no series fits",
     )  # fmt: skip
 
 
-def _row(one: Series, pair: Latest | None, single: tuple[int, float] | None, changes: int) -> tuple[object, ...]:
+def _row(series: Series, pair: Latest | None, single: tuple[int, float] | None, changes: int) -> tuple[object, ...]:
     value = pair.value if pair else single[1] if single else None
     return (
-        series_cell(one), one.device, one.testbed.name, one.branch,
-        Cell(value=one.workload, link=workload_link(one.workload)), one.metric.name, one.owner,
-        quantity(value, one.metric.unit),
-        change(pair.ratio if pair else None, direction=one.metric.direction, sure=False), changes,
+        series_cell(series), series.device, series.testbed.name, series.branch,
+        Cell(value=series.workload, link=workload_link(series.workload)), series.metric.name, series.owner,
+        quantity(value, series.metric.unit),
+        change(pair.ratio if pair else None, direction=series.metric.direction, sure=False), changes,
     )  # fmt: skip
 
 

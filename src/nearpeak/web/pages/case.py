@@ -1,4 +1,4 @@
-"""One case: what it is, the commands that reproduce it, where it was measured, and what it takes at least."""
+"""Dashboard page: one case, with commands that reproduce it, its measurements and its time bound."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -13,7 +13,7 @@ from nearpeak.web.cell_text import clean, part, quantity, series_cell, workload_
 from nearpeak.web.measure_actions import again
 from nearpeak.web.page_view import View
 from nearpeak.web.pages import Page
-from nearpeak.web.query_arguments import Asked
+from nearpeak.web.query_arguments import Query
 from nearpeak.web.reproduction_commands import commands_of_case
 from nearpeak.web.series_charts import small_charts
 from nearpeak.web.site import Site, case_key, series_of_case
@@ -21,22 +21,23 @@ from nearpeak.web.site import Site, case_key, series_of_case
 CHARTS = 12
 
 
-def build(site: Site, asked: Asked) -> View:
+def build(site: Site, query: Query) -> View:
     """Return the page of a case."""
-    key = asked.path["case"]
-    found = series_of_case(site.store, key)
-    if not found:
+    key = query.path["case"]
+    matches = series_of_case(site.store, key)
+    if not matches:
         raise NotFoundError(f"case {key}: has no series")
-    one = found[0]
-    wish = again(site, f"/cases/{key}", found)
-    tables = (_measured(site, found), _bounds(one), _parameters(one))
+    first = matches[0]
+    wish = again(site, f"/cases/{key}", matches)
+    tables = (_measured(site, matches), _bounds(first), _parameters(first))
     return View(
-        title=clean(one.label), template="case", tables=(*tables, wish.jobs),
+        title=clean(first.label), template="case", tables=(*tables, wish.jobs),
         context={
-            "series": one, "again": wish, "tables": tables, "count": len(found),
-            "charts": small_charts(site, found[:CHARTS]),
-            "commands": tuple(commands_of_case(found)), "workload_link": workload_link(one.workload), "clean": clean,
-            "digest": one.case,
+            "series": first, "again": wish, "tables": tables, "count": len(matches),
+            "charts": small_charts(site, matches[:CHARTS]),
+            "commands": tuple(commands_of_case(matches)), "workload_link": workload_link(first.workload),
+            "clean": clean,
+            "digest": first.case,
         },
     )  # fmt: skip
 
@@ -48,22 +49,24 @@ def _measured(site: Site, series: Sequence[Series]) -> Table:
                         "#value|Newest", "#predicted_s|Predicted", "#bound_s|Speed of light",
                         "#attained_ratio|Reached"),
         rows=tuple(
-            (series_cell(one.series, f"series {one.series.id}"), one.series.device, one.series.testbed.name,
-             one.series.branch, one.series.metric.name, quantity(one.value, one.series.metric.unit), one.predicted_s,
-             one.bound_s, part(one.attained_ratio, implausible=one.is_implausible))
-            for one in standings(site.store, series)
+            (series_cell(standing.series, f"series {standing.series.id}"), standing.series.device,
+             standing.series.testbed.name,
+             standing.series.branch, standing.series.metric.name, quantity(standing.value, standing.series.metric.unit),
+             standing.predicted_s,
+             standing.bound_s, part(standing.attained_ratio, implausible=standing.is_implausible))
+            for standing in standings(site.store, series)
         ),
     )  # fmt: skip
 
 
-def _bounds(one: Series) -> Table:
+def _bounds(series: Series) -> Table:
     """Return what the case takes at least on every device that is described."""
     from nearpeak.bounds.case_bound import case_bound
     from nearpeak.targets import target_of
 
     rows = []
     try:
-        case = case_of_series(one)
+        case = case_of_series(series)
     except NearpeakError:
         case = None
     for name in TARGETS if case is not None else ():
@@ -84,11 +87,11 @@ def _bounds(one: Series) -> Table:
     )  # fmt: skip
 
 
-def _parameters(one: Series) -> Table:
+def _parameters(series: Series) -> Table:
     return Table(
         name="parameters", caption="What it is", columns=columns("name|Name", "value|Value"),
         rows=tuple((name, Cell(value=value, text=clean(str(value))))
-                   for name, value in sorted(one.parameters.items())),
+                   for name, value in sorted(series.parameters.items())),
         empty="its tool states no parameters",
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Efficiency: what was measured beside the speed of light and what good software reaches, by kernel and by case."""
+"""Dashboard page: measured times against speed-of-light bounds and predictions, by kernel and by case."""
 
 import statistics
 from collections import defaultdict
@@ -11,50 +11,50 @@ from nearpeak.web.cell_text import part, series_cell
 from nearpeak.web.page_view import View
 from nearpeak.web.pages import Page
 from nearpeak.web.pages.fleet import all_standings
-from nearpeak.web.query_arguments import Asked
+from nearpeak.web.query_arguments import Query
 from nearpeak.web.site import Site
 
 ROWS = 100
 SORTS = ("least", "most", "time")
 
 
-def build(site: Site, asked: Asked) -> View:
-    """Return times beside theory."""
-    device, sort = asked.text("device"), asked.choice("sort", SORTS)
+def build(site: Site, query: Query) -> View:
+    """Return measured times against bounds and predictions."""
+    device, sort = query.text("device"), query.choice("sort", SORTS)
     everything = all_standings(site)
-    rows = [one for one in everything if device in ("", one.series.device)]
-    bounded = [one for one in rows if one.attained_ratio is not None or one.is_implausible]
+    rows = [standing for standing in everything if device in ("", standing.series.device)]
+    bounded = [standing for standing in rows if standing.attained_ratio is not None or standing.is_implausible]
     bounded.sort(key={
-        "least": lambda one: (one.attained_ratio or 0.0, one.series.id),
-        "most": lambda one: (-(one.attained_ratio or 0.0), one.series.id),
-        "time": lambda one: (-(one.value or 0.0), one.series.id),
+        "least": lambda standing: (standing.attained_ratio or 0.0, standing.series.id),
+        "most": lambda standing: (-(standing.attained_ratio or 0.0), standing.series.id),
+        "time": lambda standing: (-(standing.value or 0.0), standing.series.id),
     }[sort])  # fmt: skip
-    limit, start = asked.rows(ROWS)
+    limit, start = query.rows(ROWS)
     classes, cases = _classes(bounded), _cases(bounded[start : start + limit])
     return View(
         title="Efficiency", template="efficiency", tables=(classes, cases),
         context={
             "classes": classes, "cases": cases, "total": len(bounded), "start": start, "limit": limit, "sort": sort,
-            "sorts": SORTS, "device": device, "devices": sorted({one.series.device for one in everything}),
+            "sorts": SORTS, "device": device, "devices": sorted({standing.series.device for standing in everything}),
             "without": len(rows) - len(bounded), "page": start // max(limit, 1), "strips": _strips(bounded),
         },
     )  # fmt: skip
 
 
 def _by_kernel(rows: Sequence[Standing]) -> dict[tuple[str, str], list[Standing]]:
-    found: dict[tuple[str, str], list[Standing]] = defaultdict(list)
-    for one in rows:
-        found[one.series.workload, one.series.device].append(one)
-    return dict(sorted(found.items()))
+    groups: dict[tuple[str, str], list[Standing]] = defaultdict(list)
+    for standing in rows:
+        groups[standing.series.workload, standing.series.device].append(standing)
+    return dict(sorted(groups.items()))
 
 
 def _strips(rows: Sequence[Standing]) -> tuple[tuple[str, tuple[float, ...]], ...]:
     """Return, for each kernel, the parts of the speed of light that its cases reach."""
-    found: dict[str, list[float]] = defaultdict(list)
-    for one in rows:
-        if one.attained_ratio is not None:
-            found[one.series.workload].append(round(one.attained_ratio, 4))
-    order = sorted(found.items(), key=lambda pair: statistics.median(pair[1]))
+    ratios: dict[str, list[float]] = defaultdict(list)
+    for standing in rows:
+        if standing.attained_ratio is not None:
+            ratios[standing.series.workload].append(round(standing.attained_ratio, 4))
+    order = sorted(ratios.items(), key=lambda pair: statistics.median(pair[1]))
     return tuple((name, tuple(sorted(parts)[:200])) for name, parts in order[:40])
 
 
@@ -65,7 +65,8 @@ def _classes(rows: Sequence[Standing]) -> Table:
                         "#median_ratio|Median", "#most_ratio|Most"),
         rows=tuple(
             (kernel, device, len(group),
-             *(part(ratio) for ratio in _spread([one.attained_ratio for one in group if one.attained_ratio])))
+             *(part(ratio) for ratio in _spread([standing.attained_ratio
+                                                 for standing in group if standing.attained_ratio])))
             for (kernel, device), group in _by_kernel(rows).items()
         ),
         empty="no series has a bound: its device or its operator is not described",
@@ -82,20 +83,15 @@ def _cases(rows: Sequence[Standing]) -> Table:
         columns=columns("series|Series", "device|Device", "runner|Runner", "#time_s|Measured", "#predicted_s|Predicted",
                         "#bound_s|Speed of light", "#attained_ratio|Reached", "limiter|Limited by"),
         rows=tuple(
-            (series_cell(one.series), Cell(value=one.series.device, link=Link(page="efficiency",
-                                                                              query={"device": one.series.device})),
-             one.series.testbed.name, one.value, _predicted(one), one.bound_s,
-             part(one.attained_ratio, implausible=one.is_implausible),
-             Cell(value=one.limiter, text=limiter(one.limiter)))
-            for one in rows
+            (series_cell(standing.series),
+             Cell(value=standing.series.device, link=Link(page="efficiency", query={"device": standing.series.device})),
+             standing.series.testbed.name, standing.value, None if prediction is None else prediction.time_s,
+             standing.bound_s, part(standing.attained_ratio, implausible=standing.is_implausible),
+             Cell(value=standing.limiter, text=limiter(standing.limiter)))
+            for standing in rows for prediction in (prediction_of(standing.series),)
         ),
         empty="no series has a bound",
     )  # fmt: skip
-
-
-def _predicted(one: Standing) -> float | None:
-    found = prediction_of(one.series)
-    return None if found is None else found.time_s
 
 
 PAGE = Page(name="efficiency", path="/efficiency", build=build, title="Efficiency", rank=5, is_computed=True)

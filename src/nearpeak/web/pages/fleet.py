@@ -1,7 +1,7 @@
-"""The fleet: devices × kernels as a heat map, how fresh each is, and how much its values scatter."""
+"""Dashboard page: the fleet as a heat map of devices × kernels, with age and scatter of the values."""
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 
 from nearpeak.history.series_state import Standing, standings
 from nearpeak.reports.document import Cell, Link, Table, columns
@@ -10,42 +10,42 @@ from nearpeak.web.cell_text import age, percent, share, time_cell
 from nearpeak.web.farm_tables import farm_tables
 from nearpeak.web.page_view import View
 from nearpeak.web.pages import Page
-from nearpeak.web.query_arguments import Asked
+from nearpeak.web.query_arguments import Query
 from nearpeak.web.site import Site
 
 MOST_KERNELS = 60
 SHOWN = ("attained", "change")
 
 
-def build(site: Site, asked: Asked) -> View:
+def build(site: Site, query: Query) -> View:
     """Return the fleet."""
-    shown = asked.choice("show", SHOWN)
+    shown = query.choice("show", SHOWN)
     rows = all_standings(site)
     matrix, table = _matrix(rows, shown), _devices(site, site.store.browsing.devices(), rows)
     farm = farm_tables(site)
     return View(
         title="Fleet", template="fleet", tables=(matrix, table, *farm),
         context={"matrix": matrix, "devices": table, "show": shown, "farm": farm,
-                 "kernels": len({one.series.workload for one in rows})},
+                 "kernels": len({standing.series.workload for standing in rows})},
     )  # fmt: skip
 
 
 def all_standings(site: Site) -> tuple[Standing, ...]:
-    """Return where every series of times stands, without predictions; runs of the last minute may be missing."""
-    found: tuple[Standing, ...] = site.remembered(
+    """Return the standing of every series of times, without predictions; runs of the last minute may be missing."""
+    standings_of_all: tuple[Standing, ...] = site.remembered(
         "standings",
         lambda: standings(
             site.store, site.store.browsing.series((), {"metric": "time"}, limit=100_000).rows, predicted=False
         ),
         site.store.browsing.mark(), is_lazy=True,
     )  # fmt: skip
-    return found
+    return standings_of_all
 
 
 def _matrix(rows: Sequence[Standing], shown: str) -> Table:
     cells: dict[tuple[str, str], list[Standing]] = defaultdict(list)
-    for one in rows:
-        cells[one.series.workload, one.series.device].append(one)
+    for standing in rows:
+        cells[standing.series.workload, standing.series.device].append(standing)
     devices = sorted({device for _, device in cells})
     kernels = sorted({kernel for kernel, _ in cells})[:MOST_KERNELS]
     title = {"attained": "Best part of the speed of light", "change": "Largest change since the run before"}[shown]
@@ -65,13 +65,13 @@ def _cell(rows: Sequence[Standing], kernel: str, device: str, shown: str) -> Cel
         return Cell(value=None, text="·", kind="muted", hint="not measured")
     link = Link(page="all_series", query={"workload": kernel, "device": device})
     if shown == "change":
-        ratios = [one.change_ratio for one in rows if one.change_ratio is not None]
+        ratios = [standing.change_ratio for standing in rows if standing.change_ratio is not None]
         worst = max(ratios, key=lambda ratio: abs(ratio - 1), default=None)
         if worst is None:
             return Cell(value=None, text="–", link=link, kind="muted")
         kind = "" if abs(worst - 1) < 0.02 else "bad" if worst > 1 else "good"
         return Cell(value=worst, text=percent(worst), link=link, kind=kind, hint=f"{len(rows)} series")
-    parts = [one.attained_ratio for one in rows if one.attained_ratio is not None]
+    parts = [standing.attained_ratio for standing in rows if standing.attained_ratio is not None]
     if not parts:
         return Cell(value=None, text="no bound", link=link, kind="muted")
     best = max(parts)
@@ -80,26 +80,21 @@ def _cell(rows: Sequence[Standing], kernel: str, device: str, shown: str) -> Cel
 
 
 def _devices(site: Site, devices: Sequence[DeviceRow], rows: Sequence[Standing]) -> Table:
-    counts: Mapping[str, int] = _counted(rows)
+    counts = Counter(standing.series.device for standing in rows)
     return Table(
         name="devices", caption="Devices",
         columns=columns("device|Device", "host|Host", "uuid|Unit", "vendor|Vendor", "architecture|Architecture",
                         "#series|Series", "#runs|Runs", "last_run_ns|Last run", "age|Fresh"),
         rows=tuple(
-            (Cell(value=one.name, link=Link(page="all_series", query={"device": one.name})), one.host, one.uuid,
-             one.vendor, one.architecture, counts.get(one.name, 0), one.run_count, time_cell(one.last_ns),
-             age(one.last_ns, site.now_ns))
-            for one in devices
+            (Cell(value=device.name, link=Link(page="all_series", query={"device": device.name})), device.host,
+             device.uuid,
+             device.vendor, device.architecture, counts[device.name], device.run_count,
+             time_cell(device.last_ns),
+             age(device.last_ns, site.now_ns))
+            for device in devices
         ),
         empty="no device has run anything",
     )  # fmt: skip
-
-
-def _counted(rows: Sequence[Standing]) -> dict[str, int]:
-    found: dict[str, int] = defaultdict(int)
-    for one in rows:
-        found[one.series.device] += 1
-    return found
 
 
 PAGE = Page(name="fleet", path="/fleet", build=build, title="Fleet", rank=4)

@@ -1,4 +1,4 @@
-"""One run: where, on which software, at which commit, and everything that it measured."""
+"""Dashboard page: one run, with its machine, software, commit and all its measurements."""
 
 from collections.abc import Iterator, Mapping
 
@@ -9,22 +9,32 @@ from nearpeak.store.rows.list_rows import MeasuredRow
 from nearpeak.web.cell_text import clean, date, quantity, series_link
 from nearpeak.web.page_view import View
 from nearpeak.web.pages import Page
-from nearpeak.web.query_arguments import Asked
+from nearpeak.web.query_arguments import Query
 from nearpeak.web.site import Site
 
 ROWS = 100
 
 
-def build(site: Site, asked: Asked) -> View:
+def build(site: Site, query: Query) -> View:
     """Return the page of a run."""
-    number = asked.id("run")
+    number = query.id("run")
     runs = site.store.runs([number])
     if not runs:
         raise NotFoundError(f"run {number}: is not in the store")
     run = runs[0]
-    limit, start = asked.rows(ROWS)
+    limit, start = query.rows(ROWS)
     part = site.store.browsing.measurements(number, limit=limit, offset=start)
-    tables = (_measured(part.rows), _facts(run), _stack(run))
+    tables = (
+        _measured(part.rows),
+        _facts(run),
+        Table(
+            name="software",
+            caption="Software",
+            columns=columns("component|Component", "version|Version"),
+            rows=tuple(run.stack),
+            empty="not stated",
+        ),
+    )
     return View(
         title=f"Run {number}", template="run", tables=tables,
         context={
@@ -51,14 +61,16 @@ def _measured(rows: tuple[MeasuredRow, ...]) -> Table:
     )  # fmt: skip
 
 
-def _row(one: MeasuredRow) -> tuple[object, ...]:
-    failed = one.value is None
+def _row(measured: MeasuredRow) -> tuple[object, ...]:
+    failed = measured.value is None
     return (
-        Cell(value=one.label, link=series_link(one.series)), one.testbed, one.metric, one.launch,
-        *(quantity(value, one.unit) for value in (one.value, one.low_value, one.high_value)), one.sample_count,
-        Cell(value=one.outcome, kind="bad" if failed else ""),
-        Cell(value=one.clock_hz, text="–" if one.clock_hz is None else f"{one.clock_hz / 1e9:.3f} GHz"),
-        Cell(value=one.note, text=clean(one.note)[:200]),
+        Cell(value=measured.label, link=series_link(measured.series)), measured.testbed, measured.metric,
+        measured.launch,
+        *(quantity(value, measured.unit) for value in (measured.value, measured.low_value, measured.high_value)),
+        measured.sample_count,
+        Cell(value=measured.outcome, kind="bad" if failed else ""),
+        Cell(value=measured.clock_hz, text="–" if measured.clock_hz is None else f"{measured.clock_hz / 1e9:.3f} GHz"),
+        Cell(value=measured.note, text=clean(measured.note)[:200]),
     )  # fmt: skip
 
 
@@ -75,16 +87,9 @@ def _facts(run: Run) -> Table:
     )  # fmt: skip
 
 
-def _stack(run: Run) -> Table:
-    return Table(
-        name="software", caption="Software", columns=columns("component|Component", "version|Version"),
-        rows=tuple((name, version) for name, version in run.stack), empty="not stated",
-    )  # fmt: skip
-
-
 def _everywhere(site: Site) -> Iterator[Mapping[str, str]]:
-    for one in site.store.browsing.runs((), limit=5000)[0]:
-        yield {"run": str(one.id)}
+    for run in site.store.browsing.runs((), limit=5000)[0]:
+        yield {"run": str(run.id)}
 
 
 PAGE = Page(name="run", path="/runs/{run}", build=build, everywhere=_everywhere)

@@ -1,4 +1,4 @@
-"""One series: its history with changes, intervals, bound and prediction, and what changed with it."""
+"""Dashboard page: one series, with change points, intervals, bound, prediction and correlated series."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -28,7 +28,7 @@ from nearpeak.web.history_chart import Chart, Mark, chart_of
 from nearpeak.web.measure_actions import again
 from nearpeak.web.page_view import View
 from nearpeak.web.pages import Page
-from nearpeak.web.query_arguments import Asked
+from nearpeak.web.query_arguments import Query
 from nearpeak.web.reproduction_commands import commands_of
 from nearpeak.web.series_charts import intervals_of, levels_of
 from nearpeak.web.site import Site, series_of
@@ -43,76 +43,75 @@ _UNSEARCHED = {
 }
 
 
-def build(site: Site, asked: Asked) -> View:
+def build(site: Site, query: Query) -> View:
     """Return the page of a series."""
-    number = asked.id("series")
-    one = series_of(site.store, number)
-    track, history = _track(site, one)
+    number = query.id("series")
+    series = series_of(site.store, number)
+    track, history = _track(site, series)
     intervals = intervals_of(history, track.points)
-    chart = _chart(one, track, intervals)
-    runs = {run.id: run for run in _runs(site, track, asked)}
-    tables = (_points(one, track, intervals, runs, ROWS if not asked.is_whole else None), _changes(track),
-              _beside(site, one), (wish := again(site, f"/series/{number}", [one])).jobs)  # fmt: skip
-    (standing,) = standings(site.store, [one])
+    chart = _chart(series, track, intervals)
+    shown = track.points if query.is_whole else track.points[-ROWS:]
+    runs = {run.id: run for run in site.store.runs([point.run_id for point in shown])} if shown else {}
+    tables = (_points(series, track, intervals, runs, ROWS if not query.is_whole else None), _changes(track),
+              _beside(site, series), (wish := again(site, f"/series/{number}", [series])).jobs)  # fmt: skip
+    (standing,) = standings(site.store, [series])
     return View(
-        title=f"{one.label}, {one.device}", template="series", tables=tables,
+        title=f"{series.label}, {series.device}", template="series", tables=tables,
         context={
-            "series": one, "again": wish, "track": track, "chart": chart, "points": tables[0], "changes": tables[1],
-            "beside": tables[2], "standing": standing, "where": place_of(one), "case_link": case_link(one.case),
-            "workload_link": workload_link(one.workload), "commands": tuple(commands_of(site, one)),
+            "series": series, "again": wish, "track": track, "chart": chart, "points": tables[0], "changes": tables[1],
+            "beside": tables[2], "standing": standing, "where": place_of(series), "case_link": case_link(series.case),
+            "workload_link": workload_link(series.workload), "commands": tuple(commands_of(site, series)),
             "alerts": _alerts(site, number), "clock": _clock(track), "value_text": value_text, "percent": percent,
-            "policy": one.testbed.policy, "newest": track.points[-1] if track.points else None,
+            "policy": series.testbed.policy, "newest": track.points[-1] if track.points else None,
             "rest": max(0, len(track.points) - ROWS), "clean": clean,
         },
     )  # fmt: skip
 
 
-def _track(site: Site, one: Series) -> tuple[Track, History]:
+def _track(site: Site, series: Series) -> tuple[Track, History]:
     """Return the history with its changes; remembered as long as no run came to it."""
-    newest = site.store.browsing.newest([one.id]).get(one.id, (0, 0.0))[0]
-    found: tuple[Track, History] = site.remembered(
-        f"track {one.id}", lambda: (track_of(site.store, one.id), site.store.history(one.id)), (newest, one.run_count)
+    newest = site.store.browsing.newest([series.id]).get(series.id, (0, 0.0))[0]
+    track_and_history: tuple[Track, History] = site.remembered(
+        f"track {series.id}",
+        lambda: (track_of(site.store, series.id), site.store.history(series.id)),
+        (newest, series.run_count),
     )
-    return found
+    return track_and_history
 
 
-def _runs(site: Site, track: Track, asked: Asked) -> Sequence[Run]:
-    rows = track.points if asked.is_whole else track.points[-ROWS:]
-    return site.store.runs([one.run_id for one in rows]) if rows else ()
-
-
-def _chart(one: Series, track: Track, intervals: Sequence[tuple[float, float]]) -> Chart:
+def _chart(series: Series, track: Track, intervals: Sequence[tuple[float, float]]) -> Chart:
     marks = tuple(
         Mark(index=each.index, is_worse=each.worse, is_sure=each.tier == "confirmed",
              text=percent(each.value_ratio) + (" through the clock" if each.by_clock else ""))
         for each in track.changes
     )  # fmt: skip
     return chart_of(
-        f"series{one.id}", f"{one.label}, {place_of(one)}", one.metric.unit, track.points, intervals, marks=marks,
-        lines=levels_of(one),
+        f"series{series.id}", f"{series.label}, {place_of(series)}", series.metric.unit, track.points, intervals,
+        marks=marks,
+        lines=levels_of(series),
     )  # fmt: skip
 
 
 def _points(
-    one: Series, track: Track, intervals: Sequence[tuple[float, float]], runs: Mapping[int, Run], most: int | None
+    series: Series, track: Track, intervals: Sequence[tuple[float, float]], runs: Mapping[int, Run], most: int | None
 ) -> Table:
     rows = list(zip(track.points, intervals, strict=True))[::-1]
     return Table(
         name="history", caption="Values, newest first",
-        columns=columns("sha|Commit", "subject|Subject", f"#value_{one.metric.unit}|Value",
-                        f"#low_{one.metric.unit}|95 % from", f"#high_{one.metric.unit}|to", "#launches|Launches",
+        columns=columns("sha|Commit", "subject|Subject", f"#value_{series.metric.unit}|Value",
+                        f"#low_{series.metric.unit}|95 % from", f"#high_{series.metric.unit}|to", "#launches|Launches",
                         "#clock_hz|Clock", "run|Run"),
-        rows=tuple(_point(one, point, ends, runs.get(point.run_id)) for point, ends in rows[:most]),
+        rows=tuple(_point(series, point, ends, runs.get(point.run_id)) for point, ends in rows[:most]),
         empty="no values",
     )  # fmt: skip
 
 
-def _point(one: Series, point: TrackPoint, ends: tuple[float, float], run: Run | None) -> tuple[object, ...]:
+def _point(series: Series, point: TrackPoint, ends: tuple[float, float], run: Run | None) -> tuple[object, ...]:
     subject = run.revision.subject if run and run.revision else ""
     clock = sum(point.clocks_hz) / len(point.clocks_hz) if point.clocks_hz else None
     return (
         Cell(value=point.sha, text=sha_text(point.sha)), Cell(value=subject, text=shortened(clean(subject), 90)),
-        *(quantity(value, one.metric.unit) for value in (point.value, *ends)), len(point.values),
+        *(quantity(value, series.metric.unit) for value in (point.value, *ends)), len(point.values),
         Cell(value=clock, text="–" if clock is None else f"{clock / 1e9:.3f} GHz"), run_cell(point.run_id),
     )  # fmt: skip
 
@@ -123,37 +122,34 @@ def _changes(track: Track) -> Table:
         columns=columns("change|Change", "#ratio|Size", "#low_ratio|From", "#high_ratio|To", "tier|How sure",
                         "good|Last good", "bad|First bad", "subject|Subject", "stack|Software that changed",
                         "#clock_ratio|Clock"),
-        rows=tuple(_change(one, track.series.metric.direction) for one in reversed(track.changes)),
+        rows=tuple(_change(change, track.series.metric.direction) for change in reversed(track.changes)),
         empty=_UNSEARCHED.get(track.outcome, f"not searched: {track.outcome}"),
     )  # fmt: skip
 
 
-def _change(one: TrackChange, direction: str) -> tuple[object, ...]:
-    said = "▲ worse" if one.worse else "▼ better"
-    over = ", taken back since" if one.over else ""
-    stack = ", ".join(f"{name} {before or 'none'} → {after or 'none'}" for name, before, after in one.stack)
-    sure = "through the clock" if one.by_clock else one.tier
+def _change(step: TrackChange, direction: str) -> tuple[object, ...]:
+    direction_text = "▲ worse" if step.worse else "▼ better"
+    over = ", taken back since" if step.over else ""
+    stack = ", ".join(f"{name} {before or 'none'} → {after or 'none'}" for name, before, after in step.stack)
+    ends = {"a": step.good_sha, "b": step.bad_sha}
+    commits = Link(page="compare", query=ends) if all(ends.values()) else None
+    sure = "through the clock" if step.by_clock else step.tier
     return (
-        Cell(value="worse" if one.worse else "better", text=said + over, kind="bad" if one.worse else "good"),
-        change(one.value_ratio, direction=direction, sure=one.tier == "confirmed"),
-        *(Cell(value=ratio, text=percent(ratio)) for ratio in (one.low_ratio, one.high_ratio)), sure,
-        Cell(value=one.good_sha, text=sha_text(one.good_sha)),
-        Cell(value=one.bad_sha, text=sha_text(one.bad_sha), link=_commits(one)),
-        Cell(value=one.subject, text=shortened(clean(one.subject), 80)), stack,
-        Cell(value=one.clock_ratio, text="–" if one.clock_ratio is None else percent(one.clock_ratio)),
+        Cell(value="worse" if step.worse else "better", text=direction_text + over,
+             kind="bad" if step.worse else "good"),
+        change(step.value_ratio, direction=direction, sure=step.tier == "confirmed"),
+        *(Cell(value=ratio, text=percent(ratio)) for ratio in (step.low_ratio, step.high_ratio)), sure,
+        Cell(value=step.good_sha, text=sha_text(step.good_sha)),
+        Cell(value=step.bad_sha, text=sha_text(step.bad_sha), link=commits),
+        Cell(value=step.subject, text=shortened(clean(step.subject), 80)), stack,
+        Cell(value=step.clock_ratio, text="–" if step.clock_ratio is None else percent(step.clock_ratio)),
     )  # fmt: skip
 
 
-def _commits(one: TrackChange) -> Link | None:
-    if not one.good_sha or not one.bad_sha:
-        return None
-    return Link(page="compare", query={"a": one.good_sha, "b": one.bad_sha})
-
-
-def _beside(site: Site, one: Series) -> Table:
+def _beside(site: Site, series: Series) -> Table:
     """Return the other series of the same case."""
-    found = site.store.browsing.series((), {"case": one.case}, limit=60).rows
-    others = [other for other in found if other.id != one.id]
+    matches = site.store.browsing.series((), {"case": series.case}, limit=60).rows
+    others = [other for other in matches if other.id != series.id]
     return Table(
         name="beside", caption="The same case elsewhere",
         columns=columns("series|Series", "device|Device", "runner|Runner", "branch|Branch", "metric|Metric",
@@ -170,8 +166,8 @@ def _beside(site: Site, one: Series) -> Table:
 
 def _alerts(site: Site, number: int) -> tuple[int, ...]:
     changes = site.store.browsing.changes(series=[number])
-    found = site.store.browsing.alerts_of_changes([one.id for one in changes]) if changes else {}
-    return tuple(sorted(set(found.values())))
+    by_change = site.store.browsing.alerts_of_changes([change.id for change in changes]) if changes else {}
+    return tuple(sorted(set(by_change.values())))
 
 
 def _clock(track: Track) -> str:
@@ -180,8 +176,8 @@ def _clock(track: Track) -> str:
 
 
 def _everywhere(site: Site) -> Iterator[Mapping[str, str]]:
-    for one in site.store.browsing.series((), limit=100_000).rows:
-        yield {"series": str(one.id)}
+    for series in site.store.browsing.series((), limit=100_000).rows:
+        yield {"series": str(series.id)}
 
 
 PAGE = Page(name="series", path="/series/{series}", build=build, everywhere=_everywhere, is_computed=True)

@@ -1,4 +1,4 @@
-"""Triage: alerts that wait, the costliest first, gone through by keys."""
+"""Dashboard page: open alerts by cost, navigated by keyboard."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from nearpeak.web.cell_text import age, percent, sha_text, show, time_cell
 from nearpeak.web.history_chart import Chart
 from nearpeak.web.page_view import View
 from nearpeak.web.pages import Page
-from nearpeak.web.query_arguments import Asked
+from nearpeak.web.query_arguments import Query
 from nearpeak.web.series_charts import small_charts
 from nearpeak.web.site import Site
 
@@ -27,15 +27,15 @@ class Waiting:
     alert: AlertRow
     """The alert."""
     weight: Weight
-    """How much it matters."""
+    """Weight of the alert in the queue."""
     series: Series | None
     """Its first series."""
     chart: Chart | None
     """History of that series."""
     is_snoozed: bool
-    """Whether nobody is to be bothered now."""
+    """Whether the alert is snoozed now."""
     blamed: tuple[tuple[str, str], ...] = ()
-    """What may be behind it: axis and what it is."""
+    """Likely causes: axis and value."""
 
     @property
     def worst(self) -> str:
@@ -44,7 +44,7 @@ class Waiting:
 
     @property
     def gap(self) -> str:
-        """What it costs, in words; empty where that is not known."""
+        """Cost as text; empty where it is unknown."""
         return show(self.weight.gap_s, "s") if self.weight.gap_s else ""
 
     @property
@@ -53,24 +53,24 @@ class Waiting:
         return self.alert.status in CLOSED
 
 
-def build(site: Site, asked: Asked) -> View:
+def build(site: Site, query: Query) -> View:
     """Return the queue."""
-    shown, sort = asked.choice("shown", SHOWN), asked.choice("sort", SORTS)
-    snoozed = asked.choice("snoozed", ("hidden", "shown"))
+    shown, sort = query.choice("shown", SHOWN), query.choice("sort", SORTS)
+    snoozed = query.choice("snoozed", ("hidden", "shown"))
     at_ns = None if snoozed == "shown" else site.now_ns
-    wanted = AlertFilter(shown=shown, sort=sort, words=asked.words(), owner=asked.text("owner"), at_ns=at_ns)
-    found = queue_of(site).wanted(wanted)
-    limit, start = asked.rows(ROWS)
-    part = site.store.browsing.alerts(found[start : start + limit])
-    known = weights_of(site.store.browsing.members([one.id for one in part]))
-    waiting = _waiting(site, () if asked.is_whole and not site.setting.is_static else part, known)
+    wanted = AlertFilter(shown=shown, sort=sort, words=query.words(), owner=query.text("owner"), at_ns=at_ns)
+    alerts = queue_of(site).wanted(wanted)
+    limit, start = query.rows(ROWS)
+    part = site.store.browsing.alerts(alerts[start : start + limit])
+    known = weights_of(site.store.browsing.members([alert.id for alert in part]))
+    waiting = _waiting(site, () if query.is_whole and not site.setting.is_static else part, known)
     table = _table(part, known)
     return View(
         title="Triage", template="triage", tables=(table,),
         context={
-            "waiting": waiting, "table": table, "total": len(found), "start": start, "rows": ROWS,
-            "shown": shown, "sort": sort, "snoozed": snoozed, "sorts": SORTS, "query": asked.text("q"),
-            "owner": asked.text("owner"), "age": lambda at_ns: age(at_ns, site.now_ns), "sha": sha_text,
+            "waiting": waiting, "table": table, "total": len(alerts), "start": start, "rows": ROWS,
+            "shown": shown, "sort": sort, "snoozed": snoozed, "sorts": SORTS, "query": query.text("q"),
+            "owner": query.text("owner"), "age": lambda at_ns: age(at_ns, site.now_ns), "sha": sha_text,
             "series_count": site.store.browsing.series((), limit=1).total_count,
         },
     )  # fmt: skip
@@ -81,26 +81,23 @@ def queue_of(site: Site) -> Queue:
 
     What happens to an alert shows at once; the order follows newer values and effects at most OLDEST_S later.
     """
-    found: Queue = site.remembered("queue", lambda: Queue(site.store), site.store.browsing.mark()[:2], is_lazy=True)
-    return found
-
-
-def _snoozed(site: Site, one: AlertRow) -> bool:
-    return site.now_ns is not None and (one.snoozed_until_ns or 0) > site.now_ns
+    queue: Queue = site.remembered("queue", lambda: Queue(site.store), site.store.browsing.mark()[:2], is_lazy=True)
+    return queue
 
 
 def _waiting(site: Site, alerts: Sequence[AlertRow], known: Mapping[int, Weight]) -> list[Waiting]:
-    first = {one.id: known.get(one.id, NOTHING).series for one in alerts}
-    series = {one.id: one for one in site.store.browsing.series_by_id([one for one in first.values() if one])}
-    blamed = site.store.browsing.suspects([one.id for one in alerts])
-    charts = {one.name: one for one in small_charts(site, series.values())}
+    first = {item.id: known.get(item.id, NOTHING).series for item in alerts}
+    series = {item.id: item for item in site.store.browsing.series_by_id([item for item in first.values() if item])}
+    blamed = site.store.browsing.suspects([item.id for item in alerts])
+    charts = {item.name: item for item in small_charts(site, series.values())}
     return [
         Waiting(
-            alert=one, weight=known.get(one.id, NOTHING), series=series.get(first[one.id] or 0),
-            chart=charts.get(f"series{first[one.id]}"), is_snoozed=_snoozed(site, one),
-            blamed=blamed.get(one.id, ())[:3],
+            alert=item, weight=known.get(item.id, NOTHING), series=series.get(first[item.id] or 0),
+            chart=charts.get(f"series{first[item.id]}"),
+            is_snoozed=site.now_ns is not None and (item.snoozed_until_ns or 0) > site.now_ns,
+            blamed=blamed.get(item.id, ())[:3],
         )
-        for one in alerts
+        for item in alerts
     ]  # fmt: skip
 
 
@@ -110,18 +107,18 @@ def _table(alerts: Sequence[AlertRow], known: Mapping[int, Weight]) -> Table:
         columns=columns("alert|Alert", "title|What", "state|State", "assignee|Who", "#worst_ratio|Largest change",
                         "#gap_s|Longer per call", "#changes|Series", "good|Last good", "bad|First bad",
                         "opened_ns|Opened"),
-        rows=tuple(_row(one, known.get(one.id, NOTHING)) for one in alerts), empty="no alerts",
+        rows=tuple(_row(alert, known.get(alert.id, NOTHING)) for alert in alerts), empty="no alerts",
     )  # fmt: skip
 
 
-def _row(one: AlertRow, weight: Weight) -> tuple[object, ...]:
-    link = Link(page="alert", path={"alert": str(one.id)})
+def _row(alert: AlertRow, weight: Weight) -> tuple[object, ...]:
+    link = Link(page="alert", path={"alert": str(alert.id)})
     return (
-        Cell(value=one.id, link=link), one.title, one.status, one.assignee,
+        Cell(value=alert.id, link=link), alert.title, alert.status, alert.assignee,
         Cell(value=weight.worst_ratio, text="–" if weight.worst_ratio is None else percent(weight.worst_ratio)),
         Cell(value=weight.gap_s, text=show(weight.gap_s, "s") if weight.gap_s else "–"), weight.change_count,
-        Cell(value=one.rev_lo, text=sha_text(one.rev_lo)), Cell(value=one.rev_hi, text=sha_text(one.rev_hi)),
-        time_cell(one.created_ns),
+        Cell(value=alert.rev_lo, text=sha_text(alert.rev_lo)), Cell(value=alert.rev_hi, text=sha_text(alert.rev_hi)),
+        time_cell(alert.created_ns),
     )  # fmt: skip
 
 

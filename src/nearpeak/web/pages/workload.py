@@ -1,4 +1,4 @@
-"""One kernel or model: its cases on every device, and the report of what they take at least."""
+"""Dashboard page: one kernel or model, with its cases on every device and the report of its bounds."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -9,7 +9,7 @@ from nearpeak.reports.document import Cell, Table, columns
 from nearpeak.web.cell_text import case_link, change, clean, part, quantity, series_link
 from nearpeak.web.page_view import View
 from nearpeak.web.pages import Page
-from nearpeak.web.query_arguments import Asked
+from nearpeak.web.query_arguments import Query
 from nearpeak.web.series_charts import small_charts
 from nearpeak.web.site import Site, key_of
 from nearpeak.web.workload_reports import cases_of, targets_of
@@ -17,20 +17,20 @@ from nearpeak.web.workload_reports import cases_of, targets_of
 ROWS, CHARTS = 200, 12
 
 
-def build(site: Site, asked: Asked) -> View:
+def build(site: Site, query: Query) -> View:
     """Return the page of a workload."""
-    name, found = named(site, asked.path["workload"])
-    limit, start = asked.rows(ROWS)
-    rows = standings(site.store, found[start : start + limit])
+    name, series = named(site, query.path["workload"])
+    limit, start = query.rows(ROWS)
+    rows = standings(site.store, series[start : start + limit])
     table = _table(rows)
-    report = bool(targets_of(found) and cases_of(found, most=1))
+    report = bool(targets_of(series) and cases_of(series, most=1))
     return View(
         title=clean(name) or "not named", template="workload", tables=(table,),
         context={
-            "name": name, "table": table, "total": len(found), "start": start, "limit": limit,
-            "page": start // max(limit, 1), "charts": small_charts(site, found[:CHARTS]), "has_report": report,
-            "source": f"/raw/workloads/{asked.path['workload']}", "key": asked.path["workload"], "clean": clean,
-            "devices": len({one.device for one in found}), "cases": len({one.case for one in found}),
+            "name": name, "table": table, "total": len(series), "start": start, "limit": limit,
+            "page": start // max(limit, 1), "charts": small_charts(site, series[:CHARTS]), "has_report": report,
+            "source": f"/raw/workloads/{query.path['workload']}", "key": query.path["workload"], "clean": clean,
+            "devices": len({item.device for item in series}), "cases": len({item.case for item in series}),
         },
     )  # fmt: skip
 
@@ -54,19 +54,20 @@ def _table(rows: Sequence[Standing]) -> Table:
                         "#value|Newest", "#change_ratio|Against the one before", "#predicted_s|Predicted",
                         "#bound_s|Speed of light", "#attained_ratio|Reached"),
         rows=tuple(
-            (Cell(value=one.series.label, link=case_link(one.series.case)),
-             Cell(value=one.series.id, text=f"series {one.series.id}", link=series_link(one.series.id)),
-             one.series.device, one.series.testbed.name, one.series.metric.name,
-             quantity(one.value, one.series.metric.unit),
-             change(one.change_ratio, direction=one.series.metric.direction, sure=False), one.predicted_s, one.bound_s,
-             part(one.attained_ratio, implausible=one.is_implausible))
-            for one in rows
+            (Cell(value=standing.series.label, link=case_link(standing.series.case)),
+             Cell(value=standing.series.id, text=f"series {standing.series.id}", link=series_link(standing.series.id)),
+             standing.series.device, standing.series.testbed.name, standing.series.metric.name,
+             quantity(standing.value, standing.series.metric.unit),
+             change(standing.change_ratio, direction=standing.series.metric.direction, sure=False),
+             standing.predicted_s, standing.bound_s,
+             part(standing.attained_ratio, implausible=standing.is_implausible))
+            for standing in rows
         ),
     )  # fmt: skip
 
 
 def _everywhere(site: Site) -> Iterator[Mapping[str, str]]:
-    for name in sorted({one.workload for one in site.store.browsing.series((), limit=100_000).rows}):
+    for name in sorted({series.workload for series in site.store.browsing.series((), limit=100_000).rows}):
         if name:
             yield {"workload": key_of(name)}
 

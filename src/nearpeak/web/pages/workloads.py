@@ -1,17 +1,17 @@
-"""Kernels and models whose cases are measured, and reports that lie beside the store."""
+"""Dashboard page: kernels and models with measured cases, and reports in the folder of the store."""
 
 from nearpeak.reports.document import Cell, Link, Table, columns
 from nearpeak.web.cell_text import workload_link
 from nearpeak.web.page_view import View
 from nearpeak.web.pages import Page
-from nearpeak.web.query_arguments import Asked
+from nearpeak.web.query_arguments import Query
 from nearpeak.web.site import Site
 from nearpeak.web.workload_reports import report_names
 
 
-def build(site: Site, asked: Asked) -> View:
+def build(site: Site, query: Query) -> View:
     """Return the list."""
-    del asked
+    del query
     counts: dict[str, int] = {}
     for _, _, name in site.store.browsing.cases():
         counts[name] = counts.get(name, 0) + 1
