@@ -47,7 +47,7 @@ def test_the_chosen_cases_run_and_their_counts_stay_with_the_results(calls, tmp_
     assert sorted(sum(why.call_count for why in one.why) for one in found) == [1, 2]
     assert {why.kind for one in found for why in one.why} == {"usecase"}
     again = run("measure", calls, "--runner", "null", "--out", out).stderr
-    assert "0 new results, 2 in all; what is asked for is there already" in again
+    assert "0 new results, 2 in all; all requested results are there already" in again
     shown = json.loads(run("suite", "show", calls, "--results", out, "--json").stdout)
     assert shown["run"] == {"passed": 2, "unchecked": 2, "excluded": []}
     shares = {(one["workload"], one["currency"], one["identity"]): one["covered_ratio"]

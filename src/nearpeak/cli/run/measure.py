@@ -74,8 +74,6 @@ def measure(
     --results FILE'). Exit code 12 when a result is wrong, 3 when there is none (crash, timeout, oom, failed) or
     the device was not to be had.
     """
-    from collections import Counter
-
     from nearpeak.api import measured_analysis
     from nearpeak.reports.figure_text import hung
 
@@ -95,18 +93,26 @@ def measure(
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
     keep(measurements)
+    measurements = _reported(measurements, out)
+    for path in export:
+        _export(path, measurements)
+    raise typer.Exit(exit_code(measurements))
+
+
+def _reported(measurements: "list[Measurement]", out: Path | None) -> "list[Measurement]":
+    """Report counts on standard error; return all results of `out`, those of earlier runs included."""
+    from collections import Counter
+
     if out is not None:
         from nearpeak.measurement.result_file import read_results
 
         new, measurements = len(measurements), list(read_results(out))
-        note = "" if new else "; what is asked for is there already, and another --out measures it again"
+        note = "" if new else "; all requested results are there already, and another --out measures them again"
         sys.stderr.write(f"{out}: {counted(new, 'new result')}, {len(measurements)} in all{note}\n")
     if len(measurements) > 1:
         outcomes = Counter(measurement.outcome.value for measurement in measurements).most_common()
         sys.stderr.write(f"{', '.join(f'{count} {outcome}' for outcome, count in outcomes)}\n")
-    for path in export:
-        _export(path, measurements)
-    raise typer.Exit(exit_code(measurements))
+    return measurements
 
 
 def _with_target(runner: str, target: str, edits: list[str]) -> str:

@@ -35,9 +35,7 @@ def validate(
     ),
     runner: str = typer.Option("", "--runner", help="A runner's own way to compute it; torch_cpu by default."),
     implementation: str = typer.Option(
-        "",
-        "--implementation",
-        help="module:function or file.py:function of (tensors by input name, **arguments) → outputs by name.",
+        "", "--implementation", help="module:function or file.py:function, (tensors by name, **axes) → outputs by name."
     ),
     emulate: str | None = typer.Option(
         None,
