@@ -1,4 +1,4 @@
-"""Seeded random inputs of a case as NumPy arrays: normal values, and valid positions, classes and masks."""
+"""Seeded random inputs of a case as NumPy arrays, with their sizes in bytes and the arguments of its forward pass."""
 
 import math
 import random

@@ -1,4 +1,4 @@
-"""Charts of series: full size with bound and prediction, or small in a grid."""
+"""Data of history charts: small charts of series, thinned points, intervals, and levels of bound and prediction."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import fields, replace

@@ -1,4 +1,4 @@
-"""Value graph of a step: hash-consed nodes, so that equal computations are one node."""
+"""Value graph of a step: equal computations share one node, and each added node is rewritten by algebraic rules."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,4 +1,4 @@
-"""The engine of `nearpeak farm up` and `join`, with the scheduler and workers of this process."""
+"""Set-up of `nearpeak farm up` and `join`: executor (local, Dask or Slurm), devices, store and shutdown."""
 
 import math
 import signal

@@ -1,4 +1,4 @@
-"""Overlap of a product's compute, cache, memory and latency times: their norm and each one's share."""
+"""Overlap of a product's compute, cache, memory and latency times: their 4-norm, split over the two largest."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Extents of grouped products: number formats, groups with rows, and the distribution of rows over groups."""
+"""Inputs of the grouped-product model: groups with rows, even or skewed loads, and figures of the device."""
 
 from dataclasses import replace
 from functools import lru_cache

@@ -1,4 +1,4 @@
-"""Inputs with one NaN or infinity, placed where it reaches the outputs."""
+"""Inputs with one NaN or infinity that reaches the outputs, and a check that it spoils no unrelated output."""
 
 from collections.abc import Mapping
 from functools import lru_cache

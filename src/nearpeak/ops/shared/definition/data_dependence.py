@@ -1,4 +1,4 @@
-"""The largest work of cases whose work depends on values, such as the indices of an embedding."""
+"""Worst-case values of axes that depend on data, such as the rows that an embedding touches."""
 
 import dataclasses
 from collections.abc import Mapping

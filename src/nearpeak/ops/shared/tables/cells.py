@@ -1,4 +1,4 @@
-"""Parsing of table columns into whole numbers and choices, with errors that name row and column."""
+"""Table columns: blank cells, whole numbers with errors naming row and column, rows grouped by equal values."""
 
 import re
 from collections.abc import Mapping
