@@ -10,7 +10,7 @@ import pytest
 
 from nearpeak.core.history.stored_run import TIME, Device, Metric, Revision, RunRecord, SampleSet, Source, Testbed
 from nearpeak.history.demo_store import filled
-from nearpeak.history.regression_groups import regressed, saved
+from nearpeak.history.regression_groups import regressed, save_regressions
 from nearpeak.history.series_tracks import track_of
 from nearpeak.store import open_store
 
@@ -32,7 +32,7 @@ def made_up(tmp_path_factory):
     with open_store(place, create=True) as store:
         filled(store, commits=60)
         tracks = [track_of(store, one.id) for one in store.series()]
-        saved(store, tracks, regressed(tracks))
+        save_regressions(store, tracks, regressed(tracks))
     return place
 
 
@@ -69,7 +69,7 @@ def hostile(tmp_path_factory):
         for number in range(14):
             store.ingest(evil_run(number))
         tracks = [track_of(store, one.id) for one in store.series()]
-        saved(store, tracks, regressed(tracks, suspects=True))
+        save_regressions(store, tracks, regressed(tracks, suspects=True))
         alert = store.findings.open_alert(EVIL[0], {}, rev_lo=EVIL[1], rev_hi=EVIL[2], note=EVIL[0])
         store.findings.assign_alert(alert, actor=EVIL[0], assignee=EVIL[1], tracker_url="javascript:alert(1)")
     return place

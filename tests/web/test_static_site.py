@@ -18,7 +18,7 @@ def small(tmp_path_factory):
     """A store with one device of the made-up history."""
     from nearpeak.history.demo_series import demo_runs
     from nearpeak.history.demo_store import SUBJECTS
-    from nearpeak.history.regression_groups import regressed, saved
+    from nearpeak.history.regression_groups import regressed, save_regressions
     from nearpeak.history.series_tracks import track_of
 
     place = tmp_path_factory.mktemp("small") / "small.db"
@@ -26,7 +26,7 @@ def small(tmp_path_factory):
         runs = demo_runs(SUBJECTS[:3], lambda *_: 1e-4, commits=40)
         store.ingest_all([one for one in runs if "H200" in one.device.name])
         tracks = [track_of(store, one.id) for one in store.series()]
-        saved(store, tracks, regressed(tracks))
+        save_regressions(store, tracks, regressed(tracks))
     return place
 
 

@@ -62,7 +62,7 @@ def test_a_training_step_has_casts_on_its_way_back(problem):
     [
         (["--json", "--text"], "exclude each other"),
         (["--train", "--phase", "decode"], "--phase says decode"),
-        (["--baseline", "x.json"], "give that with --trace"),
+        (["--baseline", "x.json"], "add --trace"),
         (["--trace", "none.json"], "not found"),
     ],
 )

@@ -238,7 +238,7 @@ def test_the_device_s_own_records_count_each_moment_once_and_leave_out_the_host(
 
 
 def test_inputs_that_lie_in_the_cache_are_not_held_against_the_bandwidth_of_memory():
-    from nearpeak.api.measured_analysis import _beside_bound, known_target, least_s
+    from nearpeak.api.measured_analysis import _checked_against_bound, known_target, least_s
     from nearpeak.core.runs.measurement import Measurement, Method
 
     device = known_target("h200_sxm")
@@ -251,5 +251,5 @@ def test_inputs_that_lie_in_the_cache_are_not_held_against_the_bandwidth_of_memo
 
     floor_s = least_s(taken("cold", 1.0), device)
     assert floor_s == nearpeak.bound(case, "h200_sxm").time_s
-    assert _beside_bound(taken("cold", 0.8 * floor_s), device).outcome is Outcome.BELOW_BOUND
-    assert _beside_bound(taken("hot", 0.8 * floor_s), device).outcome is Outcome.BUDGET
+    assert _checked_against_bound(taken("cold", 0.8 * floor_s), device).outcome is Outcome.BELOW_BOUND
+    assert _checked_against_bound(taken("hot", 0.8 * floor_s), device).outcome is Outcome.BUDGET

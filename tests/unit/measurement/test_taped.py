@@ -130,8 +130,8 @@ def test_long_calls_stay_as_they_are(monkeypatch):
 
 def test_the_compiler_is_not_imported_for_it():
     text = (
-        "import sys, torch; from nearpeak.measurement.machine.recorded_calls import taped; x = torch.ones(2);"
-        "run = lambda: {'y': x + 1}; print(taped(torch, run) is not run, 'torch._dynamo' in sys.modules)"
+        "import sys, torch; from nearpeak.measurement.machine.recorded_calls import recorded_call; x = torch.ones(2);"
+        "run = lambda: {'y': x + 1}; print(recorded_call(torch, run) is not run, 'torch._dynamo' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["True", "False"]

@@ -60,7 +60,7 @@ def test_a_cover_keeps_what_it_leaves_out_and_says_whose_time_it_counts(tmp_path
         (["--op", "fill", "--target", "h100_sxm"], "--cover and --within count"),
         (
             ["--op", "fill", "--cover", "9%", "--target", "h100_sxm", "--target", "a2"],
-            "one is asked for here, got",
+            "one is needed here, got",
         ),
     ],
 )

@@ -9,7 +9,7 @@ from nearpeak.validation import pytorch, validate
 from nearpeak.validation.comparison.output_comparison import compared
 from nearpeak.validation.comparison.torch_baseline import as_good, margin
 from nearpeak.validation.inputs.distributions import ALWAYS
-from nearpeak.validation.inputs.rounds import _shown, _wanted, rounds_of
+from nearpeak.validation.inputs.rounds import _shown, obligations_of, rounds_of
 from nearpeak.validation.mutants import killed_by, mutants_of
 from nearpeak.validation.mutants.legitimate_variants import variants_of
 from nearpeak.validation.oracle.expected_results import Expected
@@ -21,7 +21,7 @@ torch = pytest.importorskip("torch")
 def test_every_part_of_what_is_selected_from_matters_in_some_round(function):
     case = nearpeak.case("reduce", outputs=3, reduced=11, function=function, dtype="bf16")
     asked = rounds_of(case, 4)
-    wanted = _wanted(asked[0])
+    wanted = obligations_of(asked[0])
     shown = set().union(*(_shown(one, wanted) for one in asked))
     assert {part for part in wanted - shown if part[0] == "x" and part[1][0] == 1} == set()
 

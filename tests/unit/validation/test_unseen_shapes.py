@@ -11,7 +11,7 @@ from nearpeak.validation import pytorch, validate
 from nearpeak.validation.checks.v09_gradients import _exposed, gradient_rounds
 from nearpeak.validation.comparison.output_comparison import mask_fault
 from nearpeak.validation.comparison.ties import matched_ties
-from nearpeak.validation.inputs.rounds import _shown, _wanted, rounds_of
+from nearpeak.validation.inputs.rounds import _shown, obligations_of, rounds_of
 from nearpeak.validation.mutants import killed_by, mutants_of, reason_for_equivalence
 from nearpeak.validation.mutants.equivalence import PROVED
 from nearpeak.validation.mutants.legitimate_variants import variants_of
@@ -372,7 +372,7 @@ def test_rows_are_reversed_only_where_sequences_of_any_length_allow_it():
 def test_every_row_of_a_table_matters_where_most_rounds_overwrite_it():
     case = nearpeak.case("scatter", rows=65, width=3, table_rows=7, scalar=True, dtype="fp64")
     asked = rounds_of(case, 3)
-    wanted = {part for part in _wanted(asked[0]) if part[0] == "table"}
+    wanted = {part for part in obligations_of(asked[0]) if part[0] == "table"}
     assert wanted == set().union(*(_shown(one, wanted) for one in asked))
 
 

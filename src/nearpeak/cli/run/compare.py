@@ -68,11 +68,14 @@ def compare(
     for case in cases_of(cases, "compare"):
         comparison = measured_analysis.compare(case, arms[0], arms[1], timing, tolerance_ratio=within, budget_s=spent_s)
         comparisons.append(comparison)
-        clock = _PROGRAM if comparison.clock and any(_by_program(comparison)) else comparison.clock
-        record = asdict(comparison) | {"case": comparison.case.record(), "clock": clock}
-        sys.stdout.write(f"{jsonlib.dumps(record) if as_json else _words(comparison)}\n")
+        sys.stdout.write(f"{_json_line(comparison) if as_json else _words(comparison)}\n")
         sys.stdout.flush()
     raise typer.Exit(_exit_code(comparisons))
+
+
+def _json_line(comparison: "PairedComparison") -> str:
+    clock = _PROGRAM if comparison.clock and any(_by_program(comparison)) else comparison.clock
+    return jsonlib.dumps(asdict(comparison) | {"case": comparison.case.record(), "clock": clock})
 
 
 def _exit_code(comparisons: "list[PairedComparison]") -> int:

@@ -82,12 +82,21 @@ def _repeated(case: Case, seed: int, draws: list[Draw]) -> Iterator[Draw]:
             yield drawn
 
 
+Obligations = set[Hashable]
+
+
+def obligations_of(draw: Draw) -> Obligations:
+    """Return every part of inputs and outputs that should matter in some round."""
+    obligations: Obligations = {(name, part) for name, tensor in draw.tensors.items() for part in _parts(tensor)}
+    for name, output in draw.expected.items():
+        obligations |= {(name, pair) for pair in _pairs(output.values)}
+        obligations |= {(name, NOT_ZERO)} if output.values.dtype.kind not in "fc" else set()
+        obligations |= {(name, NOT_TRUE)} if output.dtype == "bool" else set()
+    return obligations
+
+
 def _further(case: Case, seed: int, draws: list[Draw]) -> Iterator[Draw]:
-    first, expected = draws[0], draws[0].expected
-    missing: Obligations = {(name, part) for name, tensor in first.tensors.items() for part in _parts(tensor)}
-    missing |= {(name, pair) for name, output in expected.items() for pair in _pairs(output.values)}
-    missing |= {(name, NOT_ZERO) for name, output in expected.items() if output.values.dtype.kind not in "fc"}
-    missing |= {(name, NOT_TRUE) for name, output in expected.items() if output.dtype == "bool"}
+    missing = obligations_of(draws[0])
     added_count, looked = 0, sum(tensor.numel() for tensor in draws[0].tensors.values())
     spent = looked * len(missing) * len(draws)
     for draw in draws:
@@ -123,9 +132,6 @@ def _candidates(case: Case, seed: int) -> Iterator[tuple[int, str]]:
     others = [distribution for distribution in numerics.rounds if distribution in KINDS] or others
     for number in range(2, MOST_TRIED):
         yield seed + SEED_STEP * number, others[number % len(others)]
-
-
-Obligations = set[Hashable]
 
 
 NOT_ZERO = "not zero"
