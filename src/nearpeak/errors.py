@@ -1,9 +1,16 @@
 """The exceptions that nearpeak raises, each with its exit code on the command line."""
 
+import re
 from collections.abc import Callable
 
+MOST_CHARACTERS = 800
+"""Characters of a message; longer ones quote a long text of the user's, which is cut."""
 _SHOWN_CHARACTERS = 60
 """Characters of a value that a message shows at most."""
+_LONG = re.compile(r"""(?<!\w)'[^']{60,}+'|(?<!\w)"[^"]{60,}+"|\S{200,}+""")
+"""What is cut first: quoted text, and words that are longer than a path."""
+_FIRST, _LAST = 500, 250
+"""Characters that are kept of a message that is too long nevertheless."""
 
 
 def shown(value: object, write: Callable[[object], str] = repr) -> str:
@@ -19,10 +26,40 @@ def shown(value: object, write: Callable[[object], str] = repr) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:40]}… ({len(text)} characters)"
 
 
+def error_type(name: object, otherwise: type["NearpeakError"]) -> type["NearpeakError"]:
+    """Return the type of error that another process names, `otherwise` where it names none of these.
+
+    >>> error_type("SpecError", CaptureError).__name__, error_type("shown", CaptureError).__name__
+    ('SpecError', 'CaptureError')
+    """
+    candidate = globals().get(name) if isinstance(name, str) else None
+    return candidate if isinstance(candidate, type) and issubclass(candidate, NearpeakError) else otherwise
+
+
+def _fitting(message: str) -> str:
+    """Return a message whose quoted texts are cut where it is too long.
+
+    >>> _fitting(f"a.toml: tolerance {'9' * 10_000!r}: is no share; e.g. 2%")
+    "a.toml: tolerance '999999999999999999999999999999999999999… (10002 characters): is no share; e.g. 2%"
+    >>> _fitting("a.toml: is not known: " + "word " * 10_000)[485:530]
+    'd word word wor… (50022 characters) …word wor'
+    """
+    if len(message) <= MOST_CHARACTERS:
+        return message
+    short = _LONG.sub(lambda text: shown(text[0], str), message)
+    if len(short) <= MOST_CHARACTERS:
+        return short
+    return f"{short[:_FIRST]}… ({len(message)} characters) …{short[-_LAST:]}"
+
+
 class NearpeakError(Exception):
     """Base of all errors meant for people: one line that says where, what was got and what would be right."""
 
     exit_code = 1
+
+    def __init__(self, *parts: object) -> None:
+        """Keep the message; what it quotes of a user's input is cut where that is long."""
+        super().__init__(*(_fitting(part) if isinstance(part, str) else part for part in parts))
 
 
 class SpecError(NearpeakError, ValueError):

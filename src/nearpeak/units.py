@@ -100,13 +100,23 @@ def show(value: float, unit: str) -> str:
     return f"{_four_digits(value / factor)} {prefix}{unit}"
 
 
+def signed_percent(ratio: float) -> str:
+    """Return a relative change in percent with its sign; none where it rounds to zero.
+
+    >>> signed_percent(0.0312), signed_percent(-0.0004), signed_percent(-0.25)
+    ('+3.1 %', '0.0 %', '-25.0 %')
+    """
+    percent = round(100 * ratio, 1)
+    return f"{percent:+.1f} %" if percent else "0.0 %"
+
+
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun.
 
-    >>> counted(1, "job"), counted(2, "batch")
-    ('1 job', '2 batches')
+    >>> counted(1, "job"), counted(2, "batch"), counted(1300, "call")
+    ('1 job', '2 batches', '1,300 calls')
     """
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}{'es' if noun.endswith('h') else 's'}"
+    return f"{count} {noun}" if count == 1 else f"{count:,} {noun}{'es' if noun.endswith('h') else 's'}"
 
 
 def _four_digits(number: float) -> str:

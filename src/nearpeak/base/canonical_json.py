@@ -3,6 +3,7 @@
 import hashlib
 import json
 
+from nearpeak.base.input_files import json_value
 from nearpeak.errors import SpecError
 
 
@@ -26,7 +27,7 @@ def parsed_once(text: str) -> object:
         SpecError: a key occurs twice in one object.
         ValueError: the text is not JSON.
     """
-    return json.loads(text, object_pairs_hook=_once)
+    return json_value(text, object_pairs_hook=_once)
 
 
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -12,6 +13,7 @@ from nearpeak.errors import SpecError
 
 # Not platformdirs: `make test-device` runs from the sources on GPU machines where nothing can be installed.
 _NAME = "nearpeak"
+_COMPILER_CACHE = "TORCHINDUCTOR_CACHE_DIR"
 
 
 def data_folder() -> Path:
@@ -31,6 +33,8 @@ def cache_folder() -> Path:
 def folder(variable: str, places: tuple[str, str, str], system: str, variables: Mapping[str, str]) -> Path:
     """Return the folder that a variable names, or the system's usual one below the user's home.
 
+    For a user without a home it is one that cannot be made: nothing is cached, and nothing is read that others left.
+
     Args:
         variable: of the XDG Base Directory Specification, which counts where it names an absolute path.
         places: the usual folder on Linux and its like, on macOS, and below the program's own folder on Windows.
@@ -45,9 +49,20 @@ def folder(variable: str, places: tuple[str, str, str], system: str, variables: 
     if os.path.isabs(stated):
         return Path(stated) / _NAME
     home = Path(variables.get("HOME") or os.path.expanduser("~"))
+    if not home.is_absolute():  # neither a variable nor the user database names one
+        home = Path(os.devnull)
     if system == "win32":
         return Path(variables.get("LOCALAPPDATA") or home / "AppData" / "Local") / _NAME / _NAME / places[2]
     return home / places[system == "darwin"] / _NAME
+
+
+def text_of(name: str | Path) -> str:
+    """Return the name of a file as text that can be stored: bytes that are no text stand as escapes.
+
+    >>> len(text_of(os.fsdecode(bytes([97, 255]))))
+    5
+    """
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def refuse_folder(path: str | Path) -> None:
@@ -61,6 +76,43 @@ def refuse_folder(path: str | Path) -> None:
         raise SpecError(f"{path}: is a folder; name a file in it")
 
 
+def why_shared(path: Path) -> str:
+    """Return why another user could change a file, or what lies in a folder; empty where only its owner can.
+
+    >>> why_shared(Path("/"))
+    ''
+    """
+    if os.name != "posix":
+        return ""
+    status = path.stat()
+    if status.st_uid not in (0, os.geteuid()):
+        return "belongs to another user"
+    return "other users may write to it; chmod go-w" if status.st_mode & 0o022 else ""
+
+
+def is_private(folder: Path) -> bool:
+    """Make a folder of the user alone where there is none, and say whether no other user can put files into it."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if os.name == "posix" and folder.stat().st_uid == os.geteuid():
+            folder.chmod(0o700)
+        return not why_shared(folder)
+    except OSError:
+        return False
+
+
+def keep_compiled_code() -> None:
+    """Have torch.compile keep its code in the user's cache folder, unless the user names another one.
+
+    PyTorch's own choice is a folder of a known name among everybody's temporary files, which others may make first.
+
+    Source: PyTorch, torch/_inductor/runtime/cache_dir_utils.py.
+    """
+    folder = cache_folder() / "inductor"
+    if _COMPILER_CACHE not in os.environ and is_private(folder.parent) and is_private(folder):
+        os.environ[_COMPILER_CACHE] = str(folder)
+
+
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path whose content replaces `path` atomically at the end, or not at all after an error.
@@ -70,21 +122,42 @@ def whole_file(path: Path) -> Iterator[Path]:
     Raises:
         SpecError: it cannot be written: the disk is full, or the folder may not be written to.
     """
-    target = path.resolve()
-    is_special = target.exists() and not target.is_file()
+    is_special = path.exists() and not path.is_file()
+    target = path if is_special else path.resolve()  # a pipe behind /dev/stdout has no other path
     try:
         with tempfile.TemporaryDirectory(dir=None if is_special else target.parent, prefix=".nearpeak-") as place:
             part = Path(place) / target.name
             yield part
+            if target.is_file():  # what others could not read they cannot read afterwards
+                part.chmod(stat.S_IMODE(target.stat().st_mode))
             if is_special:
                 target.write_bytes(part.read_bytes())
             else:
                 part.replace(target)
+    except BrokenPipeError:  # whoever reads standard output has seen enough
+        raise
     except Exception as error:
         reason = _reason(error)
         if not reason:
             raise
         raise SpecError(f"{path}: cannot be written: {reason}") from None
+
+
+def take_name(part: Path, path: Path) -> None:
+    """Give a finished file its name, which must be free: of several processes at once one succeeds.
+
+    Raises:
+        FileExistsError: something has that name.
+    """
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        raise
+    except OSError:  # no hard links on this file system: whoever makes the name may replace it
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
+        part.replace(path)
+    else:
+        part.unlink()
 
 
 _ERRNO = re.compile(r'"errno":"([0-9]+)"')

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoints
 
 T = TypeVar("T")
-SHOWN_KINDS = ("op", "target", "runner")
+SHOWN_KINDS = ("op", "target", "fabric", "runner")
 """Kinds that `nearpeak show` lists."""
 _ROOM = 100
 """Characters that a list of names may take within a message."""

@@ -1,17 +1,18 @@
 """The catalogue of devices: one TOML file each, with a source for every figure."""
 
+import difflib
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from nearpeak.base.folders import data_folder
+from nearpeak.base.input_files import reading, toml_of_file
 from nearpeak.base.registry import Registry, unknown_name
 from nearpeak.core.work.target import Target
 from nearpeak.errors import SpecError
-from nearpeak.targets.derivation import edited, partitioned
+from nearpeak.targets.derivation import based, edited, partitioned
 from nearpeak.targets.device_file import parse_target
 
 __all__ = ["CPU", "TARGETS", "shipped_target", "target_of", "user_folder"]
@@ -23,7 +24,7 @@ _FOLDER = Path(__file__).parent
 
 
 def _raw(name: str) -> dict[str, Any]:
-    return _read(_FOLDER / f"{name}.toml")
+    return toml_of_file(_FOLDER / f"{name}.toml")
 
 
 TARGETS: Registry[Mapping[str, Any]] = Registry(
@@ -48,7 +49,7 @@ def target_of(name: str, edits: Sequence[str] = ()) -> Target:
 
     Args:
         name: a device (`h200_sxm`), a partition or power mode of it (`h200_sxm:1g.18gb`), `cpu`, or the path
-            of a TOML file of your own (`./mine.toml`).
+            of a TOML file of your own (`./mine.toml`), which may say `base = "h100_sxm"` and only what differs.
         edits: what-if changes such as `dram.bandwidth="8 TB/s"`; their order does not matter.
 
     Raises:
@@ -64,10 +65,24 @@ def target_of(name: str, edits: Sequence[str] = ()) -> Target:
     file = stem if stem.endswith(".toml") else f"{user_folder()}/targets/{stem}.toml"
     if file == stem or os.path.exists(file):  # a Path a call took 20 us, a prediction takes 4
         path = Path(file)
-        return _derived(path.stem, part, tuple(sorted(edits)), _read(path), path)
+        with reading(f"target file {path}", "target"):
+            return _derived(path.stem, part, tuple(sorted(edits)), _file(path), path)
     if stem == CPU:
         raise SpecError("target 'cpu': its roofs are not measured yet; run 'nearpeak calibrate roofs' (a few minutes)")
     return _shipped(stem, part, tuple(sorted(edits)))
+
+
+def _file(path: Path) -> Mapping[str, Any]:
+    """Return a user's device file as plain data, completed where it names a device of the catalogue as its base."""
+    where = f"target file {path}"
+    raw = toml_of_file(path, where)
+    base = raw.get("base")
+    if base is None:
+        return raw
+    if not isinstance(base, str) or base not in TARGETS:
+        names = ", ".join(difflib.get_close_matches(str(base), TARGETS.names(), n=3)) or "h100_sxm"
+        raise SpecError(f"{where}: base is {base!r}, which is no device of the catalogue; e.g. {names}")
+    return based(raw, base, TARGETS[base], where)
 
 
 def shipped_target(name: str) -> Target:
@@ -110,14 +125,3 @@ def _split(name: str) -> tuple[str, str]:
     if colon and not part:
         raise SpecError(f"target {name!r}: names no partition after the colon; write {stem!r} for the whole device")
     return stem, part
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise SpecError(f"target file {path}: not found") from None
-    except OSError as error:
-        raise SpecError(f"target file {path}: cannot be read: {error.strerror}") from None
-    except (ValueError, RecursionError) as error:
-        raise SpecError(f"target file {path}: not TOML: {error}") from None

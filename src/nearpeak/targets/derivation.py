@@ -7,7 +7,7 @@ from typing import Any
 
 from nearpeak.errors import SpecError, UnknownNameError
 from nearpeak.targets.device_file import positive_quantity
-from nearpeak.targets.device_schema import NESTED, TABLES
+from nearpeak.targets.device_schema import NESTED, TABLES, TAGS
 from nearpeak.targets.shares import FORMS, is_share, share_row
 from nearpeak.units import parse
 
@@ -20,14 +20,15 @@ _Path = tuple[str, ...]
 def partitioned(raw: Mapping[str, Any], stem: str, part: str) -> dict[str, Any]:
     """Return the device file of partition or power mode `part` of the device `stem`.
 
-    A partition scales multiprocessors, memory and cache; a power mode sets clock and power; a share (`mps=50`,
-    `green=64`) limits multiprocessors only.
+    A partition scales multiprocessors, memory and cache; a power mode sets clock, power, multiprocessors that stay on
+    and the memory's clock; a share (`mps=50`, `green=64`) limits multiprocessors only.
     """
     row = share_row(raw, stem, part) if is_share(part) else _documented(raw, stem, part)
     new = copy.deepcopy(dict(raw))
     new.pop("partition", None)
     new["title"] = f"{raw['title']} {part}"
-    _scale(new, "dram", row.get("dram_ratio", 1.0), ("bandwidth", "capacity") if "sm_count" in row else ("bandwidth",))
+    is_slice = "sm_count" in row and "clock" not in row
+    _scale(new, "dram", row.get("dram_ratio", 1.0), ("bandwidth", "capacity") if is_slice else ("bandwidth",))
     _scale(new, "l2", row.get("l2_ratio", 1.0), ("bandwidth", "capacity", "die_capacity"))
     if "sm_count" in row:
         new |= {"sm_count": row["sm_count"], "sm_source": row["source"], "sm_verified": row.get("verified", True)}
@@ -53,6 +54,51 @@ def _documented(raw: Mapping[str, Any], stem: str, part: str) -> Mapping[str, An
         )
     row: Mapping[str, Any] = parts[part]
     return row
+
+
+def based(raw: Mapping[str, Any], base: str, base_raw: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return the whole device file of one that states only what differs from the device `base`.
+
+    A table that it states keeps the other figures of the base; where a figure differs, the peaks are brought into
+    agreement as after a what-if edit. Partitions of a device that differs are not documented, so none remain.
+
+    Raises:
+        SpecError: a table states a figure without its own source, or is no table.
+    """
+    new = copy.deepcopy({key: value for key, value in base_raw.items() if key != "partition"})
+    new["title"] = f"{base_raw['title']} with differences"
+    changed: set[_Path] = set()
+    for key, value in raw.items():
+        if key == "base":
+            continue
+        if key in TABLES:
+            changed |= _merge(new, (key,), value, base, where)
+        elif key in NESTED and isinstance(value, Mapping):
+            for name, row in value.items():
+                changed |= _merge(new, (key, name), row, base, where)
+        else:
+            changed |= {(key,)} if new.get(key) != value else set()
+            new[key] = value
+    if ("sm_count",) in changed and "sm_source" not in raw:
+        raise SpecError(f"{where}: states sm_count without sm_source")
+    return _agreed(new, changed)
+
+
+def _merge(new: dict[str, Any], path: _Path, row: Any, base: str, where: str) -> set[_Path]:
+    """Lay a table over that of the base, and return the figures that differ."""
+    place = f"{where}: {'.'.join(path)}"
+    if not isinstance(row, Mapping):
+        raise SpecError(f"{place} is {row!r}; it must be a table")
+    if not row.get("source"):
+        raise SpecError(f"{place} has no source; what differs from {base} needs its own")
+    table = new
+    for key in path:
+        table = table.setdefault(key, {})
+    changed = {(*path, key) for key, value in row.items() if key not in TAGS and table.get(key) != value}
+    rest = sorted(key for key in table if key not in row and key not in TAGS)
+    source = f"{row['source']}; {', '.join(rest)} as {base}: {table['source']}" if rest else row["source"]
+    table.update(row, source=source)
+    return changed
 
 
 def edited(raw: Mapping[str, Any], edits: Sequence[str]) -> dict[str, Any]:

@@ -53,6 +53,7 @@ def parse_target(name: str, raw: Mapping[str, Any], where: str = "") -> Target:
         launch_floor_s=numbers["launch"].get("floor"),
         launch_source=raw.get("launch", {}).get("source", ""),
         power_w=numbers["power"].get("limit"),
+        unstated=_unstated(where, raw),
         partitions=tuple(raw.get("partition", {})),
         unverified=_unverified(raw),
         measured=raw.get("measured", False),
@@ -89,6 +90,17 @@ def _check_entries(where: str, raw: Mapping[str, Any]) -> None:
         raise SpecError(f"{where}: kind is {raw['kind']!r}; it must be {' or '.join(map(repr, KINDS))}")
     if raw["sm_count"] < 1:
         raise SpecError(f"{where}: sm_count is {raw['sm_count']}; it must be at least 1")
+
+
+def _unstated(where: str, raw: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the units whose rate no document states."""
+    units = tuple(raw.get("unstated", ()))
+    if units and not raw.get("unstated_source"):
+        raise SpecError(f"{where}: unstated has no unstated_source: what says that the device has these units")
+    for unit in units:
+        if unit in raw["peak"]:
+            raise SpecError(f"{where}: unstated names {unit!r}, whose rate peak states")
+    return units
 
 
 def _check_partitions(where: str, raw: Mapping[str, Any], clock_hz: float) -> None:

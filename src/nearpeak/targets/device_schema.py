@@ -7,6 +7,7 @@ TOP: dict[str, type] = {
     "title": str, "vendor": str, "kind": str, "architecture": str, "sm_count": int, "sm_source": str,
     "sm_verified": bool, "clock": dict, "peak": dict, "dram": dict, "l2": dict, "on_chip": dict, "special": dict,
     "link": dict, "launch": dict, "power": dict, "partition": dict, "measured": bool,
+    "unstated": list, "unstated_source": str,
 }  # fmt: skip
 """Entries of the top level with their TOML types."""
 
@@ -39,7 +40,8 @@ PARTITION: dict[str, type] = {
     "sm_count": int, "dram_ratio": float, "l2_ratio": float, "clock": str, "power": str, "source": str,
     "verified": bool,
 }  # fmt: skip
-"""Keys of a partition (`sm_count`, ratios of memory and cache) or power mode (`clock`, `power`, `dram_ratio`)."""
+"""Keys of a partition (`sm_count`, ratios of memory and cache) or power mode (`clock`, `power`, `sm_count` of the
+multiprocessors that it leaves on, `dram_ratio`)."""
 
 TAGS: dict[str, type] = {"source": str, "verified": bool}
 """Keys that every table may have in addition to its numbers."""

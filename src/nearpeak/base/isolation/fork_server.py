@@ -1,4 +1,4 @@
-"""The fork server behind `call_isolated`: one child process per request, with limits on its time and memory."""
+"""The fork server behind `call_isolated`: one child process per request, which is ended with all that it started."""
 
 import contextlib
 import ctypes
@@ -8,51 +8,47 @@ import io
 import json
 import os
 import re
-import resource
-import select
 import signal
-import struct
+import socket
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
-from pathlib import Path
 from typing import Any, NoReturn
 
-from nearpeak.base.isolation import receive, send
-from nearpeak.base.isolation.output_tail import Tail
+from nearpeak.base.isolation.message_frame import readable, receive, send, write_answer
+from nearpeak.base.isolation.process_limits import adopt_orphans, limit
+from nearpeak.base.isolation.process_tree import descendants, end_all
 from nearpeak.errors import NearpeakError
 
-_KEPT_OUTPUT_BYTES = 16384
 _POLL_S = 0.02
 _MANY = 10
 """Requests after which it is worth a second to make forks cheaper."""
 _HUGE_BYTES = 2 << 20
 _COLLAPSE = 25  # MADV_COLLAPSE of madvise(2), Linux 6.1
 _ANONYMOUS = re.compile(r"([0-9a-f]+)-([0-9a-f]+) rw-p \S+ \S+ 0 *(?:\[heap\])?$")
-_LIBC = ctypes.CDLL(None)
-_DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG of prctl(2)
+_MOST_DESCRIPTORS = 1 << 20
 
 
 def serve(preload: Sequence[str]) -> None:
-    """Answer requests on standard input until it ends."""
-    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    """Answer requests on the socket that is standard input until it ends."""
+    connection = socket.socket(fileno=os.dup(0))
     _silence(os.open(os.devnull, os.O_RDWR))
-    sys.path[:] = json.loads(receive(requests))
+    adopt_orphans()
+    sys.path[:], _ = receive(connection)
     for module in preload:
         _load(module)
     gc.collect()
     gc.freeze()
+    own = frozenset(process.pid for process in descendants(os.getpid()))
+    send(connection, {"own": sorted(own)})
     for number in count():
         if number == _MANY:
             _gather_pages()
         try:
-            request = json.loads(receive(requests))
-        except EOFError:
+            request, descriptors = receive(connection, 2)
+        except (EOFError, OSError):
             return
-        verdict, value, output = _answer(request, requests.fileno())
-        send(answers, [verdict, output])
-        send(answers, value)
+        _answer(request, descriptors, connection, own)
 
 
 def _gather_pages() -> None:
@@ -63,14 +59,15 @@ def _gather_pages() -> None:
     """
     if sys.platform != "linux":
         return
-    _LIBC.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+    libc = ctypes.CDLL(None)
+    libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
     with open("/proc/self/maps") as file:
         regions = [_ANONYMOUS.match(line) for line in file]
     for region in filter(None, regions):
         start, stop = (int(end, 16) for end in region.groups())
         start, stop = -(-start // _HUGE_BYTES) * _HUGE_BYTES, stop // _HUGE_BYTES * _HUGE_BYTES
         if stop > start:
-            _LIBC.madvise(start, stop - start, _COLLAPSE)
+            libc.madvise(start, stop - start, _COLLAPSE)
 
 
 def _load(preload: str) -> None:
@@ -93,90 +90,90 @@ def _silence(output: int) -> None:
         sys.stdout.reconfigure(line_buffering=True)
 
 
-def _answer(request: Sequence[Any], requests: int) -> tuple[str, object, str]:
-    """Return verdict, value (bytes of JSON, where the child gave one) and the tail of the output of a child."""
-    result, result_end = os.pipe()
-    output, output_end = os.pipe()
+def _answer(
+    request: Mapping[str, Any], descriptors: Sequence[int], connection: socket.socket, own: frozenset[int]
+) -> None:
+    """Run a request in a child whose answer and output go to the caller's pipes; say how it ended.
+
+    Args:
+        descriptors: pipe of the answer, pipe of the output.
+        own: processes that the preloaded modules started.
+    """
     child = os.fork()
     if child == 0:
         try:
             os.setpgid(0, 0)
-            os.close(requests)
-            _child(request, result_end, output_end)
+            _child(request, *descriptors)
         finally:
             os._exit(1)
-    os.close(result_end)
-    os.close(output_end)
+    for descriptor in descriptors:
+        os.close(descriptor)
     with contextlib.suppress(OSError):
         os.setpgid(child, child)
     try:
-        return _watch(child, result, output, requests, time.monotonic() + request[2])
-    finally:
-        with contextlib.suppress(OSError):
-            os.killpg(child, signal.SIGKILL)
-        with contextlib.suppress(OSError):
-            os.waitpid(child, 0)
-        os.close(result)
-        os.close(output)
+        send(connection, {"pid": child})
+        while not readable([connection.fileno()], _POLL_S):
+            ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            if ended:
+                code = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
+                send(connection, {"code": code})
+                break
+        receive(connection)  # the caller has what it needs
+        left_count = _ended(child, own)
+        send(connection, {"left_count": left_count})
+    except (EOFError, OSError):  # the caller is gone
+        _ended(child, own)
+        os._exit(0)
 
 
-def _watch(child: int, result: int, output: int, requests: int, deadline: float) -> tuple[str, object, str]:
-    """Collect the child's answer and output until it is complete, the child is gone or time is up."""
-    answer, printed, opened = b"", Tail(_KEPT_OUTPUT_BYTES), [result, output]
-    while True:
-        ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        ready = select.select([*opened, requests], [], [], 0 if ended else _POLL_S)[0]
-        for pipe in ready:
-            if pipe == requests:  # readable only when the caller is gone, as no request comes while an answer is due
-                os.killpg(child, signal.SIGKILL)
-                os._exit(0)
-            data = os.read(pipe, 1 << 20)
-            if not data:
-                opened.remove(pipe)
-            elif pipe == result:
-                answer += data
-            else:
-                printed.add(data)
-        if len(answer) >= 8 and len(answer) - 8 >= struct.unpack(">Q", answer[:8])[0]:
-            verdict, value = answer[8:].split(b"\n", 1)
-            return verdict.decode(), value, printed.text()
-        if ended and not ready:
-            code = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
-            return "died", code, printed.text()
-        if time.monotonic() > deadline:
-            return "timeout", _added_bytes(child), printed.text()
+def _ended(child: int, own: frozenset[int]) -> int:
+    """End a child and everything that it started, which this process has adopted; return how many it left behind."""
+    with contextlib.suppress(OSError):
+        os.killpg(child, signal.SIGKILL)
+    with contextlib.suppress(OSError):
+        os.waitpid(child, 0)
+    left_count = 0
+    with contextlib.suppress(ChildProcessError):  # raised where there is none: nothing is looked for then
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        left_count = end_all(lambda: [process for process in descendants(os.getpid()) if process.pid not in own])
+        while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if ended.si_pid in own:
+                break
+            os.waitpid(ended.si_pid, 0)
+    return left_count
 
 
-def _added_bytes(child: int) -> int | None:
-    """Return the address space that a child has added since it started; none where the system does not report it."""
-    try:
-        sizes = [
-            int(Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[0]) for process in (child, "self")
-        ]
-    except (OSError, IndexError):  # no such system, or the child has just ended
-        return None
-    return max(0, sizes[0] - sizes[1]) * resource.getpagesize()
-
-
-def _child(request: Sequence[Any], result: int, output: int) -> NoReturn:
+def _child(request: Mapping[str, Any], result: int, output: int) -> NoReturn:
     """Run the request, write the answer and end; never returns."""
-    function, arguments, _, memory_bytes, path = request
     _silence(output)
-    limit(memory_bytes)
-    sys.path[:] = path
+    result = _only(result)
+    limit(request["memory_bytes"])
+    sys.path[:] = request["path"]
+    with contextlib.suppress(OSError):  # where this is no folder of the child's, relative paths are not found
+        os.chdir(request["folder"])
     renew_threads()
     try:
-        module, name = function.split(":")
-        verdict, text = "result", json.dumps(getattr(importlib.import_module(module), name)(**arguments))
+        module, name = request["function"].split(":")
+        function = getattr(importlib.import_module(module), name)
+        verdict, text = "result", json.dumps(function(**request["arguments"]))
     except NearpeakError as error:
         verdict, text = "error", json.dumps((type(error).__name__, str(error)))
     except SystemExit as error:
         verdict, text = "raised", json.dumps(("SystemExit", str(error.code)))
     except BaseException as error:
         verdict, text = "raised", json.dumps((type(error).__name__, str(error)))
-    with os.fdopen(result, "wb") as pipe:
-        send(pipe, f"{verdict}\n{text}".encode())
+    write_answer(result, bytes.fromhex(request["nonce"]), verdict, text)
     os._exit(0)
+
+
+def _only(result: int) -> int:
+    """Close every file of this process but the standard ones and the pipe of its answer; return where that is now.
+
+    What the server holds is none of the child's business, and no program that the child starts inherits the pipe.
+    """
+    os.dup2(result, 3, inheritable=False)
+    os.closerange(4, _MOST_DESCRIPTORS)
+    return 3
 
 
 def renew_threads() -> None:
@@ -188,21 +185,3 @@ def renew_threads() -> None:
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(torch.get_num_threads())
-
-
-def limit(memory_bytes: int | None) -> None:
-    """Limit the further memory of this process, disable core files, and end with the parent process.
-
-    A limit that a parent process has set is never raised.
-    """
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if sys.platform != "linux":
-        return
-    _LIBC.prctl(_DIE_WITH_PARENT, signal.SIGKILL)
-    if memory_bytes is None:
-        return
-    with open("/proc/self/statm") as file:
-        present = int(file.read().split()[0]) * resource.getpagesize()
-    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-    most = present + memory_bytes if hard == resource.RLIM_INFINITY else min(present + memory_bytes, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))

@@ -4,15 +4,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nearpeak.core.answers.bound import Policy, Rewritten
+from nearpeak.core.answers.execution_time import ExecutionTime
+from nearpeak.core.answers.notebook_display import html_of
 from nearpeak.core.answers.proof import Proof
 from nearpeak.core.answers.step_prediction import CallPrediction, StepPrediction
 from nearpeak.core.runs.below_bound_finding import BelowBound
 from nearpeak.core.work.case import Case
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 # 1: first version; documented in docs/reference/report_json.md.
 # 2: proofs, bounds at the worst values, measurements below their bound.
 # 3: the family of each case's operator, expected times.
+# 5: expected times by execution mode; opportunities as expected times before and after.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,18 +84,24 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opportunity:
-    """Something worth trying, with the most that it can gain."""
+    """Something worth trying, with what it is expected to gain."""
 
     kind: str
-    """`fusion`, `precision`, `launch`, `memory` or `constants`."""
+    """Name of the rule: `graph`, `fusion`, `kv_cache`, `weights`, `precision`, `batch`, `layout`, `constants`, …."""
     title: str
     """Action, in one sentence."""
     where: str
     """Modules or operators concerned."""
     gain_s: float
-    """Most that it can take off the sum of bounds."""
+    """Time that it takes off: `before_s` less `after_s` where these are stated."""
     evidence: str
     """The figures behind it, in one sentence."""
+    before_s: float | None = None
+    """Expected time of the step as it is, for as many items as `after_s` is for; none where a measurement stands."""
+    after_s: float | None = None
+    """Expected time with it; never above `before_s`."""
+    action: str = ""
+    """Command or line of code that tries it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,7 +173,7 @@ class TargetAnalysis:
     by_module: tuple[Share, ...]
     """Parts by module pattern, largest first."""
     opportunities: tuple[Opportunity, ...]
-    """Largest gain first; gains overlap and must not be added."""
+    """Largest gain first; gains overlap and must not be added. Of the execution mode of the analysis."""
     fit: Fit
     """Whether the step fits."""
     assumptions: tuple[str, ...]
@@ -180,7 +189,9 @@ class TargetAnalysis:
     rewrites: tuple[Rewritten, ...] = ()
     """Rewrites, largest gain first."""
     prediction: StepPrediction | None = None
-    """Achievable time, call by call; none where no call can be predicted."""
+    """Achievable time, kernel after kernel; none where no call can be predicted."""
+    executions: tuple[ExecutionTime, ...] = ()
+    """Expected time in each execution mode; none for a list of cases, without a prediction, and on a CPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,8 +238,15 @@ class Analysis:
     """One entry per target."""
     created: str = ""
     """Versions of nearpeak and of the packages that captured it."""
+    execution: str = ""
+    """Execution mode that headline and opportunities are of, see core.execution_time.MODES; empty where modes make no
+    difference."""
 
     @property
     def complete(self) -> bool:
         """True when a rule covers every call; if not, every total is a lower estimate (≥)."""
         return self.covered_count == self.call_count
+
+    def _repr_html_(self) -> str | None:
+        """Return what a notebook shows."""
+        return html_of(self)

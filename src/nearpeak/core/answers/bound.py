@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from nearpeak.core.answers.notebook_display import html_of
 from nearpeak.errors import SpecError
 
 ALGORITHM_POLICIES = ("classical", "any")
@@ -123,6 +124,10 @@ class Bound:
     def terms_s(self) -> Mapping[str, float]:
         """Time by term."""
         return {term.name: term.time_s for term in self.terms}
+
+    def _repr_html_(self) -> str | None:
+        """Return what a notebook shows."""
+        return html_of(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

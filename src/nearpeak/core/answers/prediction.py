@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from nearpeak.core.answers.expected_energy import ExpectedEnergy
+from nearpeak.core.answers.notebook_display import html_of
 
 ROUNDING_RATIO = 1e-12
 """Share of a time below which a part is what differences of others leave over."""
@@ -176,3 +177,7 @@ class Prediction:
     def waterfall_s(self) -> Mapping[str, float]:
         """Time by part."""
         return {term.name: term.time_s for term in self.terms}
+
+    def _repr_html_(self) -> str | None:
+        """Return what a notebook shows."""
+        return html_of(self)

@@ -11,6 +11,8 @@ DIRECTIONS = ("lower", "higher")
 SCALES = ("log", "linear")
 KINDS = ("time", "throughput", "memory", "energy", "compile", "counter", "other")
 TRIGGERS = ("manual", "nightly", "pr", "rerun", "bisect", "bridge", "import")
+ROW = "row "
+"""Prefix of losses that are whole rows of a file, such as a benchmark without a time; all others are fields."""
 Scalar = str | int | float | bool
 Pairs = tuple[tuple[str, str], ...]
 
@@ -180,7 +182,7 @@ class Source:
     name: str = ""
     """File name, for people."""
     lost: tuple[str, ...] = ()
-    """Fields of the file that the store has no place for."""
+    """Fields of the file that the store has no place for, and after `ROW` the rows that could not be read."""
     uid: str = ""
     """Identity that the run has in another store; empty where it comes from a file."""
 

@@ -196,4 +196,5 @@ def mapping_converter(inner: Converter) -> Converter:
 def pairs_converter(inner: Converter) -> Converter:
     """Return the converter of tuples of (text, value), which are objects."""
     write, read = mapping_converter(inner)
+    # The converter of a mapping reads mappings, which its type does not say.
     return Converter(lambda pairs: write(dict(pairs)), lambda raw: tuple(read(raw).items()))  # type: ignore[misc]

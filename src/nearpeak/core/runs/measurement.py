@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from nearpeak.base.canonical_json import digest
+from nearpeak.core.answers.notebook_display import html_of
 from nearpeak.core.answers.suite import Why
 from nearpeak.core.records.record_codec import Codec
 from nearpeak.core.runs.estimate import Estimate, estimate_of, quantile
@@ -46,6 +47,11 @@ class Outcome(StrEnum):
     """The device was not to be had or was lost: not the fault of the case."""
 
 
+FAILURES = {
+    "crash": "crashed", "timeout": "did not end within its limit", "oom": "ran out of memory",
+    "failed": "ended with an error",
+}  # fmt: skip
+"""Outcomes in which a case did not run to its end, and what reports call them."""
 LOW_SHARE = 0.05
 """Share of the samples below the centre of CPU times."""
 TIMED = frozenset({Outcome.CONVERGED, Outcome.BUDGET})
@@ -255,6 +261,10 @@ class Measurement:
             MeasureError: there are no samples.
         """
         return estimate_of(self._some(self.samples_s))
+
+    def _repr_html_(self) -> str | None:
+        """Return what a notebook shows."""
+        return html_of(self)
 
     def _some(self, samples_s: tuple[float, ...]) -> tuple[float, ...]:
         if not samples_s:

@@ -103,7 +103,7 @@ class Backend(Protocol):
                 if prepared.close is not None:
                     prepared.close()
 
-        call.arrays = "numpy"  # type: ignore[attr-defined]  # how the contract is told what a function takes
+        call.arrays = "numpy"  # type: ignore[attr-defined]  # read by validation to give it what it takes
         call.__qualname__ = self.name
         return call
 

@@ -11,6 +11,8 @@ NOTHING = -1
 """No event, no lane, no operator."""
 OWN, DEVICE = -2, -3
 """Wait of a call: for its own work, or for all work on the device."""
+CUT = "cut"
+"""Kind of an item between steps that do not follow each other: all work before it has ended."""
 
 
 class QueueItem(NamedTuple):
@@ -21,7 +23,8 @@ class QueueItem(NamedTuple):
     event: int
     """Event of the device work; NOTHING where there is none."""
     kind: str
-    """`kernel`, `comm`, `copy`, `set`, `sync`, `alloc`, `graph` (work of a graph's launch) or `host`."""
+    """`kernel`, `comm`, `copy`, `set`, `sync`, `alloc`, `graph` (work of a graph's launch), `host`, `backlog` (work of
+    earlier steps that still runs) or `cut`."""
     before_ns: int
     """Host time between the call before and this one."""
     call_ns: int
@@ -204,16 +207,18 @@ class Executed:
     """Importer that read it."""
     device: str
     """Device as the trace calls it."""
+    device_number: int | None = None
+    """Number of the device in the trace; none where it is made up."""
     target: str
     """Device file that bounds are taken from; empty where none is known."""
     step_count: int
-    """Steps looked at."""
+    """Steps looked into: all, or a sample of them."""
     steps_found: str
     """How they were found, in words; empty where the whole window stands for one step."""
     left_out_count: int
     """Steps left out as warm-up."""
     step_ns: tuple[int, ...]
-    """Length of each step on the host."""
+    """Length on the host of each recorded step that is no warm-up, looked into or not."""
     items: tuple[QueueItem, ...]
     """Calls in order with their work."""
     latency_ns: int
@@ -269,3 +274,10 @@ class Executed:
     def window_ns(self) -> int:
         """Return the time of all steps looked at."""
         return self.timeline.span_ns
+
+    @property
+    def mean_step_s(self) -> float:
+        """Return the mean length of a step, of those too that were not looked into."""
+        if len(self.step_ns) > self.step_count:
+            return sum(self.step_ns) * 1e-9 / len(self.step_ns)
+        return self.window_ns * 1e-9 / self.step_count

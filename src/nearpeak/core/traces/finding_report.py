@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from nearpeak.core.answers.notebook_display import html_of
 from nearpeak.core.traces.executed_run import Executed
 from nearpeak.core.traces.shortfall import Shortfall
 
@@ -105,6 +106,42 @@ class TraceFinding:
     planted: Planted | None = None
     """Hit rate of this kind on traces with planted causes; none if not measured."""
 
+    @property
+    def action(self) -> str:
+        """Return what to do: the experiment that would refute it, without what it should show."""
+        return self.falsifier.partition(":")[0]
+
+
+LARGE_RATIO = 0.1
+"""Part of a step beyond which a part that no rule judged forbids a conclusion."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """A part of a step's time, and which rules judged it; the parts add up to the step."""
+
+    name: str
+    """`computing`, `communication alone`, `idle: …` and others."""
+    time_s: float
+    """Its time in a step."""
+    share_ratio: float
+    """Part of the step."""
+    judges: tuple[str, ...]
+    """Kinds of finding that were looked for in it with all the evidence that they need; of communication, copies and
+    fills only those that were found."""
+    reason: str
+    """Why there are none; empty where there are."""
+
+    @property
+    def is_large(self) -> bool:
+        """Whether it is too large to go without a word."""
+        return self.share_ratio > LARGE_RATIO
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is large, and no rule judged it."""
+        return self.is_large and not self.judges
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Abstained:
@@ -163,6 +200,10 @@ class TraceReport:
     """Gain of a step if all causes were gone at once: never their sum."""
     exclusive: tuple[tuple[str, str], ...]
     """Pairs of findings that take the same time away, whose gains do not add up."""
+    terms: tuple[Term, ...] = ()
+    """Parts of a step, longest first, each with the rules that judged it; none where the trace was refused."""
+    refused: str = ""
+    """Why the trace allows no conclusion at all; empty where it allows some."""
     shortfall: Shortfall | None = None
     """Causes of executed above expected time; none where no operator has an expected time."""
     model: str = ""
@@ -177,6 +218,10 @@ class TraceReport:
         """Return the mean length of a step; without the profiler where somebody measured that, and it is shorter."""
         recorded_s = self.executed.window_ns * 1e-9 / self.executed.step_count
         return min(recorded_s, self.executed.unprofiled_step_s or recorded_s)
+
+    def _repr_html_(self) -> str | None:
+        """Return what a notebook shows."""
+        return html_of(self)
 
 
 def gains_by_id(report: TraceReport) -> Mapping[str, float]:

@@ -100,7 +100,7 @@ class TraceDevice:
     """A device as the file describes it; none where it does not say."""
 
     index: int
-    """Number on its host."""
+    """Number on its host; -1 where the file does not say."""
     name: str = ""
     """Name, empty where the file has none."""
     sm_count: int | None = None
@@ -119,6 +119,8 @@ class TraceDevice:
 
 END = "end of"
 """Prefix of loss kinds where the file ends early."""
+READ_AS_WORK = "read as device work: no rule knows it, and it names a device and a stream"
+"""End of loss kinds where records of an unknown kind count as work of a device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,6 +185,20 @@ class TraceHeader:
     """Missing statements of the file, one sentence each; none was guessed."""
     losses: tuple[Loss, ...] = ()
     """Dropped, repaired, omitted or unknown records."""
+
+    def device(self, number: int) -> TraceDevice | None:
+        """Return what the file says of the device that its events call `number`; none where it does not tell.
+
+        Events may count visible devices, and descriptions all of a host: where no description has the number, all of
+        one kind describe it too.
+
+        >>> header = TraceHeader(format="kineto", devices=(TraceDevice(index=3, name="NVIDIA H100"),))
+        >>> header.device(0).name
+        'NVIDIA H100'
+        """
+        exact = next((device for device in self.devices if device.index == number), None)
+        kinds = {(device.name, device.sm_count, device.memory_bytes) for device in self.devices}
+        return exact or (self.devices[0] if len(kinds) == 1 else None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,5 +1,6 @@
 """Difference of two traces: step time, contributions to the difference, and operators present in both."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,6 +22,27 @@ class OperatorPair(NamedTuple):
     """Bound over measured in the baseline, each on its own device."""
     candidate_of_bound: float | None
     """Bound over measured in the candidate."""
+
+
+class UnpairedDevice(NamedTuple):
+    """A device that only one of two traces has, so that nothing can be compared with it."""
+
+    device_number: int | None
+    """Its number."""
+    name: str
+    """Trace."""
+    where: str
+    """`baseline` or `candidate`."""
+
+    @property
+    def verdict(self) -> str:
+        """Return the verdict on it."""
+        return "not comparable"
+
+    @property
+    def reason(self) -> str:
+        """Return the reason for having none."""
+        return f"device {self.device_number} is only in the {self.where}, {self.name}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,5 +81,18 @@ class TraceDifference:
     """Busy time, then device time by what kernels compute, in seconds of a step: baseline and candidate."""
     unnamed: tuple[str, ...]
     """Traces whose device is not known, so that they have no bounds."""
-    findings: tuple[tuple[str, float, float], ...]
-    """Findings with their gains in baseline and candidate, in seconds; 0 where there is none."""
+    findings: tuple[tuple[str, float | None, float | None], ...]
+    """Findings with their gains in baseline and candidate, in seconds; 0 where there is none, none where the trace
+    cannot tell."""
+    device_numbers: tuple[int | None, int | None] = (None, None)
+    """Numbers of the device in baseline and candidate."""
+
+
+DeviceResult = TraceDifference | UnpairedDevice
+"""What is said of one device of two traces."""
+_WORST_FIRST = ("regression", "not comparable", "inconclusive", "improvement", "invariant")
+
+
+def worst_of(results: Sequence[DeviceResult]) -> DeviceResult:
+    """Return the device with the worst verdict: a regression, then one that nothing can be said of."""
+    return min(results, key=lambda result: _WORST_FIRST.index(result.verdict))

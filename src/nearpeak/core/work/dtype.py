@@ -116,7 +116,14 @@ _ROWS = (
     # Storage formats that PyTorch names and gives no arithmetic: calls on them are counted as uncovered.
     *(DType(name=name, bits_count=8, kind="opaque") for name in _OPAQUE_BYTES),
     DType(name="bits16", bits_count=16, kind="opaque"),
-    DType(name="bool", bits_count=8, kind="bool", vector_units=_VECTOR),
+    # 0 and 1 are exact in every narrow format; no product is counted on them but of what a step is known to hold.
+    DType(
+        name="bool",
+        bits_count=8,
+        kind="bool",
+        matrix_units=("tensor.fp4", *_EXACT_INT4),
+        vector_units=_VECTOR,
+    ),
     DType(name="complex32", bits_count=32, kind="complex", vector_units=_VECTOR),
     DType(name="complex64", bits_count=64, kind="complex", vector_units=("vector.fp32",)),
     DType(name="complex128", bits_count=128, kind="complex", vector_units=("vector.fp64",)),

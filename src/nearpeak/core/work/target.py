@@ -92,6 +92,8 @@ class Target:
     """Document of the launch floor."""
     power_w: float | None = None
     """Board or module power limit."""
+    unstated: tuple[str, ...] = ()
+    """Units that the device has, as `peaks` names them, and whose rate no document states."""
     partitions: tuple[str, ...] = ()
     """Names of the partitions and power modes that can follow the name after a colon."""
     unverified: tuple[str, ...] = ()

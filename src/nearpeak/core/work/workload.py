@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from nearpeak.core.work.case import Case
+from nearpeak.core.work.process_group import ProcessGroup
 from nearpeak.core.work.tensor import Layout
 
 PHASES = ("forward", "backward", "optimizer")
@@ -81,6 +82,8 @@ class Call:
     """Its arguments, where the source states them; the `simplified` engine needs them."""
     storages: tuple[int, ...] = ()
     """Buffers of the form's tensors in order, those of its results last."""
+    group: ProcessGroup | None = None
+    """Ranks of a collective; none for other calls, and where the source does not say."""
 
 
 SAYINGS = ("hidden", "zero", "no_product", "true", "false")
@@ -138,6 +141,8 @@ class Workload:
     """Statically known elements of operands, in the order of the calls."""
     patterns: tuple[Pattern, ...] = ()
     """Sets of elements that `known` names by position."""
+    guessed: tuple[int, ...] = ()
+    """Positions of calls that handle tensors of guessed sizes: a bound counts nothing that rests on a guess."""
 
     def case_counts(self) -> dict[Case, int]:
         """Return each distinct case with its number of calls, in order of first appearance."""
