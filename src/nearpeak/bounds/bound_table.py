@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nearpeak.base.arrow_stream import stream_of
 from nearpeak.bounds.contradictory_rows import contradictions
 from nearpeak.bounds.terms.bound_terms import proved_s, roofline_s, terms_of
 from nearpeak.bounds.terms.column_pieces import PIECE_ROWS, row_of, some_rows, wide_rows
@@ -47,6 +48,30 @@ class BoundTable:
             names = names.astype(object)
             names[list(self.refused)] = None
         return names
+
+    def columns(self) -> dict[str, Any]:
+        """Return the table by column: bounds, limiter, roofline, each term, and why rows were refused, if any were.
+
+        Shapes: all of one length; times of refused rows are masked.
+        """
+        times = {"bound_s": self.bound_s, "bound_high_s": self.high_s, "roofline_s": self.roofline_s}
+        times |= {f"{name}_s": time_s for name, time_s in self.terms_s.items()}
+        stated = {name: time_s for name, time_s in times.items() if time_s is not None}
+        if not self.refused:
+            return {**stated, "limiter": self.limiter}
+        mask, reasons = np.zeros(len(self.bound_s), dtype=bool), np.full(len(self.bound_s), None, dtype=object)
+        for row, reason in self.refused.items():
+            mask[row], reasons[row] = True, reason
+        masked = {name: np.ma.masked_array(time_s, mask) for name, time_s in stated.items()}
+        return {**masked, "limiter": self.limiter, "refused": reasons}
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        """Return the table as an Arrow C stream, which pandas, polars, pyarrow and DuckDB read.
+
+        Raises:
+            MissingExtraError: nanoarrow is not installed (extra `tables`).
+        """
+        return stream_of(self.columns())
 
 
 class _Columns:

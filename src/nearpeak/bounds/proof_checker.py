@@ -141,6 +141,8 @@ def _origin(name: str, target: Target, policy: Policy) -> tuple[str, str]:
     if name in _LINK_RATES:
         links = links_of(target, _LINK_RATES[name])
         return _kind(target, verified=all(link.verified for link in links)), "; ".join(link.source for link in links)
+    if name == "network_bytes_per_s":
+        return "datasheet", "all links of a node by the tiers of its fabric, each with its source in the fabric's file"
     stated = {
         "dram_bytes_per_s": ("dram", target.dram.source),
         "l2_bytes_per_s": ("l2", target.l2.source),

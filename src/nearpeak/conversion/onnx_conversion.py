@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from nearpeak.base.folders import keep_compiled_code
+from nearpeak.base.input_files import check_file
 from nearpeak.conversion.converted_parts import Conversion
 from nearpeak.conversion.onnx_pieces import feeds_of, in_pieces, inferred, pieces_of
 from nearpeak.core.runs.measurement import Fallback
@@ -52,6 +54,7 @@ def onnx_conversion(
     import onnx
 
     runtime = runtime_or_refusal("coverage --runner onnxruntime")
+    check_file(path)
     model = inferred(onnx, onnx.load(str(path)))
     nodes = _nodes(model)
     kinds = {node.kind for node in nodes}
@@ -247,7 +250,7 @@ def _time_shares(runtime: Any, path: Path) -> dict[str, float]:
                 session.run(None, feeds)
         except Exception:  # open extents that do not go together
             return {}
-        events = json.loads(Path(session.end_profiling()).read_text())
+        events = json.loads(Path(session.end_profiling()).read_text(encoding="utf-8"))
     times: Counter[str] = Counter()
     for event in events:
         if event.get("cat") == "Node" and event["name"].endswith("_kernel_time"):
@@ -324,6 +327,7 @@ def torch_conversion(path: Path, counted: Counted = of_products) -> Conversion:
     """
     import torch
 
+    keep_compiled_code()
     model, inputs = problem_of(path)
     coverage = graph_coverage(torch, model, inputs, {}, counted)
     with torch.no_grad():

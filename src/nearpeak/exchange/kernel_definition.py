@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nearpeak.base.input_files import json_value
 from nearpeak.errors import SpecError
 from nearpeak.exchange.axis_expression import evaluate, is_over
 
@@ -102,8 +103,8 @@ def parse_definition(text: str, where: str) -> Definition:
         SpecError: not JSON, an entry missing or malformed, or `run` takes other parameters than the inputs.
     """
     try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        data = json_value(text)
+    except ValueError as error:
         raise SpecError(f"{where}: not JSON: {error}") from None
     for key in REQUIRED:
         if not isinstance(data, dict) or key not in data:

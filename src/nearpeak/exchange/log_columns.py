@@ -31,7 +31,10 @@ def rows_of(text: str, where: str) -> Iterator[tuple[str, dict[str, str]]]:
     Raises:
         SpecError: a row before the last has not as many cells as the header.
     """
-    rows = list(csv.reader(io.StringIO(text)))
+    try:
+        rows = list(csv.reader(io.StringIO(text)))
+    except csv.Error as error:
+        raise SpecError(f"{where}: is no CSV: {error}") from None
     header = [cell.strip() for cell in rows[0]]
     last = len(rows)
     for line, row in enumerate(rows[1:], 2):
@@ -108,3 +111,93 @@ def columns_recognised(*needed: str) -> Callable[[str], bool]:
         return set(needed) <= cells
 
     return recognises
+
+
+Quantity = tuple[str, str, float]
+"""Name, base unit, and factor to it."""
+ENTRY_UNITS = {
+    "W": ("W", 1.0), "mW": ("W", 1e-3), "C": ("celsius", 1.0), "MHz": ("Hz", 1e6), "Mhz": ("Hz", 1e6),
+    "%": ("ratio", 0.01), "MB": ("B", 1e6), "MiB": ("B", 2.0**20), "B": ("B", 1.0), "mJ": ("J", 1e-3), "J": ("J", 1.0),
+}  # fmt: skip
+"""Base unit and factor by the units that tools of GPU vendors print; MB is taken as it is written."""
+UNKNOWN_CELLS = (
+    "",
+    "-",
+    "N/A",
+    "[N/A]",
+    "[Not Supported]",
+    "[Unknown Error]",
+    "[GPU requires reset]",
+    "None",
+    "unknown",
+)
+
+
+UNTIMED = "its lines have no time; give the interval, e.g. --interval 1s"
+"""What is wrong with several lines without a time."""
+
+
+def rounds_of(devices: Sequence[str]) -> list[int]:
+    """Return the round of reading that each row belongs to: a new one begins where a device stands again.
+
+    >>> rounds_of(["0", "1", "0", "1", "1"])
+    [0, 0, 1, 1, 2]
+    """
+    rounds, number, seen = [], 0, set[str]()
+    for device in devices:
+        if device in seen:
+            number, seen = number + 1, set()
+        seen.add(device)
+        rounds.append(number)
+    return rounds
+
+
+def interval_times_ns(count: int, interval_s: float | None, where: str) -> list[int]:
+    """Return times of readings that state none, from 0.
+
+    Raises:
+        SpecError: there are several, and no interval is given.
+    """
+    if interval_s is None and count > 1:
+        raise SpecError(f"{where}: {UNTIMED}")
+    return [round(index * (interval_s or 0.0) * 1e9) for index in range(count)]
+
+
+def device_telemetry(
+    source: str, rows: Sequence[tuple[str, str, Mapping[str, str]]], quantities: Mapping[str, Quantity],
+    times_ns: Callable[[int], Sequence[int]], where: str, *, meaning: str, steps: Mapping[str, float] | None = None,
+    doubt_ns: int = 0, wall_ns: int = 0, note: str = "",
+) -> Telemetry:  # fmt: skip
+    """Return rows of several devices as telemetry: a channel for each device and quantity.
+
+    Args:
+        rows: place, device and cells by column of each row, in the order of the file.
+        quantities: columns that are read, by column.
+        times_ns: returns the times of a number of rounds.
+        steps: smallest step by column.
+    """
+    devices = list(dict.fromkeys(device for _, device, _ in rows))
+    rounds = rounds_of([device for _, device, _ in rows])
+    readings: list[dict[tuple[str, str], float]] = [{} for _ in range(max(rounds, default=-1) + 1)]
+    for number_of_round, (place, device, cells) in zip(rounds, rows, strict=True):
+        for column, (_, _, factor) in quantities.items():
+            text = cells.get(column, "")
+            value = math.nan if text in UNKNOWN_CELLS else number(text, place, column) * factor
+            readings[number_of_round][device, column] = value
+    pairs = [(device, column) for device in devices for column in quantities]
+    pairs = [pair for pair in pairs if any(not math.isnan(row.get(pair, math.nan)) for row in readings)]
+    if not pairs:
+        raise SpecError(f"{where}: holds no reading of a quantity with a known unit")
+    channels = []
+    for device, column in pairs:
+        name, unit, _ = quantities[column]
+        channels.append(
+            Channel(
+                name=f"{device}.{name}", unit=unit, kind="counter" if unit == "J" else "instantaneous", meaning=meaning,
+                resolution=(steps or {}).get(column), domain=device if unit in ("W", "J") else "",
+            )
+        )  # fmt: skip
+    values = [[row.get(pair, math.nan) for pair in pairs] for row in readings]
+    return telemetry_of(
+        source, channels, times_ns(len(readings)), values, where, doubt_ns=doubt_ns, wall_ns=wall_ns, note=note
+    )

@@ -1,10 +1,10 @@
 """JSON lines of result files: measurements with all samples, and the environments that they ran in."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from nearpeak.base.canonical_json import digest
+from nearpeak.base.input_files import json_value
 from nearpeak.core.answers.suite import WHY, Why
 from nearpeak.core.records.converter import Converter
 from nearpeak.core.records.record_codec import Codec, Schema, Shape, defaulted
@@ -119,8 +119,8 @@ def parse_results(text: str, name: str) -> tuple[dict[str, Environment], dict[st
 
 def _object(line: str, where: str) -> Mapping[str, Any]:
     try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        record = json_value(line)
+    except ValueError as error:
         raise SpecError(
             f"{where}: not JSON ({error}); results are one object a line, and without a line its case runs again"
         ) from None

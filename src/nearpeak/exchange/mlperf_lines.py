@@ -1,8 +1,9 @@
 """Parser of MLPerf training logs: JSON events after the `:::MLLOG` mark."""
 
-import json
 from collections.abc import Iterator
 from typing import Any
+
+from nearpeak.base.input_files import json_value
 
 MARK = ":::MLLOG"
 
@@ -18,8 +19,8 @@ def marked_lines(text: str) -> Iterator[tuple[int, dict[str, Any] | str]]:
         if not mark:
             continue
         try:
-            row = json.loads(rest)
-        except (ValueError, RecursionError):
+            row = json_value(rest)
+        except ValueError:
             yield number, f"no event follows {MARK}; was the log cut off?"
             continue
         yield number, row if isinstance(row, dict) else f"what follows {MARK} is no object"

@@ -1,7 +1,14 @@
 """Recovery of truncated or damaged JSON: everything before the damage, with open brackets closed."""
 
 import json
+import re
 from typing import Any
+
+from nearpeak.base.input_files import json_value
+
+_TOKEN = re.compile(r"""[\[\]{},]|"(?:[^"\\]|\\.)*+"?""", re.DOTALL)
+"""A mark of the structure, or a text, which may be cut off."""
+_MOST_DEPTH = 200
 
 
 def partial_json(text: str) -> tuple[Any, str]:
@@ -16,7 +23,7 @@ def partial_json(text: str) -> tuple[Any, str]:
     {'a': [1]}
     """
     try:
-        return json.loads(text, strict=False), ""
+        return json_value(text, strict=False), ""
     except json.JSONDecodeError as error:
         place = error.pos
     except RecursionError:
@@ -25,8 +32,8 @@ def partial_json(text: str) -> tuple[Any, str]:
     if cut < 0:
         raise ValueError(f"it is no JSON at character {place}")
     try:
-        document = json.loads(text[:cut] + closers, strict=False)
-    except (ValueError, RecursionError):
+        document = json_value(text[:cut] + closers, strict=False)
+    except ValueError:
         raise ValueError(f"it is no JSON at character {place}") from None
     return document, f"{'ends early' if place >= len(text.rstrip()) - 1 else 'is damaged'} at character {place}"
 
@@ -34,17 +41,12 @@ def partial_json(text: str) -> tuple[Any, str]:
 def _last_whole(text: str) -> tuple[int, str]:
     """Return the end of the last whole value in `text`, and the closing brackets that are missing there."""
     stack: list[str] = []
-    cut, closers, inside, index = -1, "", False, 0
-    while index < len(text):
-        mark = text[index]
-        if inside:
-            index += mark == "\\"
-            inside = mark != '"'
-        elif mark == '"':
-            inside = True
-        elif mark in "[{":
+    cut, closers = -1, ""
+    for token in _TOKEN.finditer(text):
+        mark, index = token[0], token.start()
+        if mark in "[{":
             stack.append("]" if mark == "[" else "}")
-            if len(stack) > 200:
+            if len(stack) > _MOST_DEPTH:
                 return -1, ""
             if mark == "[":
                 cut, closers = index + 1, "".join(reversed(stack))
@@ -54,5 +56,4 @@ def _last_whole(text: str) -> tuple[int, str]:
             cut, closers = index + 1, "".join(reversed(stack))
         elif mark == ",":
             cut, closers = index, "".join(reversed(stack))
-        index += 1
     return cut, closers

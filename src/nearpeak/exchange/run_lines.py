@@ -17,9 +17,10 @@ MOST_BYTES = 16 * 2**20
 """Largest body that is read."""
 MOST_DEPTH = 16
 """Deepest nesting of lists and objects."""
+MOST_PARTS = 400_000
+"""Lists and objects of a body: each takes some thirty times the bytes that state it."""
 MOST_SETS, MOST_TEXT = 20_000, 10_000
 """Sets of samples of a run; characters of a text."""
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _UID = re.compile(r"[0-9a-f]{32}")
 
 
@@ -40,15 +41,26 @@ def parse_json(data: bytes, *, most_bytes: int = MOST_BYTES) -> Any:
     """
     if len(data) > most_bytes:
         raise SpecError(f"body: {len(data)} bytes; at most {most_bytes}")
-    depth = 0
-    for sign in re.findall(rb"[\[\]{}]", _STRING.sub(b"", data)):
-        depth += 1 if sign in b"[{" else -1
-        if depth > MOST_DEPTH:
-            raise SpecError(f"body: lists and objects are nested deeper than {MOST_DEPTH}")
+    if data.count(b"[") + data.count(b"{") > MOST_PARTS:
+        raise SpecError(f"body: holds more than {MOST_PARTS} lists and objects")
     try:
-        return json.loads(data, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
+        value = json.loads(data, parse_constant=_no_constant)
+    except RecursionError:
+        raise SpecError(f"body: lists and objects are nested deeper than {MOST_DEPTH}") from None
+    except ValueError as error:
         raise SpecError(f"body: is no JSON: {str(error)[:200]}") from None
+    _check_depth(value)
+    return value
+
+
+def _check_depth(value: Any) -> None:
+    """Refuse what is nested too deeply, level by level."""
+    level = [value] if isinstance(value, (list, dict)) else []
+    for _ in range(MOST_DEPTH):
+        parts = (part for whole in level for part in (whole.values() if isinstance(whole, dict) else whole))
+        level = [part for part in parts if isinstance(part, (list, dict))]
+    if level:
+        raise SpecError(f"body: lists and objects are nested deeper than {MOST_DEPTH}")
 
 
 def _no_constant(name: str) -> float:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nearpeak.base.input_files import json_value
 from nearpeak.errors import SpecError
 from nearpeak.exchange.kernel_definition import Definition
 
@@ -114,8 +115,8 @@ def json_lines(text: str, where: str) -> Iterator[tuple[str, dict[str, Any]]]:
         if not row.strip():
             continue
         try:
-            data = json.loads(row)
-        except (ValueError, RecursionError) as error:
+            data = json_value(row)
+        except ValueError as error:
             raise SpecError(f"{where}, line {number}: not JSON: {error}") from None
         if not isinstance(data, dict):
             raise SpecError(f"{where}, line {number}: is not an object")

@@ -2,26 +2,31 @@
 
 import importlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from nearpeak import errors
 from nearpeak.base.isolation import Ending, call_isolated
 from nearpeak.core.work.capture_options import CaptureOptions
 from nearpeak.core.work.workload import Workload
-from nearpeak.errors import CaptureError, NearpeakError
+from nearpeak.errors import CaptureError, NearpeakError, error_type
 from nearpeak.frontends.files.saved_workload import load_text, save_text
+from nearpeak.units import show
 
-PRELOAD = ("nearpeak.frontends.child_capture:warm_up",)
+PRELOAD: tuple[str, ...] = ("nearpeak.frontends.child_capture:warm_up",)
+WITH_TRANSFORMERS: tuple[str, ...] = (*PRELOAD, "nearpeak.frontends.child_capture:warm_up_transformers")
+"""Preload of sources that use transformers, whose import takes longer than most captures."""
 
 
 def capture_isolated(
-    frontend: str, source: str | Path, options: CaptureOptions = CaptureOptions(), **details: Any
-) -> Workload:
+    frontend: str, source: str | Path, options: CaptureOptions = CaptureOptions(), *, preload: Sequence[str] = PRELOAD,
+    **details: Any,
+) -> Workload:  # fmt: skip
     """Return the workload that a frontend makes of a source in a child process of its own.
 
     Args:
         frontend: `module:function`, which takes source, options and details.
+        preload: modules that the server of the child imports before it forks.
         details: further keyword arguments of the frontend, as plain data.
 
     Raises:
@@ -29,7 +34,7 @@ def capture_isolated(
         NearpeakError: what the frontend itself raised.
     """
     call = {"frontend": frontend, "source": str(source), "options": options.record(), "details": details}
-    text = run_isolated("nearpeak.frontends.child_capture:captured_text", call, str(source), options)
+    text = run_isolated("nearpeak.frontends.child_capture:captured_text", call, str(source), options, preload)
     return load_text(text, str(source))
 
 
@@ -65,7 +70,7 @@ def run_isolated(
         return ending.value
     if ending.verdict == "error":
         kind, message = ending.value
-        raise getattr(errors, kind, CaptureError)(message)
+        raise error_type(kind, CaptureError)(message)
     raise CaptureError(_failure(subject, ending, limits))
 
 
@@ -78,6 +83,13 @@ def warm_up() -> None:
     importlib.import_module("torch._dynamo")  # optimizers import it at their first step
     torch.set_num_threads(1)
     capture_torch(lambda: torch.nn.Linear(4, 4), lambda: ((torch.rand(2, 4),), {}), name="warm-up")
+
+
+def warm_up_transformers() -> None:
+    """Import what models of transformers share; without it the child reports what lacks."""
+    for name in ("models.auto.modeling_auto", "modeling_utils", "generation.utils"):
+        with suppress(Exception):
+            importlib.import_module(f"transformers.{name}")
 
 
 def call(function: str, arguments: Mapping[str, Any], subject: str) -> Any:
@@ -106,18 +118,19 @@ def _imported(function: str) -> Any:
 
 def _failure(subject: str, ending: Ending, limits: CaptureOptions) -> str:
     """Return the message for a child that ended without a result."""
-    if ending.verdict == "timeout":
-        return f"{subject}: capture did not finish within {limits.timeout_s:g} s; give more with --timeout"
-    if ending.verdict == "raised":
-        return f"{subject}: {': '.join(ending.value)}"
     lines = ending.output.strip().splitlines()
     last = f"; it said last: {lines[-1][:200]}" if lines else ""
     name = ending.signal_name
-    if not name:
-        return (
-            f"{subject}: it ended the capture process with exit code {ending.value} before the capture was done{last}"
-        )
-    limit = f"{limits.memory_bytes / (1 << 30):g} GiB"
-    if name in ("SIGKILL", "SIGABRT"):
-        return f"{subject}: the capture process was ended by {name}, perhaps over its {limit}; see --memory{last}"
-    return f"{subject}: it crashed the capture process ({name}){last}"
+    if ending.verdict == "timeout":
+        what = f"capture did not finish within {limits.timeout_s:g} s; give more with --timeout"
+    elif ending.verdict == "raised":
+        what = ": ".join(ending.value)[:1000]
+    elif ending.verdict == "memory" or "bad_alloc" in ending.output:
+        what = f"capture took more memory than {show(limits.memory_bytes, 'B')}; give more with --memory"
+    elif not name:
+        what = f"it ended the capture process with exit code {ending.value} before the capture was done{last}"
+    elif name == "SIGKILL":
+        what = f"its capture process was killed (SIGKILL), and not for its memory; capture it again{last}"
+    else:
+        what = f"it crashed the capture process ({name}){last}"
+    return f"{subject}: {what}"

@@ -13,6 +13,11 @@ from nearpeak.frontends.torch.storages import NESTED
 _OWN = str(Path(__file__).parents[1])
 _VALUE_ERRORS = ("DataDependentOutputException", "DynamicOutputShapeException", "GuardOnDataDependentSymNode")
 _SPARSE = re.compile(r"storage of Sparse\w*Impl")
+_QUANTISED = re.compile(r"quantized(::|_decomposed::| nyi)|Quantized(CPU|CUDA)")
+_QUANTISED_ADVICE = (
+    "capture knows plain ones: quantise with torchao, or hold int8 weights and scales in buffers; layers that are "
+    "quantised dynamically are captured"
+)
 _NESTED = re.compile(r"_nested_tensor|NestedTensor|NestedInt")
 _NO_MEMORY = (
     "can't allocate memory", "Cannot allocate memory", "not enough memory", "error return without exception set",
@@ -50,7 +55,10 @@ def failure(subject: str, what: str, error: BaseException, file: Path | None = N
         return f"{subject}: {what} ran out of memory{at}; give more with --memory"
     if isinstance(error, NotImplementedError) and _SPARSE.search(str(error)):
         return f"{subject}: {what} uses a sparse tensor{at}; capture knows dense ones: pass indices and values apart"
-    if _NESTED.search(str(error)):
+    reason = str(error).split("This could be because")[0]  # what follows lists kinds of tensor that do not occur
+    if _QUANTISED.search(str(error)):
+        return f"{subject}: {what} uses tensors of PyTorch's own quantised formats{at}; {_QUANTISED_ADVICE}"
+    if _NESTED.search(reason):
         return f"{subject}: {what} uses a nested tensor{at}; {NESTED}"
     text = _first_line(error)
     return f"{subject}: {what} raised {type(error).__name__}{': ' + text if text else ''}{at}"

@@ -1,22 +1,31 @@
 """Selection of the frontend by source: file format, model name or callable."""
 
-import json
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from nearpeak.core.work.capture_options import CaptureOptions
+from nearpeak.base.input_files import border, json_value, text_of_file
+from nearpeak.core.work.capture_options import STORED, CaptureOptions
+from nearpeak.core.work.dtype import dtype_of
+from nearpeak.core.work.stored_formats import WIDE_FORMAT, cache_format, weight_format
 from nearpeak.core.work.workload import Workload
-from nearpeak.errors import SpecError
-from nearpeak.frontends.child_capture import capture_isolated
+from nearpeak.errors import CaptureError, MissingExtraError, NearpeakError, SpecError
+from nearpeak.exchange.file_kinds import HEAD_BYTES, described
+from nearpeak.frontends.child_capture import PRELOAD, WITH_TRANSFORMERS, capture_isolated
 
+_ONNX = "nearpeak.frontends.onnx.onnx_file:capture_onnx"
 _LISTS = (".txt", ".log", ".h")
 """Suffixes of files that list operators with their arguments."""
 
 
+@border("workload")
 def captured(source: str, options: CaptureOptions) -> Workload:
     """Return the workload of a file or a named model."""
     path, suffix = Path(source), Path(source).suffix
+    refuse_other_kind(path)
     kind = json_kind(source)
     if options.axes and kind != "definition":
         raise SpecError(f"{source}: axes can be given for kernel definitions (.json) only")
@@ -26,32 +35,97 @@ def captured(source: str, options: CaptureOptions) -> Workload:
         raise SpecError(
             f"{source}: does not state its inputs; load it in Python and call nearpeak.capture(module, inputs=…)"
         )
-    if options.shapes and suffix != ".onnx":
-        raise SpecError(f"{source}: input shapes can be given for ONNX files only")
+    if (options.shapes or options.input_values) and suffix != ".onnx":
+        raise SpecError(f"{source}: input shapes and values can be given for ONNX files only")
     _refuse(source, options, _meaningless(source))
     if kind == "definition":
         return capture_isolated("nearpeak.frontends.files.definition_capture:capture_definition", source, options)
     if suffix == ".onnx":
-        from nearpeak.frontends.onnx.onnx_file import capture_onnx
-
         if options.step != "forward":
             raise SpecError(f"{source}: an ONNX file holds the forward step only, got step {options.step!r}")
-        return capture_onnx(path, options)
-    if suffix in _LISTS:
-        return _listed(path, options)
-    if suffix in (".toml", ".jsonl"):
+        return _named(source, _ONNX, options, preload=(_ONNX.partition(":")[0], "onnx"))
+    if suffix in (*_LISTS, ".toml", ".jsonl") or kind in ("chakra", "workload"):
+        return _stored(_listed(path, options, kind), options)
+    refuse_narrow(source, options)
+    return _stored(_executed(source, _wide(options)), options)
+
+
+_COMPUTED = ("fp64", "fp32", "bf16", "fp16")
+
+
+def refuse_narrow(source: str, options: CaptureOptions) -> None:
+    """Refuse a format in which no model computes its whole step, and a cache of a step that keeps none.
+
+    >>> refuse_narrow("llama-3-8b", CaptureOptions(dtype="fp8"))
+    Traceback (most recent call last):
+    nearpeak.errors.SpecError: llama-3-8b: --dtype fp8: a whole step runs in fp32, bf16 or fp16; for weights stored in
+    fp8 give --weights fp8
+    """
+    if options.kv_cache is not None and options.step != "decode":
+        raise SpecError(f"{source}: --kv-cache {options.kv_cache}: a decode step alone has one; give --phase decode")
+    if options.dtype is None or dtype_of(options.dtype).name in _COMPUTED:
+        return
+    raise SpecError(
+        f"{source}: --dtype {options.dtype}: a whole step runs in fp32, bf16 or fp16; for weights stored in "
+        f"{options.dtype} give --weights {options.dtype}"
+    )
+
+
+def _wide(options: CaptureOptions) -> CaptureOptions:
+    """Return the options of the step before its weights and caches are stored in narrower formats."""
+    if not options.narrow_formats:
+        return options
+    return dataclasses.replace(options, dtype=WIDE_FORMAT, weights=None, activations=None, kv_cache=None)
+
+
+def _stored(workload: Workload, options: CaptureOptions) -> Workload:
+    """Return the step with weights and caches in the formats that the options state."""
+    from nearpeak.frontends.quantisation.narrow_cache import with_narrow_cache
+    from nearpeak.frontends.quantisation.quantised_weights import with_quantised_weights
+
+    if options.weights is not None:
+        workload = with_quantised_weights(workload, weight_format(options.weights, options.activations))
+    return workload if options.kv_cache is None else with_narrow_cache(workload, cache_format(options.kv_cache))
+
+
+_READ = (".py", ".pt", ".pth", ".ts", ".pt2", ".onnx")
+"""Suffixes of programs and models, which say what they are when they are loaded."""
+_TEXTS = (*_LISTS, ".toml", ".jsonl", ".json")
+
+
+def refuse_other_kind(path: Path) -> None:
+    """Refuse a file of another kind than models, workloads and lists of operators, and say what to give instead.
+
+    Raises:
+        SpecError: the file is there, and its bytes or the end of its name tell another kind, or none.
+    """
+    if not path.is_file() or path.suffix in _READ:
+        return
+    with path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+    if (words := described(head, path.name)) and not json_kind(str(path)):
+        raise SpecError(f"{path}: {words}")
+    if path.suffix not in _TEXTS:
+        raise SpecError(
+            f"{path}: is of no kind that is known; give a profiler's trace, a model's name or config.json, a problem"
+            " file, ONNX, .pt2, or a list of operators (.txt)"
+        )
+
+
+def _listed(path: Path, options: CaptureOptions, kind: str) -> Workload:
+    """Return the workload of a file that lists operators or cases: a log, a trace of operators, a sweep, a workload."""
+    if path.suffix in (".toml", ".jsonl"):
         from nearpeak.frontends.files.sweep import capture_sweep
 
         return capture_sweep(path)
+    if kind == "chakra":
+        from nearpeak.frontends.files.chakra_trace import capture_chakra
+
+        return capture_chakra(path)
     if kind == "workload":
         from nearpeak.frontends.files.saved_workload import load_text
 
-        return load_text(path.read_text(encoding="utf-8"), path.name)
-    return _executed(source, options)
-
-
-def _listed(path: Path, options: CaptureOptions) -> Workload:
-    """Return the workload of a file that lists operators with their arguments: an operator log, DeepBench problems."""
+        return load_text(text_of_file(path), path.name)
     if path.suffix == ".h":
         from nearpeak.frontends.files.deepbench_headers import capture_deepbench
 
@@ -68,7 +142,7 @@ def captured_callable(source: Callable[..., Any], inputs: Any, options: CaptureO
         SpecError: it has no inputs, or is JAX's, which takes no option of PyTorch.
     """
     from nearpeak.frontends.jax.jax_function import capture_jax, is_jax
-    from nearpeak.frontends.torch.module_capture import capture_torch
+    from nearpeak.frontends.torch.module_capture import Existing, capture_torch
 
     if inputs is None:
         raise SpecError("capture: a callable needs inputs=(tensor, …), its positional arguments")
@@ -77,33 +151,66 @@ def captured_callable(source: Callable[..., Any], inputs: Any, options: CaptureO
     is_module = hasattr(source, "named_parameters")
     name = type(source).__name__ if is_module else getattr(source, "__name__", "callable")
     if is_jax(source, (args, kwargs)):
-        _refuse(name, options, ("training", "dtype", "autocast", "fusion", "guess_sizes"))
+        _refuse(name, options, ("training", "dtype", *STORED, "autocast", "fusion", "guess_sizes"))
         return capture_jax(source, args, kwargs, name=name, step=options.step)
-    return capture_torch(source if is_module else lambda: source, (args, kwargs), options, name=name)
+    module = source if is_module else Existing(function=source)
+    return _stored(capture_torch(module, (args, kwargs), _wide(options), name=name), options)
 
 
 def _executed(source: str, options: CaptureOptions) -> Workload:
     """Return the workload of a source whose code runs during capture: a problem file, an archive or a model."""
-    name, frontend = source, "huggingface.architecture:capture_architecture"
+    name, frontend, preload = source, "huggingface.architecture:capture_architecture", WITH_TRANSFORMERS
     if source.startswith("hf:"):
         name, frontend = source.removeprefix("hf:"), "huggingface.model_type:capture_model_type"
     elif Path(source).suffix == ".py":
         frontend = "torch.problem_file:capture_problem"
+        text = Path(source).read_text(encoding="utf-8", errors="replace") if Path(source).is_file() else ""
+        preload = WITH_TRANSFORMERS if "transformers" in text else PRELOAD
     elif Path(source).suffix == ".pt2":
-        frontend = "torch.exported_program:capture_exported"
+        frontend, preload = "torch.exported_program:capture_exported", PRELOAD
+    if preload is WITH_TRANSFORMERS and Path(source).suffix != ".py":
+        _require_packages(source)
+    return _named(source, f"nearpeak.frontends.{frontend}", options, name=name, preload=preload)
+
+
+def _require_packages(source: str) -> None:
+    """Refuse a model whose packages are absent before a process is started, and say what answers without them."""
+    from nearpeak.frontends.huggingface.transformer_models import shape_of
+
+    missing = [name for name in ("torch", "transformers") if find_spec(name) is None]
+    if not missing:
+        return
+    hint = ""
+    with suppress(NearpeakError):
+        shape_of(source)
+        hint = f"; from its dimensions alone answers 'nearpeak plan serve {source} --on h200_sxm --concurrency 1'"
+    raise MissingExtraError(
+        f"{source}: capturing it needs {' and '.join(missing)}; install them with: pip install 'nearpeak[hf]'{hint}"
+    )
+
+
+def _named(
+    source: str, frontend: str, options: CaptureOptions, *, name: str = "", preload: Sequence[str] = PRELOAD
+) -> Workload:
+    """Return the workload that a frontend makes in a child process; its errors name the source.
+
+    Args:
+        name: how the frontend knows the source, where otherwise.
+    """
     try:
-        return capture_isolated(f"nearpeak.frontends.{frontend}", name, options)
-    except SpecError as error:
+        return capture_isolated(frontend, name or source, options, preload=preload)
+    except (SpecError, CaptureError) as error:
         if Path(source).name in str(error):
             raise
         raise type(error)(f"{source}: {error}") from None
 
 
 _OF_MODELS = ("sequence", "kv", "layers", "training", "dtype", "autocast", "fusion", "guess_sizes")
-_OF_LISTS = ("batch", *_OF_MODELS)
+_OF_LISTS = ("batch", *_OF_MODELS, *STORED)
 _OF_FILES: Mapping[str, tuple[str, ...]] = {
-    ".onnx": _OF_MODELS, ".py": ("batch", "sequence", "kv", "layers"),
-    ".pt2": ("batch", "sequence", "kv", "layers", "guess_sizes"),
+    ".onnx": (*(name for name in _OF_MODELS if name != "guess_sizes"), *STORED),
+    ".py": ("batch", "sequence", "kv", "layers", "kv_cache"),
+    ".pt2": ("batch", "sequence", "kv", "layers", "guess_sizes", *STORED),
 }  # fmt: skip
 """Model options without meaning, by file suffix."""
 
@@ -123,6 +230,8 @@ def refuse_early(source: str, options: CaptureOptions) -> None:
     from nearpeak.frontends.huggingface.published_models import MODELS
 
     _refuse(source, options, _meaningless(source))
+    if not json_kind(source):
+        refuse_narrow(source, options)
     if options.sequence and source in MODELS and not MODELS[source].reads_text:
         raise SpecError(f"--sequence {options.sequence}: {source} reads no text; leave it out")
 
@@ -131,7 +240,8 @@ def _meaningless(source: str) -> tuple[str, ...]:
     """Return the model options that have no meaning for a source, by its suffix and JSON kind."""
     suffix, kind = Path(source).suffix, json_kind(source)
     if suffix in (".toml", ".jsonl") or kind:
-        return (*_OF_LISTS, "step") if kind == "definition" else _OF_LISTS
+        names = (*_OF_LISTS, "step") if kind == "definition" else _OF_LISTS
+        return tuple(name for name in names if kind != "workload" or name not in STORED)
     if suffix in _LISTS:
         return tuple(name for name in _OF_LISTS if (suffix, name) != (".h", "dtype"))
     if suffix in _OF_FILES:
@@ -149,15 +259,18 @@ def _refuse(source: str, options: CaptureOptions, names: Sequence[str]) -> None:
 
 
 def json_kind(source: str) -> str:
-    """Return the kind of a JSON file: `workload`, `definition`, or empty for model configurations and other files."""
+    """Return the kind of a JSON file: `workload`, `definition`, `chakra`; empty for model configurations and others."""
     from nearpeak.exchange.kernel_definition import is_definition
+    from nearpeak.frontends.files.chakra_trace import is_chakra
     from nearpeak.frontends.files.saved_workload import is_workload
 
     path = Path(source)
     if path.suffix != ".json" or not path.is_file():
         return ""
+    text = text_of_file(path)
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
+        data = json_value(text)
+    except ValueError as error:
         raise SpecError(f"{path}: not JSON: {error}") from None
-    return "workload" if is_workload(data) else "definition" if is_definition(data) else ""
+    tests = {"workload": is_workload, "definition": is_definition, "chakra": is_chakra}
+    return next((kind for kind, test in tests.items() if test(data)), "")

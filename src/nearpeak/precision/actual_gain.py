@@ -17,6 +17,7 @@ from nearpeak.precision.gap_terms import precision_gap
 from nearpeak.precision.verdict import realised_of
 from nearpeak.traces import read_trace
 from nearpeak.traces.executed.executed_steps import executed_of
+from nearpeak.traces.executed.trace_devices import working_devices
 
 _AGAINST = {"autocast": "lowered", "unknown": "lowered", "converted": "converted"}
 """Which of three steps a trace is held against, by the mode in which it ran."""
@@ -44,8 +45,13 @@ class ExpectedAndExecuted(NamedTuple):
     """Steps of the trace, and of the baseline's."""
 
 
-def precision_of_file(path: Path, target: Target | None = None) -> tuple[Executed, ExecutedPrecision]:
+def precision_of_file(
+    path: Path, target: Target | None = None, device: int | None = None
+) -> tuple[Executed, ExecutedPrecision]:  # fmt: skip
     """Return the steps of a trace and the precision in which their products ran.
+
+    Args:
+        device: number of the device looked into where the trace has it; else the busiest one.
 
     Raises:
         SpecError: the file is no trace, or has no device events.
@@ -53,7 +59,7 @@ def precision_of_file(path: Path, target: Target | None = None) -> tuple[Execute
     if not path.is_file():
         raise SpecError(f"{path}: not found; a profiler's trace was wanted")
     trace = read_trace(path)
-    executed = executed_of(trace, target, path.name)
+    executed = executed_of(trace, target, path.name, device if device in working_devices(trace) else None)
     return executed, precision_of(trace, executed)
 
 
@@ -68,7 +74,7 @@ def expected_and_executed(steps: Steps, target: Target, run: Path, baseline: Pat
     executed, precision = precision_of_file(run, target)
     efficiency, before = BOUND, None
     if baseline is not None:
-        before = precision_of_file(baseline, target)
+        before = precision_of_file(baseline, target, executed.device_number)
         efficiency = efficiency_of(before[0], target)
     expected = mixed_precision_of(steps.written, steps.lowered, target, steps.converted, efficiency=efficiency)
     against = _AGAINST.get(precision.mode, "written")

@@ -47,6 +47,8 @@ def _median(ratios: list[float]) -> float:
 def _reached(executed: Executed, operator: ExecutedOperator, target: Target) -> _Reached | None:
     if not operator.cases or operator.measured_s < _LEAST_S:
         return None
+    if any(case.op == "transfer" for case in operator.cases):
+        return None  # the link limits it, not the memory
     works = [work_of(case) for case in operator.cases]
     memory_s = sum(work.read_bytes + work.write_bytes for work in works) / bandwidth_of(target)
     flop = sum(count for work in works for unit, count in work.flop.items() if unit.startswith("matrix."))

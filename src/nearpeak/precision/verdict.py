@@ -99,7 +99,7 @@ def realised_of(
     which = modes[0] if modes[0] in BASELINES else ""
     wanted = expected.speed_up_ratio(which) if which else None
     low, high = step_interval(lowered, baseline)
-    steps = [executed.window_ns / executed.step_count for executed in (baseline, lowered)]
+    steps = [executed.mean_step_s for executed in (baseline, lowered)]
     ratio = steps[0] / steps[1] if min(steps) > 0 else None
     reason = _COMPILED if compiled else _withheld(wanted, modes, baseline, lowered)
     realised = Realised(

@@ -17,9 +17,9 @@ from nearpeak.store.page_queries import Browsing
 from nearpeak.store.rows.finding_rows import Findings
 from nearpeak.store.rows.investigation_rows import Investigations
 from nearpeak.store.rows.policy_rows import Policies
-from nearpeak.store.run_ingest import Ingested, Prepared, add_run, prepared, replace_run, stored_run
+from nearpeak.store.run_ingest import Ingested, Prepared, add_run, lock_runs, prepared, replace_run, stored_run
 from nearpeak.store.series_queries import History
-from nearpeak.store.sql_dialect import claim, is_sqlite, reading, together, writing
+from nearpeak.store.sql_dialect import is_sqlite, reading, together, writing
 from nearpeak.store.store_check import engine_at
 from nearpeak.store.table_schema import HEAD, TABLES
 
@@ -79,9 +79,13 @@ class Store:
         """
         return self.ingest_all((record,), again=again)[0]
 
-    def together(self) -> AbstractContextManager[None]:
-        """Make everything that is read and written within a `with` one transaction: committed whole or not at all."""
-        return together(self.engine, self.name)
+    def together(self, claimed: str = "") -> AbstractContextManager[None]:
+        """Make everything that is read and written within a `with` one transaction: committed whole or not at all.
+
+        Args:
+            claimed: what only one process does at a time; others wait for its end.
+        """
+        return together(self.engine, self.name, claimed)
 
     def ingest_all(
         self, records: Iterable[RunRecord], *, again: bool = False, sender: str = ""
@@ -94,6 +98,7 @@ class Store:
         ready = [prepared(record) for record in records]
         try:
             with writing(self.engine, self.name) as connection:
+                lock_runs(connection)
                 written = tuple(self._written(connection, run, again=again) for run in ready)
                 new = sum(run.new for run in written)
                 if sender and new:
@@ -109,7 +114,6 @@ class Store:
         return written
 
     def _written(self, connection: Connection, ready: Prepared, *, again: bool) -> Ingested:
-        claim(connection, ready.uid)
         run = stored_run(connection, ready.uid)
         if run is None:
             return add_run(connection, ready, self._series)

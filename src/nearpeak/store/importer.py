@@ -16,7 +16,9 @@ class FileContext:
     digest: str
     """SHA-256 of its bytes, unpacked."""
     revision: Revision | None = None
-    """Commit that was measured."""
+    """Commit that was measured, where the file does not name it."""
+    commit_of: Callable[[str], Revision] | None = None
+    """Look-up of the commit that a file names, where `revision` is only a default; none where the user named it."""
     branch: str = "main"
     """Branch of the history."""
     device: Device | None = None

@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from nearpeak.base.input_files import json_value
 from nearpeak.errors import SpecError
 
 MOST = 1e300
@@ -69,6 +70,15 @@ class Tree:
         self._note()
         return self.raw
 
+    def states(self, key: str) -> bool:
+        """Say whether the object has a true value under `key`: `true`, or a number other than 0."""
+        value = self.maybe(key)
+        return value is not None and value.plain() in (True, 1)
+
+    def is_number(self) -> bool:
+        """Say whether this is a finite number."""
+        return type(self.raw) in (int, float) and abs(self.raw) < MOST
+
     def number(self) -> float:
         """Return a finite number, also where it is written as a text."""
         raw = self.raw
@@ -94,6 +104,11 @@ class Tree:
             self._note(whole=True)
             return tuple(map(float, self.raw))
         return tuple(item.positive() for item in self.each())
+
+    def beside(self, raw: Any) -> "Tree":
+        """Return `raw` as a value at the place of this one, which counts as read: another spelling of it."""
+        self._note(whole=True)
+        return self._at(raw, self._place)
 
     def plain(self) -> str | int | float | bool:
         """Return a scalar as it is, anything else as JSON text."""
@@ -133,7 +148,7 @@ def parsed(data: bytes, name: str) -> Tree:
     (1.0, ('a.c',))
     """
     try:
-        return Tree(json.loads(data.decode("utf-8")), name)
+        return Tree(json_value(data.decode("utf-8")), name)
     except UnicodeDecodeError as error:
         raise SpecError(f"{name}: is not UTF-8 text at byte {error.start}") from None
     except json.JSONDecodeError as error:
@@ -145,6 +160,28 @@ def parsed(data: bytes, name: str) -> Tree:
         raise SpecError(f"{name}: is nested too deeply to be the JSON of a benchmark") from None
     except ValueError as error:  # a number of more digits than Python reads
         raise SpecError(f"{name}: is not JSON: {error}") from None
+
+
+def parsed_lines(data: bytes, name: str) -> Tree:
+    r"""Return JSON lines, or one JSON document, as a list.
+
+    Raises:
+        SpecError: a line, or the document, is no JSON.
+
+    >>> len(parsed_lines(b'{"a": 1}\n{"a": 2}\n', "x.jsonl").each()), len(parsed_lines(b'{"a": 1}', "x.json").each())
+    (2, 1)
+    """
+    if not is_lines(data):
+        document = parsed(data, name).raw
+        return Tree(document if isinstance(document, list) else [document], name)
+    lines = [line for line in data.splitlines() if line.strip()]
+    return Tree([parsed(line, f"{name}: line {number}").raw for number, line in enumerate(lines, 1)], name)
+
+
+def is_lines(data: bytes) -> bool:
+    """Say whether JSON objects stand one on each line."""
+    first, _, rest = data.strip().partition(b"\n")
+    return bool(rest) and first.startswith(b"{") and first.rstrip().endswith(b"}")
 
 
 def _pattern(place: str) -> str:

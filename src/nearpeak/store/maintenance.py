@@ -11,11 +11,13 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, func, inspect, select, text, update
 
+from nearpeak.base.folders import take_name
 from nearpeak.errors import SpecError, StoreError
 from nearpeak.store.rows.row_copy import Copier, readable_rows
 from nearpeak.store.sample_blobs import checksum
-from nearpeak.store.schema_versions import check_version, migrate, version_of
-from nearpeak.store.sql_dialect import PAGE_BYTES, engine_of, explained, is_sqlite, pragma, reading, store_url, writing
+from nearpeak.store.schema_versions import check_version, lock_schema, migrate, version_of
+from nearpeak.store.sql_dialect import engine_of, explained, is_sqlite, pragma, reading, store_url, writing
+from nearpeak.store.sqlite_connection import PAGE_BYTES, connected
 from nearpeak.store.store_check import make_at, unchecked_engine
 from nearpeak.store.store_merge import reorder
 from nearpeak.store.table_schema import HEAD, TABLES
@@ -32,13 +34,22 @@ def backup(place: str, target: Path) -> Path:
         SpecError: the target exists, or the store is no file.
     """
     path = _file_of(place, f"pg_dump --format=custom --file={target} DATABASE")
-    if target.exists():
-        raise SpecError(f"{target}: exists already; a backup replaces nothing")
-    unchecked_engine(place)[0].dispose()
-    part = target.with_name(f".{target.name}.part")
     try:
+        return _copied(place, path, target)
+    except FileExistsError:
+        raise SpecError(f"{target}: exists already; a backup replaces nothing") from None
+
+
+def _copied(place: str, path: Path, target: Path) -> Path:
+    if target.exists():
+        raise FileExistsError
+    if not target.resolve().parent.is_dir():
+        raise SpecError(f"{target}: its folder does not exist")
+    unchecked_engine(place)[0].dispose()
+    with tempfile.TemporaryDirectory(dir=target.resolve().parent, prefix=".nearpeak-") as folder:
+        part = Path(folder) / target.name
         with explained(str(target)):
-            source, copy = sqlite3.connect(path), sqlite3.connect(part)
+            source, copy = connected(path), sqlite3.connect(part)
             try:
                 source.backup(copy)
             finally:
@@ -47,9 +58,8 @@ def backup(place: str, target: Path) -> Path:
         (first,) = pragma(part, "quick_check(1)")[0]
         if first != "ok":
             raise StoreError(f"{path}: is damaged ({first}), so that its copy would be; 'nearpeak store salvage' first")
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+        shutil.copymode(path, part)
+        take_name(part, target)
     return target
 
 
@@ -71,6 +81,9 @@ def upgrade(place: str) -> tuple[str, str, str]:
             return HEAD, HEAD, ""
         copy = _saved(place, str(before), engine)
         with writing(engine, name) as connection:
+            lock_schema(connection)
+            if version_of(connection) == HEAD:  # another process upgraded it meanwhile
+                return HEAD, HEAD, copy
             counted = _row_counts(connection)
             migrate(connection)
             _check_upgraded(connection, name, counted)
@@ -120,15 +133,21 @@ def salvage(place: str, target: Path) -> tuple[int, list[str]]:
         raise SpecError(f"{target}: exists already; salvage writes a new store")
     if not path.is_file():
         raise SpecError(f"{path}: is no file")
-    make_at(target)
-    with tempfile.TemporaryDirectory(dir=target.resolve().parent) as folder:
-        work = Path(folder) / "damaged.db"
-        _patched_copy(path, work, target)
+    if not target.resolve().parent.is_dir():
+        raise SpecError(f"{target}: its folder does not exist")
+    with tempfile.TemporaryDirectory(dir=target.resolve().parent, prefix=".nearpeak-") as folder:
+        work, part = Path(folder) / "damaged.db", Path(folder) / target.name
+        make_at(part)
+        shutil.copymode(path, part)
+        _patched_copy(path, work, part)
         try:
-            return _salvaged(work, target)
+            answer = _salvaged(work, part)
+            take_name(part, target)
+        except FileExistsError:
+            raise SpecError(f"{target}: exists already; salvage writes a new store") from None
         except StoreError as error:
-            target.unlink(missing_ok=True)
             raise StoreError(f"{path}: nothing can be read of it ({error}); restore a backup") from None
+        return answer
 
 
 def _file_of(place: str, instead: str) -> Path:
@@ -143,7 +162,9 @@ def _saved(place: str, version: str, engine: Engine) -> str:
         return f"none: save it first with pg_dump --format=custom {engine.url.database}"
     path = Path(str(store_url(place).database))
     names = (f"{path.name}.{version}{'' if number == 1 else f'-{number}'}.backup" for number in count(1))
-    return str(backup(place, next(free for name in names if not (free := path.with_name(name)).exists())))
+    while True:
+        with suppress(FileExistsError):
+            return str(_copied(place, path, path.with_name(next(names))))
 
 
 def _row_counts(connection: Connection) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """The two newest runs of each series, stored with the series so that comparing them needs no search of the history."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from sqlalchemy import ColumnElement, Connection, and_, func, or_, select, update
 
@@ -23,6 +23,24 @@ def add(connection: Connection, run: int, order_key: int) -> None:
     connection.execute(first.values(previous_run_id=_SERIES.c.last_run_id, last_run_id=run))
     second = update(_SERIES).where(and_(has_value, _SERIES.c.last_run_id != run, older("previous_run_id")))
     connection.execute(second.values(previous_run_id=run))
+
+
+def outcomes_since(connection: Connection, series: Sequence[int], outcomes: Sequence[str]) -> dict[int, str]:
+    """Return, of `series` whose newest runs have no value, how the newest ended, where it is in `outcomes`."""
+    last = _RUN.alias().c
+    query = (
+        select(_MEASUREMENT.c.series_id, _MEASUREMENT.c.outcome)
+        .join(_RUN, _RUN.c.id == _MEASUREMENT.c.run_id)
+        .join(_SERIES, _SERIES.c.id == _MEASUREMENT.c.series_id)
+        .where(
+            _MEASUREMENT.c.series_id.in_(series), _MEASUREMENT.c.outcome.in_(outcomes), _RUN.c.superseded_by.is_(None),
+            _MEASUREMENT.c.median.is_(None),
+        )
+        .outerjoin(last.id.table, last.id == _SERIES.c.last_run_id)
+        .where(or_(last.id.is_(None), _RUN.c.order_key > last.order_key))
+        .order_by(_RUN.c.order_key)
+    )  # fmt: skip
+    return dict(connection.execute(query).tuples().all())
 
 
 def refresh(connection: Connection, series: Iterable[int] | None = None) -> None:

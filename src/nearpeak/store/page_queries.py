@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from sqlalchemy import ColumnElement, Engine, Select, and_, func, or_, select
 
 from nearpeak.core.history.stored_run import Revision, Run, Series
-from nearpeak.store import series_queries
+from nearpeak.store import newest_runs, series_queries
 from nearpeak.store.rows.finding_rows import changes_where
 from nearpeak.store.rows.finding_values import StoredChange
 from nearpeak.store.rows.list_rows import AlertEffects, AlertKey, AlertRow, DeviceRow, MeasuredRow, MemberRow, Part
@@ -133,6 +133,15 @@ class Browsing:
                 for history in series_queries.newest_histories_of(connection, part)
             )
 
+    def outcomes_since(self, series: Sequence[Series], outcomes: Sequence[str]) -> dict[int, str]:
+        """Return, of series whose newest runs have no value, how the newest ended, where it is in `outcomes`."""
+        with reading(self._engine, self._name) as connection:
+            return {
+                number: outcome
+                for part in in_parts([item.id for item in series])
+                for number, outcome in newest_runs.outcomes_since(connection, part, outcomes).items()
+            }
+
     def alert_keys(self, *, since_event: int | None = None) -> tuple[AlertKey, ...]:
         """Return what alerts are ordered and found by, by number: of all, or of those with news after an event."""
         c, e = _T["alert"].c, _T["alert_event"].c
@@ -219,6 +228,21 @@ class Browsing:
                 for part in in_parts(series)
                 for number, count in connection.execute(query.where(c.series_id.in_(part))).tuples()
             }
+
+    def commit_ages(self, shas: Iterable[str]) -> dict[str, int]:
+        """Return how many commits of its repository's history are newer than each commit, as far as the store knows it.
+
+        Commits without a place in it are left out.
+        """
+        v = _T["revision"].c
+        newest = _T["revision"].alias().c
+        end = select(func.max(newest.fp_pos)).where(newest.repo_id == v.repo_id).scalar_subquery()
+        ages: dict[str, int] = {}
+        with reading(self._engine, self._name) as connection:
+            for part in in_parts(sorted(set(shas))):
+                query = select(v.sha, end - v.fp_pos).where(v.sha.in_(part), v.fp_pos.is_not(None))
+                ages.update(connection.execute(query).tuples().all())
+        return ages
 
     def member_roles(self, alert: int) -> tuple[tuple[int, str], ...]:
         """Return the change points of an alert with their roles."""

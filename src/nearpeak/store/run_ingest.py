@@ -19,7 +19,7 @@ from nearpeak.store import newest_runs
 from nearpeak.store.rows.dimension_rows import device_id, revision_id, series_ids, stack_id
 from nearpeak.store.rows.row_identity import importer_text
 from nearpeak.store.sample_blobs import array_of, checksum, packed
-from nearpeak.store.sql_dialect import add_rows
+from nearpeak.store.sql_dialect import add_rows, claim
 from nearpeak.store.table_schema import SUMMARIES, TABLES
 
 PLACE_BITS = 20
@@ -76,10 +76,23 @@ def prepared(record: RunRecord) -> Prepared:
     arrays = tuple(
         array_of(sample_set.label, sample_set.metric.unit, sample_set.values) for sample_set in record.samples
     )
+    try:
+        fingerprints = fingerprints_of(record)
+    except UnicodeEncodeError as error:  # bytes of a command line that are no text
+        raise SpecError(f"run: {str(error.object)[:60]!r} holds what is no text, which no database keeps") from None
     return Prepared(
         record=record, uid=record.source.key[:32], arrays=arrays, quantities=tuple(_derived(arrays)),
-        fingerprints=fingerprints_of(record),
+        fingerprints=fingerprints,
     )  # fmt: skip
+
+
+def lock_runs(connection: Connection) -> None:
+    """Wait until no other transaction writes runs; on SQLite this one is the only writer anyway.
+
+    Two at once would number the runs of a commit alike, miss each other as the newest of a series, and could wait for
+    each other's new cases and devices without end.
+    """
+    claim(connection, "runs")
 
 
 def stored_run(connection: Connection, uid: str) -> Ingested | None:

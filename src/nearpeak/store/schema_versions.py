@@ -57,10 +57,15 @@ def check_version(name: str, version: str | None) -> None:
         )
 
 
-def migrate(connection: Connection, wanted: str = "head") -> None:
-    """Bring the tables to the version `wanted`, within the transaction that `connection` holds."""
+def lock_schema(connection: Connection) -> None:
+    """Wait until no other transaction makes or upgrades the tables; on SQLite this one is the only writer anyway."""
     if not is_sqlite(connection):
         connection.execute(text(f"SELECT pg_advisory_xact_lock({_LOCK})"))
+
+
+def migrate(connection: Connection, wanted: str = "head") -> None:
+    """Bring the tables to the version `wanted`, within the transaction that `connection` holds."""
+    lock_schema(connection)
     script = _script()
 
     def steps(current: object, _: object) -> object:

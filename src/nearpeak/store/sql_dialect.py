@@ -1,31 +1,23 @@
 """Differences between SQLite and PostgreSQL: connections, transactions, insert-or-select, error classes."""
 
-import os
 import sqlite3
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, Insert, Table, create_engine, event, func, make_url, select
+from sqlalchemy import URL, Connection, Engine, Table, create_engine, func, make_url, select
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from nearpeak.errors import MissingExtraError, SpecError, StoreError
+from nearpeak.store.sqlite_connection import BUSY_MS, connected, reader_of, sqlite_engine
 
-BUSY_MS = 30_000
-"""How long a writer waits for another one; a run of a million sets takes its time."""
-PAGE_BYTES = 8192
-"""SQLite page: larger ones pack sample blobs better."""
 APPLICATION_ID = 0x6E70_6B31
 """Marks an SQLite file as a store of nearpeak."""
-_INSERTS: dict[str, Callable[[Table, list[str]], Insert]] = {
-    "sqlite": lambda table, unique: sqlite.insert(table).on_conflict_do_nothing(index_elements=unique),
-    "postgresql": lambda table, unique: postgresql.insert(table).on_conflict_do_nothing(index_elements=unique),
-}
-"""How each engine inserts what is not there yet."""
+_INSERTS: dict[str, Callable[[Table], Any]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+"""Statements of each engine that insert what is not there yet, or change what is."""
 
 
 def store_url(place: str) -> URL:
@@ -68,7 +60,7 @@ def engine_of(url: URL, *, durable: bool = False) -> Engine:
         durable: SQLite only: a commit survives a power cut, not only a kill; slower.
     """
     if url.drivername == "sqlite":
-        return _sqlite_engine(url, "FULL" if durable else "NORMAL")
+        return sqlite_engine(url, "FULL" if durable else "NORMAL")
     try:
         import psycopg  # noqa: F401
     except ImportError:
@@ -86,13 +78,18 @@ _HELD: ContextVar[tuple[Engine, Connection] | None] = ContextVar("nearpeak_held"
 
 
 @contextmanager
-def together(engine: Engine, name: str) -> Iterator[None]:
+def together(engine: Engine, name: str, claimed: str = "") -> Iterator[None]:
     """Make everything that is read and written within the block one transaction.
+
+    Args:
+        claimed: what only one process does at a time; see `claim`.
 
     Raises:
         StoreError: the store cannot be written; says why.
     """
     with writing(engine, name) as connection:
+        if claimed:
+            claim(connection, claimed)
         before = _HELD.set((engine, connection))
         try:
             yield
@@ -118,13 +115,18 @@ def writing(engine: Engine, name: str) -> Iterator[Connection]:
     if (held := _held(engine)) is not None:
         yield held
         return
-    with explained(name), engine.connect().execution_options(nearpeak_writes=True) as connection, connection.begin():
-        yield connection
+    with explained(name), engine.connect().execution_options(nearpeak_writes=True) as connection:
+        if is_sqlite(connection) and reader_of(connection) is not None:
+            connection.invalidate()  # space may have been made since
+        with connection.begin():
+            yield connection
 
 
 @contextmanager
 def reading(engine: Engine, name: str) -> Iterator[Connection]:
     """Hold a transaction that sees one state of the store throughout.
+
+    It needs no right to write: on SQLite no file is made where none can be, on PostgreSQL no row is locked.
 
     Raises:
         StoreError: the store cannot be read; says why.
@@ -132,8 +134,11 @@ def reading(engine: Engine, name: str) -> Iterator[Connection]:
     if (held := _held(engine)) is not None:
         yield held
         return
-    with explained(name), engine.connect() as connection, connection.begin():
+    options = {} if is_sqlite(engine) else {"isolation_level": "REPEATABLE READ"}
+    with explained(name), engine.connect().execution_options(**options) as connection, connection.begin():
         yield connection
+        if is_sqlite(connection) and (reader := reader_of(connection)) is not None and not reader.is_current():
+            raise StoreError(f"{name}: was written to while it was read; read it again")
 
 
 def claim(connection: Connection, name: str) -> None:
@@ -153,7 +158,8 @@ def now_ns(connection: Connection) -> int:
 def pragma(path: Path, words: str) -> tuple[Any, ...]:
     """Return what a pragma of SQLite answers, on a connection of its own, outside any transaction."""
     with explained(str(path)):
-        connection = sqlite3.connect(path, timeout=BUSY_MS / 1000, isolation_level=None)
+        connection = connected(path)
+        connection.isolation_level = None
         try:
             return tuple(connection.execute(f"PRAGMA {words}").fetchall())
         finally:
@@ -188,7 +194,21 @@ _COPIED = {"BigInteger": "int8", "Double": "float8", "Text": "text", "LargeBinar
 def insert_new(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], unique: Sequence[str]) -> None:
     """Insert those of `rows` whose `unique` columns no row has yet."""
     if rows:
-        connection.execute(_INSERTS[connection.dialect.name](table, list(unique)), list(rows))
+        statement = _INSERTS[connection.dialect.name](table).on_conflict_do_nothing(index_elements=list(unique))
+        connection.execute(statement, list(rows))
+
+
+def put_row(
+    connection: Connection, table: Table, row: Mapping[str, Any], unique: Sequence[str], *, kept: Sequence[str] = ()
+) -> None:
+    """Insert a row, or give the one with the same `unique` columns its other values.
+
+    Args:
+        kept: columns that a row which is there keeps.
+    """
+    changed = {name: value for name, value in row.items() if name not in (*unique, *kept)}
+    statement = _INSERTS[connection.dialect.name](table).values(dict(row))
+    connection.execute(statement.on_conflict_do_update(index_elements=list(unique), set_=changed))
 
 
 def id_of(connection: Connection, table: Table, row: Mapping[str, Any], unique: Sequence[str]) -> int:
@@ -216,6 +236,8 @@ def explained(name: str) -> Iterator[None]:
         raise StoreError(f"{name}: {_line(error)}") from error
     except sqlite3.Error as error:
         raise StoreError(f"{name}: {_reason(error)}") from error
+    except UnicodeEncodeError as error:  # bytes of a command line or a file name that are no text
+        raise StoreError(f"{name}: {str(error.object)[:60]!r} is no text that a database keeps") from None
 
 
 _REASONS = {
@@ -247,79 +269,3 @@ def _reason(error: BaseException | None) -> str:
 
 def _line(error: BaseException | None) -> str:
     return " ".join(str(error).split())[:300]
-
-
-_FileKey = tuple[int, int] | None
-_IN_USE: Counter[_FileKey] = Counter()
-"""Connections of this process by file."""
-
-
-def _file_key(path: Path) -> _FileKey:
-    try:
-        stat = path.stat()
-    except OSError:
-        return None
-    return stat.st_dev, stat.st_ino
-
-
-def is_in_use(path: Path) -> bool:
-    """Say whether this process has connections to a file: closing any descriptor of it would drop their locks.
-
-    Another process then takes itself for the last one and removes the log; what is written to it later is lost.
-
-    Source: POSIX, fcntl; SQLite, "How To Corrupt An SQLite Database File", section 2.2.
-    """
-    return (key := _file_key(path)) is not None and _IN_USE[key] > 0
-
-
-def _sqlite_engine(url: URL, synchronous: str) -> Engine:
-    engine = create_engine(url, connect_args={"timeout": BUSY_MS / 1000, "check_same_thread": False})
-
-    @event.listens_for(engine, "connect")
-    def _connected(connection: sqlite3.Connection, record: Any) -> None:
-        connection.isolation_level = None  # the driver would begin transactions of its own, too late and too weak
-        for pragma in (
-            f"page_size={PAGE_BYTES}", f"busy_timeout={BUSY_MS}", "foreign_keys=ON", f"synchronous={synchronous}",
-            "cache_size=-65536", "journal_size_limit=67108864",
-        ):  # fmt: skip
-            connection.execute(f"PRAGMA {pragma}")
-        record.info["file"] = key = _file_key(Path(str(url.database)))
-        _IN_USE[key] += 1
-
-    @event.listens_for(engine, "close")
-    def _closed(_: sqlite3.Connection, record: Any) -> None:
-        _IN_USE[record.info.pop("file", None)] -= 1
-
-    @event.listens_for(engine, "begin")
-    def _begun(connection: Connection) -> None:
-        writes = connection.get_execution_options().get("nearpeak_writes")
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-    return engine
-
-
-NETWORK_FILE_SYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "lustre", "gpfs"})
-
-
-def network_file_system(path: Path, mounts: str | None = None) -> str:
-    """Return the network file system that `path` lies on; empty for a local one, or where the machine does not say.
-
-    Args:
-        mounts: text of /proc/mounts.
-
-    >>> network_file_system(Path("/data/a.db"), "s:/x /data nfs4 rw 0 0")
-    'nfs4'
-    """
-    if mounts is None:
-        try:
-            mounts = Path("/proc/mounts").read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            return ""
-    best, kind = "", ""
-    whole = os.path.abspath(path)
-    for line in mounts.splitlines():
-        point, name = line.split()[1:3]
-        inside = whole == point or whole.startswith(point.rstrip("/") + "/")
-        if inside and len(point) >= len(best):
-            best, kind = point, name
-    return kind if kind in NETWORK_FILE_SYSTEMS else ""

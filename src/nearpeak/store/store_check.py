@@ -10,25 +10,27 @@ from pathlib import Path
 
 from sqlalchemy import URL, Connection, Engine
 
+from nearpeak.base.folders import take_name
 from nearpeak.errors import NotFoundError, SpecError, StoreError
-from nearpeak.store.schema_versions import check_version, migrate, version_of
+from nearpeak.store.schema_versions import check_version, lock_schema, migrate, version_of
 from nearpeak.store.sql_dialect import (
     APPLICATION_ID,
     engine_of,
     explained,
-    is_in_use,
     name_of,
-    network_file_system,
     pragma,
     reading,
     store_url,
     writing,
 )
+from nearpeak.store.sqlite_connection import connected, is_in_use, network_file_system
 from nearpeak.store.table_schema import TABLES
 
 ENVIRONMENT = "NEARPEAK_STORE"
 """Variable that names the store where no option does."""
 _MAGIC = b"SQLite format 3\x00"
+_NAMED_S = 0.2
+"""How long a new name may be empty on a file system without hard links."""
 _LOOK_S = 0.05
 """Longest look at the pages of a file when it is opened."""
 
@@ -84,10 +86,19 @@ def unchecked_engine(place: str, *, create: bool = False, durable: bool = False)
         return engine_of(url, durable=durable), name
     engine = engine_of(url)
     if create:
-        with writing(engine, name) as connection:
-            if version_of(connection) is None:
-                _fill(connection)
+        _make_tables(engine, name)
     return engine, name
+
+
+def _make_tables(engine: Engine, name: str) -> None:
+    """Make the tables of a store on a server that has none; of several processes at once one does, the others wait."""
+    with reading(engine, name) as connection:
+        if version_of(connection) is not None:
+            return
+    with writing(engine, name) as connection:
+        lock_schema(connection)
+        if version_of(connection) is None:
+            _fill(connection)
 
 
 def _make_file(path: Path) -> None:
@@ -105,10 +116,11 @@ def _make_file(path: Path) -> None:
     try:
         try:
             make_at(part)
+            part.chmod(0o600)  # it may hold commands for a farm: letting others at it is its owner's decision
         except StoreError as error:
             raise StoreError(str(error).replace(str(part), str(path))) from None
         with suppress(FileExistsError):  # another process was quicker; its store is as empty as ours
-            os.link(part, path)
+            take_name(part, path)
     finally:
         for suffix in ("", "-wal", "-shm", "-journal"):
             part.with_name(part.name + suffix).unlink(missing_ok=True)
@@ -140,17 +152,27 @@ def _check_file(path: Path) -> None:
         raise NotFoundError(f"{path}: there is no store; 'nearpeak store import … --store {path}' makes one")
     if is_in_use(path):
         return  # it was looked at when it was first opened
-    try:
-        with path.open("rb") as file:
-            head = file.read(100)
-    except OSError as error:
-        raise StoreError(f"{path}: cannot be read: {error.strerror}") from None
+    head = _head(path)
     if not head:
         raise StoreError(f"{path}: is empty, no store; remove it or name another")
     if head[:16] != _MAGIC or len(head) < 100:
         raise StoreError(f"{path}: is no store: not an SQLite file, or its header is damaged; restore a backup")
     _check_length(path, head)
     _look(path)
+
+
+def _head(path: Path) -> bytes:
+    """Return the header of a file; where it is empty, what another process gives the name that it has just made."""
+    deadline_s = time.monotonic() + _NAMED_S
+    while True:
+        try:
+            with path.open("rb") as file:
+                head = file.read(100)
+        except OSError as error:
+            raise StoreError(f"{path}: cannot be read: {error.strerror}") from None
+        if head or time.monotonic() > deadline_s:
+            return head
+        time.sleep(0.01)
 
 
 def _check_length(path: Path, head: bytes) -> None:
@@ -169,9 +191,8 @@ def _look(path: Path) -> None:
     """Refuse a file whose pages contradict each other, as far as a short look shows."""
     deadline_s = time.monotonic() + _LOOK_S
     with explained(str(path)):
-        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=5.0)
+        connection = connected(path, options="mode=ro", timeout_s=5.0)
         try:
-            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
             connection.set_progress_handler(lambda: time.monotonic() > deadline_s, 10_000)
             (first,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         except sqlite3.OperationalError as error:

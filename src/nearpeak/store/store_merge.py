@@ -8,7 +8,7 @@ from nearpeak.core.history.stored_run import Revision
 from nearpeak.store import newest_runs
 from nearpeak.store.database import Store
 from nearpeak.store.rows.row_copy import Copier
-from nearpeak.store.run_ingest import order_key
+from nearpeak.store.run_ingest import lock_runs, order_key
 from nearpeak.store.sql_dialect import reading, writing
 from nearpeak.store.table_schema import TABLES
 
@@ -21,6 +21,7 @@ def merge(source: Store, target: Store) -> int:
             units, a commit at two places. Nothing is written then.
     """
     with reading(source.engine, source.name) as old, writing(target.engine, target.name) as new:
+        lock_runs(new)
         copier = Copier(old, new)
         copier.dimensions()
         runs = old.execute(select(TABLES["run"].c.id).order_by(TABLES["run"].c.id)).scalars().all()
@@ -39,6 +40,7 @@ def replace_positions(store: Store, history: Iterable[Revision]) -> int:
     v, p = TABLES["revision"].c, TABLES["repo"].c
     count = 0
     with writing(store.engine, store.name) as connection:
+        lock_runs(connection)
         for commit in history:
             repository = select(p.id).where(p.url == commit.repository).scalar_subquery()
             moved = update(TABLES["revision"]).where(

@@ -2,8 +2,6 @@
 
 import csv
 import hashlib
-import json
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +15,9 @@ import numpy.typing as npt
 from sqlalchemy import Connection, select
 
 from nearpeak.base.canonical_json import canonical_json
+from nearpeak.base.folders import text_of
+from nearpeak.base.input_files import json_value, text_of_file
+from nearpeak.base.spreadsheet_cells import plain_cells
 from nearpeak.errors import SpecError, StoreError
 from nearpeak.store.database import Store
 from nearpeak.store.sample_blobs import unpacked
@@ -60,15 +61,15 @@ def export(store: Store, folder: Path, *, form: str | None = None, runs: Sequenc
     form = form or ("parquet" if has_duckdb() else "csv")
     if form not in ("parquet", "csv"):
         raise SpecError(f"--format {form!r}: is neither parquet nor csv")
-    part = Path(tempfile.mkdtemp(dir=folder.resolve().parent, prefix=f".{folder.name}-"))
-    try:
+    if form == "parquet" and text_of(folder.resolve()) != str(folder.resolve()):
+        raise SpecError(f"{folder}: its name is no text, which Parquet's writer needs; choose another, or --format csv")
+    with tempfile.TemporaryDirectory(dir=folder.resolve().parent, prefix=".nearpeak-") as place:
+        part = Path(place) / "export"
+        part.mkdir()
         with reading(store.engine, store.name) as connection:
             counts = _write_tables(connection, part, form) | {"sample": _write_samples(connection, part, form, runs)}
         _write_manifest(part, store.name, form, counts)
-        part.chmod(0o755)
         part.replace(folder)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
     return Exported(folder=folder, rows_count=counts, size_bytes=sum(path.stat().st_size for path in _files(folder)))
 
 
@@ -78,7 +79,7 @@ def verify(folder: Path) -> dict[str, int]:
     Raises:
         StoreError: a file is missing or is not what was written.
     """
-    manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    manifest = json_value(text_of_file(folder / MANIFEST))
     for name, known in manifest["files"].items():
         path = folder / name
         if not path.is_file() or sha256_of(path) != known["sha256"]:
@@ -153,7 +154,7 @@ def _write(folder: Path, number: int, columns: Columns, form: str) -> None:
         with path.open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(columns)
-            plain = [c.tolist() if isinstance(c, np.ndarray) else c for c in columns.values()]
+            plain = [c.tolist() if isinstance(c, np.ndarray) else plain_cells(c) for c in columns.values()]
             writer.writerows(zip(*plain, strict=True))
         return
     import duckdb
@@ -187,8 +188,8 @@ def _write_manifest(part: Path, name: str, form: str, counts: Mapping[str, int])
         for path in _files(part)
     }
     record = {
-        "tool": f"nearpeak {version('nearpeak')}", "schema": HEAD, "store": name, "format": form, "rows": dict(counts),
-        "files": files,
+        "tool": f"nearpeak {version('nearpeak')}", "schema": HEAD, "store": text_of(name), "format": form,
+        "rows": dict(counts), "files": files,
     }  # fmt: skip
     (part / MANIFEST).write_text(canonical_json(record) + "\n", encoding="utf-8")
 

@@ -1,8 +1,8 @@
 """Mutation scores of cases, read from a file: the share of wrong implementations that each case detects."""
 
-import json
 from typing import Any
 
+from nearpeak.base.input_files import json_value
 from nearpeak.errors import SpecError
 
 
@@ -37,8 +37,8 @@ def read_scores(text: str, where: str) -> dict[str, float]:
 def _is_partial(line: str) -> bool:
     """Return whether a line of `nearpeak qualify` is still being written, or was truncated."""
     try:
-        json.loads(line)
-    except (ValueError, RecursionError):
+        json_value(line)
+    except ValueError:
         return _HEAD.startswith(line[: len(_HEAD)])
     return False
 
@@ -49,7 +49,7 @@ _HEAD = '{"digest":'
 
 def _row(line: str, where: str) -> tuple[str, int, int]:
     try:
-        row = json.loads(line)
+        row = json_value(line)
         return str(row["digest"]), _count(row["killed"]), _count(row["survived"])
     except (ValueError, RecursionError, KeyError, TypeError) as error:
         raise SpecError(f"{where}: needs digest, killed and survived ({type(error).__name__}: {error})") from None

@@ -1,10 +1,10 @@
 """File format of a suite: a header and one JSON line per case; equal suites give identical bytes."""
 
-import json
 from dataclasses import replace
 from typing import Any
 
 from nearpeak.base.canonical_json import canonical_json
+from nearpeak.base.input_files import check_line_count, json_value
 from nearpeak.core.answers.suite import REASONS, WHY, Source, Suite, SuiteCase, Why
 from nearpeak.core.records.converter import COUNT, Converter
 from nearpeak.core.records.record_codec import Codec, Schema, Shape
@@ -49,6 +49,7 @@ def load_text(text: str, where: str) -> Suite:
     Raises:
         SpecError: not a suite, of a newer schema version, cut short or changed by hand; the line is named.
     """
+    check_line_count(text, where)
     first, _, rest = text.partition("\n")
     header = SCHEMA.current(_object(first, f"{where}:1"), where)
     lines = [(f"{where}:{number}", line) for number, line in enumerate(rest.split("\n"), start=2) if line.strip()]
@@ -95,8 +96,8 @@ def _case(text: str, where: str, names: set[str]) -> SuiteCase:
 
 def _object(text: str, where: str) -> dict[str, Any]:
     try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        data = json_value(text)
+    except ValueError as error:
         raise SpecError(f"{where}: not JSON ({error}); a suite is JSON lines") from None
     if not isinstance(data, dict):
         raise SpecError(f"{where}: is not an object; a suite is one object per line")

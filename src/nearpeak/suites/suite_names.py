@@ -4,6 +4,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from nearpeak.base.folders import refuse_folder
+from nearpeak.base.input_files import border, text_of_file
 from nearpeak.base.registry import unknown_name
 from nearpeak.core.answers.suite import Suite
 from nearpeak.errors import SpecError
@@ -28,6 +29,7 @@ def ready_suite(name: str) -> Suite:
     return load_text((_FOLDER / f"{name}.jsonl").read_text(encoding="utf-8"), f"{name}.jsonl")
 
 
+@border("suite")
 def read_suite(name: str | Path) -> Suite:
     """Return the suite of a file, or the ready-made one of that name."""
     if str(name) in ready_names():
@@ -37,7 +39,7 @@ def read_suite(name: str | Path) -> Suite:
     if not path.is_file():
         raise SpecError(f"{name}: no such file, nor a ready-made suite; there are {', '.join(ready_names())}")
     try:
-        return load_text(path.read_text(encoding="utf-8"), path.name)
+        return load_text(text_of_file(path), path.name)
     except UnicodeDecodeError:
         raise SpecError(f"{name}: is not UTF-8 text; a suite is JSON lines") from None
 

@@ -12,6 +12,11 @@ def always(_: Scene) -> bool:
     return True
 
 
+def nothing(_: Scene) -> Iterable[int]:
+    """Clear no item."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
     """A kind of finding."""
@@ -22,6 +27,10 @@ class Rule:
     """Yields findings of a trace that says all that is needed."""
     needs: tuple[str, ...] = ()
     """Kinds of evidence without which nothing can be told, as in `Executed.missing`."""
+    judges: tuple[str, ...] = ()
+    """Parts of a step that it judges where it has all that it needs."""
+    clears: Callable[[Scene], Iterable[int]] = nothing
+    """Items of which it knows that they take as long as they should, where it has all that it needs or by name."""
     concerns: Callable[[Scene], bool] = always
     """Whether there is anything to look at: where not, nothing is found and missing evidence is no loss."""
 

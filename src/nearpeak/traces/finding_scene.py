@@ -7,7 +7,7 @@ from statistics import median
 from nearpeak.core.traces.executed_run import NOTHING, Executed, ExecutedOperator, QueueItem
 from nearpeak.core.traces.finding_report import Abstained, Change, Counter, Evidence, TraceFinding
 from nearpeak.core.traces.timeline import HOST_CAUSES
-from nearpeak.traces.executed.queue_replay import merged, replayed_ns
+from nearpeak.traces.executed.queue_replay import lead_ns, merged, replayed_ns
 
 LEAST_RATIO = 0.05
 """Part of a step that a finding must gain."""
@@ -21,8 +21,10 @@ _HALVINGS = 12
 """Halvings of the interval in which the part of host times lies that the profiler did not add."""
 _REMEDY_RATIO = 0.01
 """Part of a step below which a remedy is not worth a line."""
+DEVICE_SAVED = "device time saved"
+"""Part of a gain."""
 _TERMS = {
-    "device": "device time saved", "host": "host time saved",
+    "device": DEVICE_SAVED, "host": "host time saved",
     "starts": "start delays on free streams saved",
 }  # fmt: skip
 _HIDDEN = "of that, hidden behind the host or other streams"
@@ -189,7 +191,7 @@ class Scene:
         longest = max((max(item.before_ns, item.call_ns) for item in items), default=0)
         if "steps" in missing and self.idle_ratio() > 0.5 and longest > _SINGLE * self.executed.window_ns:
             return "one call takes most of the window, as first uses do, and no steady step was recorded"
-        lead = max((item.device_ns for item in items if item.kind == "backlog"), default=0)
+        lead = lead_ns(items)
         window = self.executed.window_ns
         recorded = self.base_ns if self.host_ratio == 1 else replayed_ns(self.executed.items, self.executed.latency_ns)
         if abs(recorded - lead - window) > _REPLAY_RATIO * window + 10_000:
@@ -200,6 +202,14 @@ class Scene:
         """Return the abstention of a rule whose evidence the trace lacks; none where it has all."""
         reasons = [self.executed.missing[need] for need in needs if need in self.executed.missing]
         return Abstained(id=identifier, reason="; ".join(reasons)) if reasons else None
+
+    @property
+    def more_steps(self) -> str:
+        """Return how to see more steps than were looked into."""
+        recorded, seen = len(self.executed.step_ns), self.executed.step_count
+        if recorded > seen:
+            return f"{recorded} were recorded, and more than {seen} of them take too long to replay"
+        return "record more steps"
 
     def worth(self, gain_s: float) -> bool:
         """Say whether a gain is large enough to report."""
@@ -271,8 +281,7 @@ def unrecorded(executed: Executed) -> tuple[tuple[QueueItem, ...], float]:
     plain_s, items = executed.unprofiled_step_s, executed.items
     if plain_s is None or plain_s * executed.step_count >= executed.window_ns * 1e-9:
         return items, 1.0
-    lead = max((item.device_ns for item in items if item.kind == "backlog"), default=0)
-    wanted = plain_s * executed.step_count * 1e9 + lead
+    wanted = plain_s * executed.step_count * 1e9 + lead_ns(items)
     if replayed_ns(_scaled(items, 0.0), executed.latency_ns) > wanted:
         return items, 0.0
     low, high = 0.0, 1.0

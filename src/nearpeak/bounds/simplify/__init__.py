@@ -3,57 +3,65 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from nearpeak.base.deep_recursion import deep_recursion
 from nearpeak.base.garbage_collection import collector_paused
 from nearpeak.bounds.simplify.element_patterns import Patterns
 from nearpeak.bounds.simplify.graph_builder import read_step
 from nearpeak.bounds.simplify.linear_algebra import LIFTS
 from nearpeak.bounds.simplify.live_elements import alive, tells
-from nearpeak.bounds.simplify.product_counts import by_call, product_costs, spared
+from nearpeak.bounds.simplify.product_counts import by_call, product_costs, products_of, spared
+from nearpeak.bounds.simplify.recurrent_inputs import RECURRENT_LIFTS
 from nearpeak.bounds.simplify.remaining_work import arithmetic, initial_bytes
 from nearpeak.bounds.simplify.rewrite_search import Saving, search
 from nearpeak.bounds.simplify.rewrites import REWRITES, rules
 from nearpeak.bounds.simplify.value_graph import AppliedRewrite, Graph
 from nearpeak.bounds.step.compulsory_work import initial_reads, live_calls
 from nearpeak.bounds.terms.symmetric_products import gram_work, is_gram
+from nearpeak.bounds.value_facts.call_operands import FactSite
 from nearpeak.core.answers.bound import Rewritten
-from nearpeak.core.work.case import Case
 from nearpeak.core.work.work import Work
 from nearpeak.core.work.workload import Workload
 
+_FRAMES_PER_CALL = 40
+"""Python frames that a rewrite takes at most to pass through one call, as a slice does that moves to operands."""
+
 
 def simplified_work(
-    workload: Workload, works: Mapping[Case, Work], step: Work, algorithm: str = "classical",
-    live: Sequence[bool] | None = None,
+    workload: Workload, works: Sequence[Work | None], step: Work, algorithm: str = "classical",
+    live: Sequence[bool] | None = None, sites: Sequence[FactSite | None] = (),
 ) -> tuple[Work, tuple[Rewritten, ...]]:  # fmt: skip
     """Return the least work of the simplified step, and what was rewritten; `step` itself where nothing is gained.
 
     No count is above that of `step`: a program may still do as written what is cheaper so.
 
     Args:
-        works: work of each case.
+        works: work of each call, none where no rule covers it.
         step: least work of the step as written.
         algorithm: `any` counts no products of what was rewritten: which is least among all algorithms is not known.
         live: what `live_calls` gives, where the caller has it.
+        sites: what is known of the operands of each call.
     """
     if not any(call.form is not None for call in workload.calls):
         return step, ()
-    with collector_paused():
+    with collector_paused(), deep_recursion(_FRAMES_PER_CALL * len(workload.calls)):
         before = initial_reads(workload, live_calls(workload) if live is None else live)
-        return _simplified(workload, works, step, algorithm, before)
+        return _simplified(workload, works, step, algorithm, before, sites)
 
 
 def _simplified(
-    workload: Workload, works: Mapping[Case, Work], step: Work, algorithm: str, before: Mapping[int, int]
-) -> tuple[Work, tuple[Rewritten, ...]]:
+    workload: Workload, works: Sequence[Work | None], step: Work, algorithm: str, before: Mapping[int, int],
+    sites: Sequence[FactSite | None],
+) -> tuple[Work, tuple[Rewritten, ...]]:  # fmt: skip
     graph, patterns = Graph(rules()), Patterns(workload.patterns)
-    written = read_step(workload, graph, LIFTS, patterns)
+    written = read_step(workload, graph, LIFTS | RECURRENT_LIFTS, patterns, sites)
     roots, live, savings = search(graph, written)
     call_works = _by_call(workload, works)
     after, remaining, count_savings = _counted(graph, (roots, live), call_works, algorithm, patterns)
-    if graph.facts and roots != written:  # what the search looked at did not know which elements matter
-        other = _counted(graph, (written, graph.live(written)), call_works, algorithm, patterns)
-        if _products(other[1]) < _products(remaining):
-            (after, remaining, count_savings), savings = other, []
+    if roots != written:  # the search did not know which elements matter, and forms parts of one result apart
+        other = _counted(graph, (written, graph.live(written)), call_works, algorithm, patterns, by_element=True)
+        after = {buffer: min(size, other[0].get(buffer, 0)) for buffer, size in after.items()}
+        if products_of(other[1]) < products_of(remaining):
+            (_, remaining, count_savings), savings = other, []
     savings += count_savings
     least = dataclasses.replace(
         step,
@@ -71,16 +79,19 @@ def _counted(
     call_works: Mapping[int, Work],
     algorithm: str,
     patterns: Patterns,
+    *,
+    by_element: bool = False,
 ) -> tuple[Mapping[int, int], Work, list[Saving]]:
     """Return the bytes that are read of each given storage, the arithmetic, and what counting alone spares.
 
     Args:
         step: roots of the step, and the nodes that they depend on.
+        by_element: follow which elements matter even where no node says so.
     """
     roots, live = step
-    known = alive(graph, live, roots, patterns) if tells(graph, live) else None
+    known = alive(graph, live, roots, patterns) if by_element or tells(graph, live) else None
     formed = product_costs(graph, live, roots, patterns, known)
-    calls = by_call(graph, live, formed)
+    calls = by_call(graph, live, formed, call_works)
     done, spare = arithmetic(graph, live, call_works, algorithm, (formed, calls)), spared(calls, call_works)
     read = initial_bytes(graph, live, {})
     if known is not None and (less := initial_bytes(graph, live, known.needed)) != read:
@@ -88,23 +99,19 @@ def _counted(
     return read, done, spare
 
 
-def _products(work: Work) -> int:
-    return sum(flop for kind, flop in work.flop.items() if kind.startswith("matrix."))
-
-
 def _proved(work: Work) -> object:
     """Return the counts that proved terms rest on."""
     return {kind: flop for kind, flop in work.flop.items() if kind.startswith("matrix.")}, work.read_bytes
 
 
-def _by_call(workload: Workload, works: Mapping[Case, Work]) -> dict[int, Work]:
+def _by_call(workload: Workload, works: Sequence[Work | None]) -> dict[int, Work]:
     """Return the work of each call by position; a call that names no storage belongs to the one before it."""
     by_call_work: dict[int, Work] = {}
     leader = 0
     for index, call in enumerate(workload.calls):
         leader = index if call.reads or call.writes or call.form is not None else leader
-        if call.case is not None:
-            work = works[call.case]
+        work = works[index]
+        if call.case is not None and work is not None:
             work = gram_work(call, work) if call.case.op == "attention" and is_gram(call) else work
             total = work if call.call_count == 1 else work * call.call_count
             by_call_work[leader] = by_call_work[leader] + total if leader in by_call_work else total

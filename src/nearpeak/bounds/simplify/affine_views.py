@@ -117,7 +117,8 @@ def meets(start: int, runs: Sequence[tuple[int, int]]) -> Any:
 
 def is_part(node: Node, shape: tuple[int, ...]) -> bool:
     """Say whether a view leaves out elements of a source of that shape."""
-    return prod(node.shape) < prod(shape)
+    assert isinstance(node.options, View)
+    return prod(n for group in node.options.groups for axis, _, n in group if axis >= 0) < prod(shape)
 
 
 def separate(options: View, rank: int) -> dict[int, tuple[int, int]] | None:

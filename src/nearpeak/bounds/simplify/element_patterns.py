@@ -10,6 +10,7 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from nearpeak.bounds.simplify.affine_views import View
+from nearpeak.bounds.simplify.element_moves import among, behind, seen, touched
 from nearpeak.core.work.tensor import Layout
 from nearpeak.core.work.workload import Pattern
 
@@ -17,8 +18,6 @@ _MOST_PRODUCTS = 2**36
 """Scalar steps beyond which three sets that meet are estimated from below instead of counted."""
 _MOST_WRITTEN = 2**26
 """Elements beyond which a triangle or a concatenation is not written down."""
-_MOST_SCATTERED = 2**22
-"""Elements beyond which a set is not followed through a view that picks or overlaps."""
 
 
 class Bits:
@@ -96,6 +95,60 @@ class Patterns:
 
         return self._once(("patched", *sets, *layouts, shape), build)
 
+    def part(self, bits: ElementSet, axis: int, begin: int, extent: int) -> ElementSet:
+        """Return the set within a span of positions along a dimension."""
+        if bits is None:
+            return None
+        whole = slice(begin, begin + extent) if bits.array.shape[axis] > 1 else slice(None)
+        return self._once(("part", bits, axis, begin, extent), lambda: bits.array[(slice(None),) * axis + (whole,)])
+
+    def behind_patch(
+        self, bits: ElementSet, layouts: Sequence[Layout], place: int, shape: tuple[int, ...]
+    ) -> ElementSet:
+        """Return which elements of the earlier contents (place 0) or of the part (1) lie behind those of a storage."""
+        if prod(shape) > _MOST_WRITTEN:
+            return None
+        lies, part = layouts
+
+        def build() -> Any:
+            flat = np.ones(shape, dtype=bool) if bits is None else np.broadcast_to(bits.array, shape).copy()
+            if place:
+                return as_strided(flat[part.offset :], part.shape, part.strides).copy()
+            as_strided(flat[part.offset :], part.shape, part.strides)[...] = False
+            return as_strided(flat[lies.offset :], lies.shape, lies.strides).copy()
+
+        return self._once(("behind_patch", bits, lies, part, place, shape), build)
+
+    def spread(
+        self, bits: ElementSet, places: Sequence[tuple[int, int]], inner: tuple[int, ...], shape: tuple[int, ...]
+    ) -> ElementSet:
+        """Return a set whose elements lie among others that are not in it, along padded or dilated dimensions."""
+        varies = [
+            n != whole or (bits is not None and bits.array.shape[axis] > 1)
+            for axis, (n, whole) in enumerate(zip(inner, shape, strict=True))
+        ]
+        extents = [n if is_varying else 1 for n, is_varying in zip(shape, varies, strict=True)]
+        if prod(extents) > _MOST_WRITTEN:
+            return None
+
+        def build() -> Any:
+            elements = np.zeros(extents, dtype=bool)
+            elements[among(places, inner, varies)] = True if bits is None else bits.array
+            return elements
+
+        return self._once(("spread", bits, tuple(places), inner, shape), build)
+
+    def gathered(
+        self, bits: ElementSet, places: Sequence[tuple[int, int]], inner: tuple[int, ...], shape: tuple[int, ...]
+    ) -> ElementSet:
+        """Return the elements of a tensor that lies among zeros of which the wanted ones are made."""
+        if bits is None:
+            return None
+        varies = [extent > 1 for extent in bits.array.shape]
+        return self._once(
+            ("gathered", bits, tuple(places), inner, shape), lambda: bits.array[among(places, inner, varies)]
+        )
+
     def both(self, *sets: ElementSet) -> ElementSet:
         """Return the elements that are in every set."""
         some = [elements for elements in dict.fromkeys(sets) if elements is not None]
@@ -140,6 +193,16 @@ class Patterns:
 
         return self._once(("diagonal", rank, extent, offset), build)
 
+    def first(self, shape: tuple[int, ...], axes: Sequence[int]) -> ElementSet:
+        """Return the elements at the first position along some dimensions."""
+
+        def build() -> Any:
+            elements = np.zeros([n if axis in axes else 1 for axis, n in enumerate(shape)], dtype=bool)
+            elements[tuple(0 for _ in shape)] = True
+            return elements
+
+        return self._once(("first", shape, *axes), build)
+
     def flipped(self, bits: ElementSet, axes: Sequence[int]) -> ElementSet:
         """Return the set reversed along some dimensions."""
         return (
@@ -162,13 +225,17 @@ class Patterns:
 
     def seen(self, bits: ElementSet, options: View) -> ElementSet:
         """Return the set as a view of the node shows it."""
-        return None if bits is None else self._once(("seen", bits, options), lambda: _seen(bits.array, options))
+        return None if bits is None else self._once(("seen", bits, options), lambda: seen(bits.array, options))
 
     def behind(self, bits: ElementSet, options: View, shape: tuple[int, ...]) -> ElementSet:
         """Return which elements of a source of that shape lie behind a set of elements of a view of it."""
         if bits is None:
             return None
-        return self._once(("behind", bits, options, shape), lambda: _behind(bits.array, options, shape))
+        return self._once(("behind", bits, options, shape), lambda: behind(bits.array, options, shape))
+
+    def touched(self, options: View, shape: tuple[int, ...]) -> ElementSet:
+        """Return which elements of a source of that shape a view shows."""
+        return self._once(("touched", options, shape), lambda: touched(options, shape))
 
     def joined(self, parts: Sequence[tuple[tuple[int, ...], ElementSet]], out: tuple[int, ...]) -> ElementSet:
         """Return the positions `out` for which the other labels can be chosen so that all sets are met."""
@@ -214,73 +281,6 @@ def _at_least(parts: Sequence[Labelled], sizes: Mapping[int, int]) -> int:
         pairs = count([sets[pivot], first], sizes) + count([sets[pivot], second], sizes)
         ways.append(pairs - count([sets[pivot]], sizes))
     return max(0, *ways)
-
-
-def _seen(array: Any, options: View) -> Any:
-    """Return a boolean array as a view shows it."""
-    rank = len(options.groups)
-    moving = [[factor for factor in group if factor[0] >= 0 and array.shape[factor[0]] > 1] for group in options.groups]
-    axes = [axis for group in moving for axis, _, _ in group]
-    alone = all(
-        not moving_factors or len(group) == 1 for moving_factors, group in zip(moving, options.groups, strict=True)
-    )
-    if alone and len(set(axes)) == len(axes):
-        steps = {axis: slice(options.starts[axis], None, step) for group in moving for axis, step, _ in group}
-        sizes = {axis: extent for group in moving for axis, _, extent in group}
-        fixed = (begin if extent > 1 else 0 for begin, extent in zip(options.starts, array.shape, strict=True))
-        picked = array[tuple(steps.get(axis, slice(begin, begin + 1)) for axis, begin in enumerate(fixed))]
-        picked = picked[tuple(slice(sizes.get(axis)) for axis in range(array.ndim))]
-        picked = picked.transpose([*axes, *(axis for axis in range(array.ndim) if axis not in axes)])
-        return picked.reshape([sizes[moving_factors[0][0]] if moving_factors else 1 for moving_factors in moving])
-    index = []
-    for axis, begin in enumerate(options.starts):
-        positions = np.full((1,) * rank, begin if array.shape[axis] > 1 else 0)
-        for place, group in enumerate(options.groups if array.shape[axis] > 1 else ()):
-            moving_factors = _positions(group, axis)
-            if moving_factors.any():
-                positions = positions + moving_factors.reshape(
-                    [-1 if dimension == place else 1 for dimension in range(rank)]
-                )
-        index.append(positions)
-    return array[tuple(index)] if index else array.reshape((1,) * rank)
-
-
-def _positions(group: Sequence[tuple[int, int, int]], axis: int) -> Any:
-    """Return how far along one dimension of the source each position of a group lies."""
-    offsets = np.zeros(1, dtype=np.int64)
-    for other, step, extent in group:
-        offsets = np.add.outer(offsets, np.arange(extent) * (step if other == axis else 0)).reshape(-1)
-    return offsets
-
-
-def _behind(array: Any, options: View, shape: tuple[int, ...]) -> Any:
-    """Return which elements of the source a set of elements of a view is made of; none where that is not followed."""
-    factors = [
-        factor
-        for group, extent in zip(options.groups, array.shape, strict=True)
-        for factor in (group if extent > 1 else ())
-    ]
-    axes = [axis for axis, _, _ in factors if axis >= 0]
-    whole = all(axis < 0 or (step == 1 and extent == shape[axis]) for axis, step, extent in factors)
-    if whole and len(set(axes)) == len(axes):
-        opened = array.reshape([extent for _, _, extent in factors])
-        opened = opened.any(axis=tuple(place for place, (axis, _, _) in enumerate(factors) if axis < 0))
-        order = sorted(range(len(axes)), key=lambda place: axes[place])
-        return opened.transpose(order).reshape([n if axis in axes else 1 for axis, n in enumerate(shape)])
-    if prod(len(_positions(group, -1)) for group in options.groups) > _MOST_SCATTERED or prod(shape) > _MOST_SCATTERED:
-        return None
-    rank = len(options.groups)
-    elements = np.zeros(shape, dtype=bool)
-    index = [
-        begin + sum(
-            _positions(group, axis).reshape([-1 if positions == place else 1 for positions in range(rank)])
-            for place, group in enumerate(options.groups)
-        )
-        for axis, begin in enumerate(options.starts)
-    ]  # fmt: skip
-    *index, wanted = np.broadcast_arrays(*index, array)
-    elements[tuple(positions[wanted] for positions in index)] = True
-    return elements
 
 
 def _labelled(parts: Sequence[tuple[tuple[int, ...], Bits]]) -> list[Labelled]:

@@ -7,8 +7,10 @@ from typing import NamedTuple
 
 from nearpeak.bounds.simplify.affine_views import repeated, stored
 from nearpeak.bounds.simplify.element_patterns import Patterns
-from nearpeak.bounds.simplify.operator_arguments import packet
+from nearpeak.bounds.simplify.operand_facts import note_facts
+from nearpeak.bounds.simplify.patch_chain import PatchChain
 from nearpeak.bounds.simplify.value_graph import Graph, OperatorCall, Slot
+from nearpeak.bounds.value_facts.call_operands import FactSite, packet
 from nearpeak.core.work.dtype import dtype_of
 from nearpeak.core.work.tensor import Layout
 from nearpeak.core.work.workload import Argument, Call, CallLayout, Known, Workload
@@ -80,15 +82,20 @@ class CallSignature(NamedTuple):
 class Reader:
     """Contents of each storage after the calls so far."""
 
-    def __init__(self, workload: Workload, graph: Graph, patterns: Patterns | None) -> None:
+    def __init__(
+        self, workload: Workload, graph: Graph, patterns: Patterns | None, sites: Sequence[FactSite | None]
+    ) -> None:
         """Start before the first call."""
-        self.workload, self.graph, self.patterns = workload, graph, patterns
+        self.workload, self.graph, self.patterns, self.sites = workload, graph, patterns, sites
         self.known: dict[int, list[Known]] = {}
         for fact in workload.known if patterns else ():
             self.known.setdefault(fact.call, []).append(fact)
         self.contents: dict[int, tuple[int, Layout]] = {}
         self._views: dict[tuple[int, Layout, Layout], int] = {}
         self._forms: dict[int, CallSignature] = {}
+        self._patches = PatchChain()
+        self.effects: list[int] = []
+        """What unknown calls read that give no tensor: some effect needs it."""
 
     def form(self, form: CallLayout) -> CallSignature:
         """Return the tensors, arguments and results of a call signature."""
@@ -114,6 +121,7 @@ class Reader:
         content, lies = self.contents.get(buffer) or self.given(buffer, layout.dtype)
         flat = _flat(size, layout.dtype)
         patch = self.graph.add("patch", (content, node), flat.shape, layout.dtype, (lies, layout))
+        self._patches.add(patch, content, lies, layout)
         self.contents[buffer] = (patch, flat)
 
     def _view(self, content: int, lies: Layout, wanted: Layout) -> int:
@@ -126,13 +134,11 @@ class Reader:
         return self._views[key]
 
     def _found(self, content: int, lies: Layout, wanted: Layout) -> int:
-        node = self.graph[content]
-        if node.kind == "patch" and lies.dtype == wanted.dtype:
-            before, part = node.options
-            if part == wanted:
+        if lies.dtype == wanted.dtype:
+            content, lies = self._patches.behind(content, lies, wanted)
+            node = self.graph[content]
+            if node.kind == "patch" and node.options[1] == wanted:
                 return node.inputs[1]
-            if _apart(part, wanted) and before.dtype == wanted.dtype:
-                return self._view(node.inputs[0], before, wanted)
         if lies == wanted:
             return content
         made = stored(self.graph, content, lies, wanted) if lies.dtype == wanted.dtype else None
@@ -150,14 +156,16 @@ class Reader:
 
 
 def read_step(
-    workload: Workload, graph: Graph, lifts: Mapping[str, Lift], patterns: Patterns | None = None
-) -> list[int]:
+    workload: Workload, graph: Graph, lifts: Mapping[str, Lift], patterns: Patterns | None = None,
+    sites: Sequence[FactSite | None] = (),
+) -> list[int]:  # fmt: skip
     """Add the nodes of the whole step to `graph` and return those that outlive it.
 
     Args:
         patterns: opens what is known of elements; none leaves that out.
+        sites: what is known of the operands of each call.
     """
-    reader = Reader(workload, graph, patterns)
+    reader = Reader(workload, graph, patterns, sites)
     for index, call in enumerate(workload.calls):
         graph.call = index
         if call.form is None:
@@ -170,12 +178,15 @@ def read_step(
 
 def _unstated(reader: Reader, call: Call, index: int) -> None:
     """Record that a call with unknown arguments wrote unknown contents to its storages."""
-    if not call.writes:
+    if not call.writes and call.case is not None:
         return
     inputs = []
     for use in call.reads:
         flat = _flat(reader.workload.buffers[use.buffer].bytes, "uint8")
         inputs.append((reader.contents.get(use.buffer) or reader.given(use.buffer, flat.dtype))[0])
+    if not call.writes:
+        reader.effects += inputs
+        return
     _fill(reader, {use.buffer for use in call.writes}, tuple(inputs), OperatorCall(call.operator, (), -1, index))
 
 
@@ -195,9 +206,17 @@ def _stated(reader: Reader, call: Call, index: int, lifts: Mapping[str, Lift]) -
     form = reader.form(call.form)
     operands, targets = call.storages[: len(form.tensors)], call.storages[len(form.tensors) :]
     inputs = tuple(map(reader.read, operands, form.tensors))
+    site = reader.sites[index] if reader.sites else None
+    if site is not None:
+        inputs = tuple(
+            note_facts(reader.graph, number, operand, site)
+            for number, operand in zip(inputs, site.operands, strict=True)
+        )
     for fact in reader.known.get(index, ()):
         assert reader.patterns is not None
         reader.graph.facts[inputs[fact.tensor], fact.says] = reader.patterns.without(fact.pattern)
+    if call.case is None and not call.writes:
+        reader.effects += inputs
     results = _results(reader, call, index, form, inputs, lifts)
     written = {use.buffer for use in call.writes}
     for buffer, layout, node in zip(targets, form.results, results, strict=True):
@@ -277,7 +296,7 @@ def _roots(reader: Reader) -> list[int]:
     returned: dict[int, list[Layout]] = {}
     for number, layout in reader.workload.returned:
         returned.setdefault(number, []).append(layout)
-    roots = []
+    roots = list(reader.effects)
     for number, (node, _) in reader.contents.items():
         if buffers[number].kind == "output" and number in returned:
             roots += [reader.read(number, layout._replace(alias=0)) for layout in returned[number]]
@@ -310,26 +329,3 @@ def _dense(layout: Layout) -> bool:
             return False
         reached *= extent
     return True
-
-
-def _apart(left: Layout, right: Layout) -> bool:
-    """Say whether two tensors of one storage surely share no element: one behind the other, or side by side."""
-    spans = sorted((_span(left), _span(right)))
-    if spans[0][1] <= spans[1][0]:
-        return True
-    pitch = max((*left.strides, 0))
-    if pitch == 0 or pitch != max((*right.strides, 0)):
-        return False
-
-    def span_in_row(layout: Layout) -> tuple[int, int]:
-        """Return the span of the part of a tensor that lies in one row of `pitch` elements."""
-        dims = [(n, s) for n, s in zip(layout.shape, layout.strides, strict=True) if s != pitch]
-        return layout.offset % pitch, layout.offset % pitch + sum((n - 1) * s for n, s in dims) + 1
-
-    sides = sorted((span_in_row(left), span_in_row(right)))
-    return all(stop <= pitch for _, stop in sides) and sides[0][1] <= sides[1][0]
-
-
-def _span(layout: Layout) -> tuple[int, int]:
-    last = sum((n - 1) * s for n, s in zip(layout.shape, layout.strides, strict=True))
-    return layout.offset, layout.offset + last + 1

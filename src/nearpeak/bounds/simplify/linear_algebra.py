@@ -43,6 +43,12 @@ def _real(site: Site) -> bool:
     return _is_float(site.dtype)
 
 
+def _keep_values(site: Site, numbers: Sequence[int]) -> bool:
+    """Say whether operands have the format of the result, or one from which the conversion changes no real number."""
+    formats = {site.graph[number].dtype for number in numbers} - {site.dtype}
+    return not formats or all(map(_is_float, formats | {site.dtype}))
+
+
 def _is_float(name: str) -> bool:
     dtype = dtype_of(name)
     return dtype.kind == "float" and dtype.bits_count >= 16
@@ -126,7 +132,7 @@ def _copied(site: Site) -> list[int] | None:
     if not site.is_tensor(name):
         return None
     number = site.node(name)
-    if graph[number].dtype != site.dtype and not (_is_float(site.dtype) and _is_float(graph[number].dtype)):
+    if not _keep_values(site, (number,)):
         return None
     return [repeated(graph, number, site.shapes[0])]
 
@@ -153,9 +159,22 @@ def _concatenated(site: Site) -> list[int] | None:
     numbers = [tensor.node for tensor in tensors if len(graph[tensor.node].shape) == len(shape)]
     numbers = [number for number in numbers if 0 not in graph[number].shape]
     axis = int(site.number("dim", 0)) % len(shape)
-    if any(graph[number].dtype != site.dtype for number in numbers):
+    if not _keep_values(site, numbers):
         return None
     return [graph.add("join", tuple(numbers), shape, site.dtype, axis)]
+
+
+def _stacked(site: Site) -> list[int] | None:
+    """Read stack: tensors joined along a dimension of their own."""
+    graph, tensors, shape = site.graph, site.args.get("tensors"), site.shapes[0]
+    if not isinstance(tensors, tuple) or not all(isinstance(tensor, Ref) for tensor in tensors):
+        return None
+    axis = int(site.number("dim", 0)) % len(shape)
+    single = (*shape[:axis], 1, *shape[axis + 1 :])
+    if not _keep_values(site, [tensor.node for tensor in tensors]):
+        return None
+    parts = [reshape(graph, tensor.node, single) for tensor in tensors]
+    return [graph.add("join", tuple(parts), shape, site.dtype, axis)]
 
 
 def _blocks(site: Site) -> list[int] | None:
@@ -165,7 +184,7 @@ def _blocks(site: Site) -> list[int] | None:
         return None
     numbers = [tensor.node for tensor in tensors]
     shapes = [graph[number].shape for number in numbers]
-    if any(len(shape) != 2 or 0 in shape for shape in shapes) or any(graph[n].dtype != site.dtype for n in numbers):
+    if any(len(shape) != 2 or 0 in shape for shape in shapes) or not _keep_values(site, numbers):
         return None
     rows, before, width = [], 0, site.shapes[0][1]
     for number, shape in zip(numbers, shapes, strict=True):
@@ -358,6 +377,7 @@ LIFTS: dict[str, Lift] = {
     "fill": _constant("value"),
     "scalar_tensor": _constant("s"),
     "cat": _concatenated,
+    "stack": _stacked,
     "block_diag": _blocks,
     "flip": _flipped,
     "repeat": _tiled,

@@ -1,13 +1,15 @@
 """Element-level liveness: elements that may be nonzero, and elements that an output of the step depends on."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from nearpeak.bounds.simplify.affine_views import View
+from nearpeak.bounds.simplify.affine_views import View, is_part, separate
 from nearpeak.bounds.simplify.element_patterns import ElementSet, Patterns
-from nearpeak.bounds.simplify.operator_arguments import dimensions, packet
+from nearpeak.bounds.simplify.operand_facts import picked_dimensions
+from nearpeak.bounds.simplify.operator_arguments import dimensions
 from nearpeak.bounds.simplify.product_sums import Product
 from nearpeak.bounds.simplify.value_graph import Graph, Node, OperatorCall, Slot
+from nearpeak.bounds.value_facts.call_operands import packet
 
 _ZERO_WHERE_HIDDEN = frozenset(("_softmax", "_safe_softmax", "exp", "exp2", "sigmoid"))
 """Functions that make 0 of what is hidden."""
@@ -24,7 +26,7 @@ _ELEMENT_WISE = frozenset(("native_dropout", "native_dropout_backward"))
 """Calls of which an element needs the elements at its position only."""
 _CHOICES = ("masked_fill", "where")
 _CUTS = ("tril", "triu")
-_TELLING = (*_CUTS, "diag_embed", "eq")
+_TELLING = (*_CUTS, "diag_embed")
 
 
 class ElementKnowledge(NamedTuple):
@@ -60,42 +62,30 @@ def alive(graph: Graph, live: Sequence[int], roots: Sequence[int], patterns: Pat
 
 def tells(graph: Graph, live: Sequence[int]) -> bool:
     """Say whether anything is known about elements of some node."""
-    if graph.facts:
+    if graph.facts or graph.picked:
         return True
     return any(
         (isinstance(node.options, OperatorCall) and packet(node.options.name) in _TELLING)
         or (node.kind in ("join", "patch") and any(graph[source].kind == "constant" for source in node.inputs))
+        or (node.kind == "view" and _is_part_of_sums(graph, node))
+        or (node.kind == "product" and any(_is_padded(graph, source) for source in node.inputs))
         for node in map(graph.__getitem__, live)
     )
 
 
-def picks(graph: Graph, number: int) -> bool:
-    """Say whether the node is 1 at no more than one position along a dimension, else 0: it picks, or adds up, rows."""
+def _is_part_of_sums(graph: Graph, node: Node) -> bool:
+    """Say whether a view leaves out elements of a product, or of what was put together."""
+    source = graph[node.inputs[0]]
+    return source.kind in ("join", "patch", "product") and is_part(node, source.shape)
+
+
+def _is_padded(graph: Graph, number: int) -> bool:
+    """Say whether a factor lies among zeros, other than as windows that move over them, which are counted apart."""
     node = graph[number]
-    if isinstance(node.options, View):
-        return picks(graph, node.inputs[0])
-    if not isinstance(node.options, OperatorCall) or not node.inputs:
-        return False
-    if packet(node.options.name) == "_to_copy":
-        return picks(graph, node.inputs[0])
-    if packet(node.options.name) != "eq" or len(node.inputs) != 2:
-        return False
-    return any(_told_apart(graph, first, second) for first, second in (node.inputs, node.inputs[::-1]))
-
-
-def _told_apart(graph: Graph, counted: int, other: int) -> bool:
-    """Say whether a node counts along a dimension along which another only repeats itself."""
-    counted_view, repeated_view = graph[counted].options, graph[other].options
-    source = graph[graph[counted].inputs[0]] if isinstance(counted_view, View) else graph[counted]
-    if not isinstance(source.options, OperatorCall) or packet(source.options.name) != "arange":
-        return False
-    groups = counted_view.groups if isinstance(counted_view, View) else (((0, 1, source.shape[0]),),)
-    along = [axis for axis, group in enumerate(groups) if any(factor[0] >= 0 for factor in group)]
-    return (
-        len(along) == 1
-        and isinstance(repeated_view, View)
-        and all(axis < 0 for axis, _, _ in repeated_view.groups[along[0]])
-    )
+    if not isinstance(node.options, View):
+        return node.kind == "spread"
+    source = graph[node.inputs[0]]
+    return source.kind == "spread" and separate(node.options, len(source.shape)) is not None
 
 
 class _Reader:
@@ -115,7 +105,8 @@ class _Reader:
             return patterns.empty(len(node.shape)) if node.options == 0 else None
         if isinstance(node.options, Product):
             return patterns.joined(list(zip(node.options.labels, filled, strict=True)), node.options.out)
-        return self._moved(node, filled) if any(source is not None for source in filled) else None
+        moves = node.kind == "spread" or any(source is not None for source in filled)
+        return self._moved(node, filled) if moves else None
 
     def _moved(self, node: Node, filled: Sequence[ElementSet]) -> ElementSet:
         """Return which elements may differ from 0 of a node that only moves or adds up those of its inputs."""
@@ -125,6 +116,7 @@ class _Reader:
             "join": lambda: patterns.chained(filled, shapes, node.options),
             "patch": lambda: patterns.patched(filled, node.options, node.shape),
             "turned": lambda: patterns.flipped(filled[0], node.options),
+            "spread": lambda: patterns.spread(filled[0], node.options, shapes[0], node.shape),
             "add": lambda: patterns.either(*filled),
         }
         return ways[node.kind]() if node.kind in ways else None
@@ -167,16 +159,31 @@ class _Reader:
             return self._of_arguments(node, node.options, needed, place)
         if isinstance(node.options, Product):
             others = [
-                (labels, self.filled.get(source))
+                (labels, self.filled.get(source) or self._first_choice(source))
                 for position, (source, labels) in enumerate(zip(node.inputs, node.options.labels, strict=True))
                 if position != place
             ]
             return patterns.joined([*others, (node.options.out, needed)], node.options.labels[place])
         if isinstance(node.options, View):
-            return patterns.behind(needed, node.options, graph[node.inputs[place]].shape)
-        if node.kind == "turned":
-            return patterns.flipped(needed, node.options)
-        return needed if node.kind == "add" else None
+            shape = graph[node.inputs[place]].shape
+            shown = patterns.touched(node.options, shape) if is_part(node, shape) else None
+            return patterns.both(patterns.behind(needed, node.options, shape), shown)
+        shape = graph[node.inputs[place]].shape
+        if node.kind == "join":
+            begin = sum(graph[source].shape[node.options] for source in node.inputs[:place])
+            return patterns.part(needed, node.options, begin, shape[node.options])
+        ways: dict[str, Callable[[], ElementSet]] = {
+            "turned": lambda: patterns.flipped(needed, node.options),
+            "spread": lambda: patterns.gathered(needed, node.options, shape, node.shape),
+            "patch": lambda: patterns.behind_patch(needed, node.options, place, node.shape),
+            "add": lambda: needed,
+        }
+        return ways[node.kind]() if node.kind in ways else None
+
+    def _first_choice(self, number: int) -> ElementSet:
+        """Return the least that a selection picks: one position, the same in every row, as data may have it."""
+        dimensions_ = picked_dimensions(self._graph, number)
+        return self._patterns.first(self._graph[number].shape, dimensions_) if dimensions_ else None
 
     def _of_arguments(self, node: Node, stated: OperatorCall, needed: ElementSet, place: int) -> ElementSet:
         """Return which elements of an operator's argument are needed."""
@@ -204,9 +211,16 @@ class _Reader:
     def _fact(self, number: int, says: str) -> ElementSet:
         """Return the elements of a node of which that is not known; broadcast ones as their source says."""
         node = self._graph[number]
+        if node.kind == "constant" and says in ("true", "false"):
+            return self._patterns.empty(len(node.shape)) if (node.options != 0) == (says == "true") else None
+        views = []
         fact = self._graph.facts.get((number, says))
-        if fact is None and isinstance(node.options, View):
-            return self._patterns.seen(self._fact(node.inputs[0], says), node.options)
+        while fact is None and isinstance(self._graph[number].options, View):
+            views.append(self._graph[number].options)
+            number = self._graph[number].inputs[0]
+            fact = self._graph.facts.get((number, says))
+        for options in reversed(views):
+            fact = self._patterns.seen(fact, options)
         return fact
 
     def _cut(self, node: Node) -> ElementSet:

@@ -1,11 +1,12 @@
 """Multiply-adds of a product whose operands are partly zero or whose result is only partly needed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import reduce
 from itertools import combinations
 
 from nearpeak.bounds.simplify.element_patterns import ElementSet, Patterns, count
-from nearpeak.bounds.simplify.live_elements import ElementKnowledge, picks
+from nearpeak.bounds.simplify.live_elements import ElementKnowledge
+from nearpeak.bounds.simplify.operand_facts import picked_dimensions
 from nearpeak.bounds.simplify.product_sums import Product
 from nearpeak.bounds.simplify.transpose_symmetry import Pair
 from nearpeak.bounds.simplify.value_graph import Graph
@@ -27,7 +28,7 @@ def live_products(
     filled = [known.filled.get(operand) for operand in node.inputs]
     taking = [
         patterns.empty(len(graph[operand].shape))
-        if picks(graph, operand)
+        if picked_dimensions(graph, operand)
         else patterns.both(elements, graph.facts.get((operand, "no_product")))
         for elements, operand in zip(filled, node.inputs, strict=True)
     ]
@@ -52,6 +53,10 @@ class _Order:
         assert isinstance(node.options, Product)
         self._labels, self._out = node.options.labels, node.options.out
         self._filled, self._taking, self._patterns = filled, taking, patterns
+        self._picked = [
+            {labels[axis] for axis in picked_dimensions(graph, source)}
+            for source, labels in zip(node.inputs, self._labels, strict=True)
+        ]
         self._sizes = {
             label: extent
             for source, labels in zip(node.inputs, self._labels, strict=True)
@@ -93,7 +98,37 @@ class _Order:
         all_labels = {*self._left(left), *self._left(right)}
         if all_labels == set(remaining):
             return 0  # element by element: no sum of products
-        return count(parts, {label: self._sizes[label] for label in all_labels})
+        for runs, other in ((left, right), (right, left)):
+            (first, *more) = runs
+            taking = None if more or self._picked[first] else self._taking[first]
+            if taking is not None and not taking.array.any() and self._multiplies(other, first):
+                # A factor that adds up runs takes no products itself; what it adds up does.
+                labels = self._left(other)
+                every = [(self._labels[i], self._filled[i]) for i in sorted(members)]
+                return count([(labels, self._patterns.joined([*every, whole], labels))], self._extents(labels))
+        summed = tuple(sorted(all_labels.difference(remaining)))
+        for labels, elements in parts:
+            live = self._patterns.joined([(labels, elements)], summed) if set(summed) <= set(labels) else None
+            if live is not None and count([(summed, live)], self._extents(summed)) < 2:
+                return 0  # of a sum one summand is left
+        return count(parts, self._extents(all_labels))
+
+    def _extents(self, labels: Iterable[int]) -> dict[int, int]:
+        return {label: self._sizes[label] for label in labels}
+
+    def _multiplies(self, members: frozenset[int], runs: int) -> bool:
+        """Say whether a part holds a product for each element, so that sums of them are sums of products.
+
+        Factors of a tensor of all its dimensions are none, unless `runs`, which adds up, only leaves elements out.
+        """
+        left = set(self._left(members))
+        sums: list[set[int]] = []  # labels of operands that labels summed within the part join
+        for i in members:
+            labels = set(self._labels[i])
+            joined = [group for group in sums if (group & labels) - left]
+            sums = [group for group in sums if group not in joined] + [labels.union(*joined)]
+        only_filters = len(sums) > 1 and set(self._labels[runs]) <= left
+        return only_filters or all(not left <= labels for labels in sums)
 
     def _part(self, members: frozenset[int]) -> tuple[tuple[int, ...], ElementSet]:
         """Return which elements of a part take products."""
@@ -103,6 +138,10 @@ class _Order:
             if set(left) == set(self._labels[operand]):
                 return self._labels[operand], self._taking[operand]
         left = self._left(members)
+        if any(
+            self._picked[i] and self._picked[i] <= set(left) for i in members
+        ):  # still picks what it is multiplied by
+            return left, self._patterns.empty(len(left))
         return left, self._patterns.joined([(self._labels[i], self._filled[i]) for i in sorted(members)], left)
 
     def _left(self, members: frozenset[int]) -> tuple[int, ...]:

@@ -1,20 +1,7 @@
 """Reduced dimensions and independent dimensions of operators, read from their arguments."""
 
-from functools import cache
-
 from nearpeak.bounds.simplify.value_graph import Graph, Node, OperatorCall, Slot
-
-
-@cache
-def packet(name: str) -> str:
-    """Return the operator's name without namespace, overload and the mark of in-place operators.
-
-    >>> packet("aten.add_.Tensor"), packet("aten._softmax.default")
-    ('add', '_softmax')
-    """
-    parts = name.split(".")
-    base = parts[1] if len(parts) > 1 else parts[0]
-    return base if base.endswith("__") else base.rstrip("_")
+from nearpeak.bounds.value_facts.call_operands import packet
 
 
 def dimensions(stated: OperatorCall, rank: int) -> tuple[int, ...]:

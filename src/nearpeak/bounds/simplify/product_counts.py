@@ -62,26 +62,41 @@ def product_costs(
     return costs
 
 
-def by_call(graph: Graph, live: Sequence[int], formed: Mapping[int, ProductCost]) -> dict[int, ProductCost | None]:
-    """Return what the products take of each call that still does some; none for one that does more than products."""
+def by_call(
+    graph: Graph, live: Sequence[int], formed: Mapping[int, ProductCost], works: Mapping[int, Work]
+) -> dict[int, ProductCost | None]:  # fmt: skip
+    """Return what the products take of each call that still does some; none for one that does more than products.
+
+    A call of which some products are nodes of their own forms the others as it is written.
+    """
     costs: dict[int, ProductCost | None] = {}
+    whole: set[int] = set()
     for number in live:
         call = graph.owner.get(number, -1)
         if call < 0:
             continue
         if graph[number].kind in ("call", "pointwise"):
-            costs[call] = None
-        elif number in formed and (before := costs.get(call, NOTHING)) is not None:
-            cost = formed[number]
+            whole.add(call)
+        elif number in formed:
+            before, cost = costs.get(call) or NOTHING, formed[number]
             costs[call] = ProductCost(before.products + cost.products, before.sums + cost.sums, cost.name)
+    for call in whole:
+        others = products_of(works[call]) - graph.separated[call] if call in graph.separated and call in works else None
+        before = costs.get(call) or NOTHING
+        costs[call] = None if others is None else before._replace(products=before.products + max(others, 0))
     return costs
+
+
+def products_of(work: Work) -> int:
+    """Return the multiply-adds of matrix products."""
+    return sum(flop for kind, flop in work.flop.items() if kind.startswith("matrix.")) // 2
 
 
 def spared(calls: Mapping[int, ProductCost | None], works: Mapping[int, Work]) -> list[Saving]:
     """Return a line for each call whose products are fewer than the call forms."""
     lines = []
     for call, formed in calls.items():
-        done = sum(n for kind, n in works[call].flop.items() if kind.startswith("matrix.")) // 2 if call in works else 0
-        if formed is not None and formed.products < done:
+        done = products_of(works[call]) if call in works else 0
+        if formed is not None and formed.name and formed.products < done:
             lines.append(Saving(formed.name, call, (done, formed.products)))
     return lines

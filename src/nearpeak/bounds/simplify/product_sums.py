@@ -168,8 +168,26 @@ def placed(graph: Graph, term: Term, dtype: str) -> int | None:
             continue
         absent.difference_update(labels)
         operands.append((seen, tuple(labels)))
+    parts = _partial_repeat(graph, operands)
+    if parts is not None:
+        label, extents = parts
+        fresh = max(term.sizes) + 1
+        return placed(graph, _split(term, label, {fresh + place: n for place, n in enumerate(extents)}), dtype)
     factor *= prod(term.sizes[label] for label in absent)
     return _outer(graph, operands, term, factor, dtype)
+
+
+def _partial_repeat(
+    graph: Graph, operands: Sequence[tuple[int, tuple[int, ...]]]
+) -> tuple[int, tuple[int, ...]] | None:  # fmt: skip
+    """Return a label along which one operand alone moves, and repeats itself in part, with the parts' extents."""
+    users = Counter(label for _, labels in operands for label in labels)
+    for number, labels in operands:
+        options = graph[number].options
+        for group, label in zip(options.groups if isinstance(options, View) else (), labels, strict=False):
+            if users[label] == 1 and len({axis < 0 for axis, _, _ in group}) == 2:
+                return label, tuple(n for _, _, n in group)
+    return None
 
 
 def _without_repeats(graph: Graph, number: int, labels: list[int]) -> tuple[int, list[int]]:
@@ -309,16 +327,28 @@ def _dense(shape: tuple[int, ...]) -> tuple[tuple[Factor, ...], ...]:
 
 def _apart(graph: Graph, term: Term) -> Term:
     """Return a term just built, with dimensions of one operand that repeat themselves in part split at the repeats."""
-    used = Counter(label for _, index in term.operands for _, ((label, _),) in index)
-    for number, index in term.operands:
+    operands, split = term.operands, set[int]()
+    for position, (number, index) in enumerate(operands):
         node = graph[number]
+        others = operands[:position] + operands[position + 1 :]
         for place, (_, ((label, _),)) in enumerate(index):
             group = node.options.groups[place] if isinstance(node.options, View) else ()
             repeats = any(axis < 0 for axis, _, _ in group) and not all(axis < 0 for axis, _, _ in group)
-            if repeats and used[label] == 1:
+            if repeats and label not in split and all(_is_still(graph, *other, label) for other in others):
+                split.add(label)
                 fresh = max(term.sizes) + 1
                 term = _split(term, label, {fresh + part: n for part, (_, _, n) in enumerate(group)})
     return term
+
+
+def _is_still(graph: Graph, number: int, index: tuple[Index, ...], label: int) -> bool:
+    """Say whether an operand has the same values at every position of a label."""
+    node = graph[number]
+    places = [place for place, (_, moves) in enumerate(index) if any(moved == label for moved, _ in moves)]
+    if node.kind == "constant":
+        return True
+    groups = node.options.groups if isinstance(node.options, View) else ()
+    return not places or (bool(groups) and all(axis < 0 for place in places for axis, _, _ in groups[place]))
 
 
 def added(graph: Graph, numbers: Sequence[int], dtype: str) -> int:

@@ -6,10 +6,12 @@ from math import prod
 
 from nearpeak.bounds.simplify.affine_views import View
 from nearpeak.bounds.simplify.element_patterns import ElementSet
+from nearpeak.bounds.simplify.operand_facts import carrier_of_node
 from nearpeak.bounds.simplify.product_counts import NOTHING, ProductCost
 from nearpeak.bounds.simplify.product_orders import cost
 from nearpeak.bounds.simplify.value_graph import Graph, Node
 from nearpeak.bounds.step.compulsory_work import without_bytes
+from nearpeak.bounds.value_facts.carriers import level_of, narrowed_products
 from nearpeak.core.work.distinct_calls import union_bytes
 from nearpeak.core.work.dtype import dtype_of
 from nearpeak.core.work.tensor import Tensor
@@ -60,12 +62,11 @@ def arithmetic(
     distinct = {id(work): work for work in works.values()}
     for (work_id, most), count in alike.items():
         part = without_bytes(distinct[work_id])
+        formed_flop = sum(n for kind, n in part.flop.items() if kind.startswith("matrix."))
+        share = (most, formed_flop) if most is not None and most < formed_flop else (1, 1)
         _gather(
             total,
-            {
-                k: (n if most is None or not k.startswith("matrix.") else min(n, most)) * count
-                for k, n in part.flop.items()
-            },
+            {k: (n * share[0] // share[1] if k.startswith("matrix.") else n) * count for k, n in part.flop.items()},
         )
         special += part.special_count * count
     return Work(flop=total, special_count=special, launch_count=0)
@@ -76,7 +77,11 @@ def _computed(graph: Graph, node: Node, formed: ProductCost | None) -> dict[str,
     dtype = dtype_of(node.dtype)
     if node.kind == "product":
         products, sums = cost(graph, node) if formed is None else formed[:2]
-        return contraction(dtype, products, sums) if products else {unit(dtype): sums}
+        flop = contraction(dtype, products, sums) if products else {unit(dtype): sums}
+        if not graph.carriers or len(node.inputs) < 2:
+            return flop
+        first, second, *_ = sorted((carrier_of_node(graph, factor) for factor in node.inputs), key=level_of)
+        return narrowed_products(flop, first, second)
     return {unit(dtype): prod(node.shape) * max(1, len(node.inputs) - 1)}
 
 

@@ -1,9 +1,10 @@
 """Search for linear maps whose result need not be formed, because every consumer can use the map's operands."""
 
 from collections.abc import Mapping, Sequence
+from math import prod
 from typing import NamedTuple
 
-from nearpeak.bounds.simplify.affine_views import is_part
+from nearpeak.bounds.simplify.affine_views import View, is_part, view
 from nearpeak.bounds.simplify.product_orders import MOST_OPERANDS, cost
 from nearpeak.bounds.simplify.product_sums import (
     Product,
@@ -104,8 +105,13 @@ def _without(graph: Graph, number: int, users: Mapping[int, Sequence[int]]) -> t
     before = _total(graph, {number, *terminals})
     instead: dict[int, int] = {}
     made: set[int] = set()
-    for terminal in terminals:
+    for terminal in sorted(terminals, key=lambda user: -prod(graph[user].shape)):  # parts of one another come later
         node = graph[terminal]
+        parts_of = (_part(graph, terminal, whole, new) for whole, new in instead.items())
+        part = next((number for number in parts_of if number is not None), None)
+        if part is not None:
+            instead[terminal] = part
+            continue
         term = opened(graph, node) if node.kind == "product" else term_of(graph, terminal)
         terms = _eliminated(graph, term, paths, number)
         if terms is None:
@@ -123,6 +129,28 @@ def _without(graph: Graph, number: int, users: Mapping[int, Sequence[int]]) -> t
     kinds = {graph[terminal].kind if len(graph[terminal].inputs) < 2 else "chain" for terminal in terminals}
     name = {"view": "slice_through_product", "product": "sum_through_product"}.get(kinds.pop(), "product_order")
     return instead, Saving("product_order" if kinds else name, graph.owner.get(number, -1), (sum(before), sum(after)))
+
+
+def _part(graph: Graph, number: int, whole: int, new: int) -> int | None:
+    """Return a part of a node as that part of another part of it, of which `new` holds the values; none elsewhere."""
+    inner, outer = graph[number], graph[whole]
+    if not isinstance(inner.options, View) or not isinstance(outer.options, View) or inner.inputs != outer.inputs:
+        return None
+    places = {group[0][0]: place for place, group in enumerate(outer.options.groups) if len(group) == 1}
+    is_plain = all(len(group) < 2 and all(axis >= 0 and step == 1 for axis, step, _ in group)
+                   for group in outer.options.groups)  # fmt: skip
+    if not is_plain or len(places) < sum(map(bool, outer.options.groups)):
+        return None
+    starts = [0] * len(outer.shape)
+    for axis, (begin, first) in enumerate(zip(inner.options.starts, outer.options.starts, strict=True)):
+        place = places.get(axis, -1)
+        last = begin + sum(step * (n - 1) for group in inner.options.groups for own, step, n in group if own == axis)
+        if not first <= begin <= last < first + (outer.shape[place] if place >= 0 else 1):
+            return None
+        if place >= 0:
+            starts[place] = begin - first
+    groups = [[(places.get(axis, -1), step, n) for axis, step, n in group] for group in inner.options.groups]
+    return view(graph, new, groups, starts)
 
 
 def _bits(name: str) -> int:
@@ -220,6 +248,12 @@ def _rebuilt(graph: Graph, roots: Sequence[int], instead: Mapping[int, int]) -> 
     for (number, says), fact in list(graph.facts.items()):  # the same values under another number
         if number in done:
             graph.facts.setdefault((done[number], says), fact)
+    for number, axes in list(graph.picked.items()):
+        if number in done and graph[done[number]].shape == graph[number].shape:
+            graph.picked.setdefault(done[number], axes)
+    for number, carrier in list(graph.carriers.items()):
+        if number in done:
+            graph.carriers.setdefault(done[number], carrier)
     return [done[number] for number in roots]
 
 

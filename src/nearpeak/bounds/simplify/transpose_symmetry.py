@@ -110,6 +110,7 @@ def _exchanged(operands: Sequence[Operand], first: int, second: int) -> bool:
 
     def turned(operand: Operand) -> Operand:
         number, starts, runs = operand
+        # A label is a name or a number; only names are exchanged.
         return number, starts, frozenset((names.get(label, label), run) for label, run in runs)  # type: ignore[call-overload]
 
     return sorted(map(_key, operands)) == sorted(_key(turned(operand)) for operand in operands)

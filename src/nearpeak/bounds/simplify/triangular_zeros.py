@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from nearpeak.bounds.simplify.affine_views import View, meets
-from nearpeak.bounds.simplify.operator_arguments import packet
 from nearpeak.bounds.simplify.value_graph import Graph, Node, OperatorCall
+from nearpeak.bounds.value_facts.call_operands import packet
 
 _CUTS = ("tril", "triu")
 

@@ -1,6 +1,7 @@
 """Value graph of a step: equal computations share one node, and each added node is rewritten by algebraic rules."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from math import prod
 from typing import Any, NamedTuple
 
 KINDS = (
@@ -76,9 +77,12 @@ class Graph:
         self.fired: list[AppliedRewrite] = []
         self.owner: dict[int, int] = {}
         self.parts: dict[int, tuple[int, int, int]] = {}
+        self.separated: dict[int, int] = {}
         self.call = -1
         self._known: dict[Node, int] = {}
         self.facts: dict[tuple[int, str], Any] = {}
+        self.picked: dict[int, tuple[int, ...]] = {}
+        self.carriers: dict[int, str] = {}
         self.ranges: dict[int, tuple[float, float]] = {}
         self._labels = 0
         self._rules = rules
@@ -118,6 +122,14 @@ class Graph:
         if self.call >= 0:
             self.owner[number] = self.call
         return number
+
+    def add_part(self, whole: int, kind: str, inputs: tuple[int, ...], shape: tuple[int, ...], options: Any) -> int:
+        """Return a node that computes a part of the node `whole`, whose call does that part of its arithmetic."""
+        count = len(self.nodes)
+        part = self.add(kind, inputs, shape, self.nodes[whole].dtype, options)
+        if part == count:
+            self.share(whole, part, prod(shape), prod(self.nodes[whole].shape))
+        return part
 
     def share(self, whole: int, part: int, elements: int, of: int) -> None:
         """Say that the node `part` does that part of the arithmetic of the node `whole`."""

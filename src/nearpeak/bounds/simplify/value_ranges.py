@@ -4,9 +4,9 @@ from collections.abc import Callable
 from functools import reduce
 from math import ceil, exp, inf, isinf, isnan, prod
 
-from nearpeak.bounds.simplify.operator_arguments import packet
 from nearpeak.bounds.simplify.product_sums import Product
 from nearpeak.bounds.simplify.value_graph import Graph, Node, OperatorCall, Slot
+from nearpeak.bounds.value_facts.call_operands import packet
 
 Range = tuple[float, float]
 ANYTHING: Range = (-inf, inf)
@@ -35,27 +35,39 @@ _PASSING = frozenset(("amax", "amin", "max", "min", "max_pool2d_with_indices", "
 
 def range_of(graph: Graph, node: Node) -> Range:
     """Return the lowest and the highest value that an element of `node` can have."""
-    low, high = _range(graph, node)
-    return ANYTHING if isnan(low) or isnan(high) else (low, high)
+    if not _is_followed(node):
+        return ANYTHING
+    waiting = list(node.inputs)
+    while waiting:  # what a node is made of comes first; programs are too long for a function that calls itself
+        number = waiting[-1]
+        made_of = graph[number]
+        missing = [n for n in made_of.inputs if n not in graph.ranges] if _is_followed(made_of) else []
+        if number in graph.ranges or not missing:
+            waiting.pop()
+            graph.ranges.setdefault(number, _range(graph, made_of))
+        waiting += missing
+    return _range(graph, node)
 
 
-def _known(graph: Graph, number: int) -> Range:
-    known_range = graph.ranges.get(number)
-    if known_range is None:
-        known_range = graph.ranges[number] = range_of(graph, graph[number])
-    return known_range
+def _is_followed(node: Node) -> bool:
+    """Say whether the range of a node follows from those of its inputs, which all have one then."""
+    if isinstance(node.options, OperatorCall):
+        return bool(node.inputs) and packet(node.options.name) in _NAMED
+    return bool(node.inputs) or node.kind == "constant"
 
 
 def _range(graph: Graph, node: Node) -> Range:
-    stated = isinstance(node.options, OperatorCall)
-    if (not node.inputs and node.kind != "constant") or (stated and packet(node.options.name) not in _NAMED):
+    if not _is_followed(node):
         return ANYTHING
-    operand_ranges = [_known(graph, number) for number in node.inputs]
+    operand_ranges = [graph.ranges[number] for number in node.inputs]
+    low, high = ANYTHING
     if isinstance(node.options, Product):
-        return _of_product(graph, node, node.options, operand_ranges)
-    if stated:
-        return _of_operator(node.options, operand_ranges)
-    return _KINDS[node.kind](node, operand_ranges) if node.kind in _KINDS else ANYTHING
+        low, high = _of_product(graph, node, node.options, operand_ranges)
+    elif isinstance(node.options, OperatorCall):
+        low, high = _of_operator(node.options, operand_ranges)
+    elif node.kind in _KINDS:
+        low, high = _KINDS[node.kind](node, operand_ranges)
+    return ANYTHING if isnan(low) or isnan(high) else (low, high)
 
 
 _KINDS: dict[str, Callable[[Node, list[Range]], Range]] = {

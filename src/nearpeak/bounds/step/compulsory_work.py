@@ -69,7 +69,10 @@ def live_calls(workload: Workload) -> list[bool]:
         if not call.reads and not call.writes:
             followers.append(index)
             continue
-        if not wanted.isdisjoint([use.buffer for use in call.writes]):
+        is_effect = (
+            call.case is None and not call.writes
+        )  # an unknown call that gives no tensor is there for some effect
+        if is_effect or not wanted.isdisjoint([use.buffer for use in call.writes]):
             for position in (index, *followers):
                 live[position] = True
             overwritten = [use.buffer for use in call.writes if use.bytes == workload.buffers[use.buffer].bytes]

@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from nearpeak.bounds.case_bound import work_bound
-from nearpeak.bounds.ideal_gains import Piece
 from nearpeak.bounds.step.compulsory_work import compulsory
-from nearpeak.core.answers.bound import Bound, Policy
+from nearpeak.core.answers.bound import Policy
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.distinct_calls import module_pattern
 from nearpeak.core.work.target import Target
@@ -55,21 +54,6 @@ def kernels_work(workload: Workload, works: Mapping[Case, Work]) -> tuple[Kernel
 def groups_bound_s(kernels: Sequence[Kernel], target: Target, policy: Policy) -> float:
     """Return the least time in which the kernels run one after the other: no less than that under any fusion."""
     return sum(work_bound(kernel.work, target, policy).time_s * kernel.count for kernel in kernels)
-
-
-def pieces_of_kernels(kernels: Sequence[Kernel], target: Target, policy: Policy) -> tuple[Piece, ...]:
-    """Return the kernels with their bounds, as opportunities are looked for in them."""
-    return tuple(_piece(kernel, work_bound(kernel.work, target, policy)) for kernel in kernels)
-
-
-def _piece(kernel: Kernel, bound: Bound) -> Piece:
-    work = kernel.work
-    return Piece(
-        ops=kernel.ops, module=kernel.module, phase=kernel.phase, dtype=kernel.dtype, count=kernel.count,
-        matrix_flop=sum(flop for kind, flop in work.flop.items() if kind.startswith("matrix.")),
-        read_bytes=work.read_bytes, write_bytes=work.write_bytes, bound_s=bound.time_s, limiter=bound.limiter,
-        terms_s=bound.terms_s, noun="kernel",
-    )  # fmt: skip
 
 
 def kernels_of(workload: Workload) -> list[Workload]:

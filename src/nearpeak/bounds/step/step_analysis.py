@@ -5,12 +5,10 @@ import platform
 from collections.abc import Iterable, Mapping, Sequence
 
 from nearpeak.bounds.case_bound import STRICT, work_bound
-from nearpeak.bounds.ideal_gains import opportunities, pieces_of
 from nearpeak.bounds.proof_checker import proof_of
-from nearpeak.bounds.step.fusion_groups import Kernel, groups_bound_s, kernels_work, pieces_of_kernels
+from nearpeak.bounds.step.fusion_groups import Kernel, groups_bound_s, kernels_work
 from nearpeak.bounds.step.liveness import Occupancy, fit_of, occupancy_of
 from nearpeak.bounds.step.step_bound import StepWork, bound_of_step, least_work
-from nearpeak.bounds.step.step_constants import constant_opportunities
 from nearpeak.bounds.step.step_rows import Part, moved_bytes, parts_of
 from nearpeak.bounds.terms.unit_rates import matrix_rate
 from nearpeak.core.answers.analysis import Analysis, CaseRow, CaseTime, Share, TargetAnalysis
@@ -58,7 +56,7 @@ def analysis_of(
         parameter_count=None if parameters is None else int(parameters),
         memory=occupancy.use if occupancy else None,
         targets=tuple(
-            _target_analysis(workload, parts, works, both, kernels, occupancy, target, policy, batch_count, version)
+            _target_analysis(workload, parts, works, both, occupancy, target, policy, batch_count, version)
             for target in targets
         ),
         created=f"nearpeak {version} on Python {platform.python_version()}".replace("nearpeak  on", "nearpeak on"),
@@ -76,7 +74,7 @@ def _main_format(rows: Sequence[CaseRow]) -> str:
 
 
 def _target_analysis(
-    workload: Workload, parts: tuple[Part, ...], works: dict[Case, Work], step: StepWork, kernels: Sequence[Kernel],
+    workload: Workload, parts: tuple[Part, ...], works: dict[Case, Work], step: StepWork,
     occupancy: Occupancy | None, target: Target, policy: Policy, batch_count: int | None, version: str,
 ) -> TargetAnalysis:  # fmt: skip
     """Return the workload on one target."""
@@ -89,7 +87,6 @@ def _target_analysis(
     by_operator = shares(
         rows, times, [row.case.op + (" backward" if row.case.phase == "backward" else "") for row in rows]
     )
-    pieces = pieces_of_kernels(kernels, target, policy) if kernels else pieces_of(rows, times)
     try:
         unit, rate = matrix_rate(target, _main_format(rows), policy.dtype)
     except NotModelledError:  # a main format without products
@@ -111,7 +108,7 @@ def _target_analysis(
         by_phase=by_order(shares(rows, times, [row.phase for row in rows]), PHASES),
         by_operator=by_operator,
         by_module=shares(rows, times, [row.module for row in rows]),
-        opportunities=opportunities(pieces, target, policy, constant_opportunities(workload, rows, times, target)),
+        opportunities=(),
         fit=fit_of(occupancy, target, batch_count),
         assumptions=whole.assumptions,
         as_written_s=whole.as_written_s,

@@ -7,8 +7,10 @@ from functools import lru_cache
 from nearpeak.base.identity_key import Same
 from nearpeak.bounds.case_bound import merged, work_bound
 from nearpeak.bounds.simplify import simplified_work
+from nearpeak.bounds.simplify.rewrites import REWRITES
 from nearpeak.bounds.step.compulsory_work import compulsory, live_calls
 from nearpeak.bounds.step.data_interval import Worst, interval_of_step, worst_of_step
+from nearpeak.bounds.value_facts.refined_step import refined, rewritten
 from nearpeak.core.answers.bound import Bound, Policy, Rewritten
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
@@ -86,9 +88,14 @@ def _step_work(workload: Workload, works: dict[Case, Work], algorithm: str) -> S
         total = sum((works[case] * count for case, count in workload.case_counts().items()), NO_WORK)
         return StepWork(as_written=total, simplified=total, worst=worst)
     live = live_calls(workload)
-    written = compulsory(workload, [None if call.case is None else works[call.case] for call in workload.calls], live)
-    simple, rewrites = simplified_work(workload, works, written, algorithm, live)
-    return StepWork(as_written=written, simplified=simple, worst=worst, rewrites=rewrites)
+    every = [None if call.case is None else works[call.case] for call in workload.calls]
+    written = compulsory(workload, every, live)
+    known = refined(workload, works, algorithm)
+    lines = rewritten(known, {name: REWRITES[name].text for name in REWRITES}, every)
+    live = live_calls(known.workload) if lines else live
+    least = compulsory(known.workload, known.works, live) if lines else written
+    simple, rewrites = simplified_work(known.workload, known.works, least, algorithm, live, known.sites)
+    return StepWork(as_written=written, simplified=simple, worst=worst, rewrites=(*lines, *rewrites))
 
 
 def _one_after_the_other(

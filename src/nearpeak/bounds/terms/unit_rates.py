@@ -17,7 +17,7 @@ def matrix_rate(target: Target, dtype: str, policy: str, *, documented: bool = F
         documented: rates as the documents state them, instead of at the highest permitted clock.
 
     Raises:
-        NotModelledError: the target states no peak that the policy permits.
+        NotModelledError: the target states no peak that the policy permits, or has a permitted unit of unknown rate.
 
     >>> from nearpeak.targets import target_of
     >>> matrix_rate(target_of("h100_sxm"), "bf16", "strict", documented=True)
@@ -28,8 +28,14 @@ def matrix_rate(target: Target, dtype: str, policy: str, *, documented: bool = F
 
 @lru_cache(maxsize=1 << 10)
 def _matrix_rate(same: "Same[Target]", dtype: str, policy: str, documented: bool) -> tuple[str, float]:
-    target = same.held
-    return _fastest(target, _permitted(target, dtype, policy), f"products of {dtype}", documented)
+    target, units = same.held, _permitted(same.held, dtype, policy)
+    unknown = [unit for unit in units if unit in target.unstated]
+    if unknown and next(iter(units)) not in target.peaks:  # a slower unit's rate would make the bound too high
+        raise NotModelledError(
+            f"{target.name}: no document states the rate of {unknown[0]}, which forms products of {dtype}, so that no "
+            f'time is proved; copy its TOML file, add [peak."{unknown[0]}"] and name that file as the target'
+        )
+    return _fastest(target, units, f"products of {dtype}", documented)
 
 
 def vector_rate(target: Target, dtype: str) -> tuple[str, float]:

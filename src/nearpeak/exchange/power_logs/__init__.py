@@ -3,9 +3,11 @@
 from pathlib import Path
 from typing import Protocol
 
+from nearpeak.base.input_files import border, bytes_of_file, check_line_count
 from nearpeak.base.registry import Registry
 from nearpeak.core.runs.telemetry import Telemetry
 from nearpeak.errors import SpecError
+from nearpeak.exchange.file_kinds import described
 
 __all__ = ["LOGS", "read_log"]
 _HEAD_BYTES = 4096
@@ -29,6 +31,7 @@ LOGS: Registry[LogFormat] = Registry.of_modules(
 """All formats by name."""
 
 
+@border("power log")
 def read_log(path: Path, interval_s: float | None = None) -> Telemetry:
     """Return the readings of a power log, whose format is detected from its first lines.
 
@@ -36,12 +39,16 @@ def read_log(path: Path, interval_s: float | None = None) -> Telemetry:
         interval_s: time between two lines, for logs without timestamps; otherwise unused.
 
     Raises:
-        SpecError: no format is recognised, or a line is not of its format.
+        SpecError: no format is recognised, a line is not of its format, or there are too many.
     """
-    text = path.read_bytes().decode("utf-8", "replace").removeprefix("\ufeff")
+    data = bytes_of_file(path)
+    text = data.decode("utf-8", "replace").removeprefix("\ufeff")
+    check_line_count(text, path)
     for name in LOGS:
         if LOGS[name].recognises(text[:_HEAD_BYTES]):
             return LOGS[name].read(text, str(path), interval_s)
+    if words := described(data, path.name):
+        raise SpecError(f"{path}: {words}")
     raise SpecError(
         f"{path}: no known power-log format; there are {', '.join(LOGS)}; a table begins with a column time_s, t_ms "
         "or so, and its other columns end in units: power_w, temp_c"

@@ -10,7 +10,6 @@ from nearpeak.exchange import log_columns
 
 _UNITS = {"W": ("W", 1.0), "mW": ("W", 1e-3), "MHz": ("Hz", 1e6), "%": ("ratio", 0.01), "MiB": ("B", 2.0**20)}
 _KEYS = ("index", "uuid", "pci.bus_id")
-_UNKNOWN = ("[N/A]", "[Not Supported]", "[Unknown Error]", "N/A", "[GPU requires reset]")
 
 
 class NvidiaSmi:
@@ -47,7 +46,7 @@ class NvidiaSmi:
 
 
 def _value(text: str, where: str, name: str, factor: float) -> float:
-    if text in _UNKNOWN:
+    if text in log_columns.UNKNOWN_CELLS:
         return float("nan")
     return log_columns.number(text.partition(" ")[0], where, name) * factor
 

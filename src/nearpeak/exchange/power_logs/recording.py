@@ -1,7 +1,6 @@
 """Sensor recordings that `nearpeak telemetry --out` wrote: all readings, unchanged."""
 
-import json
-
+from nearpeak.base.input_files import json_value
 from nearpeak.core.runs.telemetry import Telemetry
 from nearpeak.errors import SpecError
 from nearpeak.exchange.telemetry_lines import RECORDING, telemetry_of
@@ -21,7 +20,7 @@ class Recording:
     def read(self, text: str, where: str, _interval_s: float | None) -> Telemetry:
         """Return the readings; energies are computed from them again."""
         try:
-            record = json.loads(text)
+            record = json_value(text)
         except ValueError as error:
             raise SpecError(f"{where}: a recording that is cut off or no JSON: {error}") from None
         return telemetry_of(RECORDING.current(record, where), where)

@@ -97,9 +97,7 @@ def _times_ns(lines: list[str], where: str, interval_s: float | None) -> tuple[l
     stamps = [_STAMP.match(line) for line in (lines[0], lines[-1])]
     ends = [_seconds(stamp[1], where) for stamp in stamps if stamp is not None]
     if len(ends) < len(stamps):
-        if interval_s is None:
-            raise SpecError(f"{where}: its lines have no time; give the interval, e.g. --interval 1s")
-        return [round(index * interval_s * 1e9) for index in range(len(lines))], 0, 0
+        return log_columns.interval_times_ns(len(lines), interval_s, where), 0, 0
     first_ns, span_ns = round(ends[0] * 1e9), (ends[1] - ends[0]) * 1e9
     if span_ns < 0:
         raise SpecError(f"{where}: its last line states an earlier time than its first")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nearpeak.base.input_files import text_of_file
 from nearpeak.errors import SpecError
 from nearpeak.ops import Value
 
@@ -156,7 +157,7 @@ def _loguniform(name: str, first: int, last: int, count: int, seed: int) -> tupl
 def _histogram(name: str, file: Path) -> dict[int, int]:
     """Return counts by value; lines are `value,count` or `value count`, a first line of words and `#` lines skipped."""
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = text_of_file(file).splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise SpecError(f"{name}: weights({file}) cannot be read: {error}") from None
     counts: dict[int, int] = {}

@@ -2,12 +2,14 @@
 
 import csv
 import importlib.util
+import io
 import json
 import math
 import os
 import re
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,8 +18,11 @@ from typing import Any
 import numpy as np
 
 from nearpeak.base.canonical_json import parsed_once
-from nearpeak.base.folders import refuse_folder, whole_file
+from nearpeak.base.folders import whole_file
+from nearpeak.base.input_files import border, check_file, reading, text_of_file
+from nearpeak.base.spreadsheet_cells import may_be_formula, plain_cell, plain_cells
 from nearpeak.errors import MissingExtraError, SpecError
+from nearpeak.units import show
 
 SUFFIXES = (".csv", ".jsonl", ".parquet")
 _MAGIC = b"PAR1"
@@ -26,27 +31,23 @@ _PATTERN = frozenset("*?[")
 """Characters that make a file name a pattern for DuckDB."""
 
 
+@border("table")
 def read_columns(path: Path) -> dict[str, Any]:
     """Return the columns of the table file at `path`; cells of CSV become numbers where a whole column allows it.
 
     Raises:
         SpecError: the file is missing, a folder, empty, malformed, or of another kind.
     """
-    if not path.exists():
-        raise SpecError(f"table {path}: not found")
-    refuse_folder(path)
-    if path.is_file():
-        with path.open("rb") as file:
-            if file.read(2) == b"\x1f\x8b":
-                raise SpecError(f"table {path}: is packed by gzip; unpack it (gunzip) and give what is in it")
+    check_file(path, f"table {path}")
+    with path.open("rb") as file:
+        if file.read(2) == b"\x1f\x8b":
+            raise SpecError(f"table {path}: is packed by gzip; unpack it (gunzip) and give what is in it")
     check_suffix(path)
-    try:
+    with reading(f"table {path}", "table"):
         if path.suffix.lower() == ".jsonl":
-            columns = rows_to_columns(parse_jsonl(path.read_text(encoding="utf-8-sig"), str(path)))
+            columns = rows_to_columns(parse_jsonl(text_of_file(path, f"table {path}"), str(path)))
         else:
             columns = (_read_csv if path.suffix.lower() == ".csv" else _read_parquet)(path)
-    except UnicodeDecodeError as error:
-        raise SpecError(f"table {path}: not UTF-8 text: {error}") from None
     if not columns or not len(next(iter(columns.values()))):
         raise SpecError(f"table {path}: has no rows")
     return columns
@@ -149,10 +150,9 @@ def _record(line: str, where: str) -> dict[str, Any]:
         raise SpecError(f"{where}: not JSON: {error.msg}") from None
     except SpecError as error:
         raise SpecError(f"{where}: {error}; each column has one cell in a row") from None
-    except RecursionError:
-        raise SpecError(f"{where}: nests too deeply; each line must be an object of single values") from None
-    except ValueError:
-        raise SpecError(f"{where}: a number has more than 4300 digits; extents are up to 2^63 - 1") from None
+    except ValueError as error:
+        why = "a number has more than 4300 digits" if "digits" in str(error) else error
+        raise SpecError(f"{where}: {why}; each line must be an object of single values up to 2^63 - 1") from None
     if not isinstance(record, dict):
         raise SpecError(f"{where}: is {type(record).__name__}; each line must be an object")
     return record
@@ -163,12 +163,26 @@ _LONGEST_CELL = 2**17
 """Longest accepted cell in characters."""
 
 
+MOST_TABLE_BYTES = 2 << 30
+"""Memory that the cells of a table may take."""
+_CELL_BYTES = 60
+"""Memory of a cell of CSV in CPython: a short text and a place in a list."""
+
+
 def _read_csv(path: Path) -> dict[str, Any]:
-    with path.open(newline="", encoding="utf-8-sig") as file:
+    text = text_of_file(path, f"table {path}")
+    if (size := _CELL_BYTES * (text.count(",") + text.count("\n"))) > MOST_TABLE_BYTES:
+        raise SpecError(f"table {path}: its cells take about {show(size, 'B')}, over the limit of "
+                        f"{show(MOST_TABLE_BYTES, 'B')}; write it as Parquet")  # fmt: skip
+    with io.StringIO(text, newline="") as file:
         reader = csv.reader(file)
         known = csv.field_size_limit(_LONGEST_CELL)  # of the whole process: readers of traces take longer ones
         try:
-            rows = [(reader.line_num, row) for row in reader if row]
+            rows: list[tuple[int, list[str]]] = []
+            for row in filter(None, reader):
+                rows.append((reader.line_num, row))
+                if len(row) != len(rows[0][1]):
+                    break  # it is refused below: what follows it is not held
         except csv.Error as error:
             raise SpecError(f"table {path}, line {reader.line_num}: not CSV: {error}") from None
         finally:
@@ -180,7 +194,8 @@ def _read_csv(path: Path) -> dict[str, Any]:
     if separator:
         raise SpecError(f"table {path}: its cells are separated by {separator!r}; separate them by commas")
     if len(set(header)) < len(header):
-        raise SpecError(f"table {path}: a column name occurs twice in {header}")
+        twice, _ = Counter(header).most_common(1)[0]
+        raise SpecError(f"table {path}: the column name {twice!r} occurs twice in its header")
     for number, row in rows[1:]:
         if len(row) != len(header):
             raise SpecError(f"table {path}, line {number}: has {len(row)} cells; the header has {len(header)}")
@@ -202,7 +217,15 @@ def _read_parquet(path: Path) -> dict[str, Any]:
     _check_parquet(path)
     with _plainly_named(path) as plain:
         try:
-            columns = duckdb.sql(f"select * from read_parquet('{_quoted(plain)}')").fetchnumpy()
+            name = _quoted(plain)
+            row_count = duckdb.sql(f"select sum(num_rows) from parquet_file_metadata('{name}')").fetchall()[0][0]
+            column_count = len(duckdb.sql(f"select * from read_parquet('{name}') limit 0").columns)
+            if (size := 8 * int(row_count or 0) * column_count) > MOST_TABLE_BYTES:
+                raise SpecError(
+                    f"table {path}: its {row_count} rows take {show(size, 'B')} or more, over the limit of "
+                    f"{show(MOST_TABLE_BYTES, 'B')}; split it"
+                )
+            columns = duckdb.sql(f"select * from read_parquet('{name}')").fetchnumpy()
         except duckdb.Error as error:
             raise SpecError(f"table {path}: not Parquet: {str(error).splitlines()[0]}") from None
     return {
@@ -238,6 +261,7 @@ def _plainly_named(path: Path) -> Iterator[Path]:
 
 
 def _write_csv(path: Path, columns: Mapping[str, Any]) -> None:
+    columns = {plain_cell(name): _plain_texts(column) for name, column in columns.items()}
     held = _arrays(columns)
     if held is not None:
         _copy(held, path, "format csv, header true")
@@ -246,6 +270,16 @@ def _write_csv(path: Path, columns: Mapping[str, Any]) -> None:
         writer = csv.writer(file)
         writer.writerow(columns)
         writer.writerows(zip(*map(_plain, columns.values()), strict=True))
+
+
+def _plain_texts(column: Any) -> Any:
+    """Return a column without cells that spreadsheets run; arrays without such cells as they are."""
+    if isinstance(column, np.ndarray):
+        texts = column.dtype.kind == "O" or (
+            column.dtype.kind == "U" and any(map(may_be_formula, np.unique(column.astype("U1")).tolist()))
+        )
+        return np.array(plain_cells(column.tolist()), dtype=object) if texts else column
+    return plain_cells(column)
 
 
 def _write_jsonl(path: Path, columns: Mapping[str, Any]) -> None:

@@ -5,13 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from nearpeak.base.input_files import text_of_file
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.workload import Call, Workload
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.ops import case
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_SET = re.compile(r"\b(\w+)\s*=?\s*\{((?:[^{}]|\{[^{}]*\})*)\}\s*;")
+_SET = re.compile(r"\b(\w++)\s*+=?\s*+\{((?:[^{}]++|\{[^{}]*+\})*+)\}\s*+;")
 _ROW = re.compile(r"make_tuple\s*\(([^()]*)\)|\{([^{}]*)\}")
 _CELLS = {"vanilla": "rnn_tanh", "lstm": "lstm", "gru": "gru"}
 
@@ -36,7 +37,7 @@ def capture_deepbench(path: Path, *, dtype: str | None = None) -> Workload:
         raise SpecError(f"{path}: no such file; give a header of DeepBench problems")
     calls: list[Call] = []
     rejected: list[str] = []
-    text = path.read_text(encoding="utf-8", errors="replace")
+    text = text_of_file(path, errors="replace")
     plain = _COMMENT.sub(lambda comment: re.sub(r"[^\n]", " ", comment.group()), text)
     rows = [
         (match.group(1), row) for match in _SET.finditer(plain)

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from nearpeak.base.input_files import text_of_file
 from nearpeak.core.work.capture_options import CaptureOptions
 from nearpeak.core.work.dtype import dtype_of
 from nearpeak.core.work.workload import Workload
@@ -36,7 +37,7 @@ def capture_definition(
         CaptureError: the reference raised.
     """
     file = Path(path).resolve()
-    definition = parse_definition(file.read_text(encoding="utf-8"), str(path))
+    definition = parse_definition(text_of_file(file), str(path))
     workload = None if line is None else parse_workload(line, f"{path}: workload")
     if workload is not None:
         check_inputs(workload, definition, f"{path}: workload {workload.uuid}")

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nearpeak.base.input_files import check_line_count, text_of_file
 from nearpeak.core.work.workload import Call, Workload
 from nearpeak.errors import SpecError
 from nearpeak.frontends.files.log_strides import lying
@@ -57,7 +58,9 @@ def capture_op_log(path: Path) -> Workload:
     require_torch()
     if not path.is_file():
         raise SpecError(f"{path}: no such file; give a log of operator inputs")
-    rows, unread = _lines(path.read_text(encoding="utf-8", errors="replace"))
+    text = text_of_file(path, errors="replace")
+    check_line_count(text, path)
+    rows, unread = _lines(text)
     rejected = Counter(unread)
     calls: list[Call] = []
     lost: list[Call] = []

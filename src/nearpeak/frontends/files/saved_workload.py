@@ -1,7 +1,6 @@
 """Versioned JSON format of a saved workload; equal workloads give identical bytes."""
 
 import base64
-import json
 import math
 import zlib
 from collections.abc import Sequence
@@ -9,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from nearpeak.base.canonical_json import canonical_json
+from nearpeak.base.input_files import json_value
 from nearpeak.core.records.converter import COUNT, Converter, MisfitError, misfit, one_of
 from nearpeak.core.records.record_codec import Codec, Schema, Shape, defaulted
 from nearpeak.core.work.case import Case
@@ -79,8 +79,8 @@ def load_text(text: str, where: str) -> Workload:
         SpecError: not a saved workload, of another schema version, or damaged.
     """
     try:
-        data = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        data = json_value(text)
+    except ValueError as error:
         raise SpecError(f"{where}: not JSON ({error}); write it with 'nearpeak capture … --out'") from None
     try:
         return _workload(SCHEMA.current(data, where), where)
@@ -129,6 +129,8 @@ def _check(workload: Workload) -> None:
     for group in workload.groups:
         if not group or max(group) >= len(calls):
             raise SpecError(f"a group names calls {list(group)} of {len(calls)}")
+    if workload.guessed and max(workload.guessed) >= len(calls):
+        raise SpecError(f"guessed: names call {max(workload.guessed)} of {len(calls)}")
     for fact in workload.known:
         is_there = fact.call < len(calls) and fact.tensor < len(calls[fact.call].storages)
         if not is_there or fact.pattern >= len(workload.patterns) or fact.says not in SAYINGS:
@@ -220,7 +222,7 @@ _SHAPES = {
     Call: Shape(names={"call_count": "count"}, brief=("case", *defaulted(Call)), fields={"phase": one_of(PHASES)}),
     Use: Shape(as_row=True),
     Workload: Shape(
-        brief=("guards", "groups", "returned", "known", "patterns"),
+        brief=("guards", "groups", "returned", "known", "patterns", "guessed"),
         required=("buffers", "origin", "assumptions", "skipped"),
     ),
 }

@@ -2,7 +2,6 @@
 
 import math
 import shlex
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from nearpeak.base.canonical_json import parsed_once
 from nearpeak.base.covering_arrays import covering
+from nearpeak.base.input_files import text_of_file, toml_of_file
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.workload import LARGEST_TENSOR_BYTES, Call, Workload
 from nearpeak.errors import NotModelledError, SpecError
@@ -91,14 +91,10 @@ def _removals(collected: _Found) -> dict[str, str]:
 
 
 def _read_lines(path: Path, collected: _Found) -> None:
-    with path.open(encoding="utf-8") as lines:
-        try:
-            for number, line in enumerate(lines, start=1):
-                _check_count(number)
-                if line.strip():
-                    _add_line(f"{path.name}:{number}", line, collected)
-        except UnicodeDecodeError:
-            raise SpecError(f"{path}: is not UTF-8 text; give JSON lines or TOML") from None
+    for number, line in enumerate(text_of_file(path).split("\n"), start=1):
+        if line.strip():
+            _check_count(number)
+            _add_line(f"{path.name}:{number}", line, collected)
 
 
 def _add_line(where: str, line: str, collected: _Found) -> None:
@@ -114,10 +110,7 @@ def _add_line(where: str, line: str, collected: _Found) -> None:
 
 
 def _read_toml(path: Path, collected: _Found) -> None:
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise SpecError(f"{path}: not TOML ({error})") from None
+    data = toml_of_file(path)
     unknown = sorted(set(data) - {"case", "sweep"})
     if unknown:
         raise SpecError(f"{path}: table {unknown[0]!r} is not known; use [[case]] and [[sweep]]")
@@ -221,7 +214,7 @@ def _covered(
         decidable = {text: holds for text, holds in constraints.items() if names[text] <= known.keys()}
         return not _first_failed("cover", decidable, known)
 
-    array = covering({key: range(len(rows)) for key, rows in values.items()}, strength, refusal, hopeful)
+    array = covering({key: range(len(rows)) for key, rows in values.items()}, strength, refusal, hopeful, restarts=5)
     for reason in array.infeasible.values():
         removed[f"{reason}{COMBINATIONS}"] = removed.get(f"{reason}{COMBINATIONS}", 0) + 1
     return (point(row) for row in array.rows)

@@ -1,15 +1,16 @@
 """Published model dimensions, from the files shipped with nearpeak or from a user's config.json."""
 
 import difflib
-import json
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nearpeak.base.input_files import json_value, text_of_file
 from nearpeak.base.registry import Registry
 from nearpeak.errors import SpecError, UnknownNameError
+from nearpeak.frontends.huggingface.published_quantisation import note_on
 
 _NOT_DIMENSIONS = ("model_type", "transformers_version", "auto_map", "attn_implementation", "_attn_implementation")
 _KEYS = {
@@ -111,14 +112,13 @@ def _from_file(path: Path) -> Published:
     if not path.is_file():
         raise SpecError(f"{path}: no such file; give the path of a config.json, nothing is downloaded")
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
+        data = json_value(text_of_file(path))
+    except ValueError as error:
         raise SpecError(f"{path}: not JSON ({error}); give a model's config.json") from None
     if not isinstance(data, dict) or not isinstance(data.get("model_type"), str):
         raise SpecError(f"{path}: has no 'model_type'; give the config.json of a Hugging Face model")
-    notes = (
-        ("The quantisation that config.json names is not applied.",) if data.pop("quantization_config", None) else ()
-    )
+    quantisation = data.pop("quantization_config", None)
+    notes = (note_on(quantisation),) if isinstance(quantisation, dict) and quantisation else ()
     name = path.resolve().parent.name if path.name == "config.json" else path.stem
     dtype = data.get("dtype") or data.get("torch_dtype") or ""
     return Published(

@@ -58,6 +58,8 @@ _RENAMED: Mapping[str, Callable[[Operands, Params], tuple[str, dict[str, Any]]]]
     "rev": lambda x, p: ("aten.flip.default", {"self": x[0], "dims": p["dimensions"]}),
     "clamp": lambda x, _: ("aten.clamp.Tensor", {"self": x[1], "min": x[0], "max": x[2]}),
     "concatenate": lambda x, p: ("aten.cat.default", {"tensors": list(x), "dim": p["dimension"]}),
+    "stack": lambda x, p: ("aten.cat.default", {"tensors": list(x), "dim": p.get("axis", 0)}),
+    "tile": lambda x, _: ("aten.repeat.default", {"self": x[0]}),
     "sort": lambda x, p: ("aten.sort.default", {"self": x[0], "dim": p["dimension"], "descending": False}),
     "top_k": lambda x, p: ("aten.topk.default", {"self": x[0], "k": p["k"], "dim": -1}),
     "iota": lambda _x, _p: ("aten.arange.default", {}),

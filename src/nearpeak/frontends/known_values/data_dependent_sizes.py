@@ -73,7 +73,7 @@ def _some(values: Any, tensor: Any) -> Any:
 
     if not (values.guess_sizes or values.building):
         return tensor
-    values.guess("nonzero", f"{_FEW} elements of a large tensor")
+    values.guess_size("nonzero", f"{_FEW} elements of a large tensor")
     with unset_fake_temporarily():
         real = torch.ones((_FEW, *(1 for _ in tensor.shape[1:])), dtype=tensor.dtype)
     return values.known(real)
@@ -92,10 +92,14 @@ def _decided(values: Any, packet: str, tensor: Any) -> Any:
     if tensor.numel() > _LARGEST_GUESS_ELEMENTS:
         return tensor
     distinct = packet in SIZED_BY_DISTINCT
-    values.guess(packet, "one each" if packet == "repeat_interleave" else "all different" if distinct else "everything")
+    answer = "one each" if packet == "repeat_interleave" else "all different" if distinct else "everything"
+    values.guess_size(packet, answer)
     with unset_fake_temporarily():
         ones = torch.ones(1, dtype=tensor.dtype).expand(tensor.shape)
         real = torch.arange(tensor.numel()).reshape(tensor.shape).to(tensor.dtype) if distinct else ones
+        along = values.complements(tensor)
+        if along is not None:  # what is true in one half is false in the other, so half of all is picked
+            real = torch.cat([half.fill_(index == 0) for index, half in enumerate(ones.clone().chunk(2, along))], along)
     return values.known(real)
 
 

@@ -24,6 +24,7 @@ _UNWRITTEN = frozenset({"new_empty", "empty_like", "new_empty_strided"})
 _TRUE = frozenset({
     "all", "_is_all_true", "logical_not", "equal",
 })  # fmt: skip
+COMPLEMENTS = "joined with its negation along"
 _GUESSES: dict[str, object] = {"bool": False, "int": 1, "float": 0.5, "complex": 0.5}
 _GUESSED = "data-dependent value assumed", "data-dependent values assumed"
 _READ = "value of the inputs decided what runs", "values of the inputs decided what runs"
@@ -40,6 +41,8 @@ class Values:
         self._producers: dict[int, tuple[str, Any]] = {}
         self.building = False
         self.guesses: dict[str, int] = {}
+        self.size_guess_count = 0
+        """Guesses of how many elements a result has, constructors included."""
         self._read: dict[str, int] = {}
         self.of_data: Callable[[Any], bool] = lambda _tensor: False
         """Returns whether inputs determine the known values of a tensor; set by the recorder."""
@@ -133,6 +136,12 @@ class Values:
             self._produced(packet, out)
         elif packet == "isnan":
             self._produced("isnan", out)
+        elif packet == "bitwise_not" and str(out.dtype) == "torch.bool":
+            self._produced(f"not of {args[0].untyped_storage()._cdata}", out)
+        elif packet == "cat" and len(args[0]) == 2:
+            first, second = args[0]
+            if self._producer(second) == f"not of {first.untyped_storage()._cdata}":
+                self._produced(f"{COMPLEMENTS} {args[1] if len(args) > 1 else 0}", out)
         elif packet == "sum" and str(args[0].dtype) == "torch.bool":
             self._produced(f"count of {0 if self._producer(args[0]) == 'isnan' else args[0].numel()}", out)
         elif packet == "sum" and not (out.is_floating_point() or out.is_complex()):
@@ -145,6 +154,11 @@ class Values:
     def _produced(self, what: str, out: Any) -> None:
         storage = out.untyped_storage()
         self._producers[storage._cdata] = (what, storage)
+
+    def complements(self, tensor: Any) -> int | None:
+        """Return the dimension along which a truth value stands beside its negation; none for other tensors."""
+        what = self._producer(tensor)
+        return int(what.split()[-1]) if what.startswith(COMPLEMENTS) else None
 
     def _producer(self, tensor: Any) -> str:
         producer: str = self._producers.get(tensor.untyped_storage()._cdata, ("", None))[0]
@@ -182,6 +196,11 @@ class Values:
         """Count a known value that determines calls, if inputs determine it."""
         if not self.building and self.of_data(tensor):
             self._read[f"{what} = {answer}"] = self._read.get(f"{what} = {answer}", 0) + 1
+
+    def guess_size(self, what: str, answer: object) -> None:
+        """Count a guess that decides how many elements a result has."""
+        self.size_guess_count += 1
+        self.guess(what, answer)
 
     def guess(self, what: str, answer: object) -> object:
         """Count a guess and return it; guesses in constructors are not counted."""

@@ -1,14 +1,19 @@
 """Elements of operands that the program fixes: masked scores, zeros, constant conditions."""
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import product
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from nearpeak.core.work.workload import Known, Pattern
+from nearpeak.frontends.known_values.constant_patterns import (
+    LARGEST_ELEMENTS,
+    distinct_extents,
+    one_run,
+    pieces_of,
+)
 from nearpeak.frontends.known_values.live_masks import HIDDEN, one_thread
 from nearpeak.frontends.known_values.tensor_origins import Origins
 from nearpeak.frontends.known_values.tensor_pieces import (
@@ -19,16 +24,13 @@ from nearpeak.frontends.known_values.tensor_pieces import (
     Patched,
     Result,
     TooLargeError,
-    repeats,
 )
 from nearpeak.frontends.known_values.value_spans import high_of, low_of
 
-LARGEST_ELEMENTS = 2**26
-"""Largest tensor, in distinct elements, that is examined."""
 _MOST_ELEMENTS = 2**27
 """Most distinct elements examined in one capture, about two to three seconds."""
-_BLOCK_ELEMENTS = 2**16
 _FACTORS = ("zero", "no_product")
+_DECISIONS = ("true", "false")
 _ASKED: Mapping[str, tuple[tuple[str, str], ...]] = {
     **dict.fromkeys(("_softmax", "_safe_softmax", "exp", "exp2", "sigmoid", "amax", "max", "logsumexp", "argmax"),
                     (("self", "hidden"),)),
@@ -36,9 +38,9 @@ _ASKED: Mapping[str, tuple[tuple[str, str], ...]] = {
     "addmm": tuple((name, says) for name in ("mat1", "mat2") for says in _FACTORS),
     "baddbmm": tuple((name, says) for name in ("batch1", "batch2") for says in _FACTORS),
     "mv": tuple((name, says) for name in ("self", "vec") for says in _FACTORS),
-    "mul": (("self", "zero"), ("other", "zero")),
+    "mul": tuple((name, says) for name in ("self", "other") for says in _FACTORS),
     "masked_fill": (("mask", "true"),),
-    "where": (("condition", "true"), ("condition", "false")),
+    "where": tuple(("condition", says) for says in _DECISIONS),
 }  # fmt: skip
 """Facts to examine, by operator: argument and fact."""
 
@@ -113,7 +115,7 @@ class Facts:
         for name, says in _ASKED.get(packet) or _ASKED[packet.removesuffix("_")]:
             for position, (argument, tensor) in enumerate(tensors):
                 part = self._origins.of(tensor) if argument == name and tensor is not None else None
-                if part is not None and prod(part.shape) > 1:
+                if part is not None and (prod(part.shape) > 1 or says in _DECISIONS):
                     self._questions.append(_Question(call, position, says, part))
 
     def answers(self) -> tuple[tuple[Known, ...], tuple[Pattern, ...]]:
@@ -129,7 +131,7 @@ class Facts:
             for call, tensor, says, part in self._questions:
                 key = (alike.number(part.origin), *part[1:], says)
                 if key not in answered:
-                    size = prod(_kept(part))
+                    size = prod(distinct_extents(part))
                     small = size <= min(left, LARGEST_ELEMENTS)
                     answered[key] = self._pattern(part, says) if small else None
                     self._large += not small
@@ -155,34 +157,16 @@ class Facts:
         return Pattern(holds.shape, zlib.compress(np.packbits(holds).tobytes(), 1)) if holds.any() else None
 
 
-def _kept(part: Part) -> list[int]:
-    """Return the extents of a view, 1 along dimensions that only repeat values."""
-    return [1 if repeats(part, axis) else extent for axis, extent in enumerate(part.shape)]
-
-
 def _said(part: Part, says: str) -> Any:
     """Return for each distinct element of a view whether the fact holds."""
-    extents, made = _kept(part), Made()
+    extents, made = distinct_extents(part), Made()
     if says == "no_product":
         return _plain(part.block([0] * len(extents), extents, made))
     holds = np.zeros(extents, dtype=bool)
-    for starts, sizes in _blocks(extents):
+    for starts, sizes in pieces_of(extents):
         place = tuple(slice(start, start + size) for start, size in zip(starts, sizes, strict=True))
         holds[place] = _SAID[says](part.block(starts, sizes, made))
     return holds
-
-
-def _blocks(shape: Sequence[int]) -> Iterator[tuple[list[int], list[int]]]:
-    """Return starts and sizes of pieces of a tensor, of no more than _BLOCK_ELEMENTS where one row allows it."""
-    axis, inner = len(shape) - 1, 1
-    while axis > 0 and inner * shape[axis] <= _BLOCK_ELEMENTS:
-        inner *= shape[axis]
-        axis -= 1
-    step = max(1, _BLOCK_ELEMENTS // inner)
-    for outer in product(*(range(extent) for extent in shape[:axis])):
-        for first in range(0, shape[axis], step):
-            starts = [*outer, first, *[0] * (len(shape) - axis - 1)]
-            yield starts, [*[1] * axis, min(step, shape[axis] - first), *shape[axis + 1 :]]
 
 
 def _hidden(block: Any) -> Any:
@@ -210,13 +194,4 @@ def _plain(values: Any) -> Any:
     what picks rows, means over windows or over all tokens so far.
     """
     numbers = values.double().numpy()
-    return np.full(numbers.shape, any(_one_run(numbers, axis) for axis in (-1, -2)[: numbers.ndim]))
-
-
-def _one_run(numbers: Any, axis: int) -> bool:
-    """Return whether the nonzero elements along one dimension are equal and contiguous."""
-    numbers = np.moveaxis(numbers, axis, -1)
-    full = numbers != 0
-    begins = full[..., 0].astype(int) + (full[..., 1:] & ~full[..., :-1]).sum(axis=-1)
-    least, most = np.where(full, numbers, np.inf).min(axis=-1), np.where(full, numbers, -np.inf).max(axis=-1)
-    return bool((begins <= 1).all() and ((least == most) | (begins == 0)).all())
+    return np.full(numbers.shape, any(one_run(numbers, axis) for axis in (-1, -2)[: numbers.ndim]))

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from nearpeak.frontends.known_values.constant_patterns import is_pattern
 from nearpeak.frontends.known_values.tensor_pieces import MOST_MIXED, Data, Filled, Given, Origin, Part, Patched, Result
 from nearpeak.frontends.known_values.value_spans import rule_of
 from nearpeak.frontends.torch.operator_schema import CALL, GENERATORS, Plan
@@ -33,7 +34,7 @@ class Origins:
             self._generate(func, plan.packet, args, kwargs, out)
         elif plan.packet.startswith("lift"):
             self.give(out, args[0] if type(args[0]) is self._tensor else getattr(out, "constant", None))
-        elif plan.kind == CALL and self._found and self._seeded not in func.tags:
+        elif plan.kind == CALL and self._seeded not in func.tags:
             self._compute(func, plan.packet, args, kwargs, out)
 
     def give(self, tensor: Any, real: Any) -> None:
@@ -57,6 +58,11 @@ class Origins:
         """Return whether inputs or weights determine values of `tensor`."""
         origin = self._origin(tensor)
         return origin is None or origin.mixed > 0
+
+    def is_pattern(self, tensor: Any) -> bool:
+        """Return whether the program fills `tensor` with a regular pattern."""
+        part = self.of(tensor)
+        return part is not None and not part.origin.mixed and is_pattern(part)
 
     def _keep(self, tensor: Any, origin: Origin) -> None:
         if tensor.layout is self._strided and tensor.storage_offset() == 0:

@@ -322,18 +322,27 @@ def parts_in(values: Any) -> Iterator[Part]:
 
 def repeats(part: Part, dimension: int) -> bool:
     """Return whether the view certainly repeats the same values along a dimension."""
-    origin, stride = part.origin, part.strides[dimension]
-    if part.shape[dimension] == 1 or stride == 0 or isinstance(origin, Filled):
-        return True
-    dimensions = [d for d, n in enumerate(origin.shape) if n > 1 and origin.strides[d] == stride]
-    if not isinstance(origin, Result) or len(dimensions) != 1:
-        return False
-    from_end = dimensions[0] - len(origin.shape)
-    cut = origin.func._schema.name.split("::")[1] in _TRIANGLES and from_end < -2
-    parts = parts_in((*origin.args, *origin.kwargs.values()))
-    return (cut or origin.piecewise) and all(
-        len(argument.shape) + from_end < 0 or repeats(argument, len(argument.shape) + from_end) for argument in parts
-    )
+    waiting, seen = [(part, dimension)], set[tuple[int, int]]()
+    while waiting:
+        part, dimension = waiting.pop()
+        origin, stride = part.origin, part.strides[dimension]
+        if part.shape[dimension] == 1 or stride == 0 or isinstance(origin, Filled):
+            continue
+        dimensions = [d for d, n in enumerate(origin.shape) if n > 1 and origin.strides[d] == stride]
+        if not isinstance(origin, Result) or len(dimensions) != 1:
+            return False
+        from_end = dimensions[0] - len(origin.shape)
+        cut = origin.func._schema.name.split("::")[1] in _TRIANGLES and from_end < -2
+        if not cut and not origin.piecewise:
+            return False
+        if (id(origin), from_end) not in seen:
+            seen.add((id(origin), from_end))
+            waiting += [
+                (argument, len(argument.shape) + from_end)
+                for argument in parts_in((*origin.args, *origin.kwargs.values()))
+                if len(argument.shape) + from_end >= 0
+            ]
+    return True
 
 
 def _narrowed(real: Any, starts: Sequence[int], sizes: Sequence[int]) -> Any:

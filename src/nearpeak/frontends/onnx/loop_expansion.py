@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nearpeak.core.work.tensor import Tensor
+from nearpeak.frontends.onnx.expansion_limits import most_unrolled
 
 LARGEST_NODE_COUNT = 20_000
 """Most nodes of an unrolled loop; longer ones stay a single node."""
@@ -18,7 +19,7 @@ def written_out(
     """
     trips = _trips(node, values, tensors, opset)
     body = next((item.g for item in node.attribute if item.name == "body"), None)
-    if body is None or trips is None or not 0 < trips * len(body.node) <= LARGEST_NODE_COUNT:
+    if body is None or trips is None or not 0 < trips * len(body.node) <= min(LARGEST_NODE_COUNT, most_unrolled(node)):
         return [node]
     loop = _Loop(onnx, graph, node, body, opset)
     return list(loop.from_scan(trips) if node.op_type == "Scan" else loop.from_loop(trips))

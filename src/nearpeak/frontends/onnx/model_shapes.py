@@ -1,23 +1,29 @@
 """Shape inference of ONNX files: input dimensions fixed, shape arithmetic folded, weights never loaded."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 from typing import Any
 
-from nearpeak.base.registry import unknown_name
+from nearpeak.base.input_files import check_file
+from nearpeak.core.work.capture_options import CaptureOptions
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.workload import LARGEST_TENSOR_BYTES
 from nearpeak.errors import CaptureError, MissingExtraError, SpecError
 from nearpeak.frontends.onnx.contrib_shapes import describe_contrib
+from nearpeak.frontends.onnx.expansion_limits import (
+    check_extents,
+    check_functions,
+    held_ranges,
+    is_large,
+    most_unrolled,
+)  # fmt: skip
+from nearpeak.frontends.onnx.input_shapes import fix_inputs
 from nearpeak.frontends.onnx.loop_expansion import written_out
-
-Shapes = Mapping[str, tuple[int, ...]]
 
 LARGEST_FOLDED_COUNT = 1024
 """Elements up to which the value of a constant is kept: enough for shapes, indices and axes."""
-_BATCHLESS_NAMES = ("seq", "len", "time", "frame", "height", "width")
 
 _DTYPES = {
     1: "fp32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "fp16",
@@ -46,14 +52,16 @@ class OnnxGraph:
     """Names of the outputs."""
     opset_count: int
     """Version of the standard operator set."""
+    guesses: tuple[str, ...] = ()
+    """Open dimensions that were given a usual extent."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """Producer, operator set and package version, for the origin."""
     folded: Mapping[str, int] = field(default_factory=dict)
     """Nodes of shape arithmetic that were computed here, by operator type."""
 
 
-def load_graph(path: Path, shapes: Shapes, batch: int | None, known: Container[str] = ()) -> OnnxGraph:
-    """Return the graph stored at `path` with its inputs fixed to `shapes` and `batch`.
+def load_graph(path: Path, options: CaptureOptions, known: Container[str] = ()) -> OnnxGraph:
+    """Return the graph stored at `path` with its inputs fixed to the shapes, values and batch that are stated.
 
     Args:
         known: operator types that stay whole; of the others those that the standard defines by simpler ones are
@@ -67,7 +75,7 @@ def load_graph(path: Path, shapes: Shapes, batch: int | None, known: Container[s
     model = _loaded(onnx, path)
     describe_contrib(onnx)
     before = [item.SerializeToString() for item in model.graph.input]
-    inputs = _fix_inputs(model.graph, shapes, batch)
+    inputs, guesses = fix_inputs(onnx, model.graph, options)
     if before != [item.SerializeToString() for item in model.graph.input]:
         del model.graph.value_info[:]  # shapes that held before the inputs were fixed
         for item in model.graph.output:
@@ -78,7 +86,8 @@ def load_graph(path: Path, shapes: Shapes, batch: int | None, known: Container[s
     folded: dict[str, int] = {}
     values: dict[str, Any] = {}
     while True:
-        inferred = _inferred(onnx, model, path)
+        with held_ranges(model, values):
+            inferred = _inferred(onnx, model, path)
         tensors = _tensors(inferred)
         if not _fold(onnx, model, tensors, values, folded):
             break
@@ -88,6 +97,7 @@ def load_graph(path: Path, shapes: Shapes, batch: int | None, known: Container[s
         | frozenset(item.values.name for item in model.graph.sparse_initializer),
         outputs=tuple(item.name for item in model.graph.output),
         opset_count=_opset(model),
+        guesses=guesses,
         versions={"producer": f"{model.producer_name} {model.producer_version}".strip(), "onnx": onnx.__version__,
                   "opset": str(_opset(model))},
     )  # fmt: skip
@@ -107,8 +117,7 @@ def imported_onnx() -> Any:
 
 
 def _loaded(onnx: Any, path: Path) -> Any:
-    if not path.is_file():
-        raise SpecError(f"{path}: no such file; give the path of an .onnx file")
+    check_file(path)
     try:
         model = onnx.load(str(path), load_external_data=False)
     except Exception as error:  # the protobuf package in use decides which exception it is
@@ -118,6 +127,8 @@ def _loaded(onnx: Any, path: Path) -> Any:
         raise CaptureError(f"{path}: holds no node, so it is not an ONNX model or it is empty; export it again")
     if not model.opset_import:
         raise CaptureError(f"{path}: states no operator set, so it is not an ONNX model; export it again")
+    check_functions(model, str(path))
+    check_extents(model, str(path))
     return onnx.inliner.inline_local_functions(model) if model.functions else model
 
 
@@ -151,63 +162,6 @@ def _spelled_out(onnx: Any, model: Any, known: Container[str]) -> Any:
 
 def _opset(model: Any) -> int:
     return max((int(item.version) for item in model.opset_import if item.domain in ("", "ai.onnx")), default=0)
-
-
-def _fix_inputs(graph: Any, shapes: Shapes, batch: int | None) -> tuple[str, ...]:
-    """Write the extents of every input into the graph and return the names of the inputs."""
-    stored = {item.name for item in graph.initializer}
-    inputs = [item for item in graph.input if item.name not in stored and item.type.HasField("tensor_type")]
-    names = tuple(item.name for item in inputs)
-    others = tuple(item.name for item in graph.input if item.name not in {*stored, *names})
-    for name in shapes:
-        if name not in names:
-            raise SpecError(f"--input-shape: {unknown_name('input', name, names)}")
-    symbols: dict[str, int] = {}
-    for item in inputs:
-        if item.name in shapes:
-            _write_shape(item, shapes[item.name], symbols)
-    first = [_fill_shape(item, batch, symbols) for item in inputs]
-    if batch is not None and batch not in first:
-        raise SpecError(f"--batch {batch}: the file fixes input {names[0]!r} to {first[0]}; leave the option out")
-    return names + others
-
-
-def _write_shape(item: Any, shape: Sequence[int], symbols: dict[str, int]) -> None:
-    """Write a requested shape, refusing one that contradicts the file; note the values of its symbols."""
-    shape_proto = item.type.tensor_type.shape
-    dims = shape_proto.dim if item.type.tensor_type.HasField("shape") else [shape_proto.dim.add() for _ in shape]
-    where = f"--input-shape {item.name}={','.join(map(str, shape))}"
-    if len(dims) != len(shape):
-        raise SpecError(f"{where}: has {len(shape)} dimensions; the file's input has {len(dims)}")
-    for position, (dim, extent) in enumerate(zip(dims, shape, strict=True)):
-        if extent < 1:
-            raise SpecError(f"{where}: dimension {position} is {extent}; give at least 1")
-        if dim.dim_value > 0 and dim.dim_value != extent:
-            raise SpecError(f"{where}: dimension {position} is {extent}, but the file fixes it to {dim.dim_value}")
-        if dim.dim_param:
-            symbols.setdefault(dim.dim_param, extent)
-        dim.dim_value = extent
-
-
-def _fill_shape(item: Any, batch: int | None, symbols: dict[str, int]) -> int:
-    """Fill open dimensions with known symbols and the batch in first place; return the first extent."""
-    if not item.type.tensor_type.HasField("shape"):
-        raise SpecError(f"input {item.name!r}: its shape is not stated in the file; give --input-shape {item.name}=…")
-    dims = item.type.tensor_type.shape.dim
-    for position, dim in enumerate(dims):
-        if dim.dim_value > 0:
-            continue
-        symbol = dim.dim_param
-        is_batch = position == 0 and not any(part in symbol.lower() for part in _BATCHLESS_NAMES)
-        if symbol not in symbols and not is_batch:
-            example = ",".join(str(d.dim_value) if d.dim_value > 0 else (d.dim_param or "N") for d in dims)
-            called = f" ({symbol})" if symbol else ""
-            raise SpecError(
-                f"input {item.name!r}: dimension {position}{called} is open in the file; "
-                f"give every dimension with --input-shape {item.name}={example}"
-            )
-        dim.dim_value = symbols.setdefault(symbol, batch or 1) if symbol else batch or 1
-    return int(dims[0].dim_value) if dims else 1
 
 
 def _shed_weights(model: Any, onnx: Any, path: Path) -> None:
@@ -274,8 +228,10 @@ def _fold(onnx: Any, model: Any, tensors: Mapping[str, Tensor], values: dict[str
     for item in model.graph.initializer:
         if item.name not in values and prod(item.dims) <= LARGEST_FOLDED_COUNT:
             values[item.name] = onnx.numpy_helper.to_array(item)
-    remaining = []
-    nodes = [part for node in model.graph.node for part in _decided(onnx, model, node, values, tensors)]
+    remaining, nodes = list[Any](), list[Any]()
+    for node in model.graph.node:
+        has_room = node.op_type not in ("Loop", "Scan") or len(nodes) < most_unrolled(node)
+        nodes += _decided(onnx, model, node, values, tensors) if has_room else [node]
     changed = len(nodes) != len(model.graph.node)
     for node in nodes:
         results = _folded_outputs(onnx, node, tensors, values, _opset(model))
@@ -319,9 +275,10 @@ def _folded_outputs(
         extents = tensors[node.input[0]].shape[limits.get("start") : limits.get("end")]
         shape = np.array(extents, dtype=np.int64)
         return {node.output[0]: shape if node.op_type == "Shape" else np.array(shape.prod(), dtype=np.int64)}
-    large = any(name in tensors and tensors[name].elements > LARGEST_FOLDED_COUNT for name in node.output)
     random = node.op_type.startswith("Random") or node.op_type in ("Bernoulli", "Multinomial", "Dropout")
-    if large or random or any(name and name not in values for name in node.input):
+    if random or any(name and name not in values for name in node.input):
+        return None
+    if is_large(node, tensors, values, LARGEST_FOLDED_COUNT):
         return None
     return _computed(onnx, node, values, opset)
 

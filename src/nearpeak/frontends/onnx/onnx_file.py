@@ -22,7 +22,7 @@ _BODIES = ("If", "Loop", "Scan")
 _LARGEST_CONSTANT_COUNT = 64
 
 
-def capture_onnx(path: Path, options: CaptureOptions = CaptureOptions()) -> Workload:
+def capture_onnx(path: Path | str, options: CaptureOptions = CaptureOptions()) -> Workload:
     """Return the forward step that the ONNX file at `path` describes.
 
     Shapes of inputs must agree with what the file fixes; the batch is the extent of an open first dimension.
@@ -32,7 +32,8 @@ def capture_onnx(path: Path, options: CaptureOptions = CaptureOptions()) -> Work
         CaptureError: the file is not a sound ONNX model.
         MissingExtraError: the package onnx is not installed.
     """
-    graph = load_graph(path, options.shapes, options.batch, known={*onnx_matchers(), *VIEWS})
+    path = Path(path)
+    graph = load_graph(path, options, known={*onnx_matchers(), *VIEWS})
     walk = _Walk(path, graph)
     for node in graph.nodes:
         walk.visit(node)
@@ -74,7 +75,7 @@ class _Walk:
     def finished(self) -> Workload:
         """Return the workload, its outputs marked."""
         for name in self._graph.outputs:
-            number = self._place(name).buffer if name in self._graph.tensors else -1
+            number = self._linked(name).buffer if name in self._known else -1
             if number >= 0 and self._builder.buffers[number].kind == "activation":
                 self._builder.relabel(number, "output", name)
         shapes = {name: self._graph.tensors[name] for name in self._graph.inputs if name in self._graph.tensors}
@@ -87,6 +88,8 @@ class _Walk:
 
     def _assumptions(self) -> list[str]:
         sentences = ["The file is run for inference: dropout passes its input on."]
+        if self._graph.guesses:
+            sentences.append(f"Open sizes guessed: {', '.join(self._graph.guesses)}.")
         if self._bodies:
             counted = ", ".join(f"{op} ({self._bodies.count(op)})" for op in sorted(set(self._bodies)))
             sentences.append(f"Which body runs, and how often, is decided by data; left uncovered: {counted}.")
@@ -135,6 +138,13 @@ class _Walk:
             self._places[name] = replace(tensor, buffer=number)
         return self._places[name]
 
+    def _linked(self, name: str) -> Tensor:
+        """Return the tensor; one of unknown shape has a storage without bytes, which says who writes and reads it."""
+        if name in self._graph.tensors or name in self._places:
+            return self._place(name)
+        number = self._builder.add_buffer(0, "input" if name in self._graph.inputs else "activation", name)
+        return self._places.setdefault(name, Tensor(shape=(0,), dtype="uint8", buffer=number))
+
     def _is_argument(self, name: str) -> bool:
         """Return whether the tensor is a list of indices, axes or bounds that a kernel takes by value."""
         return name in self._graph.values and self._graph.tensors[name].dtype in ("int64", "int32", "bool")
@@ -151,6 +161,10 @@ class _Walk:
         cause = self._cause(node)
         inputs = tuple(self._place(name) if name in self._graph.tensors else None for name in node.input)
         outputs = tuple(self._place(name) for name in node.output if name in self._graph.tensors)
+        self._note_zero_states(node)
+        shapeless = [name for name in node.input if name and name not in self._graph.tensors]
+        others = map(self._linked, (*shapeless, *(name for name in _outer_names(node) if name in self._known)))
+        made = [self._linked(name) for name in node.output if name and name not in self._graph.tensors]
         opset = self._graph.opset_count
         is_addition = node.op_type == "Sum" and len(node.input) == 2  # as older exporters write it
         site = OnnxSite(
@@ -158,9 +172,19 @@ class _Walk:
             attributes=_attributes(node, opset), constants=self._constants(node),
         )  # fmt: skip
         self._builder.add_call(
-            _modern_softmax(site, opset), phase="forward", writes=outputs, module=module, source=source,
-            reads={str(position): tensor for position, tensor in enumerate(inputs) if tensor is not None},
+            _modern_softmax(site, opset), phase="forward", module=module, source=source,
+            writes=(*outputs, *made),
+            reads={
+                **{str(position): tensor for position, tensor in enumerate(inputs) if tensor is not None},
+                **{f"other {position}": tensor for position, tensor in enumerate(others)},
+            },
         )  # fmt: skip
+
+    def _note_zero_states(self, node: Any) -> None:
+        """Note the first states of a recurrent layer that the file states to be zero."""
+        for name in node.input[5:7] if node.op_type in ("LSTM", "GRU", "RNN") else ():
+            if name in self._graph.values and not self._graph.values[name].any():
+                self._builder.note_value(self._place(name).buffer, 0.0)
 
     def _cause(self, node: Any) -> str:
         """Return the name under which the node is uncovered, empty when it may be matched."""
@@ -208,6 +232,21 @@ def module_of(name: str) -> str:
         nested = bool(path) and scope.startswith(f"{path[-1]}.")  # exporters repeat the parent in a child of a list
         path = [*path[:-1], scope] if nested else [*path, scope]
     return ".".join(path)
+
+
+def _outer_names(node: Any) -> list[str]:
+    """Return the tensors that the bodies of a node read from around them."""
+    names: dict[str, None] = {}
+    waiting = [(item.g, frozenset[str]()) for item in node.attribute if item.HasField("g")]
+    while waiting:
+        body, inner = waiting.pop()
+        inner = inner.union(
+            (item.name for item in (*body.input, *body.initializer)), (n for part in body.node for n in part.output)
+        )
+        read = (*(name for part in body.node for name in part.input), *(item.name for item in body.output))
+        names |= dict.fromkeys(name for name in read if name and name not in inner)
+        waiting += [(item.g, inner) for part in body.node for item in part.attribute if item.HasField("g")]
+    return list(names)
 
 
 def _attributes(node: Any, opset: int) -> dict[str, Any]:

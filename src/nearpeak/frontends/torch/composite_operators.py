@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from nearpeak.frontends.torch.inverse_stft import istft
+from nearpeak.frontends.torch.recurrent_layers import recurrent_layers, whole_numbers
 from nearpeak.frontends.torch.shape_rules import missing_shapes
 from nearpeak.frontends.torch.whole_operators import operators
 
@@ -80,34 +81,6 @@ def _rms_norm() -> Any:
     return RmsNorm.apply
 
 
-@cache
-def _recurrent() -> Any:
-    """Return the differentiable function around whole recurrent layers; its first argument names which."""
-    import torch
-
-    ops = torch.ops.nearpeak
-
-    class Recurrent(torch.autograd.Function):  # type: ignore[misc]  # torch is untyped here
-        @staticmethod
-        def forward(ctx: Any, name: str, states: int, options: Any, x: Any, *tensors: Any) -> Any:
-            out = getattr(ops, name)(x, list(tensors[:states]), list(tensors[states:]), *options)
-            ctx.save_for_backward(x, out[0], *tensors)
-            ctx.name, ctx.states, ctx.options = name, states, (*options, ctx.needs_input_grad[3])
-            ctx.set_materialize_grads(False)
-            return tuple(out)
-
-        @staticmethod
-        def backward(ctx: Any, *grads: Any) -> Any:
-            x, out, *tensors = ctx.saved_tensors
-            upstream = [grad for grad in grads if grad is not None]
-            backward = getattr(ops, f"{ctx.name}_backward")
-            hx, params = tensors[: ctx.states], tensors[ctx.states :]
-            gradients = backward(upstream, x, hx, params, out, *ctx.options)
-            return (None, None, None, *([] if ctx.options[-1] else [None]), *gradients)
-
-    return Recurrent.apply
-
-
 def _ctc_loss(
     log_probs: Any, targets: Any, inputs: Any, labels: Any, blank: int = 0, reduction: int = 1,
     zero_infinity: bool = False,
@@ -116,22 +89,12 @@ def _ctc_loss(
     import torch
 
     # PyTorch reads the lengths from memory, and writes the mean's divisors there; fake tensors have none.
-    lengths = [row if isinstance(row, (list, tuple)) else _listed(row) for row in (inputs, labels)]
+    lengths = [row if isinstance(row, (list, tuple)) else whole_numbers(row) for row in (inputs, labels)]
     loss = torch.ops.aten._ctc_loss(log_probs, targets, *lengths, blank, zero_infinity)[0]
     loss = torch.where(loss == float("inf"), 0.0, loss) if zero_infinity else loss
     if reduction == 1:
         return (loss / torch.tensor(lengths[1], dtype=loss.dtype).clamp_min(1).reshape(loss.shape)).mean()
     return loss.sum() if reduction else loss
-
-
-def _recurrent_call(name: str) -> Callable[..., Any]:
-    """Return the whole recurrent layer `name` in the signature of its ATen overload."""
-
-    def whole(x: Any, hx: Any, params: Any, *options: Any) -> Any:
-        states = list(hx) if isinstance(hx, (list, tuple)) else [hx]
-        return _recurrent()(name, len(states), options, x, *states, *params)
-
-    return whole
 
 
 def _replacements() -> dict[str, Callable[..., Any]]:
@@ -168,8 +131,7 @@ def _replacements() -> dict[str, Callable[..., Any]]:
         "scaled_dot_product_attention": attention, "dropout": dropout, "rms_norm": rms_norm,
         "ctc_loss.Tensor": _ctc_loss, "ctc_loss.IntList": _ctc_loss, "istft": istft,
         "tensor_split.tensor_indices_or_sections": _tensor_split,
-        "lstm.input": _recurrent_call("lstm"), "gru.input": _recurrent_call("gru"),
-        "rnn_tanh.input": _recurrent_call("rnn_tanh"), "rnn_relu.input": _recurrent_call("rnn_relu"),
+        **recurrent_layers(),
     }  # fmt: skip
 
 
@@ -177,19 +139,7 @@ def _tensor_split(x: Any, sections: Any, dim: int = 0) -> Any:
     """Return the parts of `x`; where to split PyTorch would read from memory."""
     import torch
 
-    return torch.tensor_split(x, int(sections) if sections.dim() == 0 else _listed(sections), dim)
-
-
-def _listed(lengths: Any) -> list[int]:
-    """Return the whole numbers in a tensor; where they are not known, each is what capture answers for the largest."""
-    from torch.utils._python_dispatch import _disable_current_modes
-
-    known = getattr(lengths, "constant", lengths)
-    if known is None:
-        return [int(lengths.max())] * lengths.numel()
-    with _disable_current_modes():
-        numbers: list[int] = known.flatten().tolist()
-        return numbers
+    return torch.tensor_split(x, int(sections) if sections.dim() == 0 else whole_numbers(sections), dim)
 
 
 def _four_dimensional(tensor: Any) -> Any:

@@ -3,7 +3,7 @@
 import copy
 import gc
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import chain
 from typing import Any
@@ -117,56 +117,129 @@ def replaced(owner: Any, name: str, stand_in: Any) -> Iterator[None]:
             delattr(owner, name)
 
 
-def faked(mode: Any, tensor: Any) -> Any:
-    """Return the fake stand-in of a real tensor; small whole numbers keep their values."""
+class StandIns:
+    """Fake tensors that stand for the tensors of a caller, none of which is written to."""
+
+    def __init__(self, mode: Any) -> None:
+        self._mode = mode
+        self._copies: dict[int, tuple[Any, Any]] = {}
+        self._moved: dict[int, tuple[Any, Any]] = {}
+
+    def of(self, thing: Any) -> Any:
+        """Return the stand-in of a tensor or of a scripted module; other things unchanged.
+
+        Small whole numbers keep their values. Whatever device a tensor is on, its stand-in is on the CPU.
+        """
+        import torch
+
+        if isinstance(thing, torch.jit.ScriptModule):
+            return self._scripted(thing)
+        return self._tensor(thing) if isinstance(thing, torch.Tensor) else thing
+
+    def _tensor(self, tensor: Any) -> Any:
+        from torch._subclasses.fake_tensor import FakeTensor
+        from torch.nn.parameter import is_lazy
+
+        if is_lazy(tensor) or _is_own(tensor, self._mode):
+            return tensor
+        with torch_modes_off():
+            if not tensor.is_leaf:
+                tensor = tensor.detach().requires_grad_(tensor.requires_grad)
+            fake = self._of_leaf(tensor, foreign=isinstance(tensor, FakeTensor))
+        fake.grad = None  # a step starts without gradients, whatever the last one left
+        if not isinstance(tensor, FakeTensor) and not hasattr(tensor, "__tensor_flatten__"):
+            for name, value in vars(tensor).items():  # what modules note at their parameters
+                setattr(fake, name, self.of(value))
+        return fake
+
+    def _of_leaf(self, tensor: Any, *, foreign: bool) -> Any:
+        import torch
+
+        row = dtype_of(str(tensor.dtype).removeprefix("torch."))
+        whole = row.kind in ("int", "bool") and row.bits_count == 8 * tensor.element_size()
+        values = tensor.constant if foreign else tensor
+        small = tensor.layout is torch.strided and tensor.numel() <= CONSTANT_ELEMENTS
+        if whole and small and values is not None and values.device.type == "cpu":
+            return known(self._mode, self._copied(values))
+        plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) or foreign
+        if plain and tensor.layout is torch.strided and (foreign or tensor.device.type != "cpu"):
+            return self._on_cpu(tensor)
+        return self._mode.from_tensor(tensor)
+
+    def _copied(self, values: Any) -> Any:
+        """Return a copy of a small tensor; those of one storage share one copy, as a write to one is seen in all."""
+        storage = values.untyped_storage()
+        if storage.nbytes() > 8 * CONSTANT_ELEMENTS:
+            return values.clone()
+        if storage._cdata not in self._copies:
+            self._copies[storage._cdata] = (storage, storage.clone())
+        copy = self._copies[storage._cdata][1]
+        return values.new_empty(0).set_(copy, values.storage_offset(), values.shape, values.stride())
+
+    def _on_cpu(self, tensor: Any) -> Any:
+        """Return the stand-in of a tensor of another device or fake mode; those of one storage share one."""
+        import torch
+
+        storage = tensor.untyped_storage()
+        with self._mode:
+            if storage._cdata not in self._moved:
+                self._moved[storage._cdata] = (storage, torch.empty(int(storage.nbytes()), dtype=torch.uint8))
+            base = self._moved[storage._cdata][1].untyped_storage()
+            shape, strides = ([int(extent) for extent in extents] for extents in (tensor.shape, tensor.stride()))
+            fake = torch.empty(0, dtype=tensor.dtype).set_(base, int(tensor.storage_offset()), shape, strides)
+            if isinstance(tensor, torch.nn.Parameter):
+                return torch.nn.Parameter(fake, tensor.requires_grad)
+            return fake.requires_grad_(tensor.requires_grad)
+
+    def _scripted(self, module: Any) -> Any:
+        """Return a copy: scripted modules keep their tensors outside Python."""
+        import torch
+
+        with torch_modes_off():
+            twin = copy.deepcopy(module)
+        for part in twin.modules():
+            for name, tensor in list(part.named_parameters(recurse=False)):
+                setattr(part, name, torch.nn.Parameter(self.of(tensor.detach()), tensor.requires_grad))
+            for name, tensor in list(part.named_buffers(recurse=False)):
+                setattr(part, name, self.of(tensor))
+        return twin
+
+
+def is_faked(module: Any, mode: Any) -> bool:
+    """Return whether all tensors of a module are fake ones of the mode; a function counts as such, as it has none."""
+    import torch
+
+    if not isinstance(module, torch.nn.Module):
+        return True
+    attributes = (value for part in module.modules() for value in vars(part).values())
+    tensors = (*module.parameters(), *module.buffers(), *(v for v in attributes if isinstance(v, torch.Tensor)))
+    return all(_is_own(tensor, mode) for tensor in tensors)
+
+
+def _is_own(tensor: Any, mode: Any) -> bool:
     from torch._subclasses.fake_tensor import FakeTensor
-    from torch.nn.parameter import is_lazy
 
-    if isinstance(tensor, FakeTensor) or is_lazy(tensor):
-        return tensor
-    if not tensor.is_leaf:
-        tensor = tensor.detach().requires_grad_(tensor.requires_grad)
-    row = dtype_of(str(tensor.dtype).removeprefix("torch."))
-    whole = row.kind in ("int", "bool") and row.bits_count == 8 * tensor.element_size()
-    if whole and tensor.numel() <= CONSTANT_ELEMENTS and tensor.device.type == "cpu":
-        return known(mode, tensor)
-    return mode.from_tensor(tensor)
+    local = getattr(tensor, "_local_tensor", tensor)  # sharded models wrap their part of the whole
+    return isinstance(local, FakeTensor) and local.fake_mode is mode
 
 
-def faked_tree(mode: Any, tree: Any) -> Any:
-    """Return `tree` (tuples, lists, dictionaries) with real tensors replaced by fake ones."""
-    import torch
-    from torch.utils._pytree import tree_map_only
+def converted_noting(mode: Any, note: Callable[[Any], None]) -> Callable[..., Any]:
+    """Return the mode's conversion of real tensors that meet fake ones, which gives leaves with gradients to `note`."""
+    convert = mode.fake_tensor_converter.from_real_tensor
 
-    return tree_map_only(torch.Tensor, lambda tensor: faked(mode, tensor), tree)
+    def converted(fake_mode: Any, tensor: Any, *args: Any, **options: Any) -> Any:
+        if tensor.requires_grad and tensor.is_leaf:
+            note(tensor)
+        return convert(fake_mode, tensor, *args, **options)
 
-
-def faked_module(mode: Any, module: Any) -> Any:
-    """Return a copy of `module` whose tensors are fake; one that is fake already is returned itself."""
-    import torch
-    from torch._subclasses.fake_tensor import FakeTensor
-
-    tensors = list(tensors_of(module))
-    # The parameters of a sharded model wrap their part of the whole.
-    if all(isinstance(getattr(tensor, "_local_tensor", tensor), FakeTensor) for tensor in tensors):
-        return module
-    if isinstance(module, torch.nn.parallel.DistributedDataParallel):  # its reducer cannot be copied
-        bucket_mb = module.bucket_bytes_cap / 2**20
-        inner = faked_module(mode, module.module)
-        return type(module)(inner, process_group=module.process_group, bucket_cap_mb=bucket_mb)
-    memo: dict[int, Any] = {id(tensor): faked(mode, tensor) for tensor in tensors}
-    return copy.deepcopy(module, memo)
+    return converted
 
 
-def tensors_of(module: Any) -> Iterator[Any]:
-    """Yield parameters, buffers and tensors that are plain attributes."""
-    import torch
+def torch_modes_off() -> Any:
+    """Return the context in which PyTorch calls run for real, whatever modes are on."""
+    from torch.utils._python_dispatch import _disable_current_modes
 
-    yield from module.parameters()
-    yield from module.buffers()
-    for part in module.modules():
-        attributes: Mapping[str, Any] = vars(part)
-        yield from (value for value in attributes.values() if isinstance(value, torch.Tensor))
+    return _disable_current_modes()
 
 
 def _stacking(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,7 +1,7 @@
 """Capture of PyTorch modules and callables: inference, training and decode steps, without allocating weights."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -12,6 +12,7 @@ from nearpeak.core.work.capture_options import CaptureOptions
 from nearpeak.core.work.dtype import dtype_of
 from nearpeak.core.work.workload import Workload
 from nearpeak.errors import SpecError
+from nearpeak.frontends.caller_state.loan import Loan, loan
 from nearpeak.frontends.failure_message import stage
 from nearpeak.frontends.known_values.known_tensors import Values
 from nearpeak.frontends.torch.autocast import Autocast, autocast_of_cuda, format_named
@@ -19,10 +20,11 @@ from nearpeak.frontends.torch.call_attribution import Attribution, plain_path
 from nearpeak.frontends.torch.composite_operators import kept_whole
 from nearpeak.frontends.torch.control_flow import stand_ins as control_flow
 from nearpeak.frontends.torch.fake_tensors import (
+    StandIns,
+    converted_noting,
     dispatch_mode,
     eager_models,
     fake_mode,
-    faked_tree,
     replaced,
     require_torch,
     switches,
@@ -33,13 +35,26 @@ from nearpeak.frontends.torch.inductor_fusion import check_fusion, grouped, indu
 from nearpeak.frontends.torch.kernel_packages import kernels_kept_whole
 from nearpeak.frontends.torch.lazy_parameters import prepare
 from nearpeak.frontends.torch.model_step import forward, named_parameters, tensors_in, train
-from nearpeak.frontends.torch.module_wrappers import faked_copy, nothing_compiled, opened
+from nearpeak.frontends.torch.module_wrappers import lent, nothing_compiled, opened
 from nearpeak.frontends.torch.optimizers import Made, optimizer_named
 from nearpeak.frontends.torch.process_groups import sharding_unrecorded
 from nearpeak.frontends.torch.recorder import Recorder
 from nearpeak.frontends.torch.workload_builder import WorkloadBuilder
 from nearpeak.ops import aten_matchers
 from nearpeak.ops.shared.torch_names import torch_dtype as named_dtype
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Existing:
+    """Marks for `capture_torch` what is the step itself, as other functions that it takes make a model."""
+
+    function: Callable[..., Any]
+    """The step."""
+
+    def __call__(self) -> Callable[..., Any]:
+        """Return the function."""
+        return self.function
+
 
 Named = Iterable[tuple[Any, str, str]]
 """Tensors with the kind of their buffer (one of BUFFER_KINDS) and a name."""
@@ -98,6 +113,7 @@ def capture_torch(
         mode = options.step == "train" if options.training is None else options.training
         world.place(model, None if as_built else mode, options.dtype)
         args, kwargs = world.inputs(args, kwargs, named, options.dtype)
+        shapes = _shapes_text(args, kwargs)
         notes = list(assumptions)
         if options.step == "train" and not any(p.requires_grad for p in _parameters(model)):
             world.differentiate((args, kwargs))
@@ -106,7 +122,17 @@ def capture_torch(
             output = _run(world, model, args, kwargs, name, options, rule)
         world.label_outputs(output, named)
         lowered = {"autocast": options.autocast} if options.autocast else {}
-        return world.workload(name, options.step, model, {**lowered, **(origin or {})}, notes)
+        return world.workload(name, options.step, model, {**shapes, **lowered, **(origin or {})}, notes)
+
+
+def _shapes_text(args: Any, kwargs: Any) -> dict[str, str]:
+    """Return the shapes of the tensors that a model is called with, as the origin of a workload states them."""
+    import torch
+
+    named = [(f"input_{place}" if place else "input", value) for place, value in enumerate(args or ())]
+    tensors = [(name, value) for name, value in [*named, *(kwargs or {}).items()] if isinstance(value, torch.Tensor)]
+    texts = [f"{name} {'×'.join(map(str, value.shape))}" for name, value in tensors if value.dim()]
+    return {"inputs": ", ".join(texts)} if texts else {}
 
 
 def _fused(
@@ -149,6 +175,8 @@ class FakeWorld:
     """Answers questions about values."""
     autocast: Autocast
     """Lowers formats as CUDA builds do."""
+    loan: Loan
+    """What belongs to the caller, and is put back afterwards."""
 
     def workload(self, name: str, step: str, model: Any, origin: Mapping[str, str], notes: Sequence[str]) -> Workload:
         """Return the recorded workload."""
@@ -170,20 +198,32 @@ class FakeWorld:
         self.values.building = True
         with stage(name, "building the model"):
             source = opened(build)
-            model = source if isinstance(source, torch.nn.Module) else opened(source())
+            is_module = isinstance(source, torch.nn.Module)
+            self.loan.is_existing = is_module or isinstance(source, Existing)
+            model = source if is_module else opened(source())
         with stage(name, "making the inputs"):
             arguments = inputs() if callable(inputs) else inputs
         self.values.building = False
-        with stage(name, "copying the model's structure"):
-            if isinstance(model, torch.nn.Module):
-                real = dict(model.named_buffers())
-                model = faked_copy(self.mode, model)
-                for path, buffer in model.named_buffers():
-                    if path in real and buffer is not real[path]:
-                        self.recorder.origins.give(buffer, real[path])
         args, kwargs, *rest = arguments
+        with stage(name, "reading what the model holds"):
+            real = dict(model.named_buffers()) if isinstance(model, torch.nn.Module) else {}
+            model = lent(self.loan, model, self.mode)
+            self._give_constants(model, real)
+            args, kwargs = self.loan.lend((tuple(args), dict(kwargs)))
         self._materialise(name, model, args, kwargs)
         return model, (args, kwargs, rest[0] if rest else ())
+
+    def _give_constants(self, model: Any, real: Mapping[str, Any]) -> None:
+        """Note the values of a module's buffers, and of the tensors that a function holds: the program states them."""
+        import torch
+
+        if isinstance(model, torch.nn.Module):
+            pairs = [(real[path], buffer) for path, buffer in model.named_buffers() if path in real]
+        else:
+            pairs = [(tensor, fake) for tensor, fake in self.loan.pairs() if type(tensor) is torch.Tensor]
+        for tensor, fake in pairs:
+            if fake is not tensor and type(tensor) is torch.Tensor and tensor.device.type == "cpu":
+                self.recorder.origins.give(fake, tensor)
 
     def _materialise(self, name: str, model: Any, args: Any, kwargs: Any) -> None:
         """Run a model with lazy parameters once, unrecorded, so that these get their shapes."""
@@ -191,7 +231,6 @@ class FakeWorld:
 
         if not prepare(model):
             return
-        args, kwargs = faked_tree(self.mode, (tuple(args), dict(kwargs)))
         with stage(name, "finding the shapes of lazy parameters"), torch.no_grad():
             model(*args, **kwargs)
 
@@ -202,21 +241,24 @@ class FakeWorld:
         if not isinstance(model, torch.nn.Module):
             return
         if training is not None:
-            model.train(training)
+            with suppress(NotImplementedError):  # exported programs stay in their mode
+                model.train(training)
         if dtype is not None:
             model.to(torch_dtype(dtype))
         self.recorder.attribution.name_modules(model)
+        storages, origins = self.recorder.storages, self.recorder.origins
         for name, tensor in (*model.named_parameters(), *model.named_buffers()):
-            self.recorder.storages.label(tensor, "weight", plain_path(name))
-        for parameter in model.parameters():
-            self.recorder.origins.forget(parameter)  # initial values are not part of the program
+            kind = "constant" if not isinstance(tensor, torch.nn.Parameter) and origins.is_pattern(tensor) else "weight"
+            storages.label(tensor, kind, plain_path(name))
+        data = [buffer for buffer in persistent_buffers(model) if not origins.is_pattern(buffer)]
+        for tensor in (*model.parameters(), *data):  # initial values are not part of the program
+            origins.forget(tensor)
 
     def inputs(self, args: Any, kwargs: Any, named: Any, dtype: str | None) -> tuple[Any, Any]:
         """Return the inputs as fake tensors, named."""
         import torch
         from torch.utils._pytree import tree_map_only
 
-        args, kwargs = faked_tree(self.mode, (tuple(args), dict(kwargs)))
         if dtype is not None:
             wanted = torch_dtype(dtype)
             args, kwargs = tree_map_only(
@@ -266,6 +308,9 @@ def fake_world(
         mode = fake_mode()
         values = Values(mode, guess_sizes=guess_sizes, expert_counts=expert_counts)
         attribution = Attribution(folder)
+        borrowed = stack.enter_context(loan(StandIns(mode).of))
+        noted = converted_noting(mode, borrowed.keep_gradient)
+        stack.enter_context(replaced(mode.fake_tensor_converter, "from_real_tensor", noted))
         for owner, name, stand_in in control_flow(values):
             stack.enter_context(replaced(owner, name, stand_in))
         autocast = stack.enter_context(autocast_of_cuda())
@@ -274,7 +319,14 @@ def fake_world(
         stack.enter_context(attribution.hooks())
         stack.enter_context(mode)
         stack.enter_context(dispatch_mode(recorder.handle))
-        yield FakeWorld(mode=mode, recorder=recorder, values=values, autocast=autocast)
+        yield FakeWorld(mode=mode, recorder=recorder, values=values, autocast=autocast, loan=borrowed)
+
+
+def persistent_buffers(model: Any) -> Iterator[Any]:
+    """Yield the buffers that a state dict holds, which loading it replaces."""
+    for module in model.modules():
+        transient: frozenset[str] = getattr(module, "_non_persistent_buffers_set", frozenset())
+        yield from (tensor for name, tensor in module._buffers.items() if tensor is not None and name not in transient)
 
 
 def torch_dtype(name: str) -> Any:

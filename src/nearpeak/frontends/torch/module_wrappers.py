@@ -1,12 +1,12 @@
 """Unwrapping of compiled, data-parallel, exported and scripted modules."""
 
-import copy
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from nearpeak.frontends.torch.fake_tensors import faked, faked_module
+from nearpeak.frontends.caller_state.loan import Loan
+from nearpeak.frontends.torch.fake_tensors import is_faked
 
 
 def opened(source: Any) -> Any:
@@ -30,19 +30,16 @@ def opened(source: Any) -> Any:
             return source
 
 
-def faked_copy(mode: Any, module: Any) -> Any:
-    """Return a copy of `module` whose tensors have no memory; scripted modules keep their tensors outside Python."""
+def lent(loan: Loan, module: Any, mode: Any) -> Any:
+    """Return a module whose tensors have no memory; what existed before the capture is put back with the loan."""
     import torch
 
-    if not isinstance(module, torch.jit.ScriptModule):
-        return faked_module(mode, module)
-    twin = copy.deepcopy(module)
-    for part in twin.modules():
-        for name, tensor in list(part.named_parameters(recurse=False)):
-            setattr(part, name, torch.nn.Parameter(faked(mode, tensor.detach()), tensor.requires_grad))
-        for name, tensor in list(part.named_buffers(recurse=False)):
-            setattr(part, name, faked(mode, tensor))
-    return twin
+    if not loan.is_existing and is_faked(module, mode):
+        return module
+    if not isinstance(module, torch.nn.parallel.DistributedDataParallel):  # its reducer holds the real tensors
+        return loan.lend(module)
+    bucket_mb = module.bucket_bytes_cap / 2**20
+    return type(module)(loan.lend(module.module), process_group=module.process_group, bucket_cap_mb=bucket_mb)
 
 
 @contextmanager

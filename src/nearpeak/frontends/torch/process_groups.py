@@ -1,9 +1,12 @@
 """Distributed training in one process: written arguments of collectives, and data parallelism in Python."""
 
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
+
+from nearpeak.core.work.process_group import process_group, text_of_group
 
 FILLED = {
     "_allgather_base_": "output_tensor", "allgather_": "output_tensors", "allgather_coalesced_": "output_lists",
@@ -19,14 +22,69 @@ CHANGED = {"allreduce_": "tensors", "allreduce_coalesced_": "tensors", "reduce_"
 """Argument that each reads and writes."""
 
 
-def group_text(value: Any) -> str:
-    """Return a process group as matchers read it, or an empty string for other objects."""
-    if "ProcessGroup" not in str(value):
-        return ""
-    from torch.distributed import ProcessGroup
+GROUP_ARGUMENTS = ("group_name", "process_group")
+"""Arguments that name a collective's group."""
 
-    group = value if isinstance(value, ProcessGroup) else ProcessGroup.unbox(value)
-    return f"ranks={group.size()},rank={group.rank()}"
+
+class GroupTexts:
+    """Descriptions of process groups, as matchers and workloads read them; each is worked out once."""
+
+    def __init__(self) -> None:
+        self._texts: dict[str, str] = {}
+
+    def of_object(self, value: Any) -> str:
+        """Return a process group as text, or an empty string for other objects."""
+        if "ProcessGroup" not in str(value):
+            return ""
+        from torch.distributed import ProcessGroup
+
+        return self._text(value if isinstance(value, ProcessGroup) else ProcessGroup.unbox(value))
+
+    def of_name(self, name: str) -> str:
+        """Return the group that PyTorch has registered under a name as text, or the name of an unknown one."""
+        from torch.distributed.distributed_c10d import _resolve_process_group
+
+        if name not in self._texts:
+            try:
+                self._texts[name] = self._text(_resolve_process_group(name))
+            except (RuntimeError, ValueError, LookupError):
+                return name
+        return self._texts[name]
+
+    def _text(self, group: Any) -> str:
+        name = group.group_name
+        if name not in self._texts:
+            self._texts[name] = text_of_group(process_group(_ranks(group), group.rank(), _dimension(group)))
+        return self._texts[name]
+
+
+def _ranks(group: Any) -> tuple[int, ...]:
+    """Return the numbers of a group's members in the job; counted from 0 where PyTorch has not registered it."""
+    from torch.distributed import get_process_group_ranks
+
+    try:
+        return tuple(get_process_group_ranks(group))
+    except (RuntimeError, ValueError, LookupError):
+        return tuple(range(group.size()))
+
+
+def _dimension(group: Any) -> str:
+    """Return the name of the mesh dimension that a group lies along; empty where nothing names it.
+
+    A mesh of one dimension over all ranks has the default group, whose description names no dimension: the mesh does.
+    """
+    described = str(getattr(group, "group_desc", ""))
+    if described not in ("default_pg", "undefined"):
+        return described.removeprefix("mesh_")
+    meshes: Any = sys.modules.get("torch.distributed.device_mesh")
+    if meshes is None:
+        return ""
+    names = {
+        mesh.mesh_dim_names[0]
+        for mesh in gc.get_objects()
+        if type(mesh) is meshes.DeviceMesh and mesh.ndim == 1 and mesh.mesh_dim_names and mesh.size() == group.size()
+    }
+    return str(names.pop()) if len(names) == 1 else ""
 
 
 def stand_ins() -> list[tuple[Any, str, Any]]:

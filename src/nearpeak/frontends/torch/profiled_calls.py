@@ -131,16 +131,27 @@ def _calls(world: Any, row: Recorded) -> tuple[Call, ...] | str:
     space, _, operator = row.name.partition("::")
     known = space in ("aten", "torchvision") and operator and operator not in ("from_file", "save", "_print")
     packet = getattr(getattr(torch.ops, space), operator, None) if known else None
+    if row.name.startswith("triton_"):
+        return "no rule: a kernel that TorchInductor fused, whose operators the trace does not name"
     if packet is None:
-        return f"{row.name} is no operator of this PyTorch"
-    try:
-        arguments = _arguments(torch, row)
-        with world.recorder.detached("backward" if "backward" in row.name else "forward") as calls:
-            _run(packet, arguments)
-    except Exception as error:  # PyTorch raises exceptions of any type; the record is at fault
-        reason = str(error).splitlines()[0][:90] if str(error) else type(error).__name__
-        return f"{row.name} cannot be run as recorded: {reason}"
-    return tuple(calls)
+        return f"no rule for {row.name}, which is no operator of this PyTorch"
+    reason = ""
+    for kind in _kinds_of_lists(row):
+        try:
+            with world.recorder.detached("backward" if "backward" in row.name else "forward") as calls:
+                _run(packet, _arguments(torch, row, kind))
+        except Exception as error:  # PyTorch raises exceptions of any type; the record is at fault
+            reason = reason or (str(error).splitlines()[0][:160] if str(error) else type(error).__name__)
+            continue
+        return tuple(calls)
+    return f"{row.name} cannot be run as recorded: {reason}"
+
+
+def _kinds_of_lists(row: Recorded) -> tuple[str, ...]:
+    """Return formats to try for tensors in lists, which the profiler does not state: that of the others, or indices."""
+    if not any(kind in _LISTS for kind in row.dtypes if isinstance(kind, str)):
+        return ("float",)
+    return (next((kind for kind in row.dtypes if isinstance(kind, str) and kind in _FORMATS), "float"), "long int")
 
 
 def _run(packet: Any, arguments: list[Any]) -> None:
@@ -186,42 +197,78 @@ def _takes_list(overload: Any, places: set[int]) -> bool:
 
 
 def _run_by_schema(packet: Any, arguments: list[Any]) -> None:
-    """Call the first overload that takes the arguments in the order of its schema, keyword-only ones by name."""
+    """Call the first overload that takes the arguments in the order of its schema, keyword-only ones by name.
+
+    Overloads that write into given tensors come last, as TorchInductor calls them, and become the functional ones:
+    the work is the same.
+
+    Raises:
+        TypeError: none does; says what each takes.
+    """
     failure: Exception | None = None
-    for name in packet.overloads():
-        overload = getattr(packet, name)
+    tensors = {place for place, value in enumerate(arguments) if hasattr(value, "storage_offset")}
+    overloads = sorted((getattr(packet, name) for name in packet.overloads()), key=_writes)
+    for overload in overloads:
         schema = overload._schema.arguments
-        tensors = {place for place, value in enumerate(arguments) if hasattr(value, "storage_offset")}
-        if name.endswith("out") or len(schema) < len(arguments) or _takes_list(overload, tensors):
+        if len(schema) < len(arguments) or _takes_list(overload, tensors):
             continue
         pairs = list(zip(schema, arguments, strict=False))
+        written = [argument for argument, value in pairs if argument.is_out and value is not None]
+        if _writes(overload) != bool(written):
+            continue
+        call = _functional(overload, overloads) if written else overload
+        by_name = {
+            argument.name: value
+            for argument, value in pairs
+            if not argument.is_out and (value is not None or not argument.has_default_value())
+        }
         try:
-            overload(
-                *(value for argument, value in pairs if not argument.kwarg_only),
-                **{argument.name: value for argument, value in pairs if argument.kwarg_only and value is not None},
-            )
+            call(**by_name)
         except (RuntimeError, TypeError, NotImplementedError) as error:
-            failure = failure or error
+            failure = failure or TypeError(f"overload {overload._overloadname}: {error}")
             continue
         return
-    raise failure or TypeError("no overload takes what was recorded")
+    raise failure or TypeError(f"no overload takes the {len(arguments)} recorded arguments: {_taken(overloads)}")
 
 
-def _arguments(torch: Any, row: Recorded) -> list[Any]:
+def _writes(overload: Any) -> bool:
+    """Say whether an overload writes its results into tensors that it is given."""
+    return any(argument.is_out for argument in overload._schema.arguments)
+
+
+def _functional(overload: Any, overloads: Sequence[Any]) -> Any:
+    """Return the overload of the same arguments that makes its results; itself where there is none."""
+    wanted = [(entry.name, str(entry.type)) for entry in overload._schema.arguments if not entry.is_out]
+    return next(
+        (
+            candidate
+            for candidate in overloads
+            if [(entry.name, str(entry.type)) for entry in candidate._schema.arguments] == wanted
+        ),
+        overload,
+    )
+
+
+def _taken(overloads: Sequence[Any]) -> str:
+    return ", ".join(f"{overload._overloadname} takes {len(overload._schema.arguments)}" for overload in overloads[:4])
+
+
+def _arguments(torch: Any, row: Recorded, lists: str) -> list[Any]:
     arguments = []
     for index, kind in enumerate(row.dtypes):
         shape = row.shapes[index] if index < len(row.shapes) else ()
         strides = row.strides[index] if index < len(row.strides) else ()
         concrete = row.concrete[index] if index < len(row.concrete) else ""
-        arguments.append(_argument(torch, kind, shape, strides, concrete))
+        arguments.append(_argument(torch, kind, shape, strides, concrete, lists))
     return arguments
 
 
-def _argument(torch: Any, kind: Any, shape: Any, strides: Any, concrete: Any) -> Any:
+def _argument(torch: Any, kind: Any, shape: Any, strides: Any, concrete: Any, lists: str) -> Any:
     if isinstance(kind, (list, tuple)):
-        return [_argument(torch, item, shape[i] if i < len(shape) else (), (), "") for i, item in enumerate(kind)]
+        shapes = [shape[i] if i < len(shape) else () for i in range(len(kind))]
+        return [_argument(torch, item, extents, (), "", lists) for item, extents in zip(kind, shapes, strict=True)]
     if kind in _LISTS and shape and isinstance(shape[0], (list, tuple)):
-        return [_tensor(torch, "float", item, ()) for item in shape]
+        return [_tensor(torch, lists, item, ()) for item in shape]
     if kind in _FORMATS:
         return _tensor(torch, kind, shape, strides)
     return _value(concrete)

@@ -37,3 +37,27 @@ QUANTISED: Mapping[str, Callable[..., Any]] = {
     "aten.dequantize.self": _restored, "aten.int_repr.default": _as_stored,
 }  # fmt: skip
 """Results of quantisation by overload."""
+
+_BUILT = frozenset({
+    "aten._empty_affine_quantized.default", "aten._empty_per_channel_affine_quantized.default",
+    "aten.quantize_per_tensor.default", "aten.quantize_per_channel.default", "quantized.linear_prepack.default",
+    "quantized.linear_prepack_fp16.default", "quantized.conv1d_prepack.default", "quantized.conv2d_prepack.default",
+})  # fmt: skip
+"""Operators of constructors, which pack weights into objects that only PyTorch can read."""
+
+
+def built(name: str, func: Any, args: Any, kwargs: Any) -> Any:
+    """Return the real result of an operator that makes a layer's packed weights; NotImplemented for others.
+
+    Weights without memory are packed as ones: what is packed has no values for a capture.
+    """
+    if name not in _BUILT:
+        return NotImplemented
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensor
+    from torch.utils._python_dispatch import _disable_current_modes
+    from torch.utils._pytree import tree_map_only
+
+    with _disable_current_modes():
+        given = tree_map_only(FakeTensor, lambda fake: torch.ones(fake.shape, dtype=fake.dtype), (args, kwargs))
+        return func(*given[0], **given[1])

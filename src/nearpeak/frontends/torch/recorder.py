@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from nearpeak.core.work.dtype import dtype_of
+from nearpeak.core.work.process_group import group_of_text
 from nearpeak.core.work.tensor import Layout
 from nearpeak.core.work.workload import Call, CallLayout
 from nearpeak.frontends.known_values.known_tensors import Values
@@ -14,7 +15,8 @@ from nearpeak.frontends.known_values.tensor_origins import Origins
 from nearpeak.frontends.torch.call_attribution import STAND_IN_LOSS, Attribution, Place
 from nearpeak.frontends.torch.device_moves import on_cpu
 from nearpeak.frontends.torch.operator_schema import CALL, FREE, METADATA, Plan, plan_of
-from nearpeak.frontends.torch.quantised_tensors import QUANTISED
+from nearpeak.frontends.torch.process_groups import GROUP_ARGUMENTS
+from nearpeak.frontends.torch.quantised_tensors import QUANTISED, built
 from nearpeak.frontends.torch.storages import Storages, described
 from nearpeak.frontends.torch.workload_builder import UNCOVERED, Matched, WorkloadBuilder
 from nearpeak.ops import AtenSite
@@ -53,6 +55,7 @@ class Recorder:
         values.of_data = self.origins.of_data
         self.phase = "forward"
         self.recording = False
+        self._unsized: set[int] = set()
         self._matched: dict[Hashable, tuple[Matched, CallLayout]] = {}
         self._tensor, self._autograd, self._c = torch.Tensor, torch.autograd, torch._C
 
@@ -70,6 +73,7 @@ class Recorder:
             self.recording = False
             calls += self.builder.calls[first:]
             del self.builder.calls[first:]
+            self.builder.guessed = [at for at in self.builder.guessed if at < first]
 
     def handle(self, mode: Any, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
         """Run `func` and record it; values that fake tensors lack are answered here."""
@@ -85,10 +89,11 @@ class Recorder:
                 return out
         if "device" in kwargs:
             kwargs = kwargs | {"device": on_cpu(kwargs["device"])}
+        guess_count = self.values.size_guess_count
         out = self._run(func, plan, args, kwargs)
         self.origins.note(func, plan, args, kwargs, out)
         if self.recording:
-            self._record(plan, args, kwargs, out)
+            self._record(plan, args, kwargs, out, guessed=self.values.size_guess_count > guess_count)
         return out
 
     def _run(self, func: Any, plan: Plan, args: Any, kwargs: dict[str, Any]) -> Any:
@@ -96,6 +101,9 @@ class Recorder:
             return self.values.scalar(args[0])
         if plan.packet in ("equal", "allclose"):
             return self.values.guess(plan.packet, True)
+        packed = built(plan.name, func, args, kwargs) if self.values.building else NotImplemented
+        if packed is not NotImplemented:
+            return packed
         made = _SETTLED.get(plan.packet) or QUANTISED.get(plan.name)
         if made is not None:
             return made(*args, **kwargs)
@@ -105,7 +113,7 @@ class Recorder:
             return self.values.constant(func, plan.packet, out, args, kwargs)
         return out
 
-    def _record(self, plan: Plan, args: Any, kwargs: dict[str, Any], out: Any) -> None:
+    def _record(self, plan: Plan, args: Any, kwargs: dict[str, Any], out: Any, *, guessed: bool) -> None:
         if self.phase == "forward":
             self.attribution.remember(self._autograd._get_sequence_nr())
         if plan.kind is not CALL:
@@ -113,7 +121,7 @@ class Recorder:
             if plan.kind is FREE:
                 self._number_free(plan, out)
             return
-        self._call(plan, args, kwargs, self._flat(out))
+        self._call(plan, args, kwargs, self._flat(out), guessed=guessed)
 
     def _number_free(self, plan: Plan, out: Any) -> None:
         kind = "constant" if plan.packet.startswith("lift") else "activation"
@@ -122,7 +130,7 @@ class Recorder:
             if kind == "constant":
                 self.storages.note_value(tensor, number)
 
-    def _call(self, plan: Plan, args: Any, kwargs: dict[str, Any], outs: list[Any]) -> None:
+    def _call(self, plan: Plan, args: Any, kwargs: dict[str, Any], outs: list[Any], *, guessed: bool) -> None:
         operands: list[_Operand] = []
         local: dict[int, int] = {}
         values = {}
@@ -143,6 +151,8 @@ class Recorder:
             matched = self._matched[key] = (match, form)
         at = len(self.builder.calls)
         self._append(plan, matched, values, operands, results)
+        if guessed or not self._unsized.isdisjoint([operand.number for operand in operands]):
+            self._note_guess(plan, at, operands, results)
         if self.builder.calls[at].form is None:
             for tensor in outs:
                 self.origins.forget(tensor)  # results of the stand-in loss and of the optimizer
@@ -150,6 +160,14 @@ class Recorder:
             arguments = {name: value for (name, _), value in zip(plan.arguments, args, strict=False)} | kwargs
             tensors = [(o.name, None if o.name in plan.mutated else arguments.get(o.name)) for o in operands]
             self.facts.note(plan.packet, at, tensors)
+
+    def _note_guess(self, plan: Plan, at: int, operands: list[_Operand], results: list[_Operand]) -> None:
+        """Note the calls from `at` on as handling a guessed number of elements, and their results as being so many."""
+        self.builder.guessed += range(at, len(self.builder.calls))
+        own = {operand.number for operand in operands}
+        if plan.packet.rstrip("_").startswith(_SHAPED_BY_SELF) and operands[0].number not in self._unsized:
+            return
+        self._unsized.update(r.number for r in results if r.layout.shape and r.number not in own)
 
     def _live(self, plan: Plan, args: Any) -> Live | None:
         """Return what the mask of an attention leaves alive, none when its values are data."""
@@ -183,6 +201,7 @@ class Recorder:
         self.builder.append(
             matched, plan.name, phase=self.phase, reads=reads, writes=writes, module=place.module, source=place.source,
             form=form if stated else None, storages=tuple(o.number for o in (*operands, *results)) if stated else (),
+            group=next((group_of_text(values[name]) for name in GROUP_ARGUMENTS if name in values), None),
         )  # fmt: skip
 
     def _written(
@@ -210,11 +229,14 @@ class Recorder:
     def _value(self, name: str, value: Any, operands: list[_Operand], local: dict[int, int]) -> Any:
         """Return `value` as a hashable description, and note the tensors in it."""
         if isinstance(value, self._tensor):
-            operand = self._operand(name, value, "weight", local)
+            generated = not self.storages.known(value) and self.origins.is_pattern(value)
+            operand = self._operand(name, value, "constant" if generated else "weight", local)
             operands.append(operand)
             return operand.layout
         if isinstance(value, (list, tuple)):
             return tuple(self._value(f"{name}[{i}]", item, operands, local) for i, item in enumerate(value))
+        if name == "group_name" and isinstance(value, str):
+            return self.storages.groups.of_name(value)
         if value is None or isinstance(value, (bool, int, float, str)):
             return value
         return self.storages.plain(value)
@@ -230,6 +252,11 @@ class Recorder:
         if isinstance(out, (list, tuple)):
             return [tensor for item in out for tensor in self._flat(item)]
         return []
+
+
+_SHAPED_BY_SELF = ("index_put", "masked_scatter", "scatter", "index_add", "index_copy", "index_fill", "index_reduce",
+                   "slice_scatter", "select_scatter", "copy")  # fmt: skip
+"""Operators whose result has the shape of their first argument, however many elements are written into it."""
 
 
 def _site(plan: Plan, values: Mapping[str, Any], operands: list[_Operand], results: list[_Operand]) -> AtenSite:

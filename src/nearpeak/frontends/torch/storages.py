@@ -6,7 +6,7 @@ from nearpeak.core.work.dtype import dtype_of
 from nearpeak.core.work.tensor import Layout, Tensor
 from nearpeak.core.work.workload import Use
 from nearpeak.errors import CaptureError
-from nearpeak.frontends.torch.process_groups import group_text
+from nearpeak.frontends.torch.process_groups import GroupTexts
 from nearpeak.frontends.torch.workload_builder import WorkloadBuilder
 
 
@@ -18,6 +18,7 @@ class Storages:
         self._numbers: dict[int, int] = {}
         self._alive: list[Any] = []
         self._formats: dict[Any, str] = {}
+        self.groups = GroupTexts()
         self._uses: dict[tuple[Layout, int | None], tuple[int, int, int]] = {}
 
     def known(self, tensor: Any) -> bool:
@@ -36,7 +37,11 @@ class Storages:
 
     def label(self, tensor: Any, kind: str, name: str = "", over: tuple[str, ...] = ()) -> None:
         """Set kind and name of the storage; an existing kind changes only if it is among `over`."""
-        tensor = getattr(tensor, "_local_tensor", tensor)  # the local shard of a distributed tensor
+        parts = inner_tensors(tensor)
+        if not (len(parts) == 1 and parts[0] is tensor):
+            for part in parts:
+                self.label(part, kind, name, over)
+            return
         known = self.known(tensor)
         number = self.number(tensor, kind, name)
         if known and self._builder.buffers[number].kind in over:
@@ -44,7 +49,11 @@ class Storages:
 
     def keep(self, tensor: Any) -> None:
         """Note that the step returns `tensor`, which may be a part of its storage."""
-        tensor = getattr(tensor, "_local_tensor", tensor)
+        parts = inner_tensors(tensor)
+        if not (len(parts) == 1 and parts[0] is tensor):
+            for part in parts:
+                self.keep(part)
+            return
         number = self.number(tensor, "output")
         self._builder.returned.append((number, self.layout(tensor, 0)))
         if self.kind(number) == "output":
@@ -82,13 +91,23 @@ class Storages:
             return int(value)
         if type(value).__name__ == "Generator":
             return "generator"
-        return group_text(value) or str(value).removeprefix("torch.")
+        return self.groups.of_object(value) or str(value).removeprefix("torch.")
 
     def _format(self, dtype: Any) -> str:
         name = self._formats.get(dtype)
         if name is None:
             name = self._formats[dtype] = dtype_of(str(dtype).removeprefix("torch.")).name
         return name
+
+
+def inner_tensors(tensor: Any) -> list[Any]:
+    """Return the tensors that hold what a wrapper shows, such as a shard or quantised numbers with their scales."""
+    if hasattr(tensor, "_local_tensor"):  # the local shard of a distributed tensor
+        return [tensor._local_tensor]
+    if tensor.is_nested or not hasattr(tensor, "__tensor_flatten__"):
+        return [tensor]
+    names = tensor.__tensor_flatten__()[0]
+    return [inner for name in names for inner in inner_tensors(getattr(tensor, name))]
 
 
 NESTED = "capture knows dense ones: pad the rows, or call torch.nn.attention.varlen with their offsets"

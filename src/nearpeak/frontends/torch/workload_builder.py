@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.distinct_calls import distinct_calls
+from nearpeak.core.work.process_group import ProcessGroup
 from nearpeak.core.work.tensor import Layout, Tensor
 from nearpeak.core.work.workload import LARGEST_TENSOR_BYTES, Buffer, Call, CallLayout, Known, Pattern, Use, Workload
 from nearpeak.errors import NotModelledError, SpecError
@@ -38,6 +39,7 @@ class WorkloadBuilder:
         self.returned: list[tuple[int, Layout]] = []
         self.known: tuple[Known, ...] = ()
         self.patterns: tuple[Pattern, ...] = ()
+        self.guessed: list[int] = []
 
     def add_buffer(self, bytes_: int, kind: str, name: str = "") -> int:
         """Return the number of a new storage; one over 2^50 bytes is refused as a typing error."""
@@ -112,6 +114,7 @@ class WorkloadBuilder:
         source: str,
         form: CallLayout | None = None,
         storages: tuple[int, ...] = (),
+        group: ProcessGroup | None = None,
     ) -> None:
         """Append the calls of `matched`; their storages are named once, at the first."""
         for index, (case, call_count) in enumerate(matched.cases):
@@ -121,6 +124,7 @@ class WorkloadBuilder:
                     case=case, operator=operator, phase=phase, module=module, source=source,
                     reads=reads if first else (), writes=writes if first else (), call_count=call_count,
                     form=form if first else None, storages=storages if first else (),
+                    group=group,
                 )
             )  # fmt: skip
 
@@ -143,6 +147,7 @@ class WorkloadBuilder:
             name=name, step=step, calls=calls, buffers=tuple(self.buffers), origin=dict(origin),
             assumptions=(*assumptions, *guards), guards=tuple(guards), skipped=dict(sorted(self.skipped.items())),
             returned=tuple(self.returned), known=self.known, patterns=self.patterns,
+            guessed=tuple(self.guessed),
         )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from nearpeak.base.registry import entry_of
 from nearpeak.core.work.dtype import DType
+from nearpeak.core.work.process_group import group_of_text
 from nearpeak.core.work.tensor import Tensor
 from nearpeak.core.work.work import Work
 from nearpeak.errors import NotModelledError
@@ -206,11 +207,10 @@ def _group(name: str) -> tuple[int, int]:
     """Return the number of ranks of a process group, and the own rank in it.
 
     Args:
-        name: registered name of the group, or `ranks=N,rank=R` as captures describe one.
+        name: registered name of the group, or a text as captures describe one (`text_of_group`).
     """
-    if name.startswith("ranks="):
-        ranks, rank = name.removeprefix("ranks=").split(",rank=")
-        return int(ranks), int(rank)
+    if described := group_of_text(name):
+        return described.rank_count, described.rank
     from torch.distributed.distributed_c10d import _resolve_process_group
 
     group = _resolve_process_group(name)

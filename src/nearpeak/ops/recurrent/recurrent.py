@@ -34,11 +34,23 @@ class Cell:
     """Sigmoids and hyperbolic tangents."""
     grad_flop_count: int
     """FLOP of the gates' gradients, from stored results of the forward pass."""
+    idle_count: int = 0
+    """Gates that only scale the state, and are not needed where it is zero."""
+    unbiased_idle_count: int = 0
+    """The same without biases, which a gate may scale together with the state."""
 
 
 CELLS: Mapping[str, Cell] = {
-    "lstm": Cell(gate_count=4, bias_count=4, flop_count=4, special_count=5, grad_flop_count=23),
-    "gru": Cell(gate_count=3, bias_count=4, flop_count=5, special_count=3, grad_flop_count=16),
+    "lstm": Cell(
+        gate_count=4,
+        bias_count=4,
+        flop_count=4,
+        special_count=5,
+        grad_flop_count=23,
+        idle_count=1,
+        unbiased_idle_count=1,
+    ),
+    "gru": Cell(gate_count=3, bias_count=4, flop_count=5, special_count=3, grad_flop_count=16, unbiased_idle_count=1),
     "rnn_tanh": Cell(gate_count=1, bias_count=1, flop_count=0, special_count=1, grad_flop_count=4),
     "rnn_relu": Cell(gate_count=1, bias_count=1, flop_count=1, special_count=0, grad_flop_count=1),
 }
@@ -55,8 +67,9 @@ def recurrent(
     Shapes: X [steps,batch,features]; per layer and direction W [gates * hidden, inputs], U [gates * hidden, width],
     with width = projection or hidden, inputs = features or directions * width, gates 4 (lstm), 3 (gru), 1.
     Counts: 2 * batch * steps * gates * hidden * (inputs + width) FLOP per layer and direction, and the projection,
-    without the first step's products with states that are zero; per hidden unit and step lstm 4 FLOP and 5 special
-    evaluations, gru 5 and 3, rnn_tanh 0 and 1, rnn_relu 1 and 0, and one FLOP per bias that cannot be added beforehand.
+    without the first step's products with states that are zero and the gates that would only scale them; per hidden
+    unit and step lstm 4 FLOP and 5 special evaluations, gru 5 and 3, rnn_tanh 0 and 1, rnn_relu 1 and 0, and one FLOP
+    per bias that cannot be added beforehand.
     Weights are read once, on the assumption that they stay on chip; what a backward pass wants kept, and dropout
     between layers, is not counted.
 
@@ -77,9 +90,10 @@ def recurrent(
     units = batch * steps * layers * directions * hidden
     weights, biases = _parameters(features, hidden, width, layers, directions, projection, row)
     states = layers * directions * batch * (width + (hidden if cell == "lstm" else 0))
-    carried = layers * directions * row.gate_count * hidden * width
+    idle, idle_biases = _idle(row, features, hidden, width, layers, directions, bias)
+    carried = layers * directions * row.gate_count * hidden * width + idle
     zeros = (not state) * minimum(steps, 1) * carried
-    unused = where(steps == 1, (not state) * carried, 0 * carried)
+    unused = where(steps == 1, (not state) * (carried + idle_biases), 0 * carried)
     results = batch * steps * directions * width + states
     return Work(
         flop={
@@ -113,7 +127,8 @@ def _backward(
     units = batch * steps * layers * directions * hidden
     weights, biases = _parameters(features, hidden, width, layers, directions, projection, row)
     skipped = 0 if grad_input else directions * row.gate_count * hidden * features
-    carried = layers * directions * row.gate_count * hidden * width
+    idle, _ = _idle(row, features, hidden, width, layers, directions, bias)
+    carried = layers * directions * row.gate_count * hidden * width + idle
     zeros = (not state) * minimum(steps, 1) * carried
     states = layers * directions * batch * (width + (hidden if cell == "lstm" else 0))
     inputs, outputs = batch * steps * features, batch * steps * directions * width
@@ -148,6 +163,15 @@ def _parameters(
     inputs = features + maximum(layers - 1, 0) * directions * width + layers * width
     gates = directions * row.gate_count * hidden
     return gates * inputs + layers * directions * projection * hidden, 2 * layers * gates
+
+
+def _idle(
+    row: Cell, features: int, hidden: int, width: int, layers: int, directions: int, bias: bool
+) -> tuple[int, int]:
+    """Return the weights of inputs, and the biases, of gates that a first step from zero does not need."""
+    count = row.idle_count if bias else row.unbiased_idle_count
+    inputs = features + maximum(layers - 1, 0) * directions * width
+    return count * directions * hidden * inputs, 2 * bias * count * layers * directions * hidden
 
 
 MOST_LAYERS = 10_000

@@ -1,15 +1,16 @@
 """Registry of importers of result files, one module per file format, named by its stem."""
 
-import gzip
 import hashlib
-import zlib
 from pathlib import Path
 
+from nearpeak.base.input_files import bytes_of_file, reading, unpacked
 from nearpeak.base.registry import Registry
 from nearpeak.core.history.stored_run import RunRecord
 from nearpeak.errors import SpecError
+from nearpeak.exchange.file_kinds import HEAD_BYTES, described
+from nearpeak.exchange.power_logs import LOGS
 from nearpeak.store.importer import FileContext, Importer
-from nearpeak.store.json_tree import parsed
+from nearpeak.store.json_tree import is_lines, parsed, parsed_lines
 
 __all__ = ["IMPORTERS", "FileContext", "Importer", "file_bytes", "file_digest", "importer_of", "runs_of_file"]
 
@@ -29,8 +30,9 @@ def runs_of_file(data: bytes, context: FileContext, form: str | None = None) -> 
     Raises:
         SpecError: no format, or several, recognise it; or a field is missing or wrong.
     """
-    importer = IMPORTERS[form] if form else importer_of(data, context.name)
-    runs = importer.read(data, context)
+    with reading(context.name, "result file"):
+        importer = IMPORTERS[form] if form else importer_of(data, context.name)
+        runs = importer.read(data, context)
     if not runs:
         raise SpecError(f"{context.name}: holds no measurements")
     return runs
@@ -49,6 +51,10 @@ def importer_of(data: bytes, name: str) -> Importer:
     if candidates:
         names = ", ".join(importer.name for importer in candidates)
         raise SpecError(f"{name}: is of several formats; name it by --format: {names}")
+    if words := described(data[:HEAD_BYTES], name):
+        raise SpecError(f"{name}: {words}")
+    if any(LOGS[log].recognises(data[:HEAD_BYTES].decode("utf-8", "replace")) for log in LOGS):
+        raise SpecError(f"{name}: is a power log; 'nearpeak telemetry --import' reads it")
     if data.lstrip()[:1] in (b"{", b"["):
         _check_json(data, name)
     raise SpecError(f"{name}: is of no known format{_nearest(data)}; name it by --format: {', '.join(IMPORTERS)}")
@@ -56,13 +62,7 @@ def importer_of(data: bytes, name: str) -> Importer:
 
 def _check_json(data: bytes, name: str) -> None:
     """Refuse JSON that ends too early or is none, by its place; lines of JSON, one value each, are JSON too."""
-    first, _, rest = data.strip().partition(b"\n")
-    if rest and first.startswith(b"{") and first.rstrip().endswith(b"}"):
-        for number, line in enumerate(data.splitlines(), 1):
-            if line.strip():
-                parsed(line, f"{name}: record {number}")
-        return
-    parsed(data, name)
+    (parsed_lines if is_lines(data) else parsed)(data, name)
 
 
 def _nearest(data: bytes) -> str:
@@ -75,25 +75,16 @@ def _nearest(data: bytes) -> str:
     if not lacking:
         return ""
     _, name, missing = min(lacking)
-    return f": {name} has {' and '.join(mark.replace('|', ' or ') for mark in missing)}, which is missing"
+    return f": the nearest is {name}, of which it lacks {' and '.join(mark.replace('|', ' or ') for mark in missing)}"
 
 
 def file_bytes(path: Path) -> bytes:
     """Return the bytes of a result file, unpacked where it is a gzip file.
 
     Raises:
-        SpecError: it is not there, is a folder, or is packed and damaged.
+        SpecError: it is not there, is no file, is packed and damaged, or is over a limit.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise SpecError(f"{path}: cannot be read: {error.strerror}") from None
-    if data[:2] != b"\x1f\x8b":
-        return data
-    try:
-        return gzip.decompress(data)
-    except (OSError, EOFError, zlib.error) as error:
-        raise SpecError(f"{path}: is a damaged gzip file: {error}") from None
+    return unpacked(bytes_of_file(path), path)
 
 
 def file_digest(data: bytes) -> str:

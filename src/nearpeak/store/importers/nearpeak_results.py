@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from nearpeak.base.canonical_json import canonical_json
+from nearpeak.base.input_files import json_value
 from nearpeak.core.history.stored_run import CPU_TIME, TIME, Device, Metric, Revision, RunRecord, SampleSet, Testbed
 from nearpeak.core.runs.measurement import Environment, Measurement
 from nearpeak.errors import SpecError
@@ -22,7 +23,7 @@ _CHANNELS = {"host_s": "host_samples_s", "warmup_s": "warmup_s", "clock_probe_s"
 
 def _recognises(data: bytes) -> bool:
     try:
-        first = json.loads(data.partition(b"\n")[0])
+        first = json_value(data.partition(b"\n")[0])
     except ValueError:
         return False
     return isinstance(first, dict) and first.get("kind") in ("environment", "measurement") and "schema" in first
@@ -47,10 +48,17 @@ def runs_of_now(
 ) -> tuple[RunRecord, ...]:
     """Return measurements of this process as runs that began now."""
     now_ns = time.time_ns()
+    digest = hashlib.sha256(repr((now_ns, measurements)).encode()).hexdigest()
+    return runs_at(measurements, now_ns, digest, revision=revision, branch=branch)
+
+
+def runs_at(
+    measurements: Sequence[Measurement], began_ns: int, digest: str, *, revision: Revision | None, branch: str
+) -> tuple[RunRecord, ...]:
+    """Return measurements of `nearpeak measure` as runs; `digest` is what tells them from others."""
     context = FileContext(
-        name="nearpeak measure", digest=hashlib.sha256(repr((now_ns, measurements)).encode()).hexdigest(),
-        revision=revision, branch=branch, device=Device(name=measurements[0].target), trigger="manual",
-        started_ns=now_ns,
+        name="nearpeak measure", digest=digest, revision=revision, branch=branch,
+        device=Device(name=measurements[0].target), trigger="manual", started_ns=began_ns,
     )  # fmt: skip
     return runs_of_measurements(measurements, context)
 

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import numpy as np
 
+from nearpeak.base.input_files import bytes_of_file
 from nearpeak.core.history.stored_run import TIME, Device, Metric, SampleSet, Testbed
 from nearpeak.errors import SpecError
-from nearpeak.store.foreign_runs import ForeignRun, foreign
+from nearpeak.store.foreign_runs import ForeignRun, Rows, foreign
 from nearpeak.store.json_tree import Tree
 
-_VERSION = 1
+_VERSION = 2
 _HOST = Metric(name="host_time", unit="s")
 _SAMPLES, _CLOCKS = "file/sample_times", "file/sample_freqs"
 _MEANS = (("nv/cold/time/gpu/mean", "cold", TIME), ("nv/cold/time/cpu/mean", "cold", _HOST),
@@ -19,24 +20,26 @@ _MEANS = (("nv/cold/time/gpu/mean", "cold", TIME), ("nv/cold/time/cpu/mean", "co
 def _read(tree: Tree, path: Path) -> tuple[ForeignRun, ...]:
     """Return a run for each device; of states without a sample file the means are imported, with a note."""
     devices = {int(device.get("id").number()): device for device in tree.get("devices").each()}
-    rows: dict[int, list[SampleSet]] = {number: [] for number in devices}
+    samples: dict[int, list[SampleSet]] = {number: [] for number in devices}
+    rows = Rows(tree)
     for benchmark in tree.get("benchmarks").each():
         for state in benchmark.get("states").each():
-            number = int(state.get("device").number())
-            if number not in rows:
-                raise SpecError(f"{state.where}: device {number} is not among those of the file")
-            rows[number] += _state(benchmark.get("name").text(), state, path)
+            with rows.guarded():
+                number = int(state.get("device").number())
+                if number not in samples:
+                    raise SpecError(f"{state.where}: device {number} is not among those of the file")
+                samples[number] += _state(benchmark.get("name").text(), state, path)
     devices_by_id = {number: _device(device) for number, device in devices.items()}
     # The commit that the file states is that of nvbench, not of the measured code.
     version = tree.get("meta").get("version").get("nvbench").get("string").text()
-    lost = tree.lost()
+    lost = (*rows.lost([entry for sets in samples.values() for entry in sets]), *tree.lost())
     return tuple(
         ForeignRun(
-            device=devices_by_id[number], samples=tuple(samples), stack=(("nvbench", version),), lost=lost,
+            device=devices_by_id[number], samples=tuple(sets), stack=(("nvbench", version),), lost=lost,
             selector=f"device={number}",
         )
-        for number, samples in rows.items()
-        if samples
+        for number, sets in samples.items()
+        if sets
     )  # fmt: skip
 
 
@@ -91,7 +94,7 @@ def _floats(summary: Tree, path: Path) -> tuple[float, ...]:
     inside = [candidate for candidate in places if candidate.resolve().is_relative_to(folder) and candidate.is_file()]
     if not inside:
         raise SpecError(f"{summary.where}: its samples {name[:80]!r} are not in the folder of {path.name}")
-    data = inside[0].read_bytes()
+    data = bytes_of_file(inside[0])
     if count < 1 or len(data) != 4 * count:
         raise SpecError(f"{inside[0]}: holds {len(data)} bytes where {count} samples of 4 belong")
     values = np.frombuffer(data, "<f4").astype(float)

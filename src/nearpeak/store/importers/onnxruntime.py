@@ -4,10 +4,10 @@ from pathlib import Path
 
 from nearpeak.core.history.stored_run import TIME, SampleSet, Testbed
 from nearpeak.errors import SpecError
-from nearpeak.store.foreign_runs import ForeignRun, foreign
+from nearpeak.store.foreign_runs import ForeignRun, Rows, foreign
 from nearpeak.store.json_tree import Tree
 
-_VERSION = 1
+_VERSION = 2
 _END = "_kernel_time"
 _TESTBED = Testbed(name="onnxruntime", policy={"profiled": True})
 
@@ -20,17 +20,20 @@ def _read(tree: Tree, path: Path) -> tuple[ForeignRun, ...]:
     runs: list[float] = []
     nodes: dict[tuple[str, str, str], list[float]] = {}
     providers = set()
+    rows = Rows(tree)
     for event in tree.each():
-        kind, name = event.get("cat").text(), event.get("name").text()
-        if kind == "Session" and name == "model_run":
-            runs.append(event.get("dur").positive() * 1e-6)
-        elif kind == "Node" and name.endswith(_END):
-            args = event.get("args")
-            operator, provider = args.get("op_name").text(), args.get("provider").text()
-            providers.add(provider)
-            shapes = args.maybe("input_type_shape")
-            key = (name.removesuffix(_END), operator, str(shapes.plain()) if shapes else "")
-            nodes.setdefault(key, []).append(event.get("dur").number() * 1e-6)
+        with rows.guarded():
+            kind, name = event.get("cat").text(), event.get("name").text()
+            if kind == "Session" and name == "model_run":
+                runs.append(event.get("dur").positive() * 1e-6)
+            elif kind == "Node" and name.endswith(_END):
+                args = event.get("args")
+                operator, provider = args.get("op_name").text(), args.get("provider").text()
+                providers.add(provider)
+                shapes = args.maybe("input_type_shape")
+                key = (name.removesuffix(_END), operator, str(shapes.plain()) if shapes else "")
+                nodes.setdefault(key, []).append(event.get("dur").number() * 1e-6)
+    lost = rows.lost(runs)
     if not runs:
         raise SpecError(f"{tree.where}: holds no 'model_run'; profile at least one run")
     model = path.stem
@@ -40,7 +43,7 @@ def _read(tree: Tree, path: Path) -> tuple[ForeignRun, ...]:
     )  # fmt: skip
     parts = tuple(_node(model, key, values) for key, values in nodes.items())
     stack = (("execution providers", ", ".join(sorted(providers))),) if providers else ()
-    return (ForeignRun(samples=(whole, *parts), stack=stack, lost=tree.lost()),)
+    return (ForeignRun(samples=(whole, *parts), stack=stack, lost=(*lost, *tree.lost())),)
 
 
 def _node(model: str, key: tuple[str, str, str], values: list[float]) -> SampleSet:

@@ -3,15 +3,18 @@
 from pathlib import Path
 
 from nearpeak.core.history.stored_run import TIME, Device, Revision, SampleSet, Testbed
-from nearpeak.store.foreign_runs import ForeignRun, epoch_ns, foreign
+from nearpeak.store.foreign_runs import ForeignRun, Rows, epoch_ns, foreign
 from nearpeak.store.json_tree import Tree
 
-_VERSION = 1
+_VERSION = 2
 
 
 def _read(tree: Tree, _path: Path) -> tuple[ForeignRun, ...]:
     """Return the run of the file; of a benchmark without `data` only the median is imported, with a note."""
-    samples = tuple(_samples(row) for row in tree.get("benchmarks").each())
+    samples, rows = list[SampleSet](), Rows(tree)
+    for row in tree.get("benchmarks").each():
+        with rows.guarded():
+            samples.append(_samples(row))
     machine = tree.get("machine_info")
     revision, branch = _revision(tree)
     started = tree.maybe("datetime")
@@ -22,8 +25,8 @@ def _read(tree: Tree, _path: Path) -> tuple[ForeignRun, ...]:
     stack = tuple((name, value.text()) for name, value in components if value is not None and value.text())
     return (
         ForeignRun(
-            device=_device(machine), samples=samples, revision=revision, branch=branch, stack=stack,
-            started_ns=epoch_ns(started) if started else 0, lost=tree.lost(),
+            device=_device(machine), samples=tuple(samples), revision=revision, branch=branch, stack=stack,
+            started_ns=epoch_ns(started) if started else 0, lost=(*rows.lost(samples), *tree.lost()),
         ),
     )  # fmt: skip
 

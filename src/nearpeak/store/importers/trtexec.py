@@ -4,10 +4,10 @@ from pathlib import Path
 
 from nearpeak.core.history.stored_run import TIME, Metric, SampleSet, Testbed
 from nearpeak.errors import SpecError
-from nearpeak.store.foreign_runs import ForeignRun, foreign
+from nearpeak.store.foreign_runs import ForeignRun, Rows, foreign
 from nearpeak.store.json_tree import Tree
 
-_VERSION = 1
+_VERSION = 2
 _METRICS = (
     ("computeMs", TIME), ("latencyMs", Metric(name="latency", unit="s")), ("h2dMs", Metric(name="h2d_time", unit="s")),
     ("d2hMs", Metric(name="d2h_time", unit="s")),
@@ -24,8 +24,9 @@ def _read(tree: Tree, path: Path) -> tuple[ForeignRun, ...]:
     rows = tree.each()
     if not rows:
         raise SpecError(f"{tree.where}: is an empty list")
-    samples = _layers(rows, path) if rows[0].has("count") else _queries(rows, path.stem)
-    return (ForeignRun(samples=tuple(samples), lost=tree.lost()),)
+    faults = Rows(tree)
+    samples = _layers(rows, path, faults) if rows[0].has("count") else _queries(rows, path.stem)
+    return (ForeignRun(samples=tuple(samples), lost=(*faults.lost(samples), *tree.lost())),)
 
 
 def _queries(rows: list[Tree], engine: str) -> list[SampleSet]:
@@ -41,18 +42,19 @@ def _queries(rows: list[Tree], engine: str) -> list[SampleSet]:
     return sets
 
 
-def _layers(rows: list[Tree], path: Path) -> list[SampleSet]:
+def _layers(rows: list[Tree], path: Path, faults: Rows) -> list[SampleSet]:
     count = int(rows[0].get("count").positive())
     engine, sets = path.stem, []
     for index, row in enumerate(rows[1:]):
-        name = row.get("name").text()
-        key = "medianMs" if row.has("medianMs") else "averageMs"
-        what = "median" if key == "medianMs" else "mean"
-        value = row.get(key).number() * 1e-3
-        sets.append(
-            _set(engine, TIME, [value] if value > 0 else [], profiled=True, layer=name, position=index,
-                 note=f"summary: the {what} over {count} runs alone is known" if value > 0 else "took no time")
-        )  # fmt: skip
+        with faults.guarded():
+            name = row.get("name").text()
+            key = "medianMs" if row.has("medianMs") else "averageMs"
+            what = "median" if key == "medianMs" else "mean"
+            value = row.get(key).number() * 1e-3
+            sets.append(
+                _set(engine, TIME, [value] if value > 0 else [], profiled=True, layer=name, position=index,
+                     note=f"summary: the {what} over {count} runs alone is known" if value > 0 else "took no time")
+            )  # fmt: skip
     return sets
 
 

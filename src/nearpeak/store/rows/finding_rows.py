@@ -13,7 +13,7 @@ from nearpeak.errors import NotFoundError, SpecError
 from nearpeak.store.rows.finding_values import Alert, AlertEvent, Detector, Json, StoredChange, StoredComparison
 from nearpeak.store.rows.record_columns import Columns
 from nearpeak.store.rows.row_identity import new_uid
-from nearpeak.store.sql_dialect import id_of, reading, writing
+from nearpeak.store.sql_dialect import claim, id_of, insert_new, reading, writing
 from nearpeak.store.table_schema import TABLES
 from nearpeak.units import time_text
 
@@ -59,6 +59,7 @@ class Findings:
         with writing(self._engine, self._name) as connection:
             identity = digest([detector.name, detector.version, dict(detector.parameters)])
             detector_id = id_of(connection, _T["detector"], {**_DETECTOR.row(detector), "hash": identity}, ["hash"])
+            claim(connection, f"changes of series {series}")
             table = _T["change_point"]
             mine = and_(table.c.series_id == series, table.c.detector_id == detector_id)
             rows = connection.execute(select(table).where(mine)).mappings()
@@ -84,15 +85,17 @@ class Findings:
             return changes_where(connection, mine, retracted=False)
 
     def changes(
-        self, *, series: int | None = None, tier: str | None = None, retracted: bool = False
+        self, *, series: int | None = None, tier: str | None = None, retracted: bool = False, detector: str = ""
     ) -> tuple[StoredChange, ...]:
         """Return change points by series and place: of one series or all, of one tier or both.
 
         Args:
             retracted: also those that their detector no longer finds.
+            detector: only those of detectors of this name; empty for all.
         """
-        c = _T["change_point"].c
+        c, d = _T["change_point"].c, _T["detector"].c
         wanted = [column == value for column, value in ((c.series_id, series), (c.tier, tier)) if value is not None]
+        wanted += [c.detector_id.in_(select(d.id).where(d.name == detector))] if detector else []
         with reading(self._engine, self._name) as connection:
             return changes_where(connection, and_(True, *wanted), retracted=retracted)
 
@@ -152,14 +155,8 @@ class Findings:
         """Add change points to an alert; those that belong to it already keep their role."""
         with writing(self._engine, self._name) as connection:
             _alert_row(connection, alert)
-            table = _T["alert_member"]
-            known = set(connection.execute(select(table.c.change_point_id).where(table.c.alert_id == alert)).scalars())
-            rows = [
-                {"alert_id": alert, "change_point_id": change, "role": role}
-                for change, role in members.items() if change not in known
-            ]  # fmt: skip
-            if rows:
-                connection.execute(insert(table), rows)
+            rows = [{"alert_id": alert, "change_point_id": change, "role": role} for change, role in members.items()]
+            insert_new(connection, _T["alert_member"], rows, ["alert_id", "change_point_id"])
 
     def move_alert(self, alert: int, status: str, *, actor: str, note: str = "") -> None:
         """Take an alert to another state, and log it.
@@ -169,7 +166,7 @@ class Findings:
         """
         now_ns = time.time_ns()
         with writing(self._engine, self._name) as connection:
-            row = _alert_row(connection, alert)
+            row = _alert_row(connection, alert, is_written=True)
             check_step(row["status"], status)
             values: dict[str, Any] = {"status": status}
             if row["first_triaged_ns"] is None and status not in ("new", "verifying"):
@@ -195,7 +192,7 @@ class Findings:
             for name, value in values.items()
         ]
         with writing(self._engine, self._name) as connection:
-            row, table = _alert_row(connection, alert), _T["alert"]
+            row, table = _alert_row(connection, alert, is_written=True), _T["alert"]
             connection.execute(update(table).where(table.c.id == alert).values(values))
             _add_event(connection, alert, AlertEvent(
                 at_ns=time.time_ns(), actor=actor, from_status=row["status"], to_status=row["status"],
@@ -205,7 +202,7 @@ class Findings:
     def note_alert(self, alert: int, note: str, *, actor: str) -> None:
         """Add a note to the life of an alert; its state stays."""
         with writing(self._engine, self._name) as connection:
-            status = _alert_row(connection, alert)["status"]
+            status = _alert_row(connection, alert, is_written=True)["status"]
             _add_event(connection, alert, AlertEvent(
                 at_ns=time.time_ns(), actor=actor, from_status=status, to_status=status, note=note
             ))  # fmt: skip
@@ -235,6 +232,10 @@ class Findings:
             Alert(**{name: row[name] for name in names}, members=tuple(members.get(row["id"], ()))) for row in rows
         )
 
+    def alerts_by_change(self) -> dict[int, Alert]:
+        """Return the alert that each change point belongs to."""
+        return {change: alert for alert in self.alerts() for change, _ in alert.members}
+
     def status_of(self, alert: int) -> str:
         """Return the state of an alert."""
         with reading(self._engine, self._name) as connection:
@@ -249,9 +250,9 @@ class Findings:
             return tuple(AlertEvent(**row) for row in connection.execute(query).mappings())
 
 
-def _alert_row(connection: Connection, alert: int) -> Mapping[str, Any]:
-    table = _T["alert"]
-    row = connection.execute(select(table).where(table.c.id == alert).with_for_update()).mappings().one_or_none()
+def _alert_row(connection: Connection, alert: int, *, is_written: bool = False) -> Mapping[str, Any]:
+    query = select(_T["alert"]).where(_T["alert"].c.id == alert)
+    row = connection.execute(query.with_for_update() if is_written else query).mappings().one_or_none()
     if row is None:
         raise NotFoundError(f"alert {alert}: is not in the store")
     return dict(row)

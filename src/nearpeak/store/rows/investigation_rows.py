@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Engine, insert, select, update
+from sqlalchemy import Engine, func, insert, select, update
 
 from nearpeak.base.canonical_json import canonical_json
 from nearpeak.core.history.bridge import Bridge
@@ -140,10 +140,13 @@ class Investigations:
             "uid": new_uid(), "old_series_id": bridge.old_series, "new_series_id": bridge.new_series, "sha": bridge.sha,
             "verdict": bridge.verdict, "effect": math.log(bridge.time_ratio), "low": math.log(bridge.low_ratio),
             "high": math.log(bridge.high_ratio), "launches": bridge.launch_count,
-            "differences": canonical_json([list(row) for row in bridge.differences]), "created_ns": time.time_ns(),
+            "differences": canonical_json([list(row) for row in bridge.differences]),
         }  # fmt: skip
         with writing(self._engine, self._name) as connection:
-            connection.execute(insert(_T["bridge"]).values(row))
+            claim(connection, "bridges")
+            newest_ns = connection.execute(select(func.max(_T["bridge"].c.created_ns))).scalar() or 0
+            created_ns = max(time.time_ns(), newest_ns + 1)  # a clock that was set back makes no bridge an older one
+            connection.execute(insert(_T["bridge"]).values({**row, "created_ns": created_ns}))
 
     def bridges(self) -> dict[int, Bridge]:
         """Return the newest bridge of each series that has one, by the series of the new key."""

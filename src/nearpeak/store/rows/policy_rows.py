@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Engine, insert, select, update
+from sqlalchemy import Engine, insert, select
 
 from nearpeak.base.canonical_json import canonical_json, digest
 from nearpeak.core.history.alert_group import Expectation, Suppression
@@ -16,7 +16,7 @@ from nearpeak.core.records.record_codec import Codec
 from nearpeak.errors import SpecError
 from nearpeak.store.rows.record_columns import Columns
 from nearpeak.store.rows.row_identity import new_uid
-from nearpeak.store.sql_dialect import reading, writing
+from nearpeak.store.sql_dialect import put_row, reading, writing
 from nearpeak.store.table_schema import TABLES
 
 _T = TABLES
@@ -83,10 +83,9 @@ class Policies:
                 f"baseline {baseline.name}: kind {baseline.kind!r} is not known; there are {', '.join(BASELINE_KINDS)}"
             )
         table = _T["baseline"]
-        row = _BASELINE.row(baseline, "name")
+        row = _BASELINE.row(baseline) | {"created_ns": time.time_ns()}
         with writing(self._engine, self._name) as connection:
-            if not connection.execute(update(table).where(table.c.name == baseline.name).values(row)).rowcount:
-                connection.execute(insert(table).values(name=baseline.name, created_ns=time.time_ns(), **row))
+            put_row(connection, table, row, ["name"], kept=["created_ns"])
 
     def baselines(self) -> dict[str, Baseline]:
         """Return the baselines by name."""

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
-from math import ceil
+from math import ceil, prod
 from typing import Any, NamedTuple
 
 from nearpeak.base.identity_key import Same
@@ -75,13 +75,13 @@ def operators_of(
         number = numbers.setdefault(key, len(numbers))
         members[number].append(index)
         places.append(number)
-    recorded = list(numbers)
-    times = _all_times(recorded, target)
+    known = _known_cases(list(numbers))
     calls = Counter(numbers[key] for key in keys.values())
-    operators = [
-        _operator(trace, key, times[key], [items[i] for i in members[number]], calls[number], kernel_names)
-        for number, key in enumerate(recorded)
-    ]
+    operators = []
+    for key, number in numbers.items():
+        own = [items[i] for i in members[number]]
+        times = _times(_with_transfers(known[key], key, own, calls[number]), target)
+        operators.append(_operator(trace, key, times, own, calls[number], kernel_names))
     return tuple(operators), tuple(places)
 
 
@@ -118,12 +118,59 @@ def _tensors(key: Key) -> tuple[tuple[tuple[int, ...], ...], tuple[str, ...]]:
     return tuple(shape for shape, _ in tensors), tuple(name for _, name in tensors)
 
 
-def _all_times(keys: Sequence[Key], target: Target | None) -> Mapping[Key, Times]:
-    """Return what theory says of each recorded operator; the world without memory is entered once."""
+def _known_cases(keys: Sequence[Key]) -> Mapping[Key, tuple[Case, ...] | str]:
+    """Return the cases of each recorded operator, or why it has none; the world without memory is entered once."""
     nodes, operators = ([key for key in keys if key.shapes and bool(key.results) is kind] for kind in (True, False))
     known = _known_calls(operators) | dict(zip(nodes, _calls_of_nodes(nodes), strict=True))
-    nothing = "its shapes were not recorded"
-    return {key: _times(known.get(key, nothing), target) for key in keys}
+    return {key: _cases(known.get(key, "its shapes were not recorded")) for key in keys}
+
+
+def _cases(calls: tuple[Call, ...] | str) -> tuple[Case, ...] | str:
+    if isinstance(calls, str):
+        return calls
+    if unknown := sorted({call.operator for call in calls if call.case is None}):
+        return f"no rule for {', '.join(unknown)}"
+    return tuple(call.case for call in calls if call.case is not None) or "it launches no kernel as recorded"
+
+
+_DIRECTIONS = {"h2d": "h2d", "d2h": "d2h", "p2p": "d2d_out"}
+"""Direction of the case `transfer` by that of a copy; copies within one memory are the operator's own."""
+
+
+def _with_transfers(
+    cases: tuple[Case, ...] | str, key: Key, items: Sequence[QueueItem], call_count: int
+) -> tuple[Case, ...] | str:
+    """Return the cases of an operator with its copies over a link as such, whatever shapes say: they know no devices.
+
+    Where an operator launches no kernel, its copies are all that it does.
+    """
+    from nearpeak.ops import case
+
+    copies = [(direction, item) for item in items if (direction := _DIRECTIONS.get(item.copy.partition(" ")[0]))]
+    if not copies:
+        return cases
+    if any(item.size < 0 for _, item in copies):
+        return "it copies over a link, and the trace does not state the bytes"
+    sizes: Counter[str] = Counter()
+    for direction, item in copies:
+        sizes[direction] += item.size
+    transfers = tuple(
+        case("transfer", direction=direction, **_elements(key, round(size / call_count)))
+        for direction, size in sizes.items()
+        if size >= call_count
+    )
+    launches = any(item.kernel != NOTHING for item in items)
+    if not launches:
+        return transfers or "it copies nothing"
+    return cases if isinstance(cases, str) else (*cases, *transfers)
+
+
+def _elements(key: Key, size_bytes: int) -> dict[str, Any]:
+    """Return elements and format of a copy: those of a recorded tensor of that size, or else bytes."""
+    for shape, dtype in zip(*_tensors(key), strict=True):
+        if prod(shape) * dtype_of(dtype).bits_count == 8 * size_bytes:
+            return {"elements": prod(shape), "dtype": dtype}
+    return {"elements": size_bytes, "dtype": "uint8"}
 
 
 def _known_calls(keys: Sequence[Key]) -> dict[Key, tuple[Call, ...] | str]:
@@ -158,13 +205,9 @@ def parsed_list(text: str) -> tuple[Any, ...]:
     return listed(text) if text else ()
 
 
-def _times(calls: tuple[Call, ...] | str, target: Target | None) -> Times:
-    if isinstance(calls, str):
-        return Times(reason=calls)
-    cases = tuple(call.case for call in calls if call.case is not None)
-    if len(cases) < len(calls) or not cases:
-        unknown = sorted({call.operator for call in calls if call.case is None})
-        return Times(reason=f"no rule for {', '.join(unknown)}" if unknown else "it launches no kernel as recorded")
+def _times(cases: tuple[Case, ...] | str, target: Target | None) -> Times:
+    if isinstance(cases, str):
+        return Times(reason=cases)
     from nearpeak.ops import label_of
 
     label = label_of(cases[0]) + (f" and {len(cases) - 1} more" if len(cases) > 1 else "")
@@ -183,36 +226,40 @@ def _on(target: Target, label: str, cases: tuple[Case, ...]) -> Times:
     single = any(
         dict(case.dtypes).get("dtype") == "fp32" and OPS[case.op].family in ("product", "convolution") for case in cases
     )
-    wider = None if same else _sum(_predicted_s(padded_case, device) for padded_case in padded)
+    wider = None if same else _sum([_predicted_s(padded_case, device) for padded_case in padded])
     return Times(
         label=label, cases=cases, bound_s=_sum(bounds), predicted_s=_sum(expected), padded_s=wider,
-        tensor_s=_sum(_in_tf32_s(case, device) for case in cases) if single else None,
+        tensor_s=_sum([_in_tf32_s(case, device) for case in cases]) if single else None,
+        reason=next((bound for bound in (*bounds, *expected) if isinstance(bound, str)), ""),
     )  # fmt: skip
 
 
-def _sum(values: Any) -> float | None:
-    times = list(values)
-    return None if any(time_s is None for time_s in times) else sum(times)
+def _sum(values: Sequence[float | str | None]) -> float | None:
+    """Return the sum of times; none where one is not known."""
+    times = [value for value in values if isinstance(value, float)]
+    return sum(times) if len(times) == len(values) else None
 
 
 @lru_cache(maxsize=65536)
-def _bound_s(case: Case, target: "Same[Target]") -> float | None:
+def _bound_s(case: Case, target: "Same[Target]") -> float | str:
+    """Return the bound of a case, or why it has none."""
     from nearpeak.bounds.case_bound import case_bound
 
     try:
         return case_bound(case, target.held).time_s
-    except NearpeakError:
-        return None
+    except NearpeakError as error:
+        return str(error)
 
 
 @lru_cache(maxsize=65536)
-def _predicted_s(case: Case, target: "Same[Target]") -> float | None:
+def _predicted_s(case: Case, target: "Same[Target]") -> float | str:
+    """Return the expected time of a case, or why it has none."""
     from nearpeak.prediction.case_prediction import predict_case
 
     try:
         return predict_case(case, target.held).time_s
-    except NearpeakError:
-        return None
+    except NearpeakError as error:
+        return str(error)
 
 
 def _in_tf32_s(case: Case, device: "Same[Target]") -> float | None:
@@ -226,7 +273,7 @@ def _in_tf32_s(case: Case, device: "Same[Target]") -> float | None:
 
     narrow = replace(case, dtypes=tuple((name, "bf16" if dtype == "fp32" else dtype) for name, dtype in case.dtypes))
     expected, bound = _predicted_s(narrow, device), _bound_s(narrow, device)
-    if "tensor.tf32" not in device.held.peaks or not expected or not bound:
+    if "tensor.tf32" not in device.held.peaks or isinstance(expected, str) or isinstance(bound, str) or not bound:
         return None
     try:
         return case_bound(case, device.held, Policy(dtype="tf32")).time_s * expected / bound

@@ -66,6 +66,9 @@ def told(executed: Executed, trace: Trace) -> Executed:
     other_missing = {name: text for name, text in executed.missing.items() if name not in MISSING}
     compiled = any(_names(trace, kind, _COMPILED) for kind in (EventKind.HOST_OP, EventKind.HOST_RANGE))
     hidden = {"kernels": UNRECORDED} if compiled and not _names(trace, EventKind.HOST_OP, _RECORDED_KERNEL) else {}
+    unknown = [loss.line() for loss in trace.header.losses if loss.what == "unknown"]
+    if unknown:  # of work of another device nothing is known, and the CPU may have waited for it
+        hidden["kernels"] = f"what no rule knows may be work of another device: {'; '.join(unknown)}"
     return replace(
         executed, items=items, missing={**MISSING, **hidden, **other_missing}, cpu_alone=True, path_ns={},
         notes=(NOTE, *hidden.values(), *_limits(executed), *executed.notes),

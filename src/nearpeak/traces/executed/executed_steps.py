@@ -3,60 +3,66 @@
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
-from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from nearpeak.core.traces.executed_run import NOTHING, ClockSample, Executed, KernelUse, QueueItem
-from nearpeak.core.traces.timeline import Steps
-from nearpeak.core.traces.trace import END, CopyKind, EventKind, Family
+from nearpeak.core.traces.timeline import Steps, Timeline
+from nearpeak.core.traces.trace import CopyKind, EventKind, Family
 from nearpeak.core.work.target import Target
 from nearpeak.errors import SpecError
-from nearpeak.traces import Trace
+from nearpeak.traces import MISSING, Trace
 from nearpeak.traces.executed import recording_advice
 from nearpeak.traces.executed.case_join import can_be_joined, operators_of
 from nearpeak.traces.executed.cpu_traces import told, with_cpu_work
 from nearpeak.traces.executed.host_device_queues import (  # fmt: skip
-    MOST_ITEMS,
     MOST_UNLINKED,
     Queues,
-    busiest_device,
     operator_rows,
     queues_of,
     unlinked_ratio,
 )
 from nearpeak.traces.executed.host_time import host_costs
 from nearpeak.traces.executed.kernel_details import counters_of, rules_of, with_details
+from nearpeak.traces.executed.step_sample import Sample, sample_of
 from nearpeak.traces.executed.timeline_picture import picture_of
+from nearpeak.traces.executed.trace_devices import working_devices
+from nearpeak.traces.executed.trace_notes import cut_of, notes_of
+from nearpeak.traces.reading.stream_order import EARLY
 from nearpeak.traces.timeline.critical_path import critical_path
-from nearpeak.traces.timeline.device_time import Communication, timelines
+from nearpeak.traces.timeline.device_time import Communication, end_to_end, timelines
 from nearpeak.traces.timeline.hierarchy import modules_of, time_by
 from nearpeak.traces.timeline.host_operators import HOST_DEVICE
+from nearpeak.traces.timeline.kernel_names import without_parameters
 from nearpeak.traces.timeline.trace_steps import steps_of
 
 _BRIEF = 60
-_TOLD_FIRST = ("no times", "statistics only", "kernels inside", "copies only")
-"""How those begin of what a file lacks that change what the figures mean."""
 _FLAGS = ("allow_tf32", "float32_matmul_precision", "cudnn_allow_tf32", "cudnn.allow_tf32")
 """Settings that decide on the units of products, where somebody stored them with the trace."""
 _MOST_CALLED = 5_000
 """Operators of a step that are kept for an alignment."""
 
 
-def executed_of(trace: Trace, target: Target | None = None, name: str = "") -> Executed:
-    """Return the steady steps of the busiest device with bounds and expected times; of the CPU if it did all work.
+def executed_of(
+    trace: Trace, target: Target | None = None, name: str = "", device: int | None = None
+) -> Executed:  # fmt: skip
+    """Return the steady steps of a device with bounds and expected times; of the CPU if it did all work.
+
+    Args:
+        device: number of the device; the busiest one unless given.
 
     Raises:
         SpecError: nothing in the trace is work of a device, nor of the CPU in its place.
     """
-    if (device := busiest_device(trace)) is not None:
-        return _executed(trace, device, target, name)
+    if devices := working_devices(trace):
+        return _executed(trace, devices[0] if device is None else device, target, name)
     if (cpu_trace := with_cpu_work(trace, certain=target is not None and target.kind == "cpu")) is None:
         reason = recording_advice.of_work(trace)
-        if (cut := _cut(trace)) is not None:
+        if (cut := cut_of(trace)) is not None:
             reason = f"the file is cut off ({cut}), with no device events before the cut; copy it again"
         raise SpecError(f"{trace.header.source or 'trace'}: {reason}")
     return told(_executed(cpu_trace, HOST_DEVICE, target, name), cpu_trace)
@@ -64,19 +70,18 @@ def executed_of(trace: Trace, target: Target | None = None, name: str = "") -> E
 
 def _executed(trace: Trace, device: int, target: Target | None, name: str) -> Executed:
     """Return the steady steps of a device with bounds and expected times."""
-    steps, spans, queues = _looked_at(trace, device, _marked(steps_of(trace)))
+    steps, sample, queues = _looked_at(trace, device, _marked(steps_of(trace)))
     operators, places = operators_of(trace, queues.items, queues.operator_rows, queues.kernel_names, target)
     joined = [item._replace(operator=place) for item, place in zip(queues.items, places, strict=True)]
     items = with_details(trace, joined)
-    window_ns = (queues.start_ns, queues.end_ns)
-    all_devices = timelines(trace, communication=Communication.ANY, window_ns=window_ns)
-    timeline = next(line for line in all_devices if line.device in (device, None))
-    rows, slices = picture_of(trace, device, queues.start_ns, queues.end_ns)
+    rows, slices = picture_of(trace, device, queues.windows)
     worked = np.array([item.event for item in queues.items if item.event != NOTHING], np.int64)
     module_ns = time_by(trace, worked, modules_of(trace, worked))
-    header = trace.header
-    known = next((row for row in header.devices if row.index == device), None)
-    path = {} if header.clock == "none" else dict(critical_path(trace, window_ns=window_ns).time_by_what_ns)
+    header, spans = trace.header, sample.spans
+    known = header.device(device)
+    path = Counter[str]()
+    for window in queues.windows if header.clock != "none" else ():
+        path.update(critical_path(trace, window_ns=window).time_by_what_ns)
     sms = int(known.sm_count) if known is not None and known.sm_count else (target.sm_count if target else None)
     unmatched = sum(
         row.device_ns
@@ -84,37 +89,54 @@ def _executed(trace: Trace, device: int, target: Target | None, name: str) -> Ex
         if row.kind in ("kernel", "graph") and (row.operator == NOTHING or not operators[row.operator].cases)
     )
     return Executed(
-        name=name or Path(header.source).name, format=header.format, device=known.name if known else "",
+        name=name or Path(header.source).name, device_number=None if device == MISSING else device,
+        format=header.format, device=known.name if known else "",
         target=target.name if target else "", step_count=len(spans), steps_found=steps.how if steps.steps else "",
         left_out_count=sum(step.warm_up for step in steps.steps),
-        step_ns=tuple(end - start for start, end in spans), items=items, latency_ns=queues.latency_ns,
-        kernels=_kernels(trace, items, queues), operators=operators, timeline=timeline,
+        step_ns=sample.step_ns, items=items, latency_ns=queues.latency_ns,
+        kernels=_kernels(trace, items, queues), operators=operators, timeline=_timeline(trace, device, queues),
         unmatched_ns=unmatched, missing=_missing(trace, steps, items), losses=tuple(
             loss.line() for loss in header.losses), sm_count=sms,
             power_limit_w=target.power_w if target else None,
-        clocks=_clocks(trace, queues), rank_count=header.world_size, notes=_notes(trace, device, spans, steps),
+        clocks=_clocks(trace, queues), rank_count=header.world_size,
+        notes=tuple(notes_of(trace, device, queues.windows, sample, steps.note)),
         path_ns=path,
         module_ns=module_ns if set(module_ns) - {""} else {},
-        host=host_costs(trace, items, operators, queues.latency_ns, (queues.start_ns, spans[-1][1])),
+        host=host_costs(trace, items, operators, queues.latency_ns, _bounds_of_items(sample, queues)),
         flags={name: str(header.metadata[name]) for name in _FLAGS if name in header.metadata},
         rows=rows, slices=slices,
         called=_called(trace, spans[0]), rules=rules_of(trace, items), counters=counters_of(trace, items),
     )  # fmt: skip
 
 
-def _cut(trace: Trace) -> str | None:
-    """Return where a file is cut off; none where it is whole."""
-    losses = [loss for loss in trace.header.losses if loss.kind.startswith(END) and loss.what == "dropped"]
-    return losses[-1].example if losses else None
+def _timeline(trace: Trace, device: int, queues: Queues) -> Timeline:
+    """Return the timeline of a device in all windows, laid end to end."""
+    parts = [
+        line
+        for window in queues.windows
+        for line in timelines(trace, communication=Communication.ANY, window_ns=window)
+        if line.device in (device, None)
+    ]
+    return end_to_end(parts, sum(end - begin for begin, end in queues.windows))
 
 
-def _looked_at(trace: Trace, device: int, steps: Steps) -> tuple[Steps, list[tuple[int, int]], Queues]:
-    """Return the steps that are looked at, where they lie, and the work in them; the whole trace if there is none."""
-    spans = _spans(trace, steps)
-    rows = operator_rows(trace, can_be_joined, spans[0][0], spans[-1][1])
-    queues = queues_of(trace, device, spans, rows, whole=not steps.steps)
+def _bounds_of_items(sample: Sample, queues: Queues) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return for each item the begin of its stretch of steps on the host, after earlier work, and its end."""
+    begins = [begin for begin, _ in queues.windows]
+    ends = [stretch[-1][1] for stretch in sample.stretches]
+    counts = np.diff([*queues.first_items, len(queues.items)])
+    return np.repeat(begins, counts), np.repeat(ends, counts)
+
+
+def _looked_at(trace: Trace, device: int, steps: Steps) -> tuple[Steps, Sample, Queues]:
+    """Return the steps, those looked into, and the work in them; the whole trace if there are none."""
+    sample = sample_of(trace, steps.steady or steps.steps)
+    rows: dict[int, int] = {}
+    for stretch in sample.stretches:
+        rows |= operator_rows(trace, can_be_joined, stretch[0][0], stretch[-1][1])
+    queues = queues_of(trace, device, sample.stretches, rows, whole=not steps.steps)
     if any(item.event != NOTHING for item in queues.items) or not steps.steps:
-        return steps, spans, queues
+        return steps, sample, queues
     note = f"the device is idle between the marks of {len(steps.steps)} steps: the whole trace is analysed"
     return _looked_at(trace, device, Steps(how="none", steps=(), note=note))
 
@@ -130,26 +152,6 @@ def _marked(steps: Steps) -> Steps:
         steps=(),
         note=f"no marks; {name} comes back {len(steps.steps)} times, as layers do too",
     )
-
-
-def _spans(trace: Trace, steps: Steps) -> list[tuple[int, int]]:
-    """Return begin and end of the steady steps, as many whole ones as can be looked at; else of the whole trace."""
-    steady = steps.steady or steps.steps
-    if not steady:
-        rows = trace.rows(EventKind.HOST_API)
-        both = np.concatenate([rows, trace.device_rows()])
-        return [(int(trace.start_ns[both].min()), int(trace.end_ns[both].max()))]
-    rows = trace.rows(EventKind.HOST_API)
-    calls = np.sort(trace.start_ns[rows if len(rows) else trace.device_rows()])
-    spans: list[tuple[int, int]] = []
-    call_count = 0
-    for step, following in zip_longest(steady, steady[1:]):
-        call_count += int(np.searchsorted(calls, step.end_ns) - np.searchsorted(calls, step.start_ns))
-        if spans and call_count > MOST_ITEMS:
-            break
-        # From one marker to the next is a step, also where something stands between them.
-        spans.append((step.start_ns, step.end_ns if following is None else max(step.end_ns, following.start_ns)))
-    return spans
 
 
 def _kernels(trace: Trace, items: Sequence[QueueItem], queues: Queues) -> tuple[KernelUse, ...]:
@@ -178,7 +180,7 @@ def _kernels(trace: Trace, items: Sequence[QueueItem], queues: Queues) -> tuple[
 def _missing(trace: Trace, steps: Steps, items: Sequence[QueueItem]) -> dict[str, str]:
     """Return what the trace does not say, and how to record it."""
     work, form = trace.device_rows(), trace.header.format
-    unlinked = unlinked_ratio(trace, work)
+    unlinked, early = unlinked_ratio(trace, work), any(loss.kind.startswith(EARLY) for loss in trace.header.losses)
     rows = trace.rows(EventKind.KERNEL)
     is_anonymous = bool(len(rows)) and len(np.unique(trace.name[rows])) == 1 and len(rows) > 50
     checks = {
@@ -188,7 +190,10 @@ def _missing(trace: Trace, steps: Steps, items: Sequence[QueueItem]) -> dict[str
         ),
         "links": (
             unlinked > MOST_UNLINKED,
-            f"{unlinked:.0%} of the device events have no recorded call: record whole steps",
+            f"{unlinked:.0%} of the device events have no recorded call: record whole steps"
+            if not early
+            else f"{unlinked:.0%} of the device events have no call that began before them: the clocks of host and"
+            " device differ",
         ),
         "steps": (not steps.steps, f"{steps.note or 'no steps'}: mark steps (profiler.step(), NVTX ranges)"),
         "operators": (
@@ -253,7 +258,7 @@ def _clocks(trace: Trace, queues: Queues) -> tuple[ClockSample, ...]:
     for row in map(int, rows if clock else []):
         at = int(trace.start_ns[row])
         values = [trace.at(names[0], row) if names else None for names in (clock, power)]
-        if at <= queues.end_ns and values[0] is not None:
+        if at <= queues.windows[-1][1] and values[0] is not None:
             item = int(np.searchsorted(begun, at))
             samples.append(ClockSample(time_ns=at, item=item, clock_hz=float(values[0]) * 1e6, power_w=values[1]))
     return tuple(samples)
@@ -265,23 +270,6 @@ def _called(trace: Trace, span: tuple[int, int]) -> tuple[str, ...]:
     rows = rows[(trace.start_ns[rows] >= span[0]) & (trace.start_ns[rows] < span[1])]
     rows = rows[trace.outermost(rows)][:_MOST_CALLED]
     return tuple(f"{trace.name_of(row)} {trace.text_of('shapes', row)}".strip() for row in map(int, rows))
-
-
-def _notes(trace: Trace, device: int, spans: Sequence[tuple[int, int]], steps: Steps) -> tuple[str, ...]:
-    def notes() -> Iterator[str]:
-        if (cut := _cut(trace)) is not None:
-            yield f"the file is cut off ({cut}): events after the cut are missing from all figures"
-        yield from (lack for lack in trace.header.lacks if lack.startswith(_TOLD_FIRST))
-        others = sorted(set(np.unique(trace.device[trace.device_rows()]).tolist()) - {device})
-        if others:
-            yield f"device {device} is the busiest; also recorded: {', '.join(map(str, others))}"
-        steady = steps.steady
-        if steady and len(spans) < len(steady):
-            yield f"the first {len(spans)} of {len(steady)} steps are looked at"
-        if steps.note:
-            yield steps.note
-
-    return tuple(notes())
 
 
 @cache
@@ -300,4 +288,5 @@ def unit_of_kernel(name: str) -> str:
     >>> unit_of_kernel("nvjet_tst_128x256_64x4_2x1_v_bz_TNT"), unit_of_kernel("my_kernel")
     ('tensor', '')
     """
-    return next((unit for pattern, unit in _unit_rules() if pattern.search(name)), "")
+    head = without_parameters(name)
+    return next((unit for pattern, unit in _unit_rules() if pattern.search(head)), "")

@@ -16,13 +16,14 @@ _LEAST_ALIGNED = 0.2
 """Part of the operator calls below which two traces are of different programs."""
 _STUDENT = {2: 4.30, 3: 3.18, 4: 2.78, 5: 2.57, 6: 2.45, 8: 2.31, 10: 2.23, 20: 2.09}
 """Quantiles of Student's distribution for 95 %, by degrees of freedom."""
+_UNSEEN = "steps that were not looked into"
 Key = tuple[str, tuple[tuple[int, ...], ...], tuple[str, ...]]
 
 
 def compare(baseline: TraceReport, candidate: TraceReport, tolerance_ratio: float = TOLERANCE_RATIO) -> TraceDifference:
     """Return what changed from `baseline` to `candidate`; swapping them inverts every ratio."""
     old, new = baseline.executed, candidate.executed
-    ratio = candidate.step_s / baseline.step_s
+    ratio = new.mean_step_s / old.mean_step_s
     low, high = step_interval(old, new)
     aligned, by_kernel = _aligned(old, new), not (old.called or new.called)
     verdict, reason = _verdict(old, new, low, high, tolerance_ratio)
@@ -31,13 +32,19 @@ def compare(baseline: TraceReport, candidate: TraceReport, tolerance_ratio: floa
     pairs = _kernel_pairs(old, new) if by_kernel else _pairs(old, new)
     gains = gains_by_id(baseline), gains_by_id(candidate)
     names = sorted({*gains[0], *gains[1]})
+    unknown = [{abstention.id for abstention in side.abstentions} for side in (baseline, candidate)]
+
+    def gain_of(side: int, name: str) -> float | None:
+        return gains[side].get(name, None if name in unknown[side] else 0.0)
+
     return TraceDifference(
         baseline=_title(old), candidate=_title(new), verdict=verdict, reason=reason, step_ratio=ratio, low_ratio=low,
-        high_ratio=high, tolerance_ratio=tolerance_ratio, baseline_step_s=baseline.step_s,
-        candidate_step_s=candidate.step_s, parts=_parts(old, new), operators=pairs, aligned_ratio=aligned,
+        high_ratio=high, tolerance_ratio=tolerance_ratio, baseline_step_s=old.mean_step_s,
+        candidate_step_s=new.mean_step_s, parts=_parts(old, new), operators=pairs, aligned_ratio=aligned,
         by_kernel=by_kernel, classes=_classes(old, new),
         unnamed=tuple(side.name for side in (old, new) if not side.target),
-        findings=tuple((name, gains[0].get(name, 0.0), gains[1].get(name, 0.0)) for name in names),
+        findings=tuple((name, gain_of(0, name), gain_of(1, name)) for name in names),
+        device_numbers=(old.device_number, new.device_number),
     )  # fmt: skip
 
 
@@ -62,7 +69,7 @@ def _verdict(old: Executed, new: Executed, low: float | None, high: float | None
     if old.format != new.format:
         return "not comparable", f"{old.format} and {new.format} take their times differently"
     if low is None or high is None or not (old.steps_found and new.steps_found):
-        few = min(old.step_count, new.step_count)
+        few = min(len(old.step_ns), len(new.step_ns))
         if not (old.steps_found and new.steps_found):
             reason = f"steps are not marked in both: whole windows are compared; mark {_LEAST_STEPS} or more"
         else:
@@ -88,7 +95,8 @@ def _parts(old: Executed, new: Executed) -> tuple[tuple[str, float], ...]:
             "copies alone": line.exposed_memcpy_ns, "fills alone": line.exposed_memset_ns,
         }  # fmt: skip
         times_ns |= {f"idle: {cause}": time for cause, time in line.idle_by_cause_ns.items()}
-        return {name: time * 1e-9 / executed.step_count for name, time in times_ns.items()}
+        parts_s = {name: time * 1e-9 / executed.step_count for name, time in times_ns.items()}
+        return parts_s | {_UNSEEN: executed.mean_step_s - executed.window_ns * 1e-9 / executed.step_count}
 
     before, after = per_step(old), per_step(new)
     names = dict.fromkeys([*before, *after])

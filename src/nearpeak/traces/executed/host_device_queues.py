@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nearpeak.core.traces.executed_run import DEVICE, NOTHING, OWN, QueueItem
+from nearpeak.core.traces.executed_run import CUT, DEVICE, NOTHING, OWN, QueueItem
 from nearpeak.core.traces.trace import DEVICE_KINDS, CopyKind, EventKind, Family, Memory, SyncKind
 from nearpeak.traces import NO_ROW, Trace
 from nearpeak.traces.executed.host_causes import Cover, Covers
@@ -16,8 +16,6 @@ from nearpeak.traces.timeline.lanes import lanes_of
 Array = npt.NDArray[Any]
 MOST_UNLINKED = 0.2
 """Part of device events without a call beyond which the device is looked at alone."""
-MOST_ITEMS = 20_000
-"""Calls looked at: whole steps, the first ones."""
 _SYNC = re.compile(r"(Device|Stream|Event|Ctx|Context)Synchronize")
 _ALLOC = re.compile(r"^(cuda|hip|cu)(Malloc|Free|MemAlloc|MemFree|HostAlloc|MemCreate|MemMap|MemUnmap)")
 _WAIT = re.compile(r"StreamWaitEvent")
@@ -39,14 +37,10 @@ class Queues(NamedTuple):
     kernel_names: tuple[str, ...]
     operator_rows: tuple[int, ...]
     """For each item the row of its operator, NOTHING where there is none."""
-    start_ns: int
-    """Begin of what is looked at."""
-    end_ns: int
-    """Its end: of the host or of the last work."""
-    device: int
-    """Device looked at."""
-    backlog_ns: int
-    """Work of earlier steps that still ran at the begin."""
+    windows: tuple[tuple[int, int], ...]
+    """Begin and end of each stretch of steps: from the end of earlier work to that of the host, or of the last work."""
+    first_items: tuple[int, ...]
+    """First item of each stretch."""
 
 
 _CALLS = (("sync", _SYNC), ("alloc", _ALLOC), ("wait", _WAIT), ("graph", _GRAPH))
@@ -58,28 +52,37 @@ class _Call(NamedTuple):
     kind: str
 
 
-def busiest_device(trace: Trace) -> int | None:
-    """Return the device with most device time; none without device events that take any."""
-    rows = trace.device_rows()
-    rows = rows[trace.end_ns[rows] > trace.start_ns[rows]]
-    if not len(rows):
-        return None
-    devices, places = np.unique(trace.device[rows], return_inverse=True)
-    return int(devices[np.bincount(places, weights=trace.duration_ns[rows].astype(float)).argmax()])
-
-
 def queues_of(
-    trace: Trace, device: int, steps: Sequence[tuple[int, int]], operators: Mapping[int, int], *, whole: bool = False
-) -> Queues:
-    """Return the queues of the steps, each a (begin, end) on the host.
+    trace: Trace, device: int, stretches: Sequence[Sequence[tuple[int, int]]], operators: Mapping[int, int],
+    *, whole: bool = False,
+) -> Queues:  # fmt: skip
+    """Return the queues of stretches of steps, each step a (begin, end) on the host; both end before the next begins.
 
     Args:
         operators: row of the operator by row of the call.
         whole: whether the one step stands for the whole trace, which then begins with the first work of the device.
     """
-    begin, end = steps[0][0], steps[-1][1]
+    steps = [step for stretch in stretches for step in stretch]
+    reader = _Reader(trace, steps, steps[0][0], operators)
+    windows, first_items, items = [], list[int](), list[QueueItem]()
+    for stretch in stretches:
+        begin, end = stretch[0][0], stretch[-1][1]
+        reader.resume(begin)
+        first_items.append(len(items))
+        windows.append(_read_stretch(reader, trace, device, (begin, end), whole=whole))
+        items += _exclusive(trace, reader.items[len(items) :], windows[-1])
+    return Queues(
+        items=tuple(items), latency_ns=reader.latency_ns, kernel_names=tuple(reader.kernels),
+        operator_rows=tuple(reader.operator_rows), windows=tuple(windows), first_items=tuple(first_items),
+    )  # fmt: skip
+
+
+def _read_stretch(
+    reader: "_Reader", trace: Trace, device: int, span: tuple[int, int], *, whole: bool
+) -> tuple[int, int]:
+    """Take the calls of a stretch of steps; return its window."""
+    begin, end = span
     calls = _calls(trace, device, begin, end)
-    reader = _Reader(trace, steps, begin, operators)
     reader.backlog(device)
     if whole and calls:
         reader.waiting(min((int(trace.start_ns[row]) for call in calls for row in call.works), default=begin))
@@ -88,12 +91,7 @@ def queues_of(
     if not whole and any(call.row != NOTHING for call in calls):
         reader.finish(end)
     last = max((int(trace.end_ns[row]) for call in calls for row in call.works), default=end)
-    window = (begin + reader.backlog_ns, last if whole else max(end, last))
-    return Queues(
-        items=_exclusive(trace, reader.items, window), latency_ns=reader.latency_ns, kernel_names=tuple(reader.kernels),
-        operator_rows=tuple(reader.operator_rows), start_ns=window[0], end_ns=window[1],
-        device=device, backlog_ns=reader.backlog_ns,
-    )  # fmt: skip
+    return begin + reader.backlog_ns, last if whole else max(end, last)
 
 
 def _calls(trace: Trace, device: int, begin: int, end: int) -> list[_Call]:
@@ -192,6 +190,16 @@ class _Reader:
     def _sync_by_call(self) -> dict[int, int]:
         rows = self.trace.rows(EventKind.SYNC)
         return {int(self.trace.launch[row]): int(row) for row in rows if self.trace.launch[row] != NO_ROW}
+
+    def resume(self, begin: int) -> None:
+        """Go on with a later stretch of steps, once host and device have ended the one before."""
+        if self.items:
+            self._append(NOTHING, NOTHING, CUT, waits=DEVICE, end=begin)
+        while self.step < len(self.ends_of_steps) - 1 and begin >= self.ends_of_steps[self.step]:
+            self.step += 1
+        self.begin, self.host_ns, self.backlog_ns = begin, begin, 0
+        self.last.clear()
+        self.waits.clear()
 
     def backlog(self, device: int) -> None:
         """Begin with the work of earlier steps that still runs, one item per stream."""

@@ -34,7 +34,7 @@ def host_costs(
     items: Sequence[QueueItem],
     operators: Sequence[ExecutedOperator],
     latency_ns: int,
-    window_ns: tuple[int, int],
+    window_ns: tuple[Array, Array],
 ) -> tuple[HostCost, ...]:
     """Return the host time by kind, operator and module, largest first; nothing where no calls are recorded.
 
@@ -42,7 +42,7 @@ def host_costs(
     two replays, the second without that time.
 
     Args:
-        window_ns: begin of what is looked at, before which no host time counts, and the end of the last step.
+        window_ns: begin of the stretch of steps of each item, before which no host time counts, and its end.
     """
     if not any(item.call != NOTHING for item in items):
         return ()
@@ -72,7 +72,7 @@ def host_costs(
     return tuple(sorted(costs, key=lambda host_cost: (order[host_cost.by], -host_cost.time_ns, host_cost.name)))
 
 
-def _parts(trace: Trace, items: Sequence[QueueItem], begin_ns: int, end_ns: int) -> Array:
+def _parts(trace: Trace, items: Sequence[QueueItem], begin_ns: Array, end_ns: Array) -> Array:
     """Return for each item the host time before and in its call by kind, in whole nanoseconds that add up to it."""
     times_ns = np.zeros((len(items), len(_KINDS)), np.int64)
     calls = np.array([item.call for item in items], np.int64)
@@ -132,7 +132,7 @@ def _covered(trace: Trace, lane: tuple[int, int], begin: Array, end: Array, kind
     return times_ns
 
 
-@compiled_exactly
+@compiled_exactly()
 def _innermost(order: Any, count: int) -> Any:
     """Return after each end and begin the event that began last of those still open, -1 where none is.
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from nearpeak.core.traces.executed_run import DEVICE, NOTHING, OWN, QueueItem
+from nearpeak.core.traces.executed_run import CUT, DEVICE, NOTHING, OWN, QueueItem
 from nearpeak.core.traces.finding_report import Change
 
 QUEUE_DEPTH = 1024
@@ -40,6 +40,17 @@ def replayed_ns(items: Sequence[QueueItem], latency_ns: int, changes: Iterable[C
         change = by_item.get(index)
         queues.take(index, item if change is None else changed(item, change))
     return max(queues.host, max(queues.ready.values(), default=0))
+
+
+def lead_ns(items: Sequence[QueueItem]) -> int:
+    """Return the time for which earlier work still runs where stretches of steps begin."""
+    total, longest = 0, 0
+    for item in items:
+        if item.kind == CUT:
+            total, longest = total + longest, 0
+        elif item.kind == "backlog":
+            longest = max(longest, item.device_ns)
+    return total + longest
 
 
 def begun_ns(items: Sequence[QueueItem], latency_ns: int) -> Iterator[WorkTimes | None]:

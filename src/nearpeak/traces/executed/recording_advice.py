@@ -3,6 +3,7 @@
 from nearpeak.traces import Trace
 
 _TORCH = "the PyTorch profiler states them"
+_XLA = "XLA's profiler states no device work of a CPU; record on a GPU or TPU (jax.profiler.trace)"
 _WORK = {
     "kineto": "record with CUDA or HIP activities on (ProfilerActivity.CUDA); if the CPU ran the operators, pass"
     " --target cpu",
@@ -15,16 +16,22 @@ _WORK = {
     " with nsys or rocprofv3 too",
     "trtexec_json": "this file describes the engine; pass the file of --exportProfile",
     "ncu_csv": "export the details page with Duration in it (ncu --section SpeedOfLight --csv)",
-    "power_log": "a power log holds no events; pass a profiler's trace",
+    "power_log": "a power log holds no events; 'nearpeak telemetry --import' reads it; pass a profiler's trace",
+    "xplane_pb": _XLA,
+    "tensorboard_json": _XLA,
+    "nsys_csv": "this table holds calls; pass the report cuda_gpu_trace, or the .sqlite export",
     "mlperf_log": "an MLPerf log describes a whole run; pass a profiler's trace",
 }
 """Advice on recording device work, by format."""
+_LOST, _RECORDS = ("dropped", "unknown"), ("event", "category", "record", "table")
+"""What losses are of records that may have been device work: their words, and how their kinds begin."""
 _SHAPES = {"kineto": "record_shapes=True records them"}
 _OPERATORS = {"kineto": "record CPU activities"}
 _HOST = {
     "kineto": "record CPU activities too",
     "nsys_sqlite": "record with --trace=cuda",
     "rocpd_sqlite": "add --hip-trace",
+    "nsys_csv": "pass the .sqlite export, which has kernels and calls",
     "rocprofv3_csv": "pass a rocpd file, which has kernels and calls (--hip-trace)",
     "rocprofv3_json": "add --hip-trace",
     "ncu_csv": "this profiler replays kernels one by one; nsys records calls",
@@ -35,6 +42,9 @@ _HOST = {
 def of_work(trace: Trace) -> str:
     """Return why there is no device work, and how to record it."""
     what = "has no device events" if len(trace) else "has no events"
+    lost = [loss.line() for loss in trace.header.losses if loss.what in _LOST and loss.kind.startswith(_RECORDS)]
+    if lost:  # what was recorded and could not be read is no reason to record again
+        return f"{what} that can be read ({'; '.join(lost)}); {_WORK.get(trace.header.format, 'record the device too')}"
     return f"{what}; {_WORK.get(trace.header.format, 'record the device too')}"
 
 

@@ -1,5 +1,7 @@
 """Timeline picture of a trace: slices per thread and stream during the first steps."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from nearpeak.core.traces.executed_run import Slice
@@ -12,20 +14,32 @@ MOST_SLICES = 12_000
 _HOST = {EventKind.HOST_API: "call", EventKind.HOST_OP: "operator", EventKind.HOST_RANGE: "range"}
 
 
-def picture_of(trace: Trace, device: int, start_ns: int, end_ns: int) -> tuple[tuple[str, ...], tuple[Slice, ...]]:
-    """Return the lanes, host before device, and their slices; of operators only the outermost are drawn."""
+def picture_of(
+    trace: Trace, device: int, windows: Sequence[tuple[int, int]]
+) -> tuple[tuple[str, ...], tuple[Slice, ...]]:
+    """Return the lanes, host before device, and their slices; of operators only the outermost are drawn.
+
+    Args:
+        windows: begin and end of what is drawn, ascending; they are laid end to end.
+    """
     host = trace.rows(*_HOST)
     outer = (trace.kind[host] != EventKind.HOST_OP) | trace.outermost(host)
     work = trace.device_rows()
-    rows = np.sort(np.concatenate([host[outer], work[trace.device[work] == device]]))
-    rows = rows[(trace.end_ns[rows] > start_ns) & (trace.start_ns[rows] < end_ns)][:MOST_SLICES]
-    streams = lanes_of(trace, rows[np.isin(trace.kind[rows], np.array(DEVICE_KINDS))])
+    every = np.sort(np.concatenate([host[outer], work[trace.device[work] == device]]))
+    parts, shifts, before_ns = [], [], 0
+    for start_ns, end_ns in windows:
+        inside = every[(trace.end_ns[every] > start_ns) & (trace.start_ns[every] < end_ns)]
+        parts.append(inside)
+        shifts.append(np.full(len(inside), start_ns - before_ns))
+        before_ns += end_ns - start_ns
+    rows, shift = np.concatenate(parts)[:MOST_SLICES], np.concatenate(shifts)[:MOST_SLICES]
+    streams = lanes_of(trace, np.unique(rows[np.isin(trace.kind[rows], np.array(DEVICE_KINDS))]))
     keys = [_lane(trace, streams, row) for row in map(int, rows)]
     lanes = {key: place for place, key in enumerate(sorted(set(keys)))}
     slices = tuple(
-        Slice(lanes[key], int(trace.start_ns[row]) - start_ns, int(trace.end_ns[row]) - start_ns,
+        Slice(lanes[key], int(trace.start_ns[row]) - begin, int(trace.end_ns[row]) - begin,
               trace.name_of(row), _kind(trace, row))
-        for key, row in zip(keys, map(int, rows), strict=True)
+        for key, row, begin in zip(keys, map(int, rows), shift.tolist(), strict=True)
     )  # fmt: skip
     return tuple(key[-1] for key in lanes), slices
 

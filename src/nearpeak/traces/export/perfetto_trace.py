@@ -9,6 +9,7 @@ import numpy as np
 
 from nearpeak.core.traces.trace import DEVICE_KINDS, EventKind
 from nearpeak.traces.export.chrome_trace import streams_of, tracks_of
+from nearpeak.traces.export.protobuf_fields import field_key, message_field, number_field, text_field
 from nearpeak.traces.timeline.lanes import Lanes
 from nearpeak.traces.timeline.trace_columns import MISSING, NO_ROW, Trace
 
@@ -51,8 +52,8 @@ def _write(trace: Trace, file: BinaryIO) -> None:
     # Ends come before begins of the same moment; of several ends the inner, which began last, comes first.
     moments.sort(key=lambda entry: (entry[0], entry[1], -entry[2] if entry[1] == 0 else entry[2]))
     for moment, what, row, uuid in moments:
-        event = _message(_EVENT, _event(trace, row, uuid, what, launched))
-        file.write(_message(_PACKET, _number(_STAMP, moment) + _number(_SEQUENCE, 1) + event))
+        event = message_field(_EVENT, _event(trace, row, uuid, what, launched))
+        file.write(message_field(_PACKET, number_field(_STAMP, moment) + number_field(_SEQUENCE, 1) + event))
 
 
 def _label(trace: Trace, streams: Lanes, row: int, track: int) -> tuple[object, ...]:
@@ -73,59 +74,26 @@ def _descriptors(uuids: dict[tuple[object, ...], int], label: tuple[object, ...]
     group = (label[0],)
     if group not in uuids:
         uuids[group] = len(uuids) + 1
-        yield _message(
-            _PACKET,
-            _message(_DESCRIPTOR, _number(_UUID, uuids[group]) + _text(_LABEL, str(group[0]))) + _number(_SEQUENCE, 1),
-        )
+        described = number_field(_UUID, uuids[group]) + text_field(_LABEL, str(group[0]))
+        yield message_field(_PACKET, message_field(_DESCRIPTOR, described) + number_field(_SEQUENCE, 1))
     uuids[label] = len(uuids) + 1
-    described = _number(_UUID, uuids[label]) + _number(_PARENT, uuids[group]) + _text(_LABEL, str(label[1]))
-    yield _message(_PACKET, _message(_DESCRIPTOR, described) + _number(_SEQUENCE, 1))
+    described = number_field(_UUID, uuids[label]) + number_field(_PARENT, uuids[group])
+    described += text_field(_LABEL, str(label[1]))
+    yield message_field(_PACKET, message_field(_DESCRIPTOR, described) + number_field(_SEQUENCE, 1))
 
 
 def _event(trace: Trace, row: int, uuid: int, what: int, launched: set[int]) -> bytes:
     """Return the begin, end or moment of an event."""
     kind = (_END, _BEGIN, _INSTANT)[what]
-    data = _number(_TYPE, kind) + _number(_TRACK, uuid)
+    data = number_field(_TYPE, kind) + number_field(_TRACK, uuid)
     if kind == _END:
         return data
-    data += _text(_NAME, trace.name_of(row)) + _text(_CATEGORY, EventKind(trace.kind[row]).name.lower())
+    data += text_field(_NAME, trace.name_of(row)) + text_field(_CATEGORY, EventKind(trace.kind[row]).name.lower())
     flow = row if row in launched else int(trace.launch[row])
     if flow != NO_ROW:
-        data += _key(_FLOW, 1) + struct.pack("<Q", flow + 1)
+        data += field_key(_FLOW, 1) + struct.pack("<Q", flow + 1)
     for name in _SHOWN:
         if (value := trace.at(name, row)) is not None:
-            data += _message(
-                _NOTE, _text(10, name) + (_number(4, value) if isinstance(value, int) else _text(6, str(value)))
-            )
+            note = number_field(4, value) if isinstance(value, int) else text_field(6, str(value))
+            data += message_field(_NOTE, text_field(10, name) + note)
     return data
-
-
-def _varint(value: int) -> bytes:
-    """Return a whole number as protocol buffers write it.
-
-    >>> _varint(300).hex(), len(_varint(-1))
-    ('ac02', 10)
-    """
-    value &= (1 << 64) - 1
-    encoded = bytearray()
-    while value > 0x7F:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
-def _key(field: int, wire: int) -> bytes:
-    return _varint(field << 3 | wire)
-
-
-def _number(field: int, value: int) -> bytes:
-    return _key(field, 0) + _varint(value)
-
-
-def _message(field: int, data: bytes) -> bytes:
-    return _key(field, 2) + _varint(len(data)) + data
-
-
-def _text(field: int, text: str) -> bytes:
-    return _message(field, text.encode("utf-8", "replace"))

@@ -1,7 +1,7 @@
 """Registry of finding rules and the report built from them: evidence, gain, counter-evidence, abstentions."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from itertools import combinations
@@ -14,13 +14,7 @@ from nearpeak.traces.executed.queue_replay import merged, replayed_ns
 from nearpeak.traces.executed.shortfall_terms import shortfall_of
 from nearpeak.traces.finding_rule import Rule
 from nearpeak.traces.finding_scene import LEAST_RATIO, Scene
-from nearpeak.units import show
-
-UNMATCHED_RATIO = 0.5
-"""Part of the busy time without a case behind it from which on nothing is called healthy."""
-HEALTHY_RATIO = 0.9
-"""Part of the step in which the device is busy from which on a trace without findings is called healthy."""
-
+from nearpeak.traces.step_terms import terms_of, verdict_of
 
 RULES: Registry[Rule] = Registry.of_modules(
     "RULE", kind="finding", package=__name__, file=__file__, group="nearpeak.findings"
@@ -52,26 +46,47 @@ def report_of(executed: Executed, version: str = "", unseen_ns: int = 0, model: 
         unseen_ns: expected time of operators of `model` that never ran.
     """
     scene = Scene(executed)
-    results = [item for name in RULES for item in RULES[name](scene)]
+    by_rule = {name: tuple(RULES[name](scene)) for name in RULES if RULES[name].concerns(scene)}
+    results = [item for items in by_rule.values() for item in items]
     abstained = tuple(item for item in results if isinstance(item, Abstained))
     refused = scene.refused()
     shortfall = shortfall_of(executed, unseen_ns) if any(item.predicted_s for item in executed.operators) else None
     if refused:
         return TraceReport(
-            executed=executed, verdict=f"no conclusion: {refused}", findings=(), abstentions=abstained, together_s=0.0,
-            exclusive=(), shortfall=shortfall, model=model, created=version,
+            executed=executed, verdict=f"no conclusion: {refused}", refused=refused, findings=(), abstentions=abstained,
+            together_s=0.0, exclusive=(), shortfall=shortfall, model=model, created=version,
         )  # fmt: skip
     shares = planted_shares()
     findings = _ranked(replace(item, planted=shares.get(item.id)) for item in results if isinstance(item, TraceFinding))
     at_once_s = scene.gain_s(tuple(change for item in findings for change in item.changes))
     own_gains_s = [item.gain_s for item in findings if not item.remedy_of]
     together_s = max(min(at_once_s, sum(own_gains_s)), max(own_gains_s, default=0.0))
+    cleared = {RULES[name].id: tuple(RULES[name].clears(scene)) for name in RULES}
+    terms = terms_of(scene, findings, *_judged(by_rule), cleared)
     return TraceReport(
-        executed=executed, verdict=_verdict(scene, findings), findings=tuple(findings), abstentions=abstained,
+        executed=executed, verdict=verdict_of(scene, findings, terms), terms=terms,
+        findings=tuple(findings), abstentions=abstained,
         together_s=together_s, exclusive=_exclusive(scene, findings),
         shortfall=shortfall,
         model=model, created=version,
     )  # fmt: skip
+
+
+def _judged(
+    by_rule: Mapping[str, Sequence[TraceFinding | Abstained]],
+) -> tuple[dict[str, list[str]], dict[str, str]]:
+    """Return by part of a step the rules that judged it, and the reason of one that could not."""
+    looked: dict[str, list[str]] = {}
+    reasons: dict[str, str] = {}
+    for name, results in by_rule.items():
+        rule = RULES[name]
+        abstained = [item.reason for item in results if isinstance(item, Abstained)]
+        for part in rule.judges:
+            if abstained and len(abstained) == len(results):
+                reasons.setdefault(part, "; ".join(abstained))
+            else:
+                looked.setdefault(part, []).append(rule.id)
+    return looked, reasons
 
 
 def _ranked(findings: Iterable[TraceFinding]) -> list[TraceFinding]:
@@ -99,30 +114,6 @@ def _exclusive(scene: Scene, findings: list[TraceFinding]) -> tuple[tuple[str, s
 
 def _name(finding: TraceFinding) -> str:
     return f"{finding.id} {finding.key}".strip()
-
-
-def _verdict(scene: Scene, findings: list[TraceFinding]) -> str:
-    step, what = show(scene.step_s, "s"), "a step" if scene.executed.steps_found else "the window"
-    gaining = [entry for entry in findings if entry.gain_s > 0]
-    if gaining:
-        first = gaining[0]
-        least = show(max(0.0, scene.step_s - first.gain_s), "s")
-        share = first.gain_s / scene.step_s
-        return f"{first.claim}; without that {what} would take {least} instead of {step} ({share:.0%} less)"
-    if not scene.executed.timeline.kernel_count + scene.executed.timeline.comm_count:
-        return f"no conclusion: only copies and fills were recorded in {what} of {step}, no kernels"
-    busy = scene.executed.timeline.busy_ns / max(1, scene.executed.window_ns)
-    unmatched = scene.executed.unmatched_ns / max(1, scene.executed.timeline.busy_ns)
-    if scene.executed.cpu_alone and not any(entry.predicted_s for entry in scene.executed.operators):
-        unmatched = 1.0  # a CPU is busy however badly it is used
-    if busy >= HEALTHY_RATIO and unmatched > UNMATCHED_RATIO:
-        return (
-            f"no conclusion: the device is busy {busy:.0%} of {what} of {step}, and for {unmatched:.0%} of that time "
-            "no expected time is known; pass --target, record shapes"
-        )
-    if busy >= HEALTHY_RATIO:
-        return f"healthy: the device is busy {busy:.0%} of {what} of {step}, and no rule found a problem"
-    return f"no cause found for {1 - busy:.0%} idle time of {what} of {step}; see the abstentions"
 
 
 __all__ = ["LEAST_RATIO", "PLANTED", "RULES", "Rule", "Scene", "merged", "planted_shares", "replayed_ns", "report_of"]

@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 from nearpeak.core.traces.executed_run import NOTHING
 from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
+from nearpeak.core.traces.timeline import Idle
 from nearpeak.traces.finding_rule import Rule
 from nearpeak.traces.finding_scene import Scene, state_if
+from nearpeak.traces.step_terms import idle_name
 
 ID = "idle.alloc"
 
@@ -37,4 +39,4 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     )
 
 
-RULE = Rule(id=ID, look=look, needs=("host",))
+RULE = Rule(id=ID, look=look, judges=(idle_name(Idle.ALLOC),), needs=("host",))

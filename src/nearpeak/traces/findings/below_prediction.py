@@ -6,6 +6,7 @@ from nearpeak.core.traces.executed_run import ExecutedOperator
 from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
 from nearpeak.traces.finding_rule import Rule
 from nearpeak.traces.finding_scene import Scene, state_if
+from nearpeak.traces.step_terms import COMPUTING
 
 ID = "kernel.below_roofline"
 _SLOWER, _LEAST_S = 2.0, 8e-6
@@ -32,6 +33,7 @@ def _is_slow(scene: Scene, operator: ExecutedOperator) -> bool:
     units = {kernel.unit for kernel in scene.executed.kernels if kernel.name in operator.kernels}
     explained = operator.padded_s is not None or (operator.family in ("gemm", "conv") and "vector" in units)
     moved = operator.name in ("aten::_to_copy", "aten::clone", "aten::contiguous", "aten::copy_")
+    moved = moved or not operator.kernels  # copies over a link, which other rules judge
     return not explained and not moved and operator.measured_s > _SLOWER * operator.predicted_s * scene.usual_ratio
 
 
@@ -71,4 +73,4 @@ def _one(scene: Scene, number: int, operator: ExecutedOperator) -> list[TraceFin
     )
 
 
-RULE = Rule(id=ID, look=look, needs=("operators", "shapes"))
+RULE = Rule(id=ID, look=look, judges=(COMPUTING,), needs=("operators", "shapes"))

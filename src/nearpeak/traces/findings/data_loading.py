@@ -3,8 +3,10 @@
 from collections.abc import Iterator
 
 from nearpeak.core.traces.finding_report import Abstained, TraceFinding
+from nearpeak.core.traces.timeline import Idle
 from nearpeak.traces.finding_rule import Rule
 from nearpeak.traces.finding_scene import Scene, state_if
+from nearpeak.traces.step_terms import idle_name
 
 ID = "idle.input_bound"
 
@@ -33,4 +35,4 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     )  # fmt: skip
 
 
-RULE = Rule(id=ID, look=look, needs=("host", "links", "ranges"))
+RULE = Rule(id=ID, look=look, judges=(idle_name(Idle.INPUT),), needs=("host", "links", "ranges"))

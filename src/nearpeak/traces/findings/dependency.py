@@ -9,6 +9,7 @@ from nearpeak.core.traces.timeline import Idle
 from nearpeak.traces.executed.queue_replay import begun_ns
 from nearpeak.traces.finding_rule import Rule
 from nearpeak.traces.finding_scene import Scene, state_if
+from nearpeak.traces.step_terms import idle_name
 
 ID = "idle.dependency"
 LEAST_GAP_NS = 1_000
@@ -77,4 +78,4 @@ def _gaps(scene: Scene) -> dict[int, tuple[int, bool]]:
     return gaps
 
 
-RULE = Rule(id=ID, look=look, needs=("host", "links"))
+RULE = Rule(id=ID, look=look, judges=(idle_name(Idle.QUEUE),), needs=("host", "links"))

@@ -6,6 +6,7 @@ from nearpeak.core.traces.executed_run import NOTHING
 from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
 from nearpeak.traces.finding_rule import Rule
 from nearpeak.traces.finding_scene import Scene, state_if
+from nearpeak.traces.step_terms import COMM
 
 ID = "comm.exposed"
 
@@ -85,4 +86,7 @@ def _needs(scene: Scene, place: int) -> bool:
     return named or scene.family(scene.items[place]) == "optimizer"
 
 
-RULE = Rule(id=ID, look=look, needs=("links",), concerns=lambda scene: any(item.kind == "comm" for item in scene.items))
+RULE = Rule(
+    id=ID, look=look, judges=(COMM,), needs=("links",),
+    concerns=lambda scene: any(item.kind == "comm" for item in scene.items),
+)  # fmt: skip

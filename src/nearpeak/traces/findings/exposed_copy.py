@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
 from nearpeak.traces.finding_rule import Rule
 from nearpeak.traces.finding_scene import LEAST_RATIO, Scene, state_if
+from nearpeak.traces.step_terms import COPIES
 
 ID = "copy.exposed"
 _LARGE = 1 << 16
@@ -18,6 +19,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         and item.size > _LARGE
     )  # fmt: skip
     if not places:
+        reason = "exposed copies are within the device, or smaller than 64 KiB: no rule says what they should take"
+        yield Abstained(id=ID, reason=reason)
         return
     lane = 1 + max(item.lane for item in scene.items)
     changes = [Change(place, lane=lane, lag_ns=0) for place in places]
@@ -41,6 +44,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
 RULE = Rule(
     id=ID,
     look=look,
+    judges=(COPIES,),
     needs=("bytes",),
     concerns=lambda scene: scene.executed.timeline.exposed_memcpy_ns >= LEAST_RATIO * scene.executed.window_ns,
 )

@@ -7,6 +7,7 @@ from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
 from nearpeak.core.traces.timeline import Idle
 from nearpeak.traces.finding_rule import Rule
 from nearpeak.traces.finding_scene import Scene
+from nearpeak.traces.step_terms import HOST_IDLE
 
 ID = "idle.framework"
 
@@ -55,4 +56,4 @@ def _inner(scene: Scene) -> Iterator[int]:
         begun.add(item.step)
 
 
-RULE = Rule(id=ID, look=look, needs=("kernels",), concerns=lambda scene: scene.executed.cpu_alone)
+RULE = Rule(id=ID, look=look, judges=HOST_IDLE, needs=("kernels",), concerns=lambda scene: scene.executed.cpu_alone)

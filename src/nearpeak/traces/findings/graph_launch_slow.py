@@ -31,7 +31,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         slow += [launch for launch in late if not uploads or launch != launches[0]]
     if not slow:
         if alone:
-            reason = "graphs that launch slowly are launched once only, which uploads them: record more steps"
+            reason = f"graphs that launch slowly are launched once only, which uploads them: {scene.more_steps}"
             yield Abstained(id=ID, reason=reason)
         return
     changes = []

@@ -19,7 +19,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
         return
     same = launch_bound.varies(scene)
     if same == "not observable":
-        reason = "fewer than three steps do not show whether each runs the same kernels; record more"
+        reason = f"fewer than three steps do not show whether each runs the same kernels: {scene.more_steps}"
         yield Abstained(id=ID, reason=reason)
         return
     if same == "found":

@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 from nearpeak.core.traces.executed_run import NOTHING, QueueItem
 from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
+from nearpeak.core.traces.timeline import Idle
 from nearpeak.traces.finding_rule import Rule
 from nearpeak.traces.finding_scene import Scene, state_if
+from nearpeak.traces.step_terms import idle_name
 
 ID = "idle.sync_bound"
 _SCALAR_BYTES = 64
@@ -51,4 +53,4 @@ def _waits(item: QueueItem) -> bool:
     return item.waits != NOTHING and (item.kind == "sync" or reads)
 
 
-RULE = Rule(id=ID, look=look, needs=("host", "links"))
+RULE = Rule(id=ID, look=look, judges=(idle_name(Idle.SYNC),), needs=("host", "links"))

@@ -4,14 +4,18 @@ from collections.abc import Iterator
 
 from nearpeak.core.traces.executed_run import NOTHING
 from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
+from nearpeak.core.traces.timeline import Idle
 from nearpeak.traces.executed.queue_replay import merged, replayed_ns
 from nearpeak.traces.finding_rule import Rule
 from nearpeak.traces.finding_scene import Scene, state_if
+from nearpeak.traces.step_terms import idle_name
 from nearpeak.units import show
 
 ID = "idle.launch_bound"
 GRAPH_NS, GAP_NS = 10_000, 1_200
 """Host time to launch a graph; time between its kernels."""
+_CAUSES = (Idle.LAUNCH, Idle.FRAMEWORK, Idle.HOST_OTHER, Idle.COPY_CALL)
+"""Causes of idle time that calls without a cause of their own have."""
 _IDLE, _HOST, _FEW = 0.15, 0.6, 0.6
 """Idle part of the window; part of it in which the device waits for its host; part of host time in a few stretches."""
 
@@ -124,4 +128,4 @@ def _remedies(scene: Scene, gain_s: float) -> tuple[tuple[str, float], ...]:
     return tuple(remedies)
 
 
-RULE = Rule(id=ID, look=look, needs=("host", "links"))
+RULE = Rule(id=ID, look=look, judges=tuple(map(idle_name, _CAUSES)), needs=("host", "links"))

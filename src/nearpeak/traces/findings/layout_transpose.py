@@ -1,17 +1,14 @@
 """Kernels that only change the layout of tensors for neighbouring operators."""
 
-import re
 from collections.abc import Iterator
 
 from nearpeak.core.traces.executed_run import NOTHING
 from nearpeak.core.traces.finding_report import Abstained, TraceFinding
 from nearpeak.traces.finding_rule import Rule
 from nearpeak.traces.finding_scene import Scene, state_if
+from nearpeak.traces.timeline.kernel_names import is_layout_conversion
 
 ID = "layout.transpose"
-_LAYOUT = re.compile(
-    r"nchwToNhwc|nhwcToNchw|convertTensor|tensorTransform|SubTensorOp|transpose|permute|Reformat|Reorder", re.IGNORECASE
-)
 _COPIES = ("aten::clone", "aten::contiguous")
 
 
@@ -20,7 +17,9 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     places = [place for place, item in enumerate(scene.items) if item.kernel != NOTHING and _moves(scene, place)]
     if not places:
         return
-    formats = [place for place in places if _LAYOUT.search(scene.executed.kernels[scene.items[place].kernel].name)]
+    formats = [
+        place for place in places if is_layout_conversion(scene.executed.kernels[scene.items[place].kernel].name)
+    ]
     yield from scene.finding(
         ID,
         f"{len(places) / scene.executed.step_count:.0f} kernels of a step only change layouts"
@@ -56,7 +55,7 @@ def _advice(scene: Scene, *, converted: bool) -> str:
 def _moves(scene: Scene, place: int) -> bool:
     item = scene.items[place]
     operator = scene.operator(item)
-    if _LAYOUT.search(scene.executed.kernels[item.kernel].name):
+    if is_layout_conversion(scene.executed.kernels[item.kernel].name):
         return True
     return (
         operator is not None

@@ -6,6 +6,7 @@ from nearpeak.core.traces.finding_report import Abstained, Counter, TraceFinding
 from nearpeak.traces import kernel_counters as counted
 from nearpeak.traces.finding_rule import Rule
 from nearpeak.traces.finding_scene import Scene, state_if
+from nearpeak.traces.step_terms import UNEXPECTED
 
 ID = "ncu.SOLBottleneck"
 _LIMITS = {
@@ -60,4 +61,4 @@ def limiter(counters: Mapping[str, float]) -> str:
     return min(known, key=lambda what: known[what]) if known else ""
 
 
-RULE = Rule(id=ID, look=look, concerns=counted.has_counters)
+RULE = Rule(id=ID, look=look, judges=(UNEXPECTED,), concerns=counted.has_counters)

@@ -7,6 +7,7 @@ from nearpeak.core.traces.executed_run import KernelRule
 from nearpeak.core.traces.finding_report import Abstained, Change, Counter, TraceFinding
 from nearpeak.traces.finding_rule import Rule
 from nearpeak.traces.finding_scene import Scene
+from nearpeak.traces.step_terms import UNEXPECTED
 
 ID = "ncu"
 _ADVISES = ("OPT", "WRN")
@@ -83,4 +84,4 @@ def _others(scene: Scene, name: str, best: dict[int, KernelRule]) -> str:
     return "found" if both else "not found"
 
 
-RULE = Rule(id=ID, look=look, concerns=lambda scene: bool(scene.executed.rules))
+RULE = Rule(id=ID, look=look, judges=(UNEXPECTED,), concerns=lambda scene: bool(scene.executed.rules))

@@ -111,4 +111,14 @@ def _updates_weights(scene: Scene) -> bool:
     )
 
 
-RULE = Rule(id=ID, look=look, needs=("host", "links", "names", "phase"), concerns=_updates_weights)
+def _fused(scene: Scene) -> Iterator[int]:
+    """Yield the kernels that update lists of parameters at once."""
+    for place, item in enumerate(scene.items):
+        is_update = item.phase == "optimizer" or scene.family(item) == "optimizer"
+        if is_update and item.kernel != NOTHING and _JOINED.search(_names(scene, place)):
+            yield place
+
+
+RULE = Rule(
+    id=ID, look=look, needs=("host", "links", "names", "phase"), clears=_fused, concerns=_updates_weights
+)  # fmt: skip

@@ -7,6 +7,7 @@ from nearpeak.core.traces.executed_run import NOTHING
 from nearpeak.core.traces.finding_report import Abstained, Change, TraceFinding
 from nearpeak.traces.finding_rule import Rule
 from nearpeak.traces.finding_scene import Scene, state_if
+from nearpeak.traces.step_terms import COPIES
 
 ID = "copy.pageable_h2d"
 PINNED_BYTES_PER_S = 22e9
@@ -56,4 +57,11 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     )  # fmt: skip
 
 
-RULE = Rule(id=ID, look=look, needs=("copies", "bytes"))
+def _concerns(scene: Scene) -> bool:
+    """Say whether copies from pageable memory are there, or copies whose memory or size was not recorded."""
+    copies = [item for item in scene.items if item.kind == "copy"]
+    unknown = "copies" in scene.executed.missing or "bytes" in scene.executed.missing
+    return bool(copies) and (unknown or any(item.copy == "h2d pageable" for item in copies))
+
+
+RULE = Rule(id=ID, look=look, judges=(COPIES,), needs=("copies", "bytes"), concerns=_concerns)

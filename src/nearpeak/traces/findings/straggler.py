@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from nearpeak.core.traces.finding_report import Abstained, Counter, Evidence, TraceFinding
 from nearpeak.traces.finding_rule import Rule
 from nearpeak.traces.finding_scene import LEAST_RATIO, Scene
+from nearpeak.traces.step_terms import COMM
 
 ID = "comm.straggler"
 
@@ -13,8 +14,7 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     """Take the time away that the ranks wait for the last one: as long as the one that waits least waits for it."""
     skew = scene.executed.skew
     if skew is None:
-        if (scene.executed.rank_count or 1) > 1:
-            yield Abstained(id=ID, reason="one rank of several: pass the traces of the others too (--rank FILE)")
+        yield Abstained(id=ID, reason="one rank of several: pass the traces of the others too (--rank FILE)")
         return
     if skew.straggler is None or skew.collective_count < 3:
         return
@@ -44,4 +44,8 @@ def look(scene: Scene) -> Iterator[TraceFinding | Abstained]:
     )  # fmt: skip
 
 
-RULE = Rule(id=ID, look=look)
+def _has_ranks(scene: Scene) -> bool:
+    return scene.executed.skew is not None or (scene.executed.rank_count or 1) > 1
+
+
+RULE = Rule(id=ID, look=look, judges=(COMM,), concerns=_has_ranks)

@@ -2,8 +2,10 @@
 
 from pathlib import Path
 
+from nearpeak.base.input_files import check_file, reading
 from nearpeak.base.registry import Registry
 from nearpeak.errors import SpecError
+from nearpeak.exchange.file_kinds import described
 from nearpeak.traces.reading.byte_stream import head_of
 from nearpeak.traces.reading.sqlite_tables import MAGIC, schema_of
 from nearpeak.traces.timeline.trace_columns import Trace
@@ -28,7 +30,9 @@ def read_trace(path: Path, form: str | None = None) -> Trace:
         SpecError: the file cannot be read, or is of no known format.
         SpecError: nothing can be read of it; the message names file, place and what was expected.
     """
-    return (FORMATS[form] if form else format_of(path)).read(path)
+    check_file(path)
+    with reading(path, "trace"):
+        return (FORMATS[form] if form else format_of(path)).read(path)
 
 
 def begins(path: Path) -> bytes:
@@ -54,4 +58,6 @@ def format_of(path: Path) -> TraceFormat:
     if len(matches) == 1:
         return matches[0]
     names = ", ".join(entry.name for entry in matches) or ", ".join(FORMATS)
+    if not matches and (words := described(head, path.name)):
+        raise SpecError(f"{path}: {words}")
     raise SpecError(f"{path}: matches {'several formats' if matches else 'no known trace format'}; name one: {names}")

@@ -13,10 +13,10 @@ _OWN = {kind.name.lower(): kind for kind in EventKind}
 
 
 def _kind(phase: str, category: str) -> EventKind | str:
-    """Return the kind of an event; an unknown category counts as a marked range."""
+    """Return the kind of an event, or what is said of it where no rule knows its category."""
     if phase == "X":
         category = category.lower()
-        return _OWN.get(category, KINETO.get(category, EventKind.HOST_RANGE))
+        return _OWN.get(category, KINETO.get(category, f"?category {category or 'none'!r}"))
     if phase in ("i", "I", "R"):
         return EventKind.INSTANT
     if phase == "C":
@@ -28,7 +28,8 @@ def _kind(phase: str, category: str) -> EventKind | str:
 
 def _read(path: Path) -> Trace:
     """Return the trace of a file of Chrome's trace events."""
-    table, file = EventTable.of_file(path, Rules(kind_of=_kind, record="traceEvents", lifted=("process", "thread")))
+    rules = Rules(kind_of=_kind, record="traceEvents", lifted=("process", "thread"), otherwise=EventKind.HOST_RANGE)
+    table, file = EventTable.of_file(path, rules)
     base = file.metadata.get("baseTimeNanoseconds", 0)
     header = TraceHeader(
         format="chrome_json", source=path.name, record_count=file.record_count, metadata=dict(file.metadata),
@@ -39,7 +40,8 @@ def _read(path: Path) -> Trace:
 
 _EVENT = re.compile(rb'"ph"\s*:\s*"[A-Za-z]"')
 _OTHERS = (b'"schemaVersion"', b'"deviceProperties"', b'"baseTimeNanoseconds"', b'"cat": "cpu_op"', b'"cat":"cpu_op"',
-           b'"torch_profiler_kwargs"', b'"External id"', b'"user_annotation"', b'"Session"', b'"Node"')  # fmt: skip
+           b'"torch_profiler_kwargs"', b'"External id"', b'"user_annotation"', b'"Session"', b'"Node"',
+           b'"/host:CPU"', b'"/device:')  # fmt: skip
 
 
 def _recognises(head: bytes) -> bool:

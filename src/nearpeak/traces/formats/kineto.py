@@ -20,7 +20,7 @@ _CATEGORIES = {
     "privateuse1_driver": EventKind.HOST_API, "mtia_runtime": EventKind.HOST_API, "kernel": EventKind.KERNEL,
     "gpu_memcpy": EventKind.MEMCPY, "memcpy": EventKind.MEMCPY, "gpu_memset": EventKind.MEMSET,
     "memset": EventKind.MEMSET, "gpu_user_annotation": EventKind.DEVICE_RANGE, "cuda_sync": EventKind.SYNC,
-    "cuda_profiler_range": EventKind.DEVICE_RANGE, "overhead": EventKind.OVERHEAD,
+    "xpu_sync": EventKind.SYNC, "cuda_profiler_range": EventKind.DEVICE_RANGE, "overhead": EventKind.OVERHEAD,
     "cpu_instant_event": EventKind.INSTANT,
 }  # fmt: skip
 _MARK = re.compile(r"ProfilerStep#\d+$|Optimizer\.(step|zero_grad)#|enumerate\(DataLoader\)#")
@@ -93,9 +93,9 @@ def _header(path: Path, file: EventFile) -> TraceHeader:
 
 
 def _device(entry: dict[str, Any]) -> TraceDevice:
-    major, minor = entry.get("computeMajor"), entry.get("computeMinor")
+    major, minor, number = entry.get("computeMajor"), entry.get("computeMinor"), _int(entry.get("id"))
     return TraceDevice(
-        index=_int(entry.get("id")) or 0, name=str(entry.get("name", "")), sm_count=_int(entry.get("numSms")),
+        index=-1 if number is None else number, name=str(entry.get("name", "")), sm_count=_int(entry.get("numSms")),
         memory_bytes=_int(entry.get("totalGlobalMem")),
         compute_capability=f"{major}.{minor}" if major is not None and minor is not None else "",
     )  # fmt: skip

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nearpeak.core.traces.trace import CopyKind, EventKind, Memory, SyncKind, TraceDevice, TraceHeader
+from nearpeak.core.traces.trace import READ_AS_WORK, CopyKind, EventKind, Memory, SyncKind, TraceDevice, TraceHeader
 from nearpeak.errors import SpecError
 from nearpeak.traces.reading.sqlite_tables import MAGIC, Database, opened
 from nearpeak.traces.reading.table_rows import EventRows, integers, whole
+from nearpeak.traces.timeline.kernel_names import work_kind_of
 from nearpeak.traces.timeline.trace_columns import MISSING, Trace
 from nearpeak.traces.trace_format import TraceFormat
 
@@ -59,6 +60,7 @@ def _read(path: Path) -> Trace:
         for cells in base.read(f"{_PREFIX}MEMSET", (*_SHARED, "bytes", "memKind"), needed=_SHARED[:2]):
             rare = {**_rare(cells), "bytes": integers(cells[-2]), "target_memory": _memory(cells[-1])}
             rows.add(EventKind.MEMSET, ["Memset"] * len(cells[0]), rare=rare, **_device(cells))
+        _unknown_work(base, rows)
         graphs = _graphs(base, rows)
         _waits(base, rows, calls)
         _ranges(base, rows, strings)
@@ -258,9 +260,8 @@ def _header(base: Database, rows: EventRows, graph_count: int) -> TraceHeader:
             f"kernels inside of {graph_count} launches of graphs: each graph is one event here"
             " (nsys --cuda-graph-trace=node records them)"
         )
-    for name in sorted(base.tables):
-        holds = name.startswith(_PREFIX) or _TIMES.intersection(base.columns(name))
-        if holds and name.removeprefix(_PREFIX) not in _TAKEN and (count := base.count(name)):
+    for name in _others(base):
+        if count := base.count(name):
             rows.lose("skipped", f"record of table {name}", count)
     return TraceHeader(
         format="nsys_sqlite",
@@ -277,9 +278,31 @@ def _header(base: Database, rows: EventRows, graph_count: int) -> TraceHeader:
     )
 
 
+def _others(base: Database, *, work: bool = False) -> list[str]:
+    """Return the tables of events that no rule knows: those that are work of a device, or the others."""
+    tables = []
+    for name in sorted(base.tables):
+        columns = set(base.columns(name))
+        holds = name.startswith(_PREFIX) or _TIMES & columns
+        if holds and name.removeprefix(_PREFIX) not in _TAKEN and work == columns.issuperset(_WORK):
+            tables.append(name)
+    return tables
+
+
+def _unknown_work(base: Database, rows: EventRows) -> None:
+    """Take the events of unknown tables that name a device and a stream."""
+    for name in _others(base, work=True):
+        for cells in base.read(name, _SHARED, needed=_SHARED[:2]):
+            title = name.removeprefix(_PREFIX)
+            rows.add(work_kind_of(title), [title] * len(cells[0]), rare=_rare(cells), **_device(cells))
+            rows.lose("unknown", f"table {name}, {READ_AS_WORK}", len(cells[0]))
+
+
 _TAKEN = frozenset(("KERNEL", "MEMCPY", "MEMSET", "RUNTIME", "DRIVER", "SYNCHRONIZATION", "GRAPH_TRACE", "NVTX_EVENTS"))
 _TIMES = frozenset(("start", "timestamp", "rawTimestamp", "startNs", "eventTime"))
 """Columns of tables that hold events."""
+_WORK = frozenset(("start", "end", "deviceId", "streamId"))
+"""Columns of tables that hold work of a device."""
 _DEVICE = (
     "id", "name", "smCount", "totalMemory", "memoryBandwidth", "clockRate", "l2CacheSize", "computeMajor",
     "computeMinor",
@@ -298,7 +321,7 @@ def _devices(base: Database) -> list[TraceDevice]:
             ]
             devices.append(
                 TraceDevice(
-                    index=max(whole(index), 0),
+                    index=max(whole(index), -1),
                     name=str(name or ""),
                     sm_count=sizes[0],
                     memory_bytes=sizes[1],

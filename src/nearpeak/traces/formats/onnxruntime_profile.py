@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nearpeak.base.input_files import json_value
 from nearpeak.core.traces.trace import EventKind, TraceHeader
 from nearpeak.traces.reading.chrome_events import EventTable, Rules
 from nearpeak.traces.timeline.kernel_names import family_of
@@ -87,7 +88,7 @@ def tensors_of(text: str) -> tuple[list[str], list[list[int]]]:
     (['float', 'int64'], [[2, 3], [1]])
     """
     try:
-        pairs = [pair for tensor in json.loads(text) for pair in tensor.items()]
+        pairs = [pair for tensor in json_value(text) for pair in tensor.items()]
         return [name for name, _ in pairs], [[_extent(n) for n in shape] for _, shape in pairs]
     except (ValueError, TypeError, AttributeError, RecursionError):
         return [], []

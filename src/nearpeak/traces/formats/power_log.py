@@ -6,11 +6,15 @@ import numpy as np
 
 from nearpeak.core.traces.trace import EventKind, Loss, TraceHeader
 from nearpeak.errors import SpecError
+from nearpeak.exchange.log_columns import UNTIMED
 from nearpeak.exchange.power_logs import LOGS
 from nearpeak.traces.reading.csv_columns import lines_of
 from nearpeak.traces.reading.table_rows import EventRows
 from nearpeak.traces.timeline.trace_columns import Trace
 from nearpeak.traces.trace_format import TraceFormat
+
+INSTEAD = "'nearpeak telemetry --import FILE --interval 1s' reads it; pass a profiler's trace here"
+"""What to do with a power log instead."""
 
 
 def _read(path: Path) -> Trace:
@@ -20,7 +24,12 @@ def _read(path: Path) -> Trace:
     name = next((log for log in LOGS if LOGS[log].recognises(text[:4096])), None)
     if name is None:
         raise SpecError(f"{path.name}: no power log that is known; there are {', '.join(LOGS)}")
-    telemetry = LOGS[name].read(text, path.name, None)
+    try:
+        telemetry = LOGS[name].read(text, path.name, None)
+    except SpecError as error:
+        if str(error).endswith(UNTIMED):
+            raise SpecError(f"{path.name}: is a power log ({name}) whose lines have no time; {INSTEAD}") from None
+        raise
     rows = EventRows()
     for stream in telemetry.streams:
         before, after = (np.array(log, np.int64) for log in (stream.before_ns, stream.after_ns))
@@ -57,5 +66,8 @@ def _recognises(head: bytes) -> bool:
 
 
 FORMAT = TraceFormat(
-    name="power_log", title="Power logs: spl.txt, tegrastats, Zeus, nvidia-smi", recognises=_recognises, read=_read
+    name="power_log",
+    title="Power logs: spl.txt, tegrastats, Zeus, nvidia-smi, dcgmi, rocm-smi",
+    recognises=_recognises,
+    read=_read,
 )

@@ -1,6 +1,5 @@
 """rocpd: SQLite files of ROCm's profiler, whose tables carry a UUID suffix and whose grids are in work-items."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nearpeak.base.input_files import json_value
 from nearpeak.core.traces.trace import EventKind, TraceDevice, TraceHeader
 from nearpeak.errors import SpecError
 from nearpeak.traces.reading.rocm_units import blocks_of, copy_fields
@@ -94,7 +94,7 @@ class _Names:
     def message(self, event: object) -> str:
         """Return what a marker says; nothing where its event keeps no message."""
         try:
-            data = json.loads(str(self.details.get(event) or "{}"))
+            data = json_value(str(self.details.get(event) or "{}"))
         except ValueError:
             return ""
         return str(data.get("message") or "") if isinstance(data, dict) else ""
@@ -188,7 +188,7 @@ def _header(base: Database, sets: Sequence[_Names]) -> TraceHeader:
         table = names.table("rocpd_metadata") or "rocpd_metadata"
         metadata |= {str(key): value for key, value in base.pairs(table, "tag", "value").items()}
         for key, name in names.agents.items():
-            index = max(whole(names.indices.get(key, key)), 0)
+            index = max(whole(names.indices.get(key, key)), -1)
             if names.kinds.get(key) == "GPU" and index not in devices:
                 # The name is the architecture where the file states a product.
                 text, product = str(name or ""), str(names.products.get(key) or "")

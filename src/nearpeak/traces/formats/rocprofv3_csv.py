@@ -1,7 +1,7 @@
 """rocprofv3: CSV tables of kernels, copies, calls, statistics and counters, in old and new columns."""
 
 import csv
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from nearpeak.core.traces.trace import EventKind, Loss, TraceHeader
-from nearpeak.errors import SpecError
-from nearpeak.traces.reading.csv_columns import lines_of, rows_of
+from nearpeak.traces.reading.csv_tables import Table, tables_of
 from nearpeak.traces.reading.rocm_units import agents_of, blocks_of, copy_fields, triple
 from nearpeak.traces.reading.table_rows import EventRows, integers, real_numbers
 from nearpeak.traces.timeline.trace_columns import MISSING, Trace
 from nearpeak.traces.trace_format import TraceFormat
 
 Array = npt.NDArray[Any]
-_BATCH = 20_000
 _SPAN = ("Start_Timestamp", "End_Timestamp")
+_WANTED = f"its first line has no columns of rocprofv3; wanted {', '.join(_SPAN)} or TotalDurationNs or Counter_Name"
 _LIFTED = frozenset((
     *_SPAN, "Kind", "Agent_Id", "Queue_Id", "Stream_Id", "Thread_Id", "Process_Id", "Kernel_Name", "Correlation_Id",
     "Domain", "Function", "Direction", "Grid_Size_X", "Grid_Size_Y", "Grid_Size_Z", "Workgroup_Size_X",
@@ -27,28 +26,12 @@ _LIFTED = frozenset((
 ))  # fmt: skip
 
 
-class _Table:
-    """Some rows of a file by column."""
-
-    def __init__(self, header: Sequence[str], rows: list[list[str]]) -> None:
-        self.header, self.count = tuple(header), len(rows)
-        self._columns: dict[str, tuple[str, ...]] = dict.fromkeys(header, ())
-        if rows:
-            self._columns = dict(zip(header, zip(*rows, strict=True), strict=True))
-
-    def __contains__(self, name: str) -> bool:
-        return name in self._columns
-
-    def __getitem__(self, name: str) -> Sequence[object]:
-        return self._columns.get(name, (None,) * self.count)
-
-
 def _read(path: Path) -> Trace:
     """Return the trace of a table; statistics and counters without times become events that are not on a timeline."""
     rows, losses = EventRows(), list[Loss]()
     lacks: list[str] = []
     try:
-        for table in _tables(path, rows, losses):
+        for table in tables_of(path, rows, losses, lambda line: "," in line, _is_header, _WANTED):
             _add(table, rows, lacks)
     except csv.Error as error:
         rows.lose("dropped", "rest of the file", example=str(error))
@@ -63,35 +46,13 @@ def _read(path: Path) -> Trace:
     return rows.trace(header)
 
 
-def _tables(path: Path, rows: EventRows, losses: list[Loss]) -> Iterator[_Table]:
-    """Yield the rows of the file in batches; rows of another length than the header are dropped and counted."""
-    lines = rows_of(lines_of(path, losses), lambda line: "," in line)
-    header = [name.strip() for name in next(lines, [])]
-    if not _is_header(header):
-        raise SpecError(
-            f"{path.name}: its first line has no columns of rocprofv3; wanted {', '.join(_SPAN)} or "
-            "TotalDurationNs or Counter_Name"
-        )
-    batch: list[list[str]] = []
-    for number, row in enumerate(lines, 2):
-        if len(row) != len(header):
-            if row:
-                rows.lose("dropped", f"row that has not {len(header)} cells", example=f"line {number}")
-            continue
-        batch.append(row)
-        if len(batch) == _BATCH:
-            yield _Table(header, batch)
-            batch = []
-    yield _Table(header, batch)
-
-
 def _is_header(header: Sequence[str]) -> bool:
     return len(set(header)) == len(header) and (
         all(name in header for name in _SPAN) or "TotalDurationNs" in header or "Counter_Name" in header
     )
 
 
-def _add(table: _Table, rows: EventRows, lacks: list[str]) -> None:
+def _add(table: Table, rows: EventRows, lacks: list[str]) -> None:
     if "Counter_Name" in table:
         _counters(table, rows, lacks)
     elif "TotalDurationNs" in table:
@@ -105,7 +66,7 @@ def _add(table: _Table, rows: EventRows, lacks: list[str]) -> None:
         _calls(table, rows)
 
 
-def _rest(table: _Table) -> dict[str, Any]:
+def _rest(table: Table) -> dict[str, Any]:
     """Return columns that no rule lifts, under their own names."""
     rest = [name for name in table.header if name and name not in _LIFTED]
     numbers = {name: integers(table[name]) for name in rest}
@@ -115,11 +76,11 @@ def _rest(table: _Table) -> dict[str, Any]:
     }
 
 
-def _times(table: _Table) -> dict[str, Array]:
+def _times(table: Table) -> dict[str, Array]:
     return {"start": integers(table[_SPAN[0]]), "end": integers(table[_SPAN[1]])}
 
 
-def _kernels(table: _Table, rows: EventRows) -> None:
+def _kernels(table: Table, rows: EventRows) -> None:
     block = triple([table[f"Workgroup_Size_{axis}"] for axis in "XYZ"])
     items = triple([table[f"Grid_Size_{axis}"] for axis in "XYZ"])
     rest = _rest(table)
@@ -145,7 +106,7 @@ def _kernels(table: _Table, rows: EventRows) -> None:
     )
 
 
-def _copies(table: _Table, rows: EventRows) -> None:
+def _copies(table: Table, rows: EventRows) -> None:
     names = [str(cell) for cell in table["Direction"]]
     rest, fields = _rest(table), copy_fields(names)
     to_device = fields["copy_kind"] != 2
@@ -163,7 +124,7 @@ def _copies(table: _Table, rows: EventRows) -> None:
     )
 
 
-def _calls(table: _Table, rows: EventRows) -> None:
+def _calls(table: Table, rows: EventRows) -> None:
     """Take calls and markers; tables of allocations and of scratch memory call theirs an operation."""
     rest = _rest(table)
     named = next((name for name in ("Function", "Operation", "Kind") if name in table), "Function")
@@ -183,7 +144,7 @@ def _calls(table: _Table, rows: EventRows) -> None:
     )
 
 
-def _statistics(table: _Table, rows: EventRows, lacks: list[str]) -> None:
+def _statistics(table: Table, rows: EventRows, lacks: list[str]) -> None:
     """Take one counter per name: sums have no place in time."""
     lacks.append("statistics only: sums by name, no single events and no times")
     start = np.zeros(table.count, np.int64)
@@ -200,7 +161,7 @@ def _statistics(table: _Table, rows: EventRows, lacks: list[str]) -> None:
     rows.add(EventKind.COUNTER, table["Name"], start, start, rare={**rare, **floats})
 
 
-def _counters(table: _Table, rows: EventRows, lacks: list[str]) -> None:
+def _counters(table: Table, rows: EventRows, lacks: list[str]) -> None:
     """Take one counter per dispatch; older files state no times of the dispatches."""
     timed = all(name in table for name in _SPAN)
     if not timed:

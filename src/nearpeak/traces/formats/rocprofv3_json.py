@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nearpeak.core.traces.trace import EventKind, TraceDevice, TraceHeader
+from nearpeak.core.traces.trace import READ_AS_WORK, EventKind, TraceDevice, TraceHeader
 from nearpeak.errors import SpecError
 from nearpeak.traces.reading.json_document import document_of
 from nearpeak.traces.reading.rocm_units import blocks_of, copy_fields, handle
 from nearpeak.traces.reading.table_rows import EventRows, integers, whole
+from nearpeak.traces.timeline.kernel_names import work_kind_of
 from nearpeak.traces.timeline.trace_columns import MISSING, Trace
 from nearpeak.traces.trace_format import TraceFormat
 
@@ -86,7 +87,10 @@ def _tool(tool: Mapping[str, Any], rows: EventRows, devices: dict[int, TraceDevi
     lacks += [f"no records of {name}" for name in ("hip_api", "memory_copy") if not records.get(name)]
     for name, values in records.items():
         if name not in ("kernel_dispatch", "memory_copy", *_CALLS) and (left := _objects(values)):
-            rows.lose("unknown", f"record {name}", len(left))
+            work = [record for record in left if {"agent_id", "stream_id"} <= record.keys()]
+            _unknown_work(name, work, rows, numbers, pid)
+            if len(left) > len(work):
+                rows.lose("unknown", f"record {name}", len(left) - len(work))
 
 
 def _hashable(value: object) -> bool:
@@ -173,6 +177,21 @@ def _copies(records: list[dict[str, Any]], rows: EventRows, agents: Mapping[int,
         rare={"bytes": integers([value.get("bytes") for value in records]), **copy_fields(names)},
         **_shared(records, pid),
     )
+
+
+def _unknown_work(
+    name: str, records: list[dict[str, Any]], rows: EventRows, agents: Mapping[int, int], pid: int
+) -> None:
+    """Take records of a kind that no rule knows, which name an agent and a stream."""
+    if not records:
+        return
+    agent = [handle(record["agent_id"]) for record in records]
+    rows.add(
+        work_kind_of(name), [name] * len(records),
+        device=_numbers([agents.get(value, value) for value in agent]),
+        stream=_numbers([handle(record["stream_id"]) for record in records]), **_shared(records, pid),
+    )  # fmt: skip
+    rows.lose("unknown", f"record {name}, {READ_AS_WORK}", len(records))
 
 
 def _calls(

@@ -4,6 +4,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from nearpeak.base.input_files import check_file, check_ratio
 from nearpeak.core.traces.trace import Loss
 from nearpeak.errors import SpecError
 
@@ -19,12 +20,13 @@ def blocks(path: Path, losses: list[Loss], size: int = BLOCK_BYTES) -> Iterator[
     Raises:
         SpecError: the file cannot be read.
     """
+    check_file(path)
     try:
         with path.open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
             file.seek(0)
             plain = iter(lambda: file.read(size), b"")
-            yield from _unpacked(plain, losses, size) if packed else plain
+            yield from _unpacked(plain, losses, size, path) if packed else plain
     except OSError as error:
         raise SpecError(f"{path}: cannot be read: {error.strerror}") from None
 
@@ -34,12 +36,13 @@ def head_of(path: Path, size: int = 1 << 16) -> bytes:
     return next(blocks(path, [], size), b"")[:size]
 
 
-def _unpacked(packed: Iterator[bytes], losses: list[Loss], size: int) -> Iterator[bytes]:
+def _unpacked(packed: Iterator[bytes], losses: list[Loss], size: int, path: Path) -> Iterator[bytes]:
     """Yield what packed bytes hold, of several members one after the other."""
-    unpack, whole, total = zlib.decompressobj(47), True, 0
+    unpack, whole, total, packed_bytes = zlib.decompressobj(47), True, 0, 0
     try:
         for block in packed:
             rest: bytes = block
+            packed_bytes += len(block)
             while rest:
                 if unpack.eof:
                     if rest[:2] != b"\x1f\x8b":  # padding after the last member
@@ -47,6 +50,7 @@ def _unpacked(packed: Iterator[bytes], losses: list[Loss], size: int) -> Iterato
                     unpack = zlib.decompressobj(47)
                 data = unpack.decompress(rest, size)
                 total += len(data)
+                check_ratio(packed_bytes, total, path)
                 if data:
                     yield data
                 rest = unpack.unused_data if unpack.eof else unpack.unconsumed_tail

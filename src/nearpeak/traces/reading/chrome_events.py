@@ -1,5 +1,6 @@
 """Columns of Chrome trace events as Kineto, onnxruntime and others write them, batch by batch."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -9,14 +10,23 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from nearpeak.core.traces.trace import DEVICE_KINDS, CopyKind, EventKind, Loss, Memory, SyncKind, TraceHeader
+from nearpeak.core.traces.trace import (  # fmt: skip
+    DEVICE_KINDS,
+    READ_AS_WORK,
+    CopyKind,
+    EventKind,
+    Loss,
+    Memory,
+    SyncKind,
+    TraceHeader,
+)
 from nearpeak.traces.reading import json_scan
 from nearpeak.traces.reading.event_fields import Field, Fields, dense, fields_of, numbers, text_numbers
 from nearpeak.traces.reading.flow_arrows import FlowKind, Flows, with_flows
 from nearpeak.traces.reading.json_events import Batch, EventFile
 from nearpeak.traces.reading.missing_data import lacks_of
 from nearpeak.traces.reading.trace_builder import _Raw, trace_of
-from nearpeak.traces.timeline.kernel_names import copy_of
+from nearpeak.traces.timeline.kernel_names import copy_of, work_kind_of
 from nearpeak.traces.timeline.trace_columns import MISSING, Column, Trace
 
 Array = npt.NDArray[Any]
@@ -37,6 +47,10 @@ _TEXTS: Mapping[str, str] = {
 }  # fmt: skip
 """Texts and lists of `args` that have a name of ours."""
 _TRIPLES = ("grid", "block", "cluster")
+_UNKNOWN = "?category"
+"""How reasons begin for which an event of an unknown category is left out."""
+_NO_WORK = re.compile(r"(sync|event|annotation|range|counters?|runtime|driver|overhead|correlation|instant)'$")
+"""Ends of categories that name a device and a stream without keeping the device busy."""
 _SYNC = {"event sync": SyncKind.EVENT, "stream wait event": SyncKind.STREAM_WAIT, "stream sync": SyncKind.STREAM,
          "context sync": SyncKind.CONTEXT, "device sync": SyncKind.CONTEXT}  # fmt: skip
 
@@ -53,6 +67,8 @@ class Rules:
     """Columns that stand in `args`, as our own export writes them."""
     device_is_process: bool = True
     """Whether device work that names no device has its number for a process, as Kineto prints it."""
+    otherwise: EventKind | None = None
+    """What an event of an unknown category is that names no device and stream; none where it is left out."""
     flows: Mapping[str, FlowKind] = field(default_factory=dict)
     """Which of what is left out are arrows between events: their kinds by the reason why they are no events."""
 
@@ -75,6 +91,8 @@ class _State:
     """Columns of each batch."""
     left_out: Counter[str] = field(default_factory=Counter)
     """How many events were left out, by reason."""
+    guessed: Counter[str] = field(default_factory=Counter)
+    """How many events of unknown categories count as work of a device, by category."""
     kinds: dict[tuple[int, int], int] = field(default_factory=dict)
     """Kinds by the texts of phase and category; below 0 is left out."""
     reasons: list[str] = field(default_factory=list)
@@ -96,7 +114,7 @@ class EventTable:
             return
         fields, count = fields_of(batch), batch.event_count
         top = {self._file.text(key): column for (key, nested), column in fields.items() if not nested}
-        kind = self._kinds(top, count)
+        kind = self._with_work(self._kinds(top, count), fields, top)
         kept_events = np.flatnonzero(kind >= 0)
         for number, left in zip(*np.unique(kind[kind < 0], return_counts=True), strict=True):
             reason = self._state.reasons[-int(number) - 1]
@@ -135,6 +153,10 @@ class EventTable:
             Loss(what="unknown" if reason.startswith("?") else "skipped", kind=reason.lstrip("?"), record_count=count)
             for reason, count in sorted(state.left_out.items())
         ]
+        losses += [
+            Loss(what="unknown", kind=f"{category}, {READ_AS_WORK}", record_count=count)
+            for category, count in sorted(state.guessed.items())
+        ]
         trace = trace_of(raw, texts, replace(header, losses=(*header.losses, *self._file.losses, *losses)))
         trace = with_flows(trace, state.flows)
         return replace(trace, header=replace(trace.header, lacks=lacks_of(trace)))
@@ -158,6 +180,23 @@ class EventTable:
         pairs, places = np.unique((phase + 1) << 32 | (category + 1), return_inverse=True)
         table = [self._kind(int(pair >> 32) - 1, int(pair & 0xFFFFFFFF) - 1) for pair in pairs]
         return np.array(table, np.int64)[places]
+
+    def _with_work(self, kind: Array, fields: Fields, top: Mapping[str, Field]) -> Array:
+        """Return the kinds with events of unknown categories as work of a device where they name one and a stream."""
+        text, name = self._file.text, text_numbers(top.get("name"), len(kind))
+        placed = {text(key): tokens.rows for (key, nested), tokens in fields.items() if nested}
+        on_stream = np.intersect1d(placed.get("device", ()), placed.get("stream", ())).astype(np.int64)
+        for number in np.unique(kind[kind < 0]):
+            reason = self._state.reasons[-int(number) - 1]
+            if not reason.startswith(_UNKNOWN):
+                continue
+            work = on_stream[kind[on_stream] == number] if not _NO_WORK.search(reason) else on_stream[:0]
+            kind[work] = [work_kind_of(text(int(value)) if value >= 0 else "") for value in name[work]]
+            self._state.guessed[reason.lstrip("?")] += len(work)
+            if self._rules.otherwise is not None:
+                kind[kind == number] = self._rules.otherwise
+        self._state.guessed += Counter()  # categories without such events are no loss
+        return kind
 
     def _kind(self, phase: int, category: int) -> int:
         known = self._state.kinds

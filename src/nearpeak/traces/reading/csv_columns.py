@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from nearpeak.core.traces.trace import END, Loss
+from nearpeak.errors import SpecError
 from nearpeak.traces.reading.byte_stream import blocks
 
 _MOST_FIELD = 1 << 24
@@ -16,6 +17,8 @@ def lines_of(path: Path, losses: list[Loss]) -> Iterator[str]:
     rest = b""
     for block in blocks(path, losses):
         *whole, rest = (rest + block).split(b"\n")
+        if len(rest) > _MOST_FIELD:
+            raise SpecError(f"{path.name}: has a line of more than {_MOST_FIELD >> 20} MiB, the limit of a line")
         yield from (_text(line) + "\n" for line in whole)
     if rest:
         losses.append(Loss(what="unknown", kind=f"{END} the file", record_count=1, example=_LAST))

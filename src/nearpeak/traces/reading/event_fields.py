@@ -46,7 +46,7 @@ def fields_of(batch: Batch) -> Fields:
     }
 
 
-@compiled_exactly
+@compiled_exactly()
 def _grouped(key: Any, nested: Any, count: Any) -> Any:
     """Return tokens in order of (key, whether nested) as they came, where each group ends, and its key."""
     sizes = np.zeros(2 * count, np.int64)

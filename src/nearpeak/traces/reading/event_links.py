@@ -84,7 +84,7 @@ def _lanes(process: Array, thread: Array) -> Array:
     return numbers
 
 
-@compiled_exactly
+@compiled_exactly()
 def _nest(rows: Any, lane: Any, start: Any, end: Any, parents: Any) -> Any:
     """Fill `parents` with a stack of open events per lane; rows of one lane follow each other in order of start."""
     stack = np.empty(len(rows), np.int64)

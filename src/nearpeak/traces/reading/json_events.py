@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nearpeak.base.compilation import has_compiler
 from nearpeak.core.traces.trace import Loss
-from nearpeak.errors import SpecError
+from nearpeak.errors import MissingExtraError, SpecError
 from nearpeak.traces.reading import json_scan, json_tokens
 from nearpeak.traces.reading.byte_stream import BLOCK_BYTES, blocks
+from nearpeak.traces.reading.small_json import MOST_BYTES, NotPlainError, small_file
 from nearpeak.traces.timeline.trace_columns import Texts
 
 _MOST_BYTES = 1 << 26
@@ -60,6 +62,8 @@ class EventFile:
             values.view(np.float64),
         )
         self._counts = np.zeros(8, np.int64)
+        self._empty: int | None = None
+        self._ahead: bytes | None = None
         self._guesses = np.full(_GUESSES, -1, np.int32), np.full(_GUESSES, -1, np.int32)
         self._blocks = blocks(path, self.losses)
 
@@ -72,6 +76,8 @@ class EventFile:
 
     def empty(self) -> int:
         """Return the number of the empty text, the name of events without a name."""
+        if self._empty is not None:
+            return self._empty
         while (number := json_scan.intern(self._data[:0], 0, 0, *self._tables, self._counts)) < 0:
             self._grow()
         return int(number)
@@ -88,6 +94,15 @@ class EventFile:
             SpecError: the file holds no list of events.
         """
         self._more()
+        if (batch := self._small_file()) is not None:
+            self._ended = self._closed = True
+            yield batch
+            return
+        if not has_compiler():
+            raise MissingExtraError(
+                f"{self._path.name}: event files over {MOST_BYTES >> 20} MB, and damaged ones, need compiled code; "
+                "install nearpeak[speed]"
+            )
         self._skip_blank()
         if (first := self._peek()) == "[":
             self._at += 1
@@ -101,6 +116,27 @@ class EventFile:
                 f"with {{ or [, this with {first!r}"
             )
         self._note()
+
+    def _small_file(self) -> Batch | None:
+        """Return all events of a small file that is well-formed; none of another, of which nothing is read then."""
+        if len(self._data) > MOST_BYTES or self._more_behind():
+            return None
+        try:
+            file = small_file(self._data.tobytes())
+        except NotPlainError:
+            return None
+        file.texts.setdefault("", len(file.texts))
+        self._empty = file.texts[""]
+        arena = "".join(file.texts).encode("latin-1")
+        starts = np.cumsum([0, *map(len, file.texts)])
+        self._tables = self._tables[0], self._tables[1], starts, np.frombuffer(arena, np.uint8)
+        self._counts[json_scan.TEXTS], self._counts[json_scan.ARENA] = len(file.texts), len(arena)
+        self.metadata |= {key: _plain(value.encode("latin-1")) for key, value in file.metadata.items()}
+        self.record_count = file.event_count
+        return Batch(
+            event_count=file.event_count, event=np.array(file.event, np.int32), key=np.array(file.key, np.int32),
+            kind=np.array(file.kind, np.uint8), value=np.array(file.value, np.int64),
+        )  # fmt: skip
 
     def _object(self) -> Iterator[Batch]:
         """Read keys and values of the outermost object, and the events where they come."""
@@ -178,7 +214,8 @@ class EventFile:
 
     def _more(self) -> bool:
         """Put the next block behind what is not read yet; say whether there was one."""
-        block = next(self._blocks, None)
+        block = next(self._blocks, None) if self._ahead is None else self._ahead
+        self._ahead = None
         self._offset += self._at
         rest = self._data[self._at :]
         self._at = 0
@@ -188,6 +225,11 @@ class EventFile:
             return not was
         self._data = np.concatenate([rest, np.frombuffer(block, np.uint8)])
         return True
+
+    def _more_behind(self) -> bool:
+        """Return whether another block follows, which is kept for later."""
+        self._ahead = next(self._blocks, None)
+        return self._ahead is not None
 
     def _skip_blank(self) -> None:
         while True:

@@ -1,11 +1,10 @@
 """Compiled byte scanning of JSON: interning, exact decimal times, tolerance of unescaped quotes."""
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from nearpeak.base.compilation import compiled_exactly
+from nearpeak.base.compilation import ALWAYS_COMPILED, compiled_exactly
 
 DONE, MORE, FULL = 0, 1, 2
 """Why a pass ended: the list closed, the bytes ran out inside an event, the tables are full."""
@@ -21,7 +20,7 @@ _QUOTE, _ESCAPE, _COMMA, _COLON, _OPEN, _CLOSE, _LIST, _END = 34, 92, 44, 58, 12
 _PRIME, _BASIS = np.uint64(1099511628211), np.uint64(14695981039346656037)
 
 
-@partial(compiled_exactly, owned=False)
+@compiled_exactly(ALWAYS_COMPILED, owned=False)
 def _blank(buf: Any, i: Any, end: Any) -> Any:
     """Return the first place from `i` that is no white space."""
     while i < end and (buf[i] == 32 or buf[i] == 10 or buf[i] == 13 or buf[i] == 9):
@@ -29,7 +28,7 @@ def _blank(buf: Any, i: Any, end: Any) -> Any:
     return i
 
 
-@partial(compiled_exactly, owned=False)
+@compiled_exactly(ALWAYS_COMPILED, owned=False)
 def _key_follows(buf: Any, i: Any, end: Any) -> Any:
     """Return 1 where a key and its colon stand at `i`, 0 where not, -1 where the bytes end before that is known."""
     if i >= end:
@@ -46,7 +45,7 @@ def _key_follows(buf: Any, i: Any, end: Any) -> Any:
     return -1 if i >= end else int(buf[i] == _COLON)
 
 
-@partial(compiled_exactly, owned=False)
+@compiled_exactly(ALWAYS_COMPILED, owned=False)
 def guessed(buf: Any, i: Any, end: Any, guess: Any, starts: Any, arena: Any) -> Any:
     """Return the end of the key whose quote is at `i` if the key is text `guess` and a colon follows, or 0."""
     if guess < 0:
@@ -61,7 +60,7 @@ def guessed(buf: Any, i: Any, end: Any, guess: Any, starts: Any, arena: Any) -> 
     return stop if differ == 0 else 0
 
 
-@partial(compiled_exactly, owned=False)
+@compiled_exactly(ALWAYS_COMPILED, owned=False)
 def is_text(buf: Any, i: Any, end: Any, number: Any, starts: Any, arena: Any) -> Any:
     """Return the position after text `number` if it begins at `i` and bytes follow it, or 0."""
     if number < 0:
@@ -75,7 +74,7 @@ def is_text(buf: Any, i: Any, end: Any, number: Any, starts: Any, arena: Any) ->
     return i + length if differ == 0 else 0
 
 
-@partial(compiled_exactly, owned=False)
+@compiled_exactly(ALWAYS_COMPILED, owned=False)
 def _closes(buf: Any, i: Any, end: Any, guess: Any, starts: Any, arena: Any) -> Any:
     """Return 1 where a quote just before `i` ends a value of an object, 0 where it is inside one, -1 if unknown."""
     i = _blank(buf, i, end)
@@ -92,7 +91,7 @@ def _closes(buf: Any, i: Any, end: Any, guess: Any, starts: Any, arena: Any) -> 
     return -1 if i >= end else int(buf[i] == _COMMA or buf[i] == _CLOSE or buf[i] == _END)
 
 
-@partial(compiled_exactly, owned=False)
+@compiled_exactly(ALWAYS_COMPILED, owned=False)
 def _marked(buf: Any, i: Any, end: Any) -> Any:
     """Return the first place from `i` that holds a quote or an escape."""
     while i < end and buf[i] != _QUOTE and buf[i] != _ESCAPE:
@@ -100,7 +99,7 @@ def _marked(buf: Any, i: Any, end: Any) -> Any:
     return i
 
 
-@partial(compiled_exactly, owned=False)
+@compiled_exactly(ALWAYS_COMPILED, owned=False)
 def text_end(buf: Any, i: Any, end: Any, final: Any, counts: Any, guess: Any, starts: Any, arena: Any) -> Any:
     """Return the position of the quote that ends the text from `i`; unescaped inner quotes are skipped."""
     inner = 0
@@ -120,7 +119,7 @@ def text_end(buf: Any, i: Any, end: Any, final: Any, counts: Any, guess: Any, st
     return _BAD if final else _SHORT
 
 
-@partial(compiled_exactly, owned=False)
+@compiled_exactly(ALWAYS_COMPILED, owned=False)
 def span_end(buf: Any, i: Any, end: Any, final: Any) -> Any:
     """Return the place after the list or object that opens at `i`."""
     depth, inside = 0, False
@@ -146,7 +145,7 @@ def span_end(buf: Any, i: Any, end: Any, final: Any) -> Any:
     return _BAD if final else _SHORT
 
 
-@partial(compiled_exactly, owned=False)
+@compiled_exactly(ALWAYS_COMPILED, owned=False)
 def hash_of(buf: Any, start: Any, stop: Any) -> Any:
     """Return a hash of buf[start:stop] in four independent lanes, so that none waits for a product of another."""
     a, b, c, d = _BASIS, _BASIS, _BASIS, _BASIS
@@ -165,7 +164,7 @@ def hash_of(buf: Any, start: Any, stop: Any) -> Any:
     return (a ^ (a >> np.uint64(31)) ^ d) * _PRIME
 
 
-@partial(compiled_exactly, owned=False)
+@compiled_exactly(ALWAYS_COMPILED, owned=False)
 def intern(buf: Any, start: Any, stop: Any, table: Any, hashes: Any, starts: Any, arena: Any, counts: Any) -> Any:
     """Return the number of the text buf[start:stop], a new one where it was never seen; -3 where there is no room."""
     h = hash_of(buf, start, stop)
@@ -190,7 +189,7 @@ def intern(buf: Any, start: Any, stop: Any, table: Any, hashes: Any, starts: Any
     return number
 
 
-@partial(compiled_exactly, owned=False)
+@compiled_exactly(ALWAYS_COMPILED, owned=False)
 def number_at(buf: Any, i: Any, end: Any) -> Any:
     """Return (end, digits as an integer, digits after the point); decimals are -1 where the number is not plain."""
     negative = buf[i] == 45
@@ -216,7 +215,7 @@ def number_at(buf: Any, i: Any, end: Any) -> Any:
     return i, -value if negative else value, decimals
 
 
-@partial(compiled_exactly, owned=False)
+@compiled_exactly(ALWAYS_COMPILED, owned=False)
 def thousandths(value: Any, decimals: Any) -> Any:
     """Return value / 10**decimals in thousandths, a half rounded away from 0."""
     while decimals < 3:
@@ -229,7 +228,7 @@ def thousandths(value: Any, decimals: Any) -> Any:
     return value
 
 
-@partial(compiled_exactly, owned=False)
+@compiled_exactly(ALWAYS_COMPILED, owned=False)
 def refill(table: Any, hashes: Any, used: Any) -> Any:
     """Enter the first `used` texts into an empty table."""
     mask = len(table) - 1

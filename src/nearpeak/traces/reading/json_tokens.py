@@ -1,11 +1,10 @@
 """Compiled tokeniser of JSON event lists, event by event until the bytes or the tables end."""
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from nearpeak.base.compilation import compiled_exactly
+from nearpeak.base.compilation import ALWAYS_COMPILED, compiled_exactly
 from nearpeak.traces.reading.json_scan import (  # fmt: skip
     _BAD,
     _NO_ROOM,
@@ -41,7 +40,7 @@ _QUOTE, _COMMA, _OPEN, _CLOSE, _LIST, _END = 34, 44, 123, 125, 91, 93
 _TEN = 10.0 ** np.arange(23)
 
 
-@partial(compiled_exactly, owned=False)
+@compiled_exactly(ALWAYS_COMPILED, owned=False)
 def _emit(tokens: Any, key: Any, kind: Any, value: Any, counts: Any) -> Any:
     """Keep one token of the current event."""
     at = counts[TOKENS]
@@ -49,7 +48,7 @@ def _emit(tokens: Any, key: Any, kind: Any, value: Any, counts: Any) -> Any:
     counts[TOKENS] = at + 1
 
 
-@partial(compiled_exactly, owned=False)
+@compiled_exactly(ALWAYS_COMPILED, owned=False)
 def _is(buf: Any, start: Any, stop: Any, word: Any) -> Any:
     """Say whether buf[start:stop] is `word`."""
     if stop - start != len(word):
@@ -64,7 +63,7 @@ _TS, _DUR, _ARGS = np.frombuffer(b"ts", np.uint8), np.frombuffer(b"dur", np.uint
 _EVENTS = np.frombuffer(b"traceEvents", np.uint8)
 
 
-@partial(compiled_exactly, owned=False)
+@compiled_exactly(ALWAYS_COMPILED, owned=False)
 def _number(
     buf: Any, i: Any, end: Any, final: Any, timed: Any, key: Any, nested: Any, tables: Any, tokens: Any, counts: Any
 ) -> Any:
@@ -86,7 +85,7 @@ def _number(
     return after
 
 
-@partial(compiled_exactly, owned=False)
+@compiled_exactly(ALWAYS_COMPILED, owned=False)
 def _worded(
     buf: Any, start: Any, stop: Any, kind: Any, key: Any, nested: Any, tables: Any, tokens: Any, counts: Any
 ) -> Any:
@@ -99,7 +98,7 @@ def _worded(
     return stop
 
 
-@partial(compiled_exactly, owned=False)
+@compiled_exactly(ALWAYS_COMPILED, owned=False)
 def _text(buf: Any, i: Any, end: Any, final: Any, key: Any, nested: Any, tables: Any, tokens: Any, counts: Any) -> Any:
     """Keep the text whose quote stands at `i`, most often the same as the field had last; return the place after it."""
     slot = key & (len(tables[5]) - 1)
@@ -115,7 +114,7 @@ def _text(buf: Any, i: Any, end: Any, final: Any, key: Any, nested: Any, tables:
     return done + 1 if done >= 0 else done
 
 
-@partial(compiled_exactly, owned=False)
+@compiled_exactly(ALWAYS_COMPILED, owned=False)
 def _span(buf: Any, i: Any, end: Any, final: Any, key: Any, nested: Any, tables: Any, tokens: Any, counts: Any) -> Any:
     """Keep the list or object that opens at `i`, most often the same as the field had last."""
     last = tables[5][key & (len(tables[5]) - 1)]
@@ -129,7 +128,7 @@ def _span(buf: Any, i: Any, end: Any, final: Any, key: Any, nested: Any, tables:
     return _worded(buf, i, stop, SPAN, key, nested, tables, tokens, counts)
 
 
-@partial(compiled_exactly, owned=False)
+@compiled_exactly(ALWAYS_COMPILED, owned=False)
 def _value(
     buf: Any, i: Any, end: Any, final: Any, timed: Any, key: Any, nested: Any, tables: Any, tokens: Any, counts: Any
 ) -> Any:
@@ -153,7 +152,7 @@ def _value(
     return _worded(buf, i, stop, ODD, key, nested, tables, tokens, counts)
 
 
-@partial(compiled_exactly, owned=False)
+@compiled_exactly(ALWAYS_COMPILED, owned=False)
 def _key(buf: Any, i: Any, end: Any, final: Any) -> Any:
     """Return (end of the key whose quote is at `i`, position of its value); negative where there is none."""
     if i >= end:
@@ -172,7 +171,7 @@ def _key(buf: Any, i: Any, end: Any, final: Any) -> Any:
     return stop, place
 
 
-@partial(compiled_exactly, owned=False)
+@compiled_exactly(ALWAYS_COMPILED, owned=False)
 def event_end(buf: Any, i: Any, end: Any, final: Any, tables: Any, tokens: Any, counts: Any) -> Any:
     """Keep all fields of the event that opens at `i`, those of its `args` too; return the place after it."""
     nested, before = 0, 0
@@ -216,7 +215,7 @@ def event_end(buf: Any, i: Any, end: Any, final: Any, tables: Any, tokens: Any, 
     return _BAD if final else _SHORT
 
 
-@partial(compiled_exactly, owned=False)
+@compiled_exactly(ALWAYS_COMPILED, owned=False)
 def _next_event(buf: Any, i: Any, end: Any) -> Any:
     """Return where the next event may open after a broken one: an object that begins with a key."""
     while i < end:
@@ -233,7 +232,7 @@ def _next_event(buf: Any, i: Any, end: Any) -> Any:
     return end
 
 
-@partial(compiled_exactly, owned=False)
+@compiled_exactly(ALWAYS_COMPILED, owned=False)
 def scan(buf: Any, i: Any, end: Any, final: Any, offset: Any, tables: Any, tokens: Any, counts: Any) -> Any:
     """Keep the events from `i` on; return (why it ended, place from which to go on)."""
     while True:
@@ -262,7 +261,7 @@ def scan(buf: Any, i: Any, end: Any, final: Any, offset: Any, tables: Any, token
         i = _next_event(buf, i + 1, end)
 
 
-@compiled_exactly
+@compiled_exactly(ALWAYS_COMPILED)
 def top_level(buf: Any, i: Any, end: Any, final: Any) -> Any:
     """Return (start and end of the key at `i`, start and end of its value); a list of events has no end yet.
 

@@ -27,6 +27,12 @@ _LEAST_ROW_BYTES = 4
 """A row takes more: a table with more rows than the file has room for runs in a circle."""
 
 
+_LONGEST_CELL_BYTES = 1 << 24
+_TICK_STEPS, _LEAST_STEPS, _STEPS_PER_BYTE = 1_000_000, 1_000_000_000, 1_000
+"""Steps of SQLite's virtual machine between two looks; that every file may take, and for each of its bytes: a row of
+many bytes takes about a hundred."""
+
+
 class Database:
     """Tables of one file."""
 
@@ -161,6 +167,10 @@ def _connected(file: Path, path: Path, rows: EventRows) -> Iterator[Database]:
         connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
         for pragma in ("cell_size_check = on", "trusted_schema = off", "cache_size = -65536"):
             connection.execute(f"pragma {pragma}")
+        connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_CELL_BYTES)
+        # A view may compute without end; an interrupted statement is damage like any other.
+        budget = iter(range(1 + (_LEAST_STEPS + _STEPS_PER_BYTE * path.stat().st_size) // _TICK_STEPS))
+        connection.set_progress_handler(lambda: next(budget, -1) < 0, _TICK_STEPS)
         yield Database(connection, path, rows)
     except _DAMAGE as error:
         raise _unreadable(path, error) from None

@@ -9,12 +9,17 @@ import numpy.typing as npt
 
 from nearpeak.core.traces.trace import DEVICE_KINDS, END, EventKind, Loss, TraceHeader
 from nearpeak.traces.reading.event_links import enclosing, launches
+from nearpeak.traces.reading.stream_order import with_possible_times
 from nearpeak.traces.timeline.kernel_names import family_of
 from nearpeak.traces.timeline.trace_columns import MISSING, Column, Texts, Trace
 
 Array = npt.NDArray[Any]
 FARTHEST_NS = 30 * 86_400 * 10**9
-"""Events that lie farther than 30 days from the middle one were never timed; nor were such that long."""
+"""Events that lie farther than 30 days from the others were never timed; nor were such that long."""
+_LATE_NS = 10**9
+"""Within this time of 0, or of their own span, events begin whose clock was set to 0 for them."""
+_MOMENTS = np.array([EventKind.INSTANT, EventKind.COUNTER], np.int8)
+"""Kinds that have no length."""
 _NAMED = np.array([*DEVICE_KINDS, EventKind.HOST_OP, EventKind.HOST_API], np.int8)
 
 
@@ -65,7 +70,7 @@ def trace_of(raw: _Raw, texts: Texts, header: TraceHeader) -> Trace:
     for index in np.flatnonzero(np.bincount(name[named], minlength=1)):
         table[index] = family_of(texts[int(index)])
     families = np.where(named, table[name], 0).astype(np.int8) if len(name) else np.zeros(0, np.int8)
-    return Trace(
+    trace = Trace(
         header=replace(header, losses=all_losses, trimmed=any(loss.kind.startswith(END) for loss in all_losses)),
         texts=texts,
         kind=kind,
@@ -82,29 +87,56 @@ def trace_of(raw: _Raw, texts: Texts, header: TraceHeader) -> Trace:
         parent=enclosing(kind, process, thread, start, end),
         sparse=sparse,
     )
+    return with_possible_times(trace)
 
 
 def _usable(raw: _Raw) -> tuple[Array, list[Loss]]:
     """Return which events have times that can be, and what is wrong with the others."""
     known = (raw.start_ns != MISSING) & (raw.end_ns != MISSING)
     ordered = raw.end_ns >= raw.start_ns
-    near = known.copy()
-    if known.any():
-        middle = int(np.median(raw.start_ns[known]))
-        near &= (np.abs(raw.start_ns // 2 - middle // 2) < FARTHEST_NS // 2) & (
-            raw.end_ns // 2 - raw.start_ns // 2 < FARTHEST_NS // 2
-        )
+    likely = known & ordered
+    unset = likely & (raw.start_ns == 0) & (raw.end_ns == 0) & ~np.isin(raw.kind, _MOMENTS)
+    unset &= not _begins_at_zero(raw.start_ns[likely & ~unset])
+    likely &= ~unset
+    near = likely & (raw.end_ns // 2 - raw.start_ns // 2 < FARTHEST_NS // 2)
+    first, last = _range(raw.start_ns[near], raw.end_ns[near])
+    near &= (raw.start_ns >= first) & (raw.start_ns <= last)
     faults = (
         ("event without a readable time", ~known),
         ("event whose end is before its start", known & ~ordered),
-        ("event whose time is out of range", known & ordered & ~near),
+        ("event whose start and length are 0, as the profiler writes where it has no time", unset),
+        ("event whose time is out of range", likely & ~near),
     )
     losses = [
         Loss(what="dropped", kind=kind, record_count=int(bad.sum()), example=f"event {int(bad.argmax())}")
         for kind, bad in faults
         if bad.any()
     ]
-    return known & ordered & near, losses
+    return near, losses
+
+
+def _begins_at_zero(start: Array) -> bool:
+    """Say whether a clock that shows these times was set to 0 where they begin."""
+    return not len(start) or int(start.min()) <= max(_LATE_NS, int(start.max()) - int(start.min()))
+
+
+def _range(start: Array, end: Array) -> tuple[int, int]:
+    """Return the first and the last start of the events that belong together: those at the most distinct times.
+
+    Groups of events are 30 days or more apart: events whose clock was never read share one time, often 0.
+    """
+    if not len(start):
+        return 0, 0
+    first, last = int(start.min()), int(start.max())
+    if last - first < FARTHEST_NS:
+        return first, last
+    order = np.argsort(start, kind="stable")
+    steps = np.diff(start[order] // 2)
+    group = np.concatenate([[0], np.cumsum(steps >= FARTHEST_NS // 2)])
+    length = np.bincount(group, weights=(end - start)[order].astype(float))
+    distinct = np.bincount(group[1:], weights=(steps > 0) & (np.diff(group) == 0), minlength=len(length))
+    members = order[group == max(range(len(length)), key=lambda place: (distinct[place], length[place]))]
+    return int(start[members].min()), int(start[members].max())
 
 
 def _order(raw: _Raw, rows: Array) -> Array:

@@ -1,7 +1,9 @@
 """Device time by use: compute, exposed communication, copies and fills, and idle time by cause."""
 
 import re
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import fields, replace
 from enum import StrEnum
 from typing import Any
 
@@ -57,6 +59,31 @@ def timelines(
         rows = rows[(trace.end_ns[rows] > window_ns[0]) & (trace.start_ns[rows] < window_ns[1])]
     devices = np.unique(trace.device[rows])
     return tuple(_timeline(trace, rows[trace.device[rows] == device], communication, window_ns) for device in devices)
+
+
+def end_to_end(parts: Sequence[Timeline], span_ns: int) -> Timeline:
+    """Return the timeline of several windows of one device laid end to end.
+
+    Args:
+        span_ns: length of all windows; of those in which the device did nothing there is no part.
+    """
+    if len(parts) == 1 and parts[0].span_ns == span_ns:
+        return parts[0]
+    first, idle_ns, busy_ns = parts[0], Counter[Idle](), Counter[str]()
+    for part in parts:
+        idle_ns.update(part.idle_by_cause_ns)
+        busy_ns.update(part.stream_busy_ns)
+    idle_ns[Idle.UNKNOWN] += span_ns - sum(part.span_ns for part in parts)
+    delays = [part.queue_delay_ns for part in parts if part.queue_delay_ns is not None]
+    kept = ("device", "start_ns", "end_ns", "idle_by_cause_ns", "stream_busy_ns", "queue_delay_ns", "order")
+    sums: dict[str, Any] = {
+        field.name: sum(getattr(part, field.name) for part in parts)
+        for field in fields(Timeline) if field.name not in kept
+    }  # fmt: skip
+    return replace(
+        first, end_ns=first.start_ns + span_ns, idle_by_cause_ns=+idle_ns, stream_busy_ns=busy_ns,
+        queue_delay_ns=int(np.median(delays)) if delays else None, **sums,
+    )  # fmt: skip
 
 
 def _timeline(trace: Trace, rows: Array, communication: Communication, window: tuple[int, int] | None) -> Timeline:

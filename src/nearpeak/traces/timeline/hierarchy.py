@@ -19,7 +19,7 @@ def nearest(trace: Trace, mask: Array) -> Array:
     return _nearest(trace.parent, mask)  # type: ignore[no-any-return]
 
 
-@compiled_exactly
+@compiled_exactly()
 def _nearest(parent: Any, mask: Any) -> Any:
     """Go down the rows: a parent always stands before its children."""
     rows = np.full(len(parent), -1, np.int32)

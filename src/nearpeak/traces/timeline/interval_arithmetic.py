@@ -25,7 +25,7 @@ def exposed(start: Array, end: Array, rank: Array, classes: int) -> tuple[Array,
     return _sweep(points, order, rank.astype(np.int64), len(start), classes)  # type: ignore[no-any-return]
 
 
-@compiled_exactly
+@compiled_exactly()
 def _sweep(points: Any, order: Any, rank: Any, count: int, classes: int) -> Any:
     """Go over all ends in order of time with the number of open intervals of each class."""
     open_now = np.zeros(classes, np.int64)
@@ -47,7 +47,7 @@ def _sweep(points: Any, order: Any, rank: Any, count: int, classes: int) -> Any:
     return first, whole
 
 
-@compiled_exactly
+@compiled_exactly()
 def gaps_of(start: Any, end: Any) -> Any:
     """Return (place of the interval that ends each gap, where the gap begins) for intervals in order of start."""
     rows, begins = np.empty(len(start), np.int64), np.empty(len(start), np.int64)
@@ -86,7 +86,7 @@ def inside(win_start: Array, win_end: Array, start: Array, end: Array, rank: Arr
     return _sweep_inside(points, np.argsort(points, kind="stable"), ranks, len(starts), classes)  # type: ignore[no-any-return]
 
 
-@compiled_exactly
+@compiled_exactly()
 def _sweep_inside(points: Any, order: Any, rank: Any, count: int, classes: int) -> Any:
     """Go over all ends in order of time and count where the class after the last, the windows, is open."""
     open_now, times_ns = np.zeros(classes + 1, np.int64), np.zeros(classes + 1, np.int64)

@@ -31,7 +31,11 @@ def skew_of(traces: Sequence[Trace]) -> Skew:
     """
     if len(traces) < 2:
         raise SpecError("ranks: one trace has no skew; give the traces of two or more ranks")
-    ranks = [place if trace.header.rank is None else trace.header.rank for place, trace in enumerate(traces)]
+    stated = [trace.header.rank for trace in traces]
+    if None in stated and any(rank is not None for rank in stated):
+        silent = traces[stated.index(None)].header.source
+        raise SpecError(f"ranks: {silent} does not state its rank, and others do; record all ranks alike")
+    ranks = [place if rank is None else rank for place, rank in enumerate(stated)]
     if len(set(ranks)) < len(ranks):
         raise SpecError(f"ranks: two traces are of rank {next(trace for trace in ranks if ranks.count(trace) > 1)}")
     base = traces[0].header.base_ns
@@ -60,10 +64,11 @@ def _collectives(trace: Trace) -> dict[tuple[str, int], tuple[int, int]]:
     rows = rows[class_of(trace, rows, Communication.ANY) == 1]
     seen: dict[str, int] = {}
     times_ns = {}
+    devices = np.unique(trace.device[rows]).tolist()
     for row in rows.tolist():
         name = trace.text_of("collective", row) or trace.name_of(row)
         group = trace.text_of("group", row)
-        key = f"{name} {group}"
+        key = f"{name} {group} {devices.index(trace.device[row])}"  # a process may drive several devices
         times_ns[key, seen.setdefault(key, 0)] = (int(trace.start_ns[row]), int(trace.end_ns[row]))
         seen[key] += 1
     return times_ns

@@ -1,6 +1,5 @@
 """Trace schema: one row per event in order of start, interned texts, sparse columns for rare fields."""
 
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from nearpeak.base.input_files import json_value
 from nearpeak.core.traces.trace import (  # fmt: skip
     DEVICE_KINDS,
     Collective,
@@ -78,7 +78,7 @@ def _decoded(raw: bytes) -> str:
     if "\\" not in text:
         return text
     try:
-        return str(json.loads(f'"{text}"', strict=False))
+        return str(json_value(f'"{text}"', strict=False))
     except ValueError:
         return text
 
@@ -277,8 +277,8 @@ def listed(text: str) -> tuple[Any, ...]:
     (((2, 3), ()), ('half a list [',))
     """
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        value = json_value(text)
+    except ValueError:
         return (text,)
     return _tuples(value) if isinstance(value, list) else (value,)
 

@@ -1,10 +1,11 @@
 """The last element of a running sum is the sum."""
 
 from nearpeak.bounds.simplify.affine_views import View, reshape, view
-from nearpeak.bounds.simplify.operator_arguments import dimensions, packet
+from nearpeak.bounds.simplify.operator_arguments import dimensions
 from nearpeak.bounds.simplify.product_sums import product
 from nearpeak.bounds.simplify.rewrites import Rewrite
 from nearpeak.bounds.simplify.value_graph import Graph, Node, OperatorCall
+from nearpeak.bounds.value_facts.call_operands import packet
 
 
 def _rule(graph: Graph, node: Node) -> int | None:

@@ -1,9 +1,10 @@
 """A reduction over one element is that element; a softmax over one element is 1, its logarithm 0."""
 
 from nearpeak.bounds.simplify.affine_views import reshape
-from nearpeak.bounds.simplify.operator_arguments import dimensions, packet
+from nearpeak.bounds.simplify.operator_arguments import dimensions
 from nearpeak.bounds.simplify.rewrites import Rewrite
 from nearpeak.bounds.simplify.value_graph import Graph, Node, OperatorCall
+from nearpeak.bounds.value_facts.call_operands import packet
 
 _SAME = frozenset(("amax", "amin", "max", "min", "prod", "logsumexp", "cumsum", "cumprod", "logcumsumexp"))
 _FIXED = {"_softmax": 1.0, "_safe_softmax": 1.0, "_log_softmax": 0.0, "argmax": 0.0, "argmin": 0.0}

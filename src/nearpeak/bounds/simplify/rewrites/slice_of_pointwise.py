@@ -20,7 +20,7 @@ def _rule(graph: Graph, node: Node) -> int | None:
     parts = [view(graph, number, node.options.groups, node.options.starts) for number in source.inputs]
     if source.kind == "add":
         return added(graph, parts, node.dtype)
-    return graph.add("pointwise", tuple(parts), node.shape, node.dtype, source.options)
+    return graph.add_part(node.inputs[0], "pointwise", tuple(parts), node.shape, source.options)
 
 
 REWRITE = Rewrite(

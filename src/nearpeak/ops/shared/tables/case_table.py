@@ -1,12 +1,13 @@
 """Tables of cases as columns, grouped so that each rule runs once per group on whole arrays."""
 
 import difflib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from nearpeak.base.arrow_stream import frame_columns, stream_of
 from nearpeak.core.work.case import Case
 from nearpeak.errors import SpecError, shown
 from nearpeak.ops import OPS
@@ -66,6 +67,31 @@ class CaseTable:
                 cases[int(row)] = group.case(index)
         return [case for case in cases if case is not None]
 
+    def columns(self) -> dict[str, Any]:
+        """Return the cases by column: op, phase, axes, formats and choices; masked or none where an operator has none.
+
+        Shapes: all of one length, in the order of the table.
+        """
+        names = dict.fromkeys(name for group in self.groups for name in group.axes)
+        columns: dict[str, Any] = {name: np.full(self.row_count, None, dtype=object) for name in RESERVED}
+        columns |= {name: np.ma.masked_array(np.zeros(self.row_count, dtype=np.int64), mask=True) for name in names}
+        for group in self.groups:
+            where = slice(None) if group.rows is None else group.rows
+            texts = {"op": group.op, "phase": group.phase, **group.dtypes, **group.attributes}
+            for name in texts:
+                columns.setdefault(name, np.full(self.row_count, None, dtype=object))
+            for name, value in {**group.axes, **texts}.items():
+                columns[name][where] = value
+        return {name: _typed(values) for name, values in columns.items()}
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        """Return the table as an Arrow C stream, which pandas, polars, pyarrow and DuckDB read.
+
+        Raises:
+            MissingExtraError: nanoarrow is not installed (extra `tables`).
+        """
+        return stream_of(self.columns())
+
     def less(self, rows: Collection[int]) -> "CaseTable":
         """Return the table without the cases at some positions; the others keep their positions."""
         groups = []
@@ -77,10 +103,21 @@ class CaseTable:
         return replace(self, groups=tuple(groups))
 
 
-def case_table(columns: Mapping[str, Any]) -> CaseTable:
+def _typed(values: Any) -> Any:
+    """Return a column without a mask that hides nothing, and truth values as such."""
+    if values.dtype.kind == "O" and {type(cell) for cell in values} <= {bool, type(None)}:
+        blank = np.array([cell is None for cell in values], dtype=bool)
+        values = np.ma.masked_array(np.where(blank, False, values).astype(bool), blank)
+    return values if np.ma.is_masked(values) else np.ma.getdata(values)
+
+
+def case_table(columns: Any) -> CaseTable:
     """Return the table that `columns` state: `op`, `dtype`, the operators' axes, optionally `phase`.
 
     A column is one value for all rows or a sequence; a blank cell takes the operator's default.
+
+    Args:
+        columns: a mapping, or a data frame of pandas, polars or pyarrow (extra `tables`).
 
     Raises:
         SpecError: a column is missing or of another length, or a cell is wrong; row and column are named.
@@ -88,6 +125,7 @@ def case_table(columns: Mapping[str, Any]) -> CaseTable:
     >>> case_table({"op": "gemm", "dtype": "bf16", "m": [1, 2], "n": 4, "k": 8}).row_count
     2
     """
+    columns = columns if isinstance(columns, Mapping) else frame_columns(columns)
     if "op" not in columns:
         raise SpecError(f"table: column 'op' is missing; it has {', '.join(columns) or 'no column at all'}")
     plain = columns_of(columns)
@@ -114,6 +152,21 @@ def check_named(op: Any, where: str = "") -> None:
     """
     if is_blank(op) or not str(op).strip():
         raise SpecError(f"{where}is blank; name the operator, e.g. gemm ('nearpeak show ops' lists all)")
+
+
+def table_from(cases: Any, question: str) -> CaseTable:
+    """Return the table of several cases, of columns, or of a data frame.
+
+    Raises:
+        SpecError: it is none of these.
+    """
+    if isinstance(cases, CaseTable):
+        return cases
+    if isinstance(cases, Mapping) or hasattr(cases, "__arrow_c_stream__"):
+        return case_table(cases)
+    if not isinstance(cases, Iterable) or isinstance(cases, str):
+        raise SpecError(f"{question}: takes a case, several, a table or a workload, got {cases!r}")
+    return table_of_cases(list(cases))
 
 
 def table_of_cases(cases: Sequence[Any]) -> CaseTable:
