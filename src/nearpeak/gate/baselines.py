@@ -72,8 +72,10 @@ def judged_in_history(rule: GateRule, line: Line, tag: str, far: float | None = 
     if judgement.verdict == REGRESSION:
         borne = _confirmation(line, mine, chosen, judgement, fmean(shares), far)
     return HistoryJudgement(
-        judgement=judgement, plain=plain, clock_ratio=clock_ratio, share_known=len(shares) == 1, confirmation=borne
-    )
+        judgement=judgement, plain=plain, clock_ratio=clock_ratio, share_known=len(shares) == 1, confirmation=borne,
+        revisions=tuple(point.sha for point in chosen), wanted_count=max(1, rule.window_count),
+        strayed=before[-1].sha if rule.baseline == "previous" and lag > 1 else "",
+    )  # fmt: skip
 
 
 def _chosen(rule: GateRule, line: Line, tag: str) -> tuple[Sequence[TrackPoint], int]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from nearpeak.core.history.gate import GatePolicy, GateResult, GateRule, GateSubject
 from nearpeak.core.history.stored_run import Series
 from nearpeak.core.history.track import TrackPoint
+from nearpeak.core.runs.measurement import FAILURES
 from nearpeak.errors import NotFoundError, SpecError
 from nearpeak.gate.baselines import Line, far_of, judged_in_history
 from nearpeak.gate.rules import Judged, decided, selects
@@ -125,10 +126,16 @@ def _subject(store: Store, series: Series, history: History, sha: str, name: str
         "case": series.label,
     }  # fmt: skip
     return GateSubject(
-        series=name, fields=fields, times_s=_times(store, history, rows), outcome=history.outcomes[rows[-1]],
+        series=name, fields=fields, times_s=_times(store, history, rows), outcome=_outcome(history, rows),
         bound_s=bound.time_s if "bound" in wanted and (bound := bound_of(series)) else None,
         predicted_s=prediction.time_s if "prediction" in wanted and (prediction := prediction_of(series)) else None,
     )  # fmt: skip
+
+
+def _outcome(history: History, rows: Sequence[int]) -> str:
+    """Return how the newest run of a revision ended: as its worst launch, of which the others tell nothing."""
+    outcomes = [history.outcomes[row] for row in rows if history.run_ids[row] == history.run_ids[rows[-1]]]
+    return next((outcome for outcome in ("incorrect", *FAILURES, "infra") if outcome in outcomes), outcomes[-1])
 
 
 def _times(store: Store, history: History, rows: Sequence[int]) -> tuple[float, ...]:

@@ -47,6 +47,12 @@ class HistoryJudgement:
     """Whether the clock dependence is known; else the verdict holds for none and for full dependence."""
     confirmation: Confirmation | None = None
     """Evidence for a regression; none for other verdicts."""
+    revisions: tuple[str, ...] = ()
+    """Commits that the baseline consists of, oldest first."""
+    wanted_count: int = 1
+    """Commits that the rule asks for."""
+    strayed: str = ""
+    """Commit before the judged one that was passed by, because it strays from the one before it; empty for none."""
 
     @property
     def fails(self) -> bool:

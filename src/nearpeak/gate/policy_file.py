@@ -1,11 +1,11 @@
 """Strict reader of gate policies (TOML) that names unknown keys and contradictions."""
 
 import itertools
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nearpeak.base.input_files import border, text_of_file, toml_table
 from nearpeak.core.history.gate import BASELINES, FIELDS, ON_INCONCLUSIVE, GatePolicy, GateRule
 from nearpeak.errors import SpecError
 from nearpeak.units import parse_share
@@ -18,6 +18,7 @@ _BELONGS = {"at_least": ("bound",), "tag": ("tag",), "window": ("rolling",)}
 _NEEDS = {"bound": "at_least", "tag": "tag", "rolling": "window"}
 
 
+@border("policy")
 def read_policy(path: Path) -> GatePolicy:
     """Return the policy that a TOML file states.
 
@@ -25,7 +26,7 @@ def read_policy(path: Path) -> GatePolicy:
         SpecError: it is not TOML, states what no policy has, or contradicts itself; the message names the rule.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = text_of_file(path)
     except UnicodeDecodeError:
         raise SpecError(f"{path}: is not UTF-8 text; a policy is a TOML file") from None
     return policy_of(text, str(path))
@@ -38,8 +39,8 @@ def policy_of(text: str, source: str) -> GatePolicy:
     0.8
     """
     try:
-        raw = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
+        raw = toml_table(text)
+    except ValueError as error:
         raise SpecError(f"{source}: is not TOML: {error}") from None
     _known(raw, _TOP, source)
     rows = raw.get("rule")

@@ -18,10 +18,11 @@ from nearpeak.core.history.gate import (  # fmt: skip
     GateSubject,
 )
 from nearpeak.core.runs.estimate import estimate_of
+from nearpeak.core.runs.measurement import FAILURES
 from nearpeak.core.runs.paired_rounds import INCONCLUSIVE as UNDECIDED
 from nearpeak.core.runs.paired_rounds import REGRESSION, Judgement
 from nearpeak.gate.persistence import HistoryJudgement
-from nearpeak.units import show
+from nearpeak.units import counted, show
 
 _ORDER = (INFRA_CODE, INCORRECT_CODE, REGRESSION_CODE, INCONCLUSIVE_CODE, 0)
 """Exit codes, the one that wins first."""
@@ -67,6 +68,8 @@ def _line(rule: GateRule, subject: GateSubject, judgement: HistoryJudgement | No
         code = INCORRECT_CODE if subject.outcome == "incorrect" else INFRA_CODE
         reason = "its result is wrong" if subject.outcome == "incorrect" else "the device was lost or not to be had"
         return _gate_line(rule, subject, FAIL if code == INCORRECT_CODE else INCONCLUSIVE, reason, code=code)
+    if subject.outcome in FAILURES:
+        return _gate_line(rule, subject, FAIL, f"it {FAILURES[subject.outcome]} at this revision")
     if not subject.times_s:
         return _undecided(rule, subject, f"there is no time to judge: {subject.outcome or 'not measured'}")
     if rule.baseline == "bound":
@@ -79,18 +82,30 @@ def _line(rule: GateRule, subject: GateSubject, judgement: HistoryJudgement | No
 def _against_history(rule: GateRule, subject: GateSubject, history: HistoryJudgement | None) -> GateLine:
     """Fail on a confirmed regression; a regression in a single run is a suspect, and is undecided."""
     if history is None:
-        return _undecided(rule, subject, f"there is no baseline: {baseline_of(rule)} holds no time of it")
+        return _undecided(
+            rule, subject, f"no baseline: no time at {baseline_of(rule)}, or too few launches to tell its noise"
+        )
     judgement = history.judgement
     low, centre, high = (
         f"{ratio - 1:+.1%}" for ratio in (judgement.low_ratio, judgement.time_ratio, judgement.high_ratio)
     )
-    text = f"{centre} time against {baseline_of(rule)} ({low} to {high}; detectable {judgement.detectable_ratio:.1%})"
-    text += _clock(history)
+    text = f"{centre} time against {baseline_of(rule)}{_compared(history)}"
+    text += f" ({low} to {high}; detectable {judgement.detectable_ratio:.1%}){_clock(history)}"
     if history.confirmation is not None:
         text += f"; {history.confirmation.text}"
     if judgement.verdict == UNDECIDED or (judgement.verdict == REGRESSION and not history.fails):
         return _undecided(rule, subject, text, judgement)
     return _gate_line(rule, subject, FAIL if history.fails else PASS, text, judgement)
+
+
+def _compared(history: HistoryJudgement) -> str:
+    """Return which revisions the baseline really is: series that were not measured at each have others."""
+    shas = [sha[:10] for sha in history.revisions if sha]
+    if not shas:
+        return ""
+    text = f" {shas[0]}" if len(shas) == 1 else f", {shas[0]} to {shas[-1]}"
+    count = "" if len(shas) == 1 or len(shas) == history.wanted_count else f", {counted(len(shas), 'revision')} of it"
+    return f"{text}{count}{f'; {history.strayed[:10]} strays' if history.strayed else ''}"
 
 
 def _clock(judgement: HistoryJudgement) -> str:

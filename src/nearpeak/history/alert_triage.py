@@ -28,7 +28,7 @@ class Weight:
     change_count: int
     """Changes that belong to it."""
     worst_ratio: float | None
-    """Largest change, as the worse level over the better one; none without changes."""
+    """Largest change, as the worse level over the better one; none without changes, or where series failed."""
     gap_s: float | None
     """Seconds by which one call of each of its cases got longer, added up over those whose newest time is known; none
     where no time is known."""
@@ -64,8 +64,9 @@ def _weight(rows: Sequence[MemberRow]) -> Weight:
         for row in rows
         if row.unit == "s" and row.direction == "lower" and row.value is not None
     ]
+    size = max(abs(row.effect_ratio) for row in rows)  # of a failure 0: it has no level
     return Weight(
-        change_count=len(rows), worst_ratio=math.exp(max(abs(row.effect_ratio) for row in rows)),
+        change_count=len(rows), worst_ratio=math.exp(size) if size else None,
         gap_s=sum(gaps_s) if gaps_s else None, series=first.series,
         owners=tuple(sorted({row.owner for row in rows if row.owner})),
     )  # fmt: skip

@@ -4,13 +4,14 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
-from nearpeak.core.answers.gap import Alternative, Ranking, TimedCase
+from nearpeak.core.answers.gap import Abstention, Alternative, Ranking, TimedCase
 from nearpeak.core.history.stored_run import Series
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
 from nearpeak.core.work.workload import Workload
 from nearpeak.errors import NearpeakError, NotFoundError
 from nearpeak.history.commit_points import points_of
+from nearpeak.history.failed_series import WORDS
 from nearpeak.history.stored_devices import case_of_series, target_of_device
 from nearpeak.judgement.opportunities import ranked
 from nearpeak.judgement.opportunities.padding import padded_axes
@@ -47,14 +48,22 @@ def ranking_of(store: Store, series: Sequence[Series], workload: Workload | None
     Raises:
         NotFoundError: none of the series has a time of an operator's case.
     """
-    newest = [timed for history in store.browsing.newest_histories(_timed_cases(series))
+    cases = _timed_cases(series)
+    ended = store.browsing.outcomes_since(cases, tuple(WORDS))
+    newest = [timed for history in store.browsing.newest_histories([item for item in cases if item.id not in ended])
               if (timed := _newest(store, history)) is not None]  # fmt: skip
     uses = None if workload is None else _uses(workload)
     rows = [row for timed in newest for row in _rows(timed, newest, uses, model)]
-    if not rows:
+    if not rows and not ended:
         reason = "is of an operator" if uses is None else f"runs in {model}"
         raise NotFoundError(f"{store.name}: no measured case {reason}; 'nearpeak history' lists what there is")
-    return ranked(rows)
+    ranking = ranked(rows)
+    missing = tuple(
+        Abstention(kind="gap", where=item.label, reason=f"its newest run {WORDS[ended[item.id]]}, and has no time")
+        for item in cases
+        if item.id in ended
+    )
+    return dataclasses.replace(ranking, abstentions=(*ranking.abstentions, *missing))
 
 
 def _timed_cases(series: Sequence[Series]) -> list[Series]:

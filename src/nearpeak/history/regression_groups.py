@@ -15,9 +15,12 @@ from nearpeak.judgement.change_causes import co_moved
 from nearpeak.judgement.change_points import DETECTOR, VERSION
 from nearpeak.store import Detector, Store, StoredChange
 from nearpeak.store.rows.investigation_rows import AXES, Attribution
+from nearpeak.units import signed_percent
 
 CLOCK_SHARE_RATIO = 0.5
 """Part of a change from which the clock is named as its cause."""
+ONLY = "only on "
+"""Beginning of what is told of a device or runner that alone shows a change."""
 Pair = tuple[Series, TrackChange]
 
 
@@ -101,15 +104,16 @@ def _suspects(part: Sequence[Pair], tracks: Sequence[Track]) -> Iterable[tuple[s
         for _, change in part
     ):
         ratios = sorted(change.clock_ratio or 1.0 for _, change in part)
-        yield "clock", f"{(ratios[len(ratios) // 2] - 1) * 100:+.1f} %"
+        yield "clock", signed_percent(ratios[len(ratios) // 2] - 1)
     stacks = Counter(row for _, change in part for row in change.stack)
     for (name, before, after), count in stacks.most_common():
         if count == len(part):
             yield "component", f"{name} {before or 'none'} → {after or 'none'}"
-    alone = list(_alone(part, tracks))
+    witnesses = _witnesses(part, tracks)
+    alone = list(_alone(part, witnesses))
     yield from alone
     explained = {axis for axis, _ in alone}
-    axes = {str(track.series.id): axes_of(track.series) for track in tracks}
+    axes = {str(series.id): axes_of(series) for series in witnesses}
     for shared in co_moved(axes, {str(series.id) for series, _ in part}):
         if shared.axis not in explained:
             yield shared.axis, shared.text
@@ -118,14 +122,26 @@ def _suspects(part: Sequence[Pair], tracks: Sequence[Track]) -> Iterable[tuple[s
         yield "commit", part[0][1].subject or part[0][1].bad_sha[:10]
 
 
-def _alone(part: Sequence[Pair], tracks: Sequence[Track]) -> Iterable[tuple[str, str]]:
+def _witnesses(part: Sequence[Pair], tracks: Sequence[Track]) -> list[Series]:
+    """Return the series of a group and those that were measured before and after it, so that they could show it."""
+    shifted = {series.id: change.index for series, change in part}
+    starts = [track.points[shifted[track.series.id]].order_key for track in tracks if track.series.id in shifted]
+    return [
+        track.series
+        for track in tracks
+        if track.series.id in shifted
+        or (track.points and track.points[0].order_key < min(starts) and track.points[-1].order_key >= max(starts))
+    ]
+
+
+def _alone(part: Sequence[Pair], witnesses: Sequence[Series]) -> Iterable[tuple[str, str]]:
     """Yield the device or runner that alone shows the change among series of the same cases."""
     cases = {series.case for series, _ in part}
-    same = [track.series for track in tracks if track.series.case in cases]
+    same = [series for series in witnesses if series.case in cases]
     for axis in ("device", "runner"):
         shown, known = ({axes_of(series)[axis] for series in group} for group in ([pair[0] for pair in part], same))
         if len(shown) == 1 and len(known) > 1:
-            yield axis, f"only on {shown.pop()}"
+            yield axis, f"{ONLY}{shown.pop()}"
 
 
 def save_regressions(store: Store, tracks: Sequence[Track], groups: Sequence[Regressed]) -> tuple[Regressed, ...]:
@@ -135,13 +151,14 @@ def save_regressions(store: Store, tracks: Sequence[Track], groups: Sequence[Reg
     of the clock and what is over open none; an alert that turns out to be one is closed as `infra` or `went-away`.
     """
     numbers: dict[tuple[int, int], int] = {}
-    for track in tracks:
-        rows = [_stored(track, change) for change in track.changes]
-        detector = Detector(name=DETECTOR, version=str(VERSION))
-        for done in store.findings.record_changes(track.series.id, detector, rows):
-            numbers[done.series, done.order_key] = done.id
     points = {track.series.id: track.points for track in tracks}
-    return tuple(_followed(store, group, numbers, points) for group in groups)
+    with store.together("alerts"):  # of two that find the same, one opens the alert
+        for track in tracks:
+            rows = [_stored(track, change) for change in track.changes]
+            detector = Detector(name=DETECTOR, version=str(VERSION))
+            for done in store.findings.record_changes(track.series.id, detector, rows):
+                numbers[done.series, done.order_key] = done.id
+        return tuple(_followed(store, group, numbers, points) for group in groups)
 
 
 def _stored(track: Track, change: TrackChange) -> StoredChange:
@@ -161,14 +178,14 @@ def _followed(
     store: Store, group: Regressed, numbers: dict[tuple[int, int], int], points: dict[int, tuple[TrackPoint, ...]]
 ) -> Regressed:
     ids = [numbers[series.id, points[series.id][change.index].order_key] for series, change in group.changes]
-    known = {member: alert for alert in store.findings.alerts() for member, _ in alert.members}
+    known = store.findings.alerts_by_change()
     alert = next((known[number] for number in ids if number in known), None)
     if alert is not None:
         store.findings.add_members(alert.id, dict.fromkeys(ids, "related"))
         return _closed(store, replace(group, alert_id=alert.id, status=alert.status))
     if group.by_clock or group.over:
         return group
-    title = f"{len(ids)} series worse by up to {(worst(group) - 1) * 100:.1f} %: {group.subject or group.bad_sha[:10]}"
+    title = f"{len(ids)} series worse by up to {(worst(group) - 1) * 100:.1f} %: {cause_of(group)}"
     roles = {ids[0]: "primary"} | dict.fromkeys(ids[1:], "related")
     number = store.findings.open_alert(title, roles, rev_lo=group.good_sha, rev_hi=group.bad_sha)
     for axis, what in group.suspects:
@@ -206,6 +223,31 @@ def unsuppressed(store: Store, groups: Sequence[Regressed]) -> tuple[Regressed, 
 
     left = [(group, tuple(pair for pair in group.changes if not is_silent(pair[0]))) for group in groups]
     return tuple(replace(group, changes=changes) for group, changes in left if changes)
+
+
+def cause_of(group: Regressed) -> str:
+    """Return what a group is put down to: its likeliest suspect first, the commit alone only where nothing else is.
+
+    Components that changed together are told together, as the group cannot tell which of them it was. A device or
+    runner that alone shows the change stands before the commit, and after what is likelier. What the shifted series
+    share besides says where the change shows, not what made it.
+
+    >>> cause_of(Regressed(good_sha="a", bad_sha="b", subject="Tune", changes=(),
+    ...                    suspects=(("component", "driver 1 → 2"), ("device", "only on H100"))))
+    'driver 1 → 2, only on H100'
+    >>> cause_of(Regressed(good_sha="a", bad_sha="b", subject="Tune", changes=(),
+    ...                    suspects=(("device", "only on H100"), ("commit", "Tune"))))
+    'only on H100: Tune'
+    """
+    clock = [f"clock {what}" for axis, what in group.suspects if axis == "clock"][:1]
+    components = [what for axis, what in group.suspects if axis == "component"]
+    more = f" or {len(components) - 2} more" if len(components) > 2 else ""
+    alone = ", ".join(what for axis, what in group.suspects if what.startswith(ONLY) and axis in ("device", "runner"))
+    cause = clock or [f"{' or '.join(components[:2])}{more}" for _ in components[:1]]
+    subject = group.subject or group.bad_sha[:10]
+    if not cause:
+        return f"{alone}: {subject}" if alone else subject
+    return ", ".join([*cause, *([alone] if alone else [])])
 
 
 def worst(group: Regressed) -> float:

@@ -5,7 +5,6 @@ import math
 import os
 import shlex
 import shutil
-import signal
 import statistics
 import subprocess
 import tempfile
@@ -14,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from nearpeak.base.isolation.process_tree import end_started, marked_environment, new_mark
 from nearpeak.core.runs.launch_pairs import Launch
 from nearpeak.errors import MeasureError, SpecError
 from nearpeak.store.git_commits import git_revision
@@ -118,14 +118,16 @@ class Workshop:
         for name, version in versions.items():
             text = text.replace(f"{{{name}}}", shlex.quote(version))
         variables = {f"NEARPEAK_{name.upper().replace('-', '_')}": version for name, version in versions.items()}
+        mark = new_mark()
         with subprocess.Popen(
-            text, shell=True, cwd=place, env={**os.environ, **variables}, text=True, errors="replace",
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, pass_fds=self._keep,
+            text, shell=True, cwd=place, env=marked_environment({**os.environ, **variables}, mark), text=True,
+            errors="replace", stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+            pass_fds=self._keep,
         ) as process:  # fmt: skip
             try:
                 output, errors = process.communicate(timeout=self._limit_s)
             except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
+                end_started(process, mark)
                 process.communicate()
                 return 124, "", f"did not end within {self._limit_s:g} s (--limit)"
         return process.returncode, output, errors

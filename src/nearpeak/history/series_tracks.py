@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from statistics import median
 
 from nearpeak.core.history.level_change import SEARCHED, ChangePoint, Detection
@@ -95,6 +96,28 @@ def track_of(store: Store, series: int) -> Track:
         series=history.series, points=points, changes=changes, outcome=search.outcome, clock_share_ratio=share,
         failed_count=sum(math.isnan(value) for value in history.median.tolist()), bridges=bridges,
     )  # fmt: skip
+
+
+def commits_since(track: Track, change: TrackChange) -> int:
+    """Return how many commits are newer than the first of a change: by the history, else measured ones."""
+    first, last = track.points[change.index], track.points[-1]
+    if first.position >= 0 and last.position >= 0:
+        return last.position - first.position
+    return len(track.points) - 1 - change.index
+
+
+def largest_step(tracks: Sequence[Track]) -> tuple[Track, int] | None:
+    """Return the track with the largest difference between neighbouring commits, and the later of these."""
+    steps = [
+        (abs(math.log(new.value / old.value)), number, place + 1)
+        for number, track in enumerate(tracks)
+        for place, (old, new) in enumerate(pairwise(track.points))
+        if old.value > 0 and new.value > 0
+    ]
+    if not steps:
+        return None
+    _, number, place = max(steps)
+    return tracks[number], place
 
 
 def _searched(

@@ -12,6 +12,7 @@ from nearpeak.history.revision_builds import COMMIT, Workshop, checked
 from nearpeak.judgement.alert_rules import after_verdict
 from nearpeak.judgement.launch_verdict import LOOKS, MARGIN_RATIO, compared_in_looks
 from nearpeak.store import Store, StoredComparison
+from nearpeak.units import signed_percent
 
 Round = Callable[[str, str], "tuple[Launch, ...] | None"]
 """Measures one round A B B A of two commits."""
@@ -76,7 +77,7 @@ def _keep(
 def _moved(store: Store, group: Regressed, judgement: LaunchJudgement) -> Regressed:
     """Move the alert to the state that follows from the verdict, and confirm its changes where it is active."""
     verdict, ratio = judgement.judgement.verdict, judgement.judgement.time_ratio
-    outcome = f"{verdict}: {(ratio - 1) * 100:+.1f} % in turns"
+    outcome = f"{verdict}: {signed_percent(ratio - 1)} in turns"
     if judgement.cause == BY_CLOCKS:
         return _move(store, group, "infra", f"{outcome}; {judgement.cause}")
     status, note = after_verdict("verifying", verdict, ratio) or ("new", outcome)

@@ -15,6 +15,7 @@ from nearpeak.core.answers.analysis_comparison import (
     Comparison,
     TargetComparison,
 )
+from nearpeak.core.answers.execution_time import MODES
 
 SAME_RATIO = 1e-9
 """Relative difference up to which two figures are the same: bounds have no noise, only rounding."""
@@ -126,7 +127,11 @@ def _target(pair: tuple[str, str], baseline: Analysis, candidate: Analysis, step
         return TargetComparison(target=name, verdict=NOT_COMPARABLE, reason=reason, changes=(), cases=())
     target_reason = _target_reason(baseline, candidate, left, right)
     reason = target_reason or step_reason
-    changes = () if reason else _changes(left, right, _TIMES)
+    old, new = ({execution.mode: execution.time_s for execution in side.executions} for side in (left, right))
+    expected = (
+        _change(f"expected_{mode}_s", "s", old[mode], new[mode]) for mode in MODES if mode in old and mode in new
+    )
+    changes = () if reason else (*_changes(left, right, _TIMES), *expected)
     return TargetComparison(
         target=name,
         verdict=NOT_COMPARABLE if reason else changes[0].verdict,

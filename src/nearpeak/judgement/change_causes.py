@@ -9,6 +9,9 @@ from nearpeak.errors import SpecError
 UNLIKELY_RATIO = 0.01
 """Axis values with a smaller chance of coincidence than this are reported."""
 
+LEAST_SHARED = 2
+"""Series that shifted and carry a value; one alone shares nothing with any other."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedValue:
@@ -28,7 +31,7 @@ def co_moved(axes: Mapping[str, Mapping[str, str]], shifted: Collection[str]) ->
     """Return the values of axes that series which shifted share more than accident explains, the least likely first.
 
     For each value, K of N series carry it and k of the n shifted ones do; the chance is that of k or more when n are
-    drawn from N. What every series carries says nothing.
+    drawn from N. What every series carries says nothing, and neither does what one of the shifted carries alone.
 
     Args:
         axes: of each series, its value on each axis (operator, device, runner).
@@ -51,7 +54,7 @@ def co_moved(axes: Mapping[str, Mapping[str, str]], shifted: Collection[str]) ->
         carrying = {name for name, cause in axes.items() if cause.get(axis) == value}
         both = len(carrying & moved)
         chance = hypergeometric_tail(len(axes), len(carrying), len(moved), both)
-        if chance < UNLIKELY_RATIO:
+        if both >= LEAST_SHARED and chance < UNLIKELY_RATIO:
             text = f"{both} of {len(moved)} that shifted have {axis} {value}, and {len(carrying)} of all {len(axes)}"
             causes.append(SharedValue(axis=axis, value=value, text=text, chance_ratio=chance))
     return tuple(sorted(causes, key=lambda cause: (cause.chance_ratio, cause.axis, cause.value)))

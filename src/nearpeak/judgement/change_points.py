@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +18,11 @@ from nearpeak.core.history.level_change import (
     ChangePoint,
     Detection,
 )
-from nearpeak.judgement.level_search import searched
+from nearpeak.judgement.level_search import HAZARD_RATIO, searched
 from nearpeak.judgement.slope_test import without_slopes
+from nearpeak.judgement.state_flips import StateFlips, shows_in_each_state, state_flips
 
-DETECTOR, VERSION = "levels", 1
+DETECTOR, VERSION = "levels", 2
 """Name and version of the detector, stored with its change points."""
 WINDOW_VALUES = 500
 """Newest values that are looked at."""
@@ -30,6 +32,8 @@ FLOOR_RATIO = 0.005
 """Smaller changes are not reported."""
 REACH = 5
 """Values on each side over which the chance of one change is summed."""
+MOST_PAIRS = 3
+"""Pairs of states that are taken out of one series, one after the other."""
 _NORMAL_99 = 2.5758
 
 
@@ -38,8 +42,9 @@ def changes(values: Sequence[float] | NDArray[np.float64]) -> Detection:
 
     The values are explained by a level that stays, drifts or jumps, by a second state that comes and goes, and by
     skewed noise with memory and spikes; the noise is chosen by likelihood, and the chance of a jump at each value is
-    that given all values. Bad values give an outcome, never a change. Indices count in `values`, of which the last 500
-    are searched.
+    that given all values. A series that flips between two levels, however far apart, is searched as if it had one of
+    them, and its flips are no changes; only a last stay that is longer than all before it in its state is one. Bad
+    values give an outcome, never a change. Indices count in `values`, of which the last 500 are searched.
 
     Shapes: `values` [commits], positive: logarithms are compared.
 
@@ -60,9 +65,44 @@ def changes(values: Sequence[float] | NDArray[np.float64]) -> Detection:
         return Detection(outcome=NOT_POSITIVE)
     skipped = max(0, y.size - WINDOW_VALUES)
     x = np.log(y[skipped:])
+    return Detection(outcome=SEARCHED, points=_found(x, skipped, MOST_PAIRS))
+
+
+def _found(x: NDArray[np.float64], skipped: int, pairs: int) -> tuple[ChangePoint, ...]:
+    """Return the changes of a series out of which `pairs` pairs of states at most are taken."""
     table = np.zeros((x.size, 3))
     searched(x, table)
-    return Detection(outcome=SEARCHED, points=_points(x, table, skipped))
+    points = _points(x, table, skipped)
+    flips = state_flips(x) if pairs and len(points) > 1 else None
+    if flips is None:
+        return points
+    stay = _last_stay(flips, skipped)
+    others = [
+        point
+        for point in _found(flips.single, skipped, pairs - 1)
+        if shows_in_each_state(flips, point.index - skipped, math.log(point.time_ratio))
+        and not any(abs(point.index - one.index) <= REACH for one in stay)
+    ]
+    return _counted(sorted((*others, *stay), key=lambda point: point.index), skipped, x.size)
+
+
+def _last_stay(flips: StateFlips, skipped: int) -> list[ChangePoint]:
+    """Return the last flip as a change where the habit of its state does not explain how long it has held."""
+    chance = HAZARD_RATIO / (HAZARD_RATIO + flips.chance_ratio)
+    if not flips.last_is_longest and chance < SUSPECT_RATIO:
+        return []
+    table = np.zeros((flips.single.size, 3))
+    table[flips.last] = chance, flips.gap, flips.gap_variance
+    return [_point(table, (flips.last, flips.last, flips.last, max(chance, SUSPECT_RATIO)), skipped, (0, 0))]
+
+
+def _counted(points: Sequence[ChangePoint], skipped: int, size: int) -> tuple[ChangePoint, ...]:
+    """Return `points` with the numbers of values between them."""
+    edges = [skipped, *(point.index for point in points), skipped + size]
+    return tuple(
+        replace(point, before_count=point.index - before, after_count=after - point.index)
+        for point, before, after in zip(points, edges, edges[2:], strict=False)
+    )
 
 
 def _points(x: NDArray[np.float64], table: NDArray[np.float64], skipped: int) -> tuple[ChangePoint, ...]:

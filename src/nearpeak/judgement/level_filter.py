@@ -7,15 +7,17 @@
 # densities are read from tables.
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nearpeak.base.compilation import compiled_sums
+from nearpeak.base.compilation import compiled_sums, room, room_of_rows
 
 FINE = 4
 """Units of a bin."""
+_PLAIN_STEPS = 1_000_000
+"""Steps that plain Python takes less time for than compiling does, about a microsecond each."""
 Floats = NDArray[np.float64]
 Units = NDArray[np.int64]
 
@@ -48,126 +50,167 @@ class Motion(NamedTuple):
     """Chance that the level jumps."""
 
 
-@compiled_sums
-def likelihoods(tables: Tables, gap: int, now: int, before: int, near: Floats, wide: Floats) -> None:
+def _bin_steps(units: Any, bins: int, *_others: Any) -> int:
+    """Return the steps of a pass over a series: one for each value and bin."""
+    return len(units) * bins
+
+
+@compiled_sums()
+def likelihoods(tables: Any, gap: int, now: int, before: int, near: Any, wide: Any) -> None:
     """Fill, for every bin, the densities of value `now` after value `before`.
 
     Shapes: `near` [3, bins + gap]: state kept, state comes on, state goes off; `wide` [bins + gap]. A level with the
     state on is `gap` bins higher, so that rows without a change of state serve both.
     """
-    half, bins = tables.half, wide.size - gap
+    expected, unknown, carried_units, half = tables
+    bins = len(wide) - gap
+    kept, on_row, off_row = near[0], near[1], near[2]
     for k in range(bins + gap):
-        carried = tables.carried[before - k * FINE + half]
-        near[0, k] = tables.near[now - k * FINE - carried + half]
-        wide[k] = tables.wide[now - k * FINE + half]
+        carried = carried_units[before - k * FINE + half]
+        kept[k] = expected[now - k * FINE - carried + half]
+        wide[k] = unknown[now - k * FINE + half]
     if gap == 0:
         return
     for k in range(bins):
-        off, on = tables.carried[before - k * FINE + half], tables.carried[before - (k + gap) * FINE + half]
-        near[1, k] = tables.near[now - (k + gap) * FINE - off + half]
-        near[2, k] = tables.near[now - k * FINE - on + half]
+        off, on = carried_units[before - k * FINE + half], carried_units[before - (k + gap) * FINE + half]
+        on_row[k] = expected[now - (k + gap) * FINE - off + half]
+        off_row[k] = expected[now - k * FINE - on + half]
 
 
-@compiled_sums
-def forward(units: Units, bins: int, tables: Tables, motion: Motion, filtered: Floats) -> float:
+@compiled_sums(_PLAIN_STEPS, items=_bin_steps)
+def forward(units: Any, bins: int, tables: Any, motion: Any, filtered: Any) -> float:
     """Return the log likelihood of the values; fill the chance of every level and state given the values so far.
 
     Shapes: `filtered` [values, 2, bins], or without values where nobody asks for it.
     """
     gap, up, down = motion.gap, motion.up if motion.gap else 0.0, motion.down
-    near, wide = np.empty((3, bins + gap)), np.empty(bins + gap)
-    now, spread = np.zeros((2, bins)), np.zeros((2, bins))
+    near, wide = room_of_rows(3, bins + gap), room(bins + gap)
+    now, spread = room_of_rows(2, bins), room_of_rows(2, bins)
+    now_off, now_on, spread_off, spread_on = now[0], now[1], spread[0], spread[1]
     likelihoods(tables, gap, units[0], units[0], near, wide)
+    kept, comes_on, goes_off = near[0], near[1], near[2]
     high = up / (up + down)
-    now[0] = (1 - high) * wide[:bins]
-    now[1] = high * wide[gap : gap + bins]
-    total = now.sum()
-    now /= total
+    total = 0.0
+    for k in range(bins):
+        now_off[k], now_on[k] = (1 - high) * wide[k], high * wide[gap + k]
+        total += now_off[k] + now_on[k]
     log_likelihood = math.log(total / bins)
-    if filtered.size:
-        filtered[0] = now
-    for t in range(1, units.size):
+    _finish(now_off, now_on, 1 / total, filtered, 0)
+    for t in range(1, len(units)):
         likelihoods(tables, gap, units[t], units[t - 1], near, wide)
-        off, on = now[0].sum(), now[1].sum()
-        _drifted(now, spread, motion, 2 if gap else 1)
+        off, on = _sum(now_off), _sum(now_on)
+        _drifted(now_off, spread_off, motion)
         jump = motion.hazard / bins
         total = 0.0
         if gap == 0:
             for k in range(bins):
-                value = spread[0, k] * near[0, k] + jump * wide[k]
-                now[0, k] = value
+                value = spread_off[k] * kept[k] + jump * wide[k]
+                now_off[k] = value
                 total += value
         else:
+            _drifted(now_on, spread_on, motion)
             to_off, to_on = jump * (off * (1 - up) + on * down), jump * (off * up + on * (1 - down))
             for k in range(bins):
-                a, b = spread[0, k], spread[1, k]
-                low = a * (1 - up) * near[0, k] + b * down * near[2, k] + to_off * wide[k]
-                top = a * up * near[1, k] + b * (1 - down) * near[0, k + gap] + to_on * wide[k + gap]
-                now[0, k], now[1, k] = low, top
+                a, b = spread_off[k], spread_on[k]
+                low = a * (1 - up) * kept[k] + b * down * goes_off[k] + to_off * wide[k]
+                top = a * up * comes_on[k] + b * (1 - down) * kept[k + gap] + to_on * wide[k + gap]
+                now_off[k], now_on[k] = low, top
                 total += low + top
         log_likelihood += math.log(total)
-        now *= 1 / total
-        if filtered.size:
-            filtered[t] = now
+        _finish(now_off, now_on, 1 / total, filtered, t)
     return log_likelihood
 
 
-@compiled_sums
-def _drifted(now: Floats, spread: Floats, motion: Motion, states: int) -> None:
+@compiled_sums()
+def _finish(off: Any, on: Any, scale: float, filtered: Any, t: int) -> None:
+    """Scale the chances of a value so that they add up to 1, and keep them where they are asked for."""
+    for k in range(len(off)):
+        off[k] *= scale
+        on[k] *= scale
+    if len(filtered):
+        for k in range(len(off)):
+            filtered[t][0][k], filtered[t][1][k] = off[k], on[k]
+
+
+@compiled_sums()
+def _drifted(now: Any, spread: Any, motion: Any) -> None:
     """Fill where the levels are after staying or drifting; the ends of the grid keep what would leave it."""
-    bins = now.shape[1]
+    last = len(now) - 1
     stay, side = (1 - motion.hazard) * (1 - motion.drift), (1 - motion.hazard) * motion.drift / 2
-    for s in range(states):
-        for k in range(1, bins - 1):
-            spread[s, k] = stay * now[s, k] + side * (now[s, k - 1] + now[s, k + 1])
-        spread[s, 0] = (stay + side) * now[s, 0] + side * now[s, 1]
-        spread[s, bins - 1] = (stay + side) * now[s, bins - 1] + side * now[s, bins - 2]
+    for k in range(1, last):
+        spread[k] = stay * now[k] + side * (now[k - 1] + now[k + 1])
+    spread[0] = (stay + side) * now[0] + side * now[1]
+    spread[last] = (stay + side) * now[last] + side * now[last - 1]
 
 
-@compiled_sums
-def jumps(units: Units, bins: int, tables: Tables, motion: Motion, filtered: Floats, table: Floats) -> None:
+@compiled_sums()
+def _sum(chances: Any) -> float:
+    total = 0.0
+    for k in range(len(chances)):
+        total += chances[k]
+    return total
+
+
+@compiled_sums()
+def _moments(off: Any, on: Any) -> tuple[float, float, float]:
+    """Return the sum of the chances of bins, and their first two moments."""
+    sum0 = sum1 = sum2 = 0.0
+    for k in range(len(off)):
+        weight = off[k] + on[k]
+        sum0, sum1, sum2 = sum0 + weight, sum1 + weight * k, sum2 + weight * k * k
+    return sum0, sum1, sum2
+
+
+@compiled_sums(_PLAIN_STEPS // 5, items=_bin_steps)
+def jumps(units: Any, bins: int, tables: Any, motion: Any, filtered: Any, table: Any) -> None:
     """Fill, for every value, the chance that the level jumped to it, and the jump's mean and variance in bins.
 
-    Shapes: `filtered` [values, 2, bins] as `forward` fills it, `found` [values, 3].
+    Shapes: `filtered` [values, 2, bins] as `forward` fills it, `table` [values, 3].
     """
     gap, up, down = motion.gap, motion.up if motion.gap else 0.0, motion.down
-    states = 2 if gap else 1
-    near, wide = np.empty((3, bins + gap)), np.empty(bins + gap)
-    later, spread = np.ones((2, bins)), np.zeros((2, bins))
-    table[0] = 0.0
-    for t in range(units.size - 1, 0, -1):
+    near, wide = room_of_rows(3, bins + gap), room(bins + gap)
+    later, spread = room_of_rows(2, bins), room_of_rows(2, bins)
+    later_off, later_on, spread_off, spread_on = later[0], later[1], spread[0], spread[1]
+    kept, comes_on, goes_off = near[0], near[1], near[2]
+    for k in range(bins):
+        later_off[k] = later_on[k] = 1.0
+    for t in range(len(units) - 1, 0, -1):
         likelihoods(tables, gap, units[t], units[t - 1], near, wide)
-        before = filtered[t - 1]
-        off, on = before[0].sum(), before[1].sum()
+        before_off, before_on = filtered[t - 1][0], filtered[t - 1][1]
+        off, on = _sum(before_off), _sum(before_on)
         to_off, to_on = off * (1 - up) + on * down, off * up + on * (1 - down)
-        old, new = np.zeros(3), np.zeros(3)
         low = top = 0.0
+        new0 = new1 = new2 = 0.0
+        old0, old1, old2 = _moments(before_off, before_on)
         for k in range(bins):
-            _add(old, before[0, k] + before[1, k], k)
-            a, b = wide[k] * later[0, k], wide[k + gap] * later[1, k] * (states - 1)
+            a, b = wide[k] * later_off[k], wide[k + gap] * later_on[k] if gap else 0.0
             low += a
             top += b
-            _add(new, to_off * a + to_on * b, k)
+            weight = to_off * a + to_on * b
+            new0, new1, new2 = new0 + weight, new1 + weight * k, new2 + weight * k * k
         jump = motion.hazard / bins
-        table[t, 0] = jump * new[0]
-        table[t, 1] = new[1] / new[0] - old[1] / old[0]
-        table[t, 2] = new[2] / new[0] - (new[1] / new[0]) ** 2 + old[2] / old[0] - (old[1] / old[0]) ** 2
+        row = table[t]
+        row[1] = new1 / new0 - old1 / old0
+        row[2] = new2 / new0 - (new1 / new0) ** 2 + old2 / old0 - (old1 / old0) ** 2
         for k in range(bins):
             if gap == 0:
-                later[0, k] *= near[0, k]
+                later_off[k] *= kept[k]
             else:
-                a, b = later[0, k], later[1, k]
-                later[0, k] = (1 - up) * near[0, k] * a + up * near[1, k] * b
-                later[1, k] = down * near[2, k] * a + (1 - down) * near[0, k + gap] * b
-        _drifted(later, spread, motion, states)
-        spread[0] += jump * ((1 - up) * low + up * top)
-        spread[1] += jump * (down * low + (1 - down) * top)
-        table[t, 0] /= (spread[:states] * before[:states]).sum()
-        later[:states] = spread[:states] * (1 / spread[:states].max())
-
-
-@compiled_sums
-def _add(moments: Floats, weight: float, k: int) -> None:
-    moments[0] += weight
-    moments[1] += weight * k
-    moments[2] += weight * k * k
+                a, b = later_off[k], later_on[k]
+                later_off[k] = (1 - up) * kept[k] * a + up * comes_on[k] * b
+                later_on[k] = down * goes_off[k] * a + (1 - down) * kept[k + gap] * b
+        _drifted(later_off, spread_off, motion)
+        from_off, from_on = jump * ((1 - up) * low + up * top), jump * (down * low + (1 - down) * top)
+        if gap:
+            _drifted(later_on, spread_on, motion)
+        weights = largest = 0.0
+        for k in range(bins):
+            spread_off[k] += from_off
+            spread_on[k] = spread_on[k] + from_on if gap else 0.0
+            weights += spread_off[k] * before_off[k] + spread_on[k] * before_on[k]
+            largest = max(largest, spread_off[k], spread_on[k])
+        row[0] = jump * new0 / weights
+        for k in range(bins):
+            later_off[k] = spread_off[k] / largest
+            if gap:
+                later_on[k] = spread_on[k] / largest

@@ -1,11 +1,11 @@
 """Maximum-likelihood noise parameters of a series: level grid, density tables, parameter search."""
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 
-from nearpeak.base.compilation import compiled_sums
 from nearpeak.judgement.level_filter import FINE, Floats, Motion, Tables, Units, forward, jumps
 
 HAZARD_RATIO = 1 / 200
@@ -46,68 +46,61 @@ class Grid(NamedTuple):
     """Steady change from value to value that was taken out."""
 
 
-@compiled_sums
 def grid_of(x: Floats, slope: float) -> Grid:
     """Return the series on a grid of half its rough spread; spikes do not widen it."""
     z = x - slope * np.arange(x.size)
-    rough = max(1.4826 * np.median(np.abs(np.diff(z))) / math.sqrt(2.0), LEAST_SPREAD)
-    calm = np.empty(z.size)
-    for i in range(z.size):
-        calm[i] = np.median(z[max(0, i - 2) : i + 3])
-    least = calm.min() - 3 * rough
-    width = max(rough / 2, (calm.max() + 3 * rough - least) / MOST_BINS)
-    bins = math.ceil((calm.max() + 3 * rough - least) / width) + 1
-    units = np.empty(z.size, np.int64)
-    for i in range(z.size):
-        place = round((z[i] - least) / width * FINE)
-        units[i] = min(max(place, -MARGIN_BINS * FINE), (bins + MARGIN_BINS) * FINE)
+    rough = max(1.4826 * float(np.median(np.abs(np.diff(z)))) / math.sqrt(2.0), LEAST_SPREAD)
+    calm = np.array([np.median(z[max(0, place - 2) : place + 3]) for place in range(min(2, z.size))])
+    if z.size > 4:
+        calm = np.append(calm, np.median(np.lib.stride_tricks.sliding_window_view(z, 5), axis=1))
+    calm = np.append(calm, [np.median(z[max(0, place - 2) :]) for place in range(max(2, z.size - 2), z.size)])
+    least = float(calm.min()) - 3 * rough
+    highest = float(calm.max()) + 3 * rough
+    width = max(rough / 2, (highest - least) / MOST_BINS)
+    bins = math.ceil((highest - least) / width) + 1
+    units = np.rint((z - least) / width * FINE).clip(-MARGIN_BINS * FINE, (bins + MARGIN_BINS) * FINE).astype(np.int64)
     # A level lies up to half a bin beside the middle of its own.
     return Grid(units, bins, width, math.hypot(rough, width / 4) / width * FINE, slope)
 
 
-@compiled_sums
-def _density(scale: float, skew: float, far: float, half: int) -> Floats:
+def _density(off: Floats, scale: float, skew: float, far: float) -> Floats:
     """Return Student's density with 5 degrees of freedom, wider on its right by `skew`, and a few far values."""
-    left, right = scale / math.sqrt(skew), scale * math.sqrt(skew)
-    table = np.empty(2 * half + 1)
-    for i in range(2 * half + 1):
-        q = 1 + ((i - half) / (right if i > half else left)) ** 2 / 5
-        table[i] = 1 / (q * q * q)
-    table *= (1 - FAR_RATIO) / table.sum()
-    for i in range(2 * half + 1):
-        table[i] += FAR_RATIO / (1 + ((i - half) / far) ** 2) / (math.pi * far)
-    return table
+    q = 1 + (off / np.where(off > 0, scale * math.sqrt(skew), scale / math.sqrt(skew))) ** 2 / 5
+    table = 1 / (q * q * q)
+    density: Floats = table * ((1 - FAR_RATIO) / table.sum()) + FAR_RATIO / (1 + (off / far) ** 2) / (math.pi * far)
+    return density
 
 
-@compiled_sums
-def tables_of(choice: Units, grid: Grid) -> Tables:
+@lru_cache(maxsize=64)
+def tables_of(bins: int, spread: float, scale: float, skew: float, carry: float) -> Tables:
     """Return the tables of one choice of noise; what is carried fades for far values, as spikes leave no trace."""
-    half = 2 * FINE * (grid.bins + 2 * MARGIN_BINS) + 64
-    scale, skew, carry = grid.spread * SCALES[choice[SCALE]], SKEWS[choice[SKEW]], CARRIED[choice[CARRY]]
-    wide = scale / math.sqrt(1 - carry * carry)
-    carried = np.zeros(2 * half + 1, np.int64)
-    if carry > 0:
-        for i in range(2 * half + 1):
-            trust = min(1.0, max(0.0, 2 - abs(i - half) / (5 * wide)))
-            carried[i] = round(carry * (i - half) * trust)
-    far = 30 * grid.spread
-    return Tables(_density(scale, skew, far, half), _density(wide, skew, far, half), carried, half)
+    half = 2 * FINE * (bins + 2 * MARGIN_BINS) + 64
+    off, far, narrow = np.arange(-half, half + 1.0), 30 * spread, spread * scale
+    near = _density(off, narrow, skew, far)
+    if carry == 0:
+        return Tables(near, near, np.zeros(off.size, np.int64), half)
+    wide = narrow / math.sqrt(1 - carry * carry)
+    carried = np.rint(carry * off * (2 - np.abs(off) / (5 * wide)).clip(0, 1)).astype(np.int64)
+    return Tables(near, _density(off, wide, skew, far), carried, half)
 
 
-@compiled_sums
+def _tables_of(choice: Units, grid: Grid) -> Tables:
+    return tables_of(
+        grid.bins, grid.spread, float(SCALES[choice[SCALE]]), float(SKEWS[choice[SKEW]]), float(CARRIED[choice[CARRY]])
+    )
+
+
 def motion_of(choice: Units) -> Motion:
     """Return how level and state move under one choice."""
-    up, down = RATES[choice[RATE]]
-    return Motion(choice[GAP], up, down, DRIFTS[choice[DRIFT]], HAZARD_RATIO)
+    up, down = RATES[choice[RATE]].tolist()
+    return Motion(int(choice[GAP]), up, down, float(DRIFTS[choice[DRIFT]]), HAZARD_RATIO)
 
 
-@compiled_sums
 def evidence(choice: Units, grid: Grid) -> float:
     """Return the log likelihood of the values under one choice."""
-    return forward(grid.units, grid.bins, tables_of(choice, grid), motion_of(choice), np.empty((0, 2, 1)))
+    return float(forward(grid.units, grid.bins, _tables_of(choice, grid), motion_of(choice), np.empty((0, 2, 1))))
 
 
-@compiled_sums
 def _descended(choice: Units, best: float, parts: tuple[int, ...], grid: Grid) -> float:
     """Set each of `parts` in turn to what explains the values best; return the log likelihood."""
     for part in parts:
@@ -124,7 +117,6 @@ def _descended(choice: Units, best: float, parts: tuple[int, ...], grid: Grid) -
     return best
 
 
-@compiled_sums
 def _best_gap(choice: Units, grid: Grid) -> float:
     """Set the gap between two states that explains the values best; return the log likelihood."""
     best, best_gap, gap = -np.inf, 0, 3
@@ -143,30 +135,22 @@ def _best_gap(choice: Units, grid: Grid) -> float:
     return best
 
 
-@compiled_sums
 def _grid_with_slope(x: Floats) -> Grid:
     """Return the grid without a steady slope, or with the usual one where that explains much more."""
     lag = min(10, x.size // 2)
-    slope = np.median((x[lag:] - x[:-lag]) / lag)
+    slope = float(np.median((x[lag:] - x[:-lag]) / lag))
     plain = grid_of(x, 0.0)
-    if abs(slope) * x.size * FINE < 6 * grid_spread(plain):
+    if abs(slope) * x.size * FINE < 6 * plain.spread * plain.width:
         return plain
     sloped = grid_of(x, slope)
     gain = evidence(_FIRST, sloped) - evidence(_FIRST, plain) - x.size * math.log(sloped.width / plain.width)
     return sloped if gain > SLOPE_COST else plain
 
 
-@compiled_sums
-def grid_spread(grid: Grid) -> float:
-    """Return the rough spread times the units of a bin, in the values' own scale."""
-    return grid.spread * grid.width
-
-
-@compiled_sums
 def searched(x: Floats, table: Floats) -> None:
     """Fill the chance, mean and variance of jumps, given the noise that explains the values best.
 
-    Shapes: `x` [values] logarithms (or values of a linear scale over their size), `found` [values, 3].
+    Shapes: `x` [values] logarithms (or values of a linear scale over their size), `table` [values, 3].
     """
     grid = _grid_with_slope(x)
     start = _FIRST.copy()
@@ -178,7 +162,7 @@ def searched(x: Floats, table: Floats) -> None:
         value = _descended(two, value, (SCALE, DRIFT, RATE, CARRY, SKEW), grid)
     choice = two if value - GAP_COST > best else start
     filtered = np.empty((x.size, 2, grid.bins))
-    tables, motion = tables_of(choice, grid), motion_of(choice)
+    tables, motion = _tables_of(choice, grid), motion_of(choice)
     forward(grid.units, grid.bins, tables, motion, filtered)
     jumps(grid.units, grid.bins, tables, motion, filtered, table)
     table[:, 1] *= grid.width

@@ -75,7 +75,8 @@ def _row(case: Case, seed: int, timing: Timing) -> Row:
     )  # fmt: skip
     if ending.verdict == "result":
         return {**head, **ending.value}
-    reasons = {"timeout": f"it did not end within {timing.limit_s:g} s (--limit)", "died": "it ended its process"}
+    reasons = {"timeout": f"it did not end within {timing.limit_s:g} s (--limit)", "died": "it ended its process",
+               "memory": "it took too much memory (--memory)"}  # fmt: skip
     reason = reasons.get(ending.verdict) or ": ".join(map(str, ending.value)).splitlines()[0]
     return {**head, **none, "reason": reason}
 

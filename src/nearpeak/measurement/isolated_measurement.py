@@ -1,6 +1,5 @@
 """Measurement of one case in a child process; a crash, timeout or memory exhaustion becomes its outcome."""
 
-import contextlib
 import dataclasses
 import json
 import os
@@ -9,15 +8,14 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
-from nearpeak import errors
-from nearpeak.base.isolation import Ending, call_isolated
+from nearpeak.base.isolation import Ending, call_isolated, memory_kills
+from nearpeak.base.isolation.process_tree import end_started, marked_environment, new_mark
 from nearpeak.core.runs.measurement import Measurement, Outcome, Timing
 from nearpeak.core.runs.runner_protocols import Backend
 from nearpeak.core.work.case import Case
-from nearpeak.errors import MeasureError, NearpeakError
+from nearpeak.errors import MeasureError, NearpeakError, error_type
 from nearpeak.exchange.measurement_lines import environment_of, environment_record, measurement_of, measurement_record
 from nearpeak.measurement.exception_details import exception_log, last_lines
 from nearpeak.measurement.machine.device_lock import device_lock
@@ -112,7 +110,7 @@ def measurement_from(ending: Ending, case: Case, runner: str, timing: Timing) ->
         return measurement_in(ending.value)
     if ending.verdict == "error":
         kind, message = ending.value
-        raise getattr(errors, kind, MeasureError)(message)
+        raise error_type(kind, MeasureError)(message)
     outcome, note = _ending(ending, timing, memory_bytes(runner, timing))
     from nearpeak.measurement.runners import RUNNERS
 
@@ -143,24 +141,10 @@ def _ending(ending: Ending, timing: Timing, limit_bytes: int | None) -> tuple[Ou
 def _killed(ending: Ending, last: str) -> tuple[Outcome, str]:
     """Return outcome and note of a process that a signal ended."""
     killed, name = ending.signal_name == "SIGKILL", ending.signal_name or "SIGKILL"
-    by_system = killed and memory_kills() > _MEMORY_KILLS
-    if ending.verdict == "memory" or by_system or "bad_alloc" in ending.output:
+    if ending.verdict == "memory" or "bad_alloc" in ending.output:
         return Outcome.OOM, f"{name}: it was killed for the memory that it took{last}"
     how = "it was killed, and not by the system for its memory" if killed else "it crashed its process"
     return Outcome.CRASH, f"{name}: {how}{last}"
-
-
-def memory_kills() -> int:
-    """Return how many processes Linux has killed for their memory since boot, 0 where it does not count them."""
-    try:
-        words = Path("/proc/vmstat").read_text(encoding="ascii").split()
-    except OSError:
-        return 0
-    return int(words[words.index("oom_kill") + 1]) if "oom_kill" in words else 0
-
-
-_MEMORY_KILLS = memory_kills()
-"""The count when this process started."""
 
 
 def memory_bytes(runner: str, timing: Timing) -> int | None:
@@ -180,6 +164,7 @@ def measure_fresh(case: Case, runner: str, timing: Timing, python: str = sys.exe
         NearpeakError: the process refused: a missing package, an unknown runner.
     """
     request = {**request_of(case, runner, timing), "memory_bytes": memory_bytes(runner, timing)}
+    kills = memory_kills()
     ended = _launched(
         [python, "-P", "-m", "nearpeak.measurement.measurement_process"], json.dumps(request) + "\n", timing
     )
@@ -190,24 +175,24 @@ def measure_fresh(case: Case, runner: str, timing: Timing, python: str = sys.exe
     lines = reversed(output.splitlines())
     answer: Any = next((json.loads(line) for line in lines if line.startswith('{"nearpeak_turn":')), None)
     if answer is None:
-        return measurement_from(Ending(verdict="died", value=code, output=errors_said), case, runner, timing)
+        verdict = "memory" if code == -signal.SIGKILL and memory_kills() > kills else "died"
+        return measurement_from(Ending(verdict=verdict, value=code, output=errors_said), case, runner, timing)
     if "error" in answer:
-        raise getattr(errors, answer["error"], NearpeakError)(answer["message"])
+        raise error_type(answer["error"], NearpeakError)(answer["message"])
     return measurement_in(answer)
 
 
 def _launched(words: list[str], request: str, timing: Timing) -> tuple[int, str, str] | None:
     """Return exit code, output and errors of a process, none when it timed out; its children end with it."""
+    mark = new_mark()
     process = subprocess.Popen(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
-        env=process_variables(timing.thread_count), start_new_session=True,
+        env=marked_environment(process_variables(timing.thread_count), mark), start_new_session=True,
     )  # fmt: skip
     try:
         output, errors_text = process.communicate(request, timeout=timing.limit_s + _GRACE_S)
     except subprocess.TimeoutExpired:
         return None
     finally:
-        with contextlib.suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        end_started(process, mark)
     return process.returncode, output, errors_text

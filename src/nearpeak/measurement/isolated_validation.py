@@ -5,11 +5,10 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from nearpeak import errors
 from nearpeak.base.isolation import call_isolated
 from nearpeak.core.runs.validation import CheckResult, Validation
 from nearpeak.core.work.case import Case
-from nearpeak.errors import MeasureError, NotModelledError, SpecError
+from nearpeak.errors import MeasureError, NotModelledError, SpecError, error_type
 from nearpeak.exchange.measurement_lines import VALIDATION
 from nearpeak.ops import case_of
 from nearpeak.units import show
@@ -52,11 +51,13 @@ def validated_apart(
     if ending.verdict == "died":
         how = f"it ended its process with {ending.signal_name or f'exit code {ending.value}'}"
         return _ended(case, named, seed, "CRASH", how, is_runner=is_runner), ending.output
+    if ending.verdict == "memory":
+        return _ended(case, named, seed, "CRASH", "it took too much memory", is_runner=is_runner), ending.output
     if ending.verdict == "timeout":
         how = f"it did not end within {show(limit_s, 's')} (--limit)"
         return _ended(case, named, seed, "TIMEOUT", how, is_runner=is_runner), ending.output
     kind, message = ending.value
-    raise getattr(errors, kind, MeasureError)(message if ending.verdict == "error" else f"{named}: {kind}: {message}")
+    raise error_type(kind, MeasureError)(message if ending.verdict == "error" else f"{named}: {kind}: {message}")
 
 
 def validate_named(record: Mapping[str, Any], named: str, seed: int, is_runner: bool, folder: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 
-from nearpeak.base.isolation.fork_server import limit
+from nearpeak.base.isolation.process_limits import limit
 from nearpeak.core.runs.measurement import Timing
 from nearpeak.errors import NearpeakError
 from nearpeak.measurement.isolated_measurement import answer_to

@@ -20,6 +20,14 @@ def is_wrong(record: Any) -> bool:
     return record is not None and any(result.failed and result.status not in _NOT_WRONG for result in record.results)
 
 
+def outcome_of_record(record: Any) -> Outcome:
+    """Return the outcome of a case whose validation failed: wrong results, unless it raised wherever it failed."""
+    statuses = {result.status for result in record.results if result.failed}
+    if statuses == {"CRASH"}:
+        return Outcome.FAILED
+    return {"UNSUPPORTED": Outcome.UNSUPPORTED, "OOM": Outcome.OOM}.get(record.status, Outcome.INCORRECT)
+
+
 def unsupported_reason(backend: Backend, case: Case) -> str:
     """Return why the declared abilities of `backend` exclude `case`; empty when they do not."""
     able = backend.abilities

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from nearpeak.base.canonical_json import canonical_json
+from nearpeak.base.input_files import border, text_of_file
 from nearpeak.core.runs.measurement import Measurement
 from nearpeak.errors import SpecError
 from nearpeak.exchange.measurement_lines import environment_record, measurement_record, parse_results
@@ -120,11 +121,12 @@ def _lock(file: int, path: Path) -> None:
         raise SpecError(f"{path}: another process writes it; name another file")
 
 
+@border("results")
 def read_results(path: Path) -> tuple[Measurement, ...]:
     """Return the measurements of a result file, in order; a last line that is still being written is left out.
 
     Raises:
         SpecError: it is no result file.
     """
-    text = path.read_text(encoding="utf-8", errors="replace")
+    text = text_of_file(path, errors="replace")
     return tuple(parse_results(text[: text.rfind("\n") + 1], str(path))[1].values())

@@ -14,7 +14,7 @@ from nearpeak.core.runs.runner_protocols import Backend, Prepared, Timer
 from nearpeak.core.work.case import Case
 from nearpeak.errors import MissingExtraError, NotModelledError, SpecError
 from nearpeak.measurement.large_cases.sampled_check import judged_again
-from nearpeak.measurement.outcomes import first_line, is_wrong, outcome_of, unsupported_reason
+from nearpeak.measurement.outcomes import first_line, is_wrong, outcome_of, outcome_of_record, unsupported_reason
 from nearpeak.measurement.timing.clocks import cpu_throttle_count, throttled
 from nearpeak.measurement.timing.sampler import Sampled, no_time, sample
 from nearpeak.measurement.validation_gate import reason_unchecked, validated
@@ -91,9 +91,9 @@ class TimedRunner:
                 prepared.close()
 
     def incorrect(self, case: Case, record: Any) -> Measurement:
-        """Return the measurement, without times, of a case whose results are wrong or that the software refuses."""
+        """Return the measurement, without times, of a case whose results are wrong, or that gave none to judge."""
         why = f"{record.status} in {', '.join(record.failed)}: {record.reason}"
-        outcome = {"UNSUPPORTED": Outcome.UNSUPPORTED, "OOM": Outcome.OOM}.get(record.status, Outcome.INCORRECT)
+        outcome = outcome_of_record(record)
         return dataclasses.replace(self._without_samples(case, outcome, why), validation=record)
 
     def _timed(self, case: Case, prepared: Prepared, timer: Timer, record: Any, inputs: Inputs) -> Measurement:

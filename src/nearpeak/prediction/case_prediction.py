@@ -1,13 +1,14 @@
 """Predictions of single cases and of case tables, bounded from below by the proved bound."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from nearpeak.base.arrow_stream import stream_of
 from nearpeak.base.identity_key import Same
 from nearpeak.bounds.bound_table import bounds_s
 from nearpeak.bounds.terms.column_pieces import PIECE_ROWS
@@ -45,6 +46,18 @@ class PredictionTable:
     """Steps from the data of each row."""
     bound_decides: Any
     """Whether the bound, not the model, gave the time."""
+
+    def columns(self) -> dict[str, Any]:
+        """Return the table by column, all of one length."""
+        return {field.name: np.asarray(getattr(self, field.name)) for field in fields(self)}
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> Any:
+        """Return the table as an Arrow C stream, which pandas, polars, pyarrow and DuckDB read.
+
+        Raises:
+            MissingExtraError: nanoarrow is not installed (extra `tables`).
+        """
+        return stream_of(self.columns())
 
 
 def predict_case(case: Case, target: Target, setting: Setting = USUAL, file: Path | None = None) -> Prediction:

@@ -1,7 +1,9 @@
 """Compiled evaluation of residual-correction trees, block by block of rows."""
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
+from itertools import pairwise
 from struct import Struct
 from typing import Any
 
@@ -20,6 +22,11 @@ _LOWEST, _HIGHEST = (int(np.ceil(abs(one) / UNIT) * np.sign(one)) for one in LIM
 """Sums of leaves from which on a bound holds."""
 
 
+_LEVEL_BITS = 2 ** np.arange(DEPTH - 1, -1, -1)
+"""What a step to the right at each level adds to the number of a leaf."""
+
+_PLAIN_CASES = 10_000
+"""Cases that are walked one by one in less time than compiling takes, 30 µs each."""
 _NO_TREES = Correction(columns=(), edges=(), splits=b"", leaves=b"")
 """Empty trees."""
 
@@ -34,8 +41,12 @@ def ratio(correction: Correction, names: Sequence[str], values: Any, power: floa
     """
     ratios, same = np.empty(values.shape[1]), Same(correction)
     places = _places(same, tuple(names))
+    if _walk.is_plain_for(len(ratios)):
+        trees = _CaseTrees(same, tuple(names), power)
+        ratios[:] = [trees.factor(case_values) for case_values in values.T.tolist()]
+        return ratios
     ranges, leaf = np.empty((len(places), _BLOCK), np.uint8), np.empty((_TREES, _BLOCK), np.uint8)
-    _walk(values, places, *_arrays(same, power), ranges, leaf, np.empty(_BLOCK, np.int32), ratios)
+    _walk.machine_code(values, places, *_arrays(same, power), ranges, leaf, np.empty(_BLOCK, np.int32), ratios)
     return ratios
 
 
@@ -46,48 +57,43 @@ def case_walk(same: "Same[Calibration]", names: tuple[str, ...], power: float) -
     Args:
         names: what the values are, in this order.
     """
-    trees = same.held.correction or _NO_TREES, same.held.scale or _NO_TREES
-    first, second = (_arrays(Same(ensemble), raised) for ensemble, raised in zip(trees, (1.0, power), strict=True))
-    places = np.concatenate([_places(Same(ensemble), names) for ensemble in trees])
-    borders, starts = np.append(first[0], second[0]), np.append(first[1], second[1][1:] + first[1][-1])
-    splits, leaves = np.append(first[2], second[2], 0), np.append(first[3], second[3], 0)
-    splits[len(first[2]) :, :, 0] += np.uint8(len(trees[0].columns))
-    factors, count, ranges = np.array([first[4], second[4]]), len(first[2]), np.empty(len(places), np.uint8)
-    seen_count, pack_into = len(names), Struct(f"{len(names)}f").pack_into
+    ensembles = tuple(
+        _CaseTrees(Same(ensemble), names, exponent)
+        for ensemble, exponent in zip(
+            (same.held.correction or _NO_TREES, same.held.scale or _NO_TREES), (1.0, power), strict=True
+        )
+    )
+    as_floats = Struct(f"{len(names)}f")
 
     def walk(values: Sequence[float]) -> list[float]:
-        seen: Any = np.empty(seen_count, np.float32)
-        ratios = np.empty(2)
         try:
-            pack_into(seen, 0, *values)  # half the time that NumPy takes
+            rounded = as_floats.unpack(as_floats.pack(*values))  # to 32 bits, faster than NumPy
         except OverflowError:
-            seen[:] = values
-        _walk_case(seen, places, borders, starts, splits, leaves, factors, count, ranges, ratios)
-        factors_of_both: list[float] = ratios.tolist()
-        return factors_of_both
+            rounded = tuple(np.array(values, np.float32).tolist())
+        return [ensemble.factor(rounded) for ensemble in ensembles]
 
     return walk
 
 
-@partial(compiled_exactly, owned=False)
-def _walk_case(
-    values: Any, places: Any, borders: Any, starts: Any, splits: Any, leaves: Any, factors: Any, count: int,
-    ranges: Any, ratios: Any,
-) -> None:  # fmt: skip
-    """Write the factors of one case by the first `count` trees and by the others, one tree after the other."""
-    for column in range(places.shape[0]):
-        above, value = np.int64(0), values[places[column]]
-        for border in range(starts[column], starts[column + 1]):
-            above += np.int64(value > borders[border])
-        ranges[column] = above
-    for part in range(2):
-        total = 0
-        for tree in range(0 if part == 0 else count, count if part == 0 else splits.shape[0]):
-            leaf = np.int64(0)
-            for level in range(DEPTH):
-                leaf = leaf << 1 | np.int64(ranges[splits[tree, level, 0]] > splits[tree, level, 1])
-            total += leaves[tree, leaf]
-        ratios[part] = factors[part, min(max(total, _LOWEST), _HIGHEST) - _LOWEST]
+class _CaseTrees:
+    """Trees of one correction, walked for one case at a time."""
+
+    def __init__(self, same: "Same[Correction]", names: tuple[str, ...], power: float) -> None:
+        borders, starts, splits, leaves, factors = _arrays(same, power)
+        columns = [borders[start:end].tolist() for start, end in pairwise(starts.tolist())]
+        self.columns = list(zip(_places(same, names).tolist(), columns, strict=True))
+        self.split_column, self.split_range = splits[:, :, 0].astype(np.intp), splits[:, :, 1]
+        self.leaves, self.first_leaf = leaves.reshape(-1), LEAF_COUNT * np.arange(len(leaves))
+        self.factors: list[float] = factors.tolist()
+
+    def factor(self, values: Sequence[float]) -> float:
+        """Return the factor of a case with these inputs; NaN lies below all borders."""
+        if not self.columns:
+            return self.factors[-_LOWEST]
+        ranges = np.array([bisect_left(borders, values[place]) for place, borders in self.columns], np.uint8)
+        leaf = (ranges[self.split_column] > self.split_range) @ _LEVEL_BITS
+        total = int(self.leaves[self.first_leaf + leaf].sum(dtype=np.int64))
+        return self.factors[min(max(total, _LOWEST), _HIGHEST) - _LOWEST]
 
 
 @lru_cache(maxsize=256)
@@ -114,7 +120,7 @@ def _arrays(same: "Same[Correction]", power: float) -> tuple[Any, Any, Any, Any,
     return borders, starts, splits, leaves, factors
 
 
-@partial(compiled_exactly, owned=False)
+@compiled_exactly(_PLAIN_CASES, owned=False)
 def _walk(
     values: Any, places: Any, borders: Any, starts: Any, splits: Any, leaves: Any, factors: Any,
     ranges: Any, leaf: Any, sums: Any, ratios: Any,
@@ -134,7 +140,7 @@ def _walk(
             ratios[start + row] = factors[min(max(sums[row], _LOWEST), _HIGHEST) - _LOWEST]
 
 
-@partial(compiled_exactly, owned=False)
+@compiled_exactly(owned=False)
 def _rank(values: Any, borders: Any, sums: Any, ranges: Any) -> None:
     """Write the number of borders below each value; NaN has none."""
     sums[:] = 0
@@ -145,7 +151,7 @@ def _rank(values: Any, borders: Any, sums: Any, ranges: Any) -> None:
         ranges[row] = sums[row]
 
 
-@partial(compiled_exactly, owned=False)
+@compiled_exactly(owned=False)
 def _fall(rows: int, ranges: Any, questions: Any, leaf: Any) -> None:
     """Write the leaf of one tree that each row falls into."""
     a, b, c = ranges[questions[0, 0]], ranges[questions[1, 0]], ranges[questions[2, 0]]
@@ -163,7 +169,7 @@ def _fall(rows: int, ranges: Any, questions: Any, leaf: Any) -> None:
         leaf[row] = np.uint8(high_bits | np.uint8(d[row] > x) << 2 | np.uint8(e[row] > y) << 1 | np.uint8(f[row] > z))
 
 
-@partial(compiled_exactly, owned=False)
+@compiled_exactly(owned=False)
 def _add(rows: int, leaves: Any, leaf: Any, sums: Any) -> None:
     """Add up the leaves of the trees that are walked together."""
     a, b, c, d = leaves[0], leaves[1], leaves[2], leaves[3]

@@ -179,6 +179,8 @@ class KernelModel:
     """Transfer of measured devices' coefficients to another: `(target, dtypes, measured, is_related=…)`."""
     correction_columns: Callable[[Target, CaseColumns, Setting], Mapping[str, Any]] = usual_columns
     """Inputs of the bounded correction by name, besides time and parts."""
+    corrected: Callable[[Target, CaseColumns], Any] = lambda _target, _cases: True
+    """Cases of the kind that corrections and interval scales were fitted on; others keep the time of the model."""
     kernels: Callable[[CaseColumns], tuple[CaseColumns, ...]] = lambda cases: (cases,)
     """Kernels of a case in sequence, each corrected separately."""
     kind: Callable[[Mapping[str, str | bool]], str] = lambda _: ""

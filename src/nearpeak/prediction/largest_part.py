@@ -1,6 +1,5 @@
 """Compiled search for the largest part of each predicted time."""
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,12 +16,15 @@ def largest(parts_s: Any) -> tuple[Any, Any]:
     >>> largest(np.array([[1.0, 3.0, 3.0], [2.0, 0.0, 1.0]]))
     (array([1, 0]), array([3., 2.]))
     """
+    if _search.is_plain_for(len(parts_s)):
+        places = parts_s.argmax(axis=1)
+        return places, np.take_along_axis(parts_s, places[:, None], axis=1)[:, 0]
     places, most_s = np.empty(len(parts_s), dtype=np.int64), np.empty(len(parts_s))
-    _search(np.ascontiguousarray(parts_s.T), places, most_s)
+    _search.machine_code(np.ascontiguousarray(parts_s.T), places, most_s)
     return places, most_s
 
 
-@partial(compiled_exactly, owned=False)
+@compiled_exactly(owned=False)
 def _search(columns: Any, places: Any, most_s: Any) -> None:
     """Write the place of the largest part of each row, and the part."""
     for start in range(0, places.shape[0], _BLOCK):

@@ -73,13 +73,16 @@ def _trees(
         return ratio, ratio
     from nearpeak.prediction import correction_kernel as kernel
 
+    is_known = model.corrected(target, cases)
+    if not np.any(is_known):
+        return ratio, ratio
     if is_number(rows.time_s):
         walk = kernel.case_walk(Same(calibration), names, POWER)
         correction, scale = walk(correction_inputs_of_case(names, model, target, cases, setting, rows))
         return correction, scale
     values = seen(names, model, target, cases, setting, rows)
     first, second = (
-        ratio if trees is None else kernel.ratio(trees, names, values, power)
+        ratio if trees is None else np.where(is_known, kernel.ratio(trees, names, values, power), ratio)
         for trees, power in zip(ensembles, (1.0, POWER), strict=True)
     )
     return first, second

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.base.compilation import compiled_as_written
+from nearpeak.base.compilation import compiled
 
 _LANES = 8
 """Sums that NumPy adds a row of at least as many numbers up in."""
@@ -162,13 +162,13 @@ def _of_each(function: Any, values: Any, *more: float) -> Any:
     return results
 
 
-@compiled_as_written
+@compiled()
 def _powers(values: Any, power: float, results: Any) -> None:
     for row in range(len(values)):
         results[row] = math.pow(values[row], power)
 
 
-@compiled_as_written
+@compiled()
 def _exponentials(values: Any, results: Any) -> None:
     for row in range(len(values)):
         results[row] = math.exp(values[row])

@@ -82,6 +82,12 @@ def sweep(
         costs: share of the die by figure.
         executor: runs devices concurrently; none runs them in sequence.
     """
+    missing = [key for key in axes if not figure(target_of(name), key)]
+    if missing:
+        raise SpecError(
+            f"--sweep: {name} states no {', '.join(missing)}, so that nothing can be compared with it; state it in a "
+            f'file that says base = "{name}", and sweep that'
+        )
     sets = [
         tuple(f"{key}={value}" for key, value in zip(axes, values, strict=True))
         for values in itertools.product(*axes.values())

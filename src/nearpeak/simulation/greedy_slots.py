@@ -23,30 +23,30 @@ def makespan_ps(durations_ps: Any, slot_count: int) -> int:
         raise SpecError(f"{slot_count} slots: at least one block must run at a time")
     if durations.size == 0 or durations.min() < 0:
         raise SpecError("block lengths must be whole picoseconds, at least one and none negative")
-    return int(_ends(durations, min(slot_count, durations.size)).max())
+    return int(max(_ends(durations, min(slot_count, durations.size))))
 
 
-@compiled
+@compiled()
 def _ends(durations: Any, slot_count: int) -> Any:
     """Return when each slot falls free for good: a binary heap of slots, the earliest on top."""
     heap = durations[:slot_count].copy()
     for start in range(slot_count // 2 - 1, -1, -1):
         _sink(heap, start)
-    for i in range(slot_count, durations.shape[0]):
+    for i in range(slot_count, len(durations)):
         heap[0] += durations[i]
         _sink(heap, 0)
     return heap
 
 
-@compiled
+@compiled()
 def _sink(heap: Any, start: int) -> None:
     """Let an entry that grew go down to its place."""
     place, value = start, heap[start]
     while True:
         child = 2 * place + 1
-        if child >= heap.shape[0]:
+        if child >= len(heap):
             break
-        if child + 1 < heap.shape[0] and heap[child + 1] < heap[child]:
+        if child + 1 < len(heap) and heap[child + 1] < heap[child]:
             child += 1
         if heap[child] >= value:
             break

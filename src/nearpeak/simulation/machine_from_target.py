@@ -4,6 +4,7 @@ from nearpeak.bounds.terms.link_traffic import HOST
 from nearpeak.core.work.target import Target
 from nearpeak.errors import NotModelledError, SpecError
 from nearpeak.prediction.collective.protocols import peer_rate
+from nearpeak.prediction.host_costs import FRAMEWORK, GRAPH_LAUNCH, LAUNCH, LIBRARY
 from nearpeak.simulation.machine import LIMITS, Costs, Limits, Machine
 from nearpeak.simulation.power_governor import Power
 
@@ -25,11 +26,15 @@ L2_PORT_BYTES = 64.0
 QUEUE_COUNT = 8
 """Hardware queues that streams of a context are mapped to. Source: CUDA C++ programming guide,
 `CUDA_DEVICE_MAX_CONNECTIONS`: 8 unless it is set, 32 at most."""
-HOST_COSTS = {"launch_ps": 3_500_000, "submit_ps": 2_000_000, "graph_ps": 7_500_000, "graph_node_ps": 0}
-"""What a host spends: 2 to 5 µs in the driver for a launch, 5 to 10 µs for a graph, about 2 µs until a device that
-waits begins. Source: middle of the ranges of public profiles of PyTorch and CUDA, 2023 to 2025; of no device."""
-FRAMEWORK_PS = 7_500_000
-"""What an eager framework and its libraries spend on a call before the driver's launch: 3 to 8 µs and 1 to 3 µs."""
+_PS_PER_S = 1e12
+HOST_COSTS = {
+    "launch_ps": round(LAUNCH.usual_s * _PS_PER_S), "submit_ps": 2_000_000,
+    "graph_ps": round(GRAPH_LAUNCH.usual_s * _PS_PER_S), "graph_node_ps": 0,
+}  # fmt: skip
+"""What a host spends on a launch and a graph, and about 2 µs until a device that waits begins. Source of these: middle
+of the ranges of public profiles of PyTorch and CUDA, 2023 to 2025; of no device."""
+FRAMEWORK_PS = round((FRAMEWORK.usual_s + LIBRARY.usual_s) * _PS_PER_S)
+"""What an eager framework and its libraries spend on a call before the driver's launch."""
 
 
 def machine_of(target: Target, *, power: Power | None = None) -> Machine:
@@ -52,10 +57,7 @@ def machine_of(target: Target, *, power: Power | None = None) -> Machine:
         raise NotModelledError(f"{target.name}: the simulator runs GPUs that state a memory bandwidth")
     if target.sm_count < 1:
         raise SpecError(f"{target.name}: sm_count is {target.sm_count}; a GPU has at least one multiprocessor")
-    pools = {
-        "l2": L2_PORT_BYTES * target.clock_hz * target.sm_count,
-        "dram": REACHED_RATIO * target.dram.bandwidth_bytes_per_s,
-    }
+    pools = memory_rates(target)
     if any(name != HOST for name in target.links):
         pools |= dict.fromkeys(("link_in", "link_out"), peer_rate(target, pair=True))
     if HOST in target.links:
@@ -64,6 +66,19 @@ def machine_of(target: Target, *, power: Power | None = None) -> Machine:
         name=target.name, gpc_sm_count=_gpcs(target), limits=limits_of(target), pool_bytes_per_s=pools, power=power,
         queue_count=QUEUE_COUNT, costs=Costs(state_bytes_per_s=pools["dram"], **HOST_COSTS),
     )  # fmt: skip
+
+
+def memory_rates(target: Target) -> dict[str, float]:
+    """Return the rates of cache and memory that all multiprocessors share, bytes per second.
+
+    >>> from nearpeak.targets import target_of
+    >>> round(memory_rates(target_of("h100_sxm"))["dram"] / 1e12, 2)
+    3.12
+    """
+    return {
+        "l2": L2_PORT_BYTES * target.clock_hz * target.sm_count,
+        "dram": REACHED_RATIO * (target.dram.bandwidth_bytes_per_s or 1.0),
+    }
 
 
 def limits_of(target: Target) -> Limits:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nearpeak.core.answers.simulation import Run
 from nearpeak.core.work.target import Target
+from nearpeak.errors import NotModelledError
 from nearpeak.prediction.calibration import coefficient_reader
 from nearpeak.simulation.engine.device_work import Copy, Kernel, Node
 from nearpeak.simulation.machine_units import PS_PER_S
@@ -35,6 +36,7 @@ def power_of(target: Target, dtype: str = "bf16", *, governs: bool = False) -> P
         governs: whether the clock follows from power and heat, instead of being in what was measured of kernels.
 
     Raises:
+        NotModelledError: the clock is to follow from power, and no document states the limit.
         SpecError: an edited limit leaves nothing above what the device draws at rest.
 
     >>> power = power_of(target_of("h200_sxm"))
@@ -43,20 +45,26 @@ def power_of(target: Target, dtype: str = "bf16", *, governs: bool = False) -> P
     """
     stem = re.split("[:+]", target.name, maxsplit=1)[0]
     stock = target_of(stem) if stem in TARGETS else target
-    if target.kind != "gpu" or target.power_w is None or stock.power_w is None or not stock.dram.bandwidth_bytes_per_s:
+    stock_w = target.power_w if stock.power_w is None else stock.power_w  # that of an edit where no document states it
+    if target.kind != "gpu" or target.power_w is None or stock_w is None or not stock.dram.bandwidth_bytes_per_s:
+        if governs:
+            raise NotModelledError(
+                f"{target.name}: no document states its power limit, so that no clock follows from power; "
+                'state it, e.g. --set power.limit="300 W", or run without --governed'
+            )
         return None
     shares = _shares(
         stem, next((group for name, group in sorted(_GROUPS.items(), reverse=True) if dtype.startswith(name)), "bf16")
     )
-    byte_j = shares["memory_ratio"] * stock.power_w / stock.dram.bandwidth_bytes_per_s
-    rest_w = min(stock.power_w, target.power_w) if ":" in target.name else stock.power_w  # power modes rest lower
+    byte_j = shares["memory_ratio"] * stock_w / stock.dram.bandwidth_bytes_per_s
+    rest_w = min(stock_w, target.power_w) if ":" in target.name else stock_w  # power modes rest lower
     return Power(
-        idle_w=shares["idle_ratio"] * rest_w, busy_w=shares["busy_ratio"] * stock.power_w,
+        idle_w=shares["idle_ratio"] * rest_w, busy_w=shares["busy_ratio"] * stock_w,
         limit_w=target.power_w, governs=governs,
-        pipe_w={name: shares[f"{key}_ratio"] * stock.power_w / stock.sm_count
+        pipe_w={name: shares[f"{key}_ratio"] * stock_w / stock.sm_count
                 for name, key in (("tensor", "products"), ("vector", "vector"))},
         byte_j={"dram": byte_j},
-        warming_celsius_per_w=WARMING_CELSIUS_PER_W * 700.0 / stock.power_w,
+        warming_celsius_per_w=WARMING_CELSIUS_PER_W * 700.0 / stock_w,
         leakage_ratio_per_celsius=LEAKAGE_RATIO_PER_CELSIUS,
     )  # fmt: skip
 

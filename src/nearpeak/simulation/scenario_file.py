@@ -1,10 +1,10 @@
 """Scenario files in TOML: per stream its work, arrival rate, deadline and resources."""
 
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from nearpeak.base.input_files import border, toml_of_file
 from nearpeak.core.work.case import Case
 from nearpeak.errors import SpecError
 from nearpeak.simulation.frame_work import Frame
@@ -19,6 +19,7 @@ _KEYS = ("name", "cases", "frame", "share", *_WHOLE, *_TIMES, *_SIZES, *_TEXTS)
 _FRAME = {"pixels": "pixels_count", "flop": "flop_count", "bytes": "bytes_per_pixel_count", "passes": "passes_count"}
 
 
+@border("scenario")
 def scenario_of(path: Path, case_of: Callable[[list[str]], Case]) -> Scenario:
     """Return the streams of a file.
 
@@ -33,12 +34,7 @@ def scenario_of(path: Path, case_of: Callable[[list[str]], Case]) -> Scenario:
     Raises:
         SpecError: the file is missing or malformed; the message names stream and key.
     """
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise SpecError(f"{path}: not found") from None
-    except (ValueError, RecursionError) as error:
-        raise SpecError(f"{path}: not TOML: {error}") from None
+    data = toml_of_file(path)
     tables = data.get("stream")
     if not isinstance(tables, list) or not tables or set(data) - {"stream", "copy_engines"}:
         raise SpecError(

@@ -4,6 +4,7 @@ import fcntl
 import hashlib
 import os
 import re
+import stat
 import tempfile
 import time
 from collections.abc import Iterator
@@ -50,16 +51,30 @@ def opened(path: Path) -> int:
     """Return the opened lock file, created if absent; a symbolic link placed there is not followed.
 
     All users may lock it: locking needs no write permission, which only the creator has.
+
+    Raises:
+        UnfitError: something else has its name, or its creator keeps others out.
     """
-    how = os.O_NOFOLLOW | os.O_CLOEXEC
+    how = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe of that name would be waited for
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | how, 0o644)
     except FileExistsError:
         try:
-            return os.open(path, os.O_RDWR | how)
-        except PermissionError:
-            return os.open(path, os.O_RDONLY | how)
+            return _opened(path, how)
+        except OSError as error:
+            raise UnfitError(f"{path}: cannot be locked: {error.strerror}; another user made it, remove it") from None
     os.fchmod(file, 0o644)  # the umask may have hidden it from others
+    return file
+
+
+def _opened(path: Path, how: int) -> int:
+    try:
+        file = os.open(path, os.O_RDWR | how)
+    except PermissionError:
+        file = os.open(path, os.O_RDONLY | how)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise UnfitError(f"{path}: is no file, so that the device cannot be locked; remove it")
     return file
 
 

@@ -33,7 +33,7 @@ def best_roofs(roofs: dict[str, float], known: Target | None) -> dict[str, float
 
     Known rates have the values that the device file states.
     """
-    if known is None or known.title != _title():
+    if known is None or not is_this_cpu(known):
         return roofs
     units = {"fp32": "vector.fp32", "fp64": "vector.fp64", "bf16": "tensor.bf16"}
     old = {name: known.peaks[unit].flop_per_s for name, unit in units.items() if unit in known.peaks}
@@ -42,13 +42,24 @@ def best_roofs(roofs: dict[str, float], known: Target | None) -> dict[str, float
     return better | {"launch": min(roofs["launch"], known.launch_floor_s or roofs["launch"])}
 
 
-def cpu_target_text(roofs: dict[str, float]) -> str:
-    """Return the device file of this CPU with the measured `roofs`."""
+def is_this_cpu(known: Target) -> bool:
+    """Return whether a target is the CPU of this machine."""
+    return known.title == _title()
+
+
+def cpu_target_text(roofs: dict[str, float], *, beside: str = "") -> str:
+    """Return the device file of this CPU with the measured `roofs`.
+
+    Args:
+        beside: what disturbed them; the figures are marked as not verified then.
+    """
     cores = os.cpu_count() or 1
     clock_hz = _clock_hz()
     torch, memory_bytes = _torch(), int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     libraries = f"NumPy {np.__version__}" + (f" and PyTorch {torch.__version__}" if torch else "")
     source = f"measured on this machine on {date.today().isoformat()}: best of repeated runs, {libraries}"
+    source += f"; {beside} meanwhile, so that it reaches more" if beside else ""
+    mark = "\nverified = false" if beside else ""
     head = (
         f'title = "{_title()}"',
         'vendor = "this machine"',
@@ -61,8 +72,8 @@ def cpu_target_text(roofs: dict[str, float]) -> str:
     parts = ["\n".join(head)]
     for unit, key in (("vector.fp32", "fp32"), ("vector.fp64", "fp64"), ("tensor.bf16", "bf16")):
         if key in roofs:
-            parts.append(_peak(unit, roofs[key], cores, clock_hz, source))
-    memory = f'bandwidth = "{roofs["memory"]!r} B/s"\ncapacity = "{memory_bytes} B"\nsource = "{source}"'
+            parts.append(_peak(unit, roofs[key], cores, clock_hz, source) + mark)
+    memory = f'bandwidth = "{roofs["memory"]!r} B/s"\ncapacity = "{memory_bytes} B"\nsource = "{source}"{mark}'
     parts.append(f"[dram]\n{memory}")
     sizes = [read_text(path) for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size")]
     kib = [int(text[:-1]) * {"K": 1, "M": 1024}[text[-1]] for text in sizes if text and text[-1] in "KM"]

@@ -5,6 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from nearpeak.base.folders import keep_compiled_code
 from nearpeak.case_tensors.random_inputs import drawn, forward_arguments
 from nearpeak.case_tensors.torch_tensors import tensors_of, torch_or_refusal
 from nearpeak.core.runs.measurement import Fallback, Timing
@@ -43,6 +44,7 @@ class TorchCompile(OnCpu):
 
     def _compiled(self, call: Call) -> Call:
         # Static shapes: dynamic ones would compile another kernel.
+        keep_compiled_code()
         compiled: Call = self._torch.compile(call, dynamic=False, backend=self.compiler)
         return compiled
 

@@ -15,17 +15,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
-from pathlib import Path
 from typing import Any
 
-from nearpeak import errors
+from nearpeak.base.isolation.process_tree import descendants, end_started, marked_environment, new_mark
 from nearpeak.case_tensors.fresh_values import Varied
 from nearpeak.core.runs.estimate import quantile
 from nearpeak.core.runs.measurement import Environment, Measurement, Timing
 from nearpeak.core.runs.paired_rounds import Round
 from nearpeak.core.runs.runner_protocols import Prepared, Reading, Timer
 from nearpeak.core.work.case import Case
-from nearpeak.errors import MeasureError, SpecError
+from nearpeak.errors import MeasureError, SpecError, error_type
 from nearpeak.exchange.measurement_lines import environment_of, environment_record
 from nearpeak.measurement.isolated_measurement import lock_of, memory_bytes, process_variables
 from nearpeak.measurement.large_cases.sampled_check import judged_again
@@ -117,18 +116,9 @@ def _share_core(pids: list[int], number: int) -> None:
         return
     cores = sorted(os.sched_getaffinity(0))
     for pid in pids:
-        for process in _family(pid):
+        for process in (pid, *(child.pid for child in descendants(pid))):
             with contextlib.suppress(OSError):  # it may have ended meanwhile
                 os.sched_setaffinity(process, {cores[number % len(cores)]})
-
-
-def _family(pid: int) -> Iterator[int]:
-    """Yield a process and its descendants, from Linux's /proc."""
-    yield pid
-    for file in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(OSError):
-            for child in file.read_text(encoding="ascii").split():
-                yield from _family(int(child))
 
 
 def log_ratio(order: tuple[int, ...], times_s: list[float]) -> float:
@@ -163,7 +153,7 @@ class Side:
         """
         answer = self._answer()
         if "error" in answer:
-            raise getattr(errors, answer["error"], MeasureError)(answer["message"])
+            raise error_type(answer["error"], MeasureError)(answer["message"])
         if "outcome" in answer:
             raise Unready(answer["outcome"], f"{self._arm.runner}: {answer['note']}")
         self.clock, self.environment = answer["clock"], environment_of(answer["environment"])
@@ -223,10 +213,11 @@ def _side(case: Case, arm: Arm, timing: Timing, *, holds: bool) -> Iterator[Side
         "case": case.record(), "runner": arm.runner, "timing": dataclasses.asdict(timing), "turns": True,
         "memory_bytes": memory_bytes(arm.runner, timing), "holds": holds,
     }  # fmt: skip
+    mark = new_mark()
     process = subprocess.Popen(
         [arm.python, "-P", "-m", "nearpeak.measurement.measurement_process"], stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL, env=process_variables(timing.thread_count),
+        stderr=subprocess.DEVNULL, env=marked_environment(process_variables(timing.thread_count), mark),
     )  # fmt: skip
     side = Side(process, arm, timing)
     try:
@@ -234,6 +225,7 @@ def _side(case: Case, arm: Arm, timing: Timing, *, holds: bool) -> Iterator[Side
         yield side
     finally:
         side.end()
+        end_started(process, mark)
 
 
 def serve_turns(case: Case, runner: str, timing: Timing, *, holds: bool) -> None:

@@ -78,6 +78,22 @@ COEFFICIENTS = coefficient_ranges(
     ("decode_vast_ratio", 0.5, 6.0, 1.3, "cost of a decode step at widths above 256", "heads of width 512"),
     ("vast_ratio", 0.5, 6.0, 1.5, "cost of a key at widths above 256 against what its work says",
      "long sequences with heads of width 512"),
+    ("unmasked_launch_ratio", 0.1, 4.0, 1.0,
+     "start and end of the kernels where no key is masked and no cache appended to, against causal prefill",
+     "few short sequences that see later keys"),
+    ("unmasked_start_ratio", 0.02, 4.0, 0.5,
+     "filling and draining a tile of queries, likewise", "many short sequences that see later keys"),
+    ("unmasked_tensor_ratio", 0.7, 1.5, 1.0,
+     "rate of products, likewise", "long sequences that see later keys, widths of 80 and 128"),
+    ("unmasked_special_ratio", 0.7, 5.0, 1.25,
+     "rate of the special-function units, likewise", "long sequences that see later keys, width 64"),
+    ("latent_launch_ratio", 0.02, 8.0, 0.8,
+     "start and end of the kernels of a decode step over a latent cache, against one over keys and values",
+     "few sequences with few keys, latent attention"),
+    ("latent_start_ratio", 0.02, 8.0, 2.0, "fixed time of a thread block, likewise", "many sequences with few keys"),
+    ("latent_step_ratio", 0.02, 8.0, 1.0, "latency of one block of 64 keys, likewise", "few sequences with many keys"),
+    ("latent_row_ratio", 0.02, 8.0, 0.1, "more of the fixed time per query row, likewise", "128 query heads, few keys"),
+    ("latent_l2_ratio", 0.02, 8.0, 0.35, "cache bandwidth, likewise", "keys inside the cache"),
 )  # fmt: skip
 """Waits are in clocks, as they are chains of instructions: one library takes 1.4 times as long on an A100 as on an
 L40S, and nearly as long on a B200 as on an H100. The documented launch floor is added to them.

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from nearpeak.base.compilation import compiled
+from nearpeak.base.compilation import compiled, room
 
 _BLOCK = 64.0
 """Keys that a tile of queries meets at a time."""
 _LANES = 64.0
 """Rows of queries that one thread block of a decode kernel takes."""
+_LATENT_LANES = 128.0
+"""The same over a latent cache, whose one key head all 128 query heads of DeepSeek-V3 share (arXiv:2412.19437)."""
 _WIDTH = 128.0
 """Width of heads by which the others are measured."""
 _SATURATION = 0.3
@@ -25,15 +27,17 @@ _LATENT = 576.0
 """Elements of a token that multi-head latent attention keeps in its cache (DeepSeek-V2, arXiv:2405.04434)."""
 _PART_COUNT, _COLUMN_COUNT = 18, 15
 _PACK_INTO = Struct(f"{_COLUMN_COUNT}d").pack_into  # half the time that NumPy takes for numbers one by one
+_PLAIN_CASES = 2000
+"""Cases that plain Python predicts in less time than compiling takes."""
 BEST_COUNT = 17
 """Figures of the best kernel."""
-SPLITS = np.array([1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0, 128.0])
+SPLITS = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0, 96.0, 128.0)
 """Parts into which decode kernels split the keys of a sequence."""
-TILES = np.array([64.0, 128.0, 256.0])
+TILES = (64.0, 128.0, 256.0)
 """Rows of queries per tile that prefill kernels are built for."""
 
 
-@compiled
+@compiled()
 def _waves(load: float, hidden: float) -> float:
     """Return how many tiles one multiprocessor runs in sequence."""
     if load <= 1.0:
@@ -41,7 +45,7 @@ def _waves(load: float, hidden: float) -> float:
     return load + (1.0 - hidden) * (math.ceil(load) - load)
 
 
-@compiled
+@compiled()
 def _together(first: float, second: float) -> float:
     """Return the time of two that run side by side: the longer, and a little of the shorter where they are alike."""
     longer, shorter = max(first, second), min(first, second)
@@ -49,7 +53,7 @@ def _together(first: float, second: float) -> float:
     return time
 
 
-@compiled
+@compiled()
 def _width_ratio(width: float, narrow: float, wide: float) -> float:
     """Return the cost of kernels of a width against those of 128; `narrow` is that of 64, `wide` that of 256."""
     steps = math.log(width / _WIDTH) / math.log(2.0)
@@ -57,7 +61,7 @@ def _width_ratio(width: float, narrow: float, wide: float) -> float:
     return ratio
 
 
-@compiled
+@compiled()
 def _traffic(shape: Any, keys: float, fresh: float, residency: float, hw: Any) -> tuple[float, float]:
     """Return bytes of queries, keys, values and outputs, and the share of them that the cache does not keep.
 
@@ -71,7 +75,7 @@ def _traffic(shape: Any, keys: float, fresh: float, residency: float, hw: Any) -
     return moved, min(max(moved / (residency * hw[3]) - 0.5, 0.0), 1.0)
 
 
-@compiled
+@compiled()
 def decode_times(
     shape: Any, keys: float, windowed: float, generic: float, apart: float, hw: Any, p: Any, best: Any
 ) -> None:
@@ -85,16 +89,22 @@ def decode_times(
     b, hq, hk, q, _kv, d, dv, stored = shape
     sets = hq if apart > 0.0 else hk
     rows = q * hq / sets
+    latent, most = (1.0, 1.0, 1.0, 1.0, 1.0), _LANES
+    if stored == d and d != dv:
+        latent, most = (p[43], p[44], p[45], p[46], p[47]), _LATENT_LANES
     lanes = 8.0
-    while lanes < min(rows, _LANES):
+    while lanes < min(rows, most):
         lanes *= 2.0
-    units, blocks = b * sets * math.ceil(rows / _LANES), math.ceil(keys / _BLOCK)
+    units, blocks = b * sets * math.ceil(rows / most), math.ceil(keys / _BLOCK)
     moved, miss = _traffic(shape, keys, 0.0, p[3], hw)
     again = b * (sets - hk) * keys * stored * hw[6]
-    l2 = p[2] * hw[4]
-    slow = p[37] if generic > 1.0 else p[13] if generic > 0.0 else 1.0
-    start = (p[5] * (p[8] if rows == 1.0 else 1.0) + p[6] * lanes * (d + dv) / (2.0 * _WIDTH)) * slow / hw[4]
-    block = (p[7] / hw[4] + _BLOCK * (stored * hw[6] / l2 + 2.0 * lanes * (d + dv) * hw[1] / hw[0])) * slow
+    l2, slow = p[2] * latent[4] * hw[4], p[37] if generic > 1.0 else p[13] if generic > 0.0 else 1.0
+    start = (
+        (p[5] * latent[1] * (p[8] if rows == 1.0 else 1.0) + p[6] * latent[3] * lanes * (d + dv) / (2.0 * _WIDTH))
+        * slow
+        / hw[4]
+    )
+    block = (p[7] * latent[2] / hw[4] + _BLOCK * (stored * hw[6] / l2 + 2.0 * lanes * (d + dv) * hw[1] / hw[0])) * slow
     if apart == 1.0:
         start = p[36] / hw[4]
     elif apart > 1.0:
@@ -122,10 +132,10 @@ def decode_times(
                 _waves(load, p[4]) * deep * 2.0 * _BLOCK * lanes * (d + dv) * hw[1] / hw[0] * slow,
             )
             best[14], best[15] = moved, miss
-    best[9], best[10] = b * p[11] / hw[4], hw[10] + (p[0] + windowed * p[12]) / hw[4]
+    best[9], best[10] = b * p[11] / hw[4], hw[10] + (p[0] * latent[0] + windowed * p[12]) / hw[4]
 
 
-@compiled
+@compiled()
 def _visited(q: float, kv: float, per_tile: float, window: float, causal: float) -> tuple[float, float, float]:
     """Return tiles along a sequence, the keys that all of them visit together and the most that one visits.
 
@@ -145,7 +155,7 @@ def _visited(q: float, kv: float, per_tile: float, window: float, causal: float)
     return tiles, seen + (beyond / per_tile * reach if causal > 1.0 else 0.0), reach
 
 
-@compiled
+@compiled()
 def prefill_times(
     shape: Any, mask: Any, packs: float, generic: float, most_rows: float, hw: Any, p: Any, best: Any
 ) -> None:
@@ -163,11 +173,11 @@ def prefill_times(
     if generic > 0.0:
         slow = p[38] if generic > 1.0 else p[28]
     reach = window if generic == 0.0 or window == 0.0 else window + p[32] * max(kv - window, 0.0)
-    start = p[19] * first / hw[4]
+    unmasked = (1.0, 1.0, 1.0, 1.0) if causal > 0.0 else (p[39], p[40], p[41], p[42])
+    start, fastest = p[19] * first * unmasked[1] / hw[4], 1e300
     moved, miss = _traffic(shape, kv, min(q, kv), p[17] / hw[9], hw)
     memory = _together(moved * miss / (p[15] * hw[2]), moved / (l2 * hw[1]))
-    fastest = 1e300
-    for choice in range(2 * TILES.shape[0]):
+    for choice in range(2 * len(TILES)):
         rows, together = TILES[choice // 2], 1.0
         if rows > most_rows:
             break
@@ -180,8 +190,8 @@ def prefill_times(
         per_tile = max(rows / together, 1.0)
         tiles, seen, most = _visited(q, kv, per_tile, reach, causal)
         load = b * (hq / together) * tiles / hw[1]
-        ideal = 2.0 * rows * (d + dv) * hw[1] / hw[0]
-        tensor, special, cache = ideal / p[20], rows / (p[21] * hw[5] * hw[4]), stored * max(hw[6], hw[7]) / l2
+        ideal, cache = 2.0 * rows * (d + dv) * hw[1] / hw[0], stored * max(hw[6], hw[7]) / l2
+        tensor, special = ideal / (p[20] * unmasked[2]), rows / (p[21] * unmasked[3] * hw[5] * hw[4])
         formed = (tensor ** hw[8] + special ** hw[8]) ** (1.0 / hw[8])
         key_s = (formed**3.0 + cache**3.0) ** (1.0 / 3.0)
         masked = p[24] * max(per_tile, _BLOCK) if reach > 0.0 else 0.0
@@ -199,11 +209,11 @@ def prefill_times(
     fresh = b * min(q, kv) * (_LATENT if d != dv else hk * (d + dv + p[33])) * (_SOURCE_BYTES + hw[6])
     if hw[7] < _SOURCE_BYTES:
         fresh += b * hq * q * d * (_SOURCE_BYTES + hw[7])
-    best[9] = p[26] * _together(fresh * miss / (p[15] * hw[2]), fresh / (l2 * hw[1]))
-    best[10] = hw[10] + (p[14] + (p[25] if window > 0.0 else 0.0) + (p[31] if d != dv else 0.0)) / hw[4]
+    best[9] = (p[26] if causal > 0.0 else 0.0) * _together(fresh * miss / (p[15] * hw[2]), fresh / (l2 * hw[1]))
+    best[10] = hw[10] + (p[14] * unmasked[0] + (p[25] if window > 0.0 else 0.0) + (p[31] if d != dv else 0.0)) / hw[4]
 
 
-@compiled
+@compiled()
 def _pairs(q: float, kv: float, window: float, causal: float) -> float:
     """Return the pairs of query and key of one head that count."""
     if causal == 0.0:
@@ -216,7 +226,7 @@ def _pairs(q: float, kv: float, window: float, causal: float) -> float:
     return seen + (beyond * reach if causal > 1.0 else 0.0)
 
 
-@compiled
+@compiled()
 def _shares(best: Any) -> tuple[float, float]:
     """Return the weights of tiles and of memory in the sum: the larger counts whole, the other fills up."""
     if best[0] >= best[1]:
@@ -229,58 +239,65 @@ def case_fill(hw: Any, p: Any) -> Callable[..., list[float]]:
 
     def fill_one(*columns: float) -> list[float]:
         packed: Any = np.empty(_COLUMN_COUNT)
-        times = np.empty(_PART_COUNT + 1)
+        results = np.empty(_PART_COUNT + 1)
         _PACK_INTO(packed, 0, *columns)
-        _fill_case(packed, hw, p, times)
-        parts: list[float] = times.tolist()
+        _fill_case(packed, hw, p, results)
+        parts: list[float] = results.tolist()
         return parts
 
     return fill_one
 
 
-@compiled
+@compiled(_PLAIN_CASES, items=lambda *_: 1)
 def _fill_case(columns: Any, hw: Any, p: Any, results: Any) -> None:
     """Write the parts of one case's time, and their sum behind them."""
-    parts, times = np.empty((1, _PART_COUNT)), np.empty(1)
-    fill(columns.reshape((columns.size, 1)), hw, p, parts, times)
-    results[:_PART_COUNT], results[_PART_COUNT] = parts[0], times[0]
+    results[_PART_COUNT] = _fill_row(columns, hw, p, room(BEST_COUNT), results)
 
 
-@compiled
+@compiled(_PLAIN_CASES)
 def fill(columns: Any, hw: Any, p: Any, parts: Any, times: Any) -> None:
-    """Write for each row the parts of its time and their sum."""
-    best = np.zeros(BEST_COUNT)
-    for row in range(times.shape[0]):
-        c = columns[:, row]
-        shape = (c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7])
-        window, causal, packs, generic, decodes = c[8], c[9], c[10], c[11], c[12]
-        part = parts[row]
-        part[:] = 0.0
-        keys = c[4] if window == 0.0 else min(c[4], window + c[3] - 1.0)
-        if decodes > 0.0:
-            decode_times(shape, keys, 1.0 if window > 0.0 else 0.0, generic, c[14], hw, p, best)
-            tiles, memory = _shares(best)
-            part[0], part[1], part[2] = best[10], best[9], best[3]
-            part[3], part[4] = tiles * best[4], tiles * best[5]
-            part[5] = tiles * (best[0] - best[4] - best[5])
-            part[6], part[7] = memory * best[6], memory * (best[8] - best[6])
-            part[8] = memory * (best[1] - best[8])
-        else:
-            prefill_times(shape, (window, causal), packs, generic, c[13], hw, p, best)
-            tiles, memory = _shares(best)
-            useful = 2.0 * c[0] * c[1] * _pairs(c[3], c[4], window, causal) * (c[5] + c[6]) / hw[0]
-            part[9], part[10], part[11] = best[10], tiles * best[4], tiles * useful
-            part[12] = tiles * (best[11] - useful)
-            part[13] = tiles * (best[5] - best[11])
-            part[14] = tiles * (best[0] - best[4] - best[5])
-            part[15], part[16] = memory * best[1], best[9]
-            part[17] = best[3]
-        total = 0.0
-        for i in range(parts.shape[1]):
-            total += part[i]
-        # What stays in cache here came from memory once: keys of other layers pass in between.
-        once = _traffic(shape, keys, 0.0, 1.0, hw)[0] / hw[2]
-        if once > total:
-            part[6] += once - total
-            total = once
-        times[row] = total
+    """Write for each row the parts of its time and their sum.
+
+    Args:
+        columns: a row of figures for each case.
+    """
+    best = room(BEST_COUNT)
+    for row in range(len(columns)):
+        times[row] = _fill_row(columns[row], hw, p, best, parts[row])
+
+
+@compiled()
+def _fill_row(c: Any, hw: Any, p: Any, best: Any, part: Any) -> float:
+    """Write the parts of the time of a case, and return their sum."""
+    shape = (c[0], c[1], c[2], c[3], c[4], c[5], c[6], c[7])
+    window, causal, packs, generic, decodes = c[8], c[9], c[10], c[11], c[12]
+    for place in range(_PART_COUNT):
+        part[place] = 0.0
+    keys = c[4] if window == 0.0 else min(c[4], window + c[3] - 1.0)
+    if decodes > 0.0:
+        decode_times(shape, keys, 1.0 if window > 0.0 else 0.0, generic, c[14], hw, p, best)
+        tiles, memory = _shares(best)
+        part[0], part[1], part[2] = best[10], best[9], best[3]
+        part[3], part[4] = tiles * best[4], tiles * best[5]
+        part[5] = tiles * (best[0] - best[4] - best[5])
+        part[6], part[7] = memory * best[6], memory * (best[8] - best[6])
+        part[8] = memory * (best[1] - best[8])
+    else:
+        prefill_times(shape, (window, causal), packs, generic, c[13], hw, p, best)
+        tiles, memory = _shares(best)
+        useful = 2.0 * c[0] * c[1] * _pairs(c[3], c[4], window, causal) * (c[5] + c[6]) / hw[0]
+        part[9], part[10], part[11] = best[10], tiles * best[4], tiles * useful
+        part[12] = tiles * (best[11] - useful)
+        part[13] = tiles * (best[5] - best[11])
+        part[14] = tiles * (best[0] - best[4] - best[5])
+        part[15], part[16] = memory * best[1], best[9]
+        part[17] = best[3]
+    total = 0.0
+    for place in range(_PART_COUNT):
+        total += part[place]
+    # What stays in cache here came from memory once: keys of other layers pass in between.
+    once = _traffic(shape, keys, 0.0, 1.0, hw)[0] / hw[2]
+    if once > total:
+        part[6] += once - total
+        total = once
+    return float(total)

@@ -15,7 +15,9 @@ from nearpeak.prediction.product_units import fastest, figures_of
 from nearpeak.prediction.scalar_or_column import chosen, in_floats, larger, rounded_up, smaller
 
 _PAIRED_WIDTHS, _WIDTHS = (64, 128, 256, 512), (32, 64, 96, 128, 192, 256)
-"""Widths that libraries build kernels for, with paired multiprocessors and without; others run on a generic kernel."""
+"""Widths that libraries build kernels for, with paired multiprocessors and without; products of heads between two of
+them are padded to the wider.
+"""
 _VAST = 256
 """Width above which no kernel before data-centre Blackwell's holds a tile of keys as it does for others."""
 _MOST_DECODED = 16
@@ -61,8 +63,8 @@ def _columns_of(same: "Same[Target]", its: "Same[CaseColumns]") -> list[Any]:
     paired = multiplies_in_pairs(target)
     # Paired kernels give each query head separate tiles; others put the heads of a key head into one tile where that
     # saves time (FlashAttention-3, FlashInfer).
-    widths = _PAIRED_WIDTHS if paired else _WIDTHS
-    known = (np.isin(dim, widths) if isinstance(dim, np.ndarray) else dim in widths) | (dim != width)
+    built = (np.asarray(_PAIRED_WIDTHS if paired else _WIDTHS), dim == width)
+    dim, width, known = _padded(dim, *built), _padded(width, *built), built[1] ^ True | (dim <= built[0][-1])
     # A sequence of one token is a prefill, except where decode kernels take it: paired ones, for 16-bit queries.
     lone = (q == 1) & (dim <= 128) & paired & (DTYPES[cases.dtypes["dtype"]].bits_count == 16)
     decodes = (q <= _MOST_DECODED) & ((q < kv) | lone)
@@ -82,6 +84,16 @@ def _columns_of(same: "Same[Target]", its: "Same[CaseColumns]") -> list[Any]:
     return [
         batch, heads, groups, q, kv, dim, width, stored, window, causal, packs, generic, decodes * 1.0, rows, apart,
     ]  # fmt: skip
+
+
+def _padded(width: Any, widths: Any, is_even: Any) -> Any:
+    """Return the least width that kernels are built for and that holds `width`; as it is beyond the widest.
+
+    Args:
+        is_even: whether keys and values are of one width; kernels for others are built for both.
+    """
+    place = np.minimum(np.searchsorted(widths, width), len(widths) - 1)
+    return chosen(is_even, larger(width, in_floats(widths[place])), width)
 
 
 def _uncommon(target: Target, cases: CaseColumns, group: Any, decodes: Any) -> Any:
@@ -108,7 +120,7 @@ def _apart(target: Target, cases: CaseColumns, heads: Any, group: Any) -> Any:
     heads in large groups; by a kernel that does not split the keys for more than 64 narrow heads in large groups.
     Nothing is known of other makers' libraries. A short window that holds all keys still chooses the kernel.
     """
-    if target.vendor != "NVIDIA":
+    if target.vendor != "NVIDIA" or cases.attributes.get("latent"):
         return 0.0 * group
     paired, width = multiplies_in_pairs(target), _axis(cases, "dim")
     large = group > (_MOST_TOGETHER if paired else _MOST_TOGETHER - 1)

@@ -1,12 +1,12 @@
 """Reader of coefficient files: TOML groups, checked against their kernel model, as calibrations."""
 
 import math
-import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from nearpeak.base.input_files import border, toml_of_file
 from nearpeak.core.answers.prediction import Calibration, Coefficient, Correction
 from nearpeak.errors import SpecError
 from nearpeak.prediction.calibration.source_spread import widened_by
@@ -27,18 +27,10 @@ _ENTRY_TYPES = {"scalars": (dict, "table"), "row_count": (int, "whole number"), 
 """Types of a group's entries besides its version and intervals."""
 
 
+@border("calibration")
 def read_coefficients(path: Path) -> Mapping[str, Any]:
     """Return the content of a coefficient file, whose `groups` are checked when they are used."""
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise SpecError(f"calibration {path}: not found") from None
-    except ValueError as error:
-        raise SpecError(f"calibration {path}: not TOML: {error}") from None
-    except RecursionError:
-        raise SpecError(f"calibration {path}: nests too deeply; [groups] of tables is right") from None
-    except OSError as error:
-        raise SpecError(f"calibration {path}: {error.strerror or error}; a coefficient file is right") from None
+    data = toml_of_file(path, f"calibration {path}")
     if not isinstance(data.get("groups"), dict):
         raise SpecError(f"calibration {path}: has no table [groups]; see docs/guide/prediction.md")
     return data

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from nearpeak.base.input_files import json_value, text_of_file
 from nearpeak.bounds.terms.unit_rates import vector_rate
 from nearpeak.core.work.case import Case
 from nearpeak.core.work.target import Target
@@ -118,9 +119,9 @@ class _Held:
 @lru_cache(maxsize=4)
 def _loaded(path: str, _stamp: int, held: _Held) -> Probes:
     target = held.target
-    lines = Path(path).read_text(encoding="utf-8").splitlines()
+    lines = text_of_file(path).splitlines()
     try:
-        head, rows = json.loads(lines[0]), [json.loads(line) for line in lines[1:]]
+        head, rows = json_value(lines[0]), [json_value(line) for line in lines[1:]]
         known = head["schema"] == SCHEMA and head["case_count"] == len(rows)
     except (IndexError, ValueError, KeyError, TypeError):
         head, rows, known = {}, [], False

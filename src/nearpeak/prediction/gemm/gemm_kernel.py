@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from nearpeak.base.compilation import compiled_as_written as compiled
-from nearpeak.base.compilation import fused
+from nearpeak.base.compilation import ceiling, compiled, floor, fused, room, room_of_rows
 from nearpeak.prediction.gemm.overlap import norm, shares
 
 _EXACT = 1.0 - 1e-12
@@ -31,6 +30,8 @@ _SMALL, _LONGEST = 2.0**21, 8192.0
 CLOCK_S = 1e-4
 """Time after which the clock falls."""
 SPLITS = np.array([1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0])
+_PLAIN_CASES = 500
+"""Products that plain Python predicts in less time than compiling takes, half a millisecond each."""
 _DEEPEST, _MOST_TILES = 4.0, 2.0
 """Steps along k that a part of a split sum has at least; tiles for each multiprocessor up to which sums are split."""
 _SLACK = 1.0 - 1e-9
@@ -68,17 +69,19 @@ _SUM = _PARTS + _PART_COUNT * _BLOCK
 _SIZE = _SUM + _BLOCK
 
 
-@compiled
+@compiled()
 def _kinds(tile_m: Any, tile_n: Any, rates: Any) -> Any:
     """Return the table of kinds of tiles."""
-    table = np.zeros((tile_m.shape[0], 6))
-    table[:, _ALONG_M], table[:, _ALONG_N] = tile_m, tile_n
-    table[:, _PART_M], table[:, _PART_N] = _EXACT / tile_m, _EXACT / tile_n
-    table[:, _FLOP_S], table[:, _EDGE_S] = rates[3] * tile_m * tile_n, rates[6] * (tile_m + tile_n)
+    table = room_of_rows(len(tile_m), 6)
+    for kind in range(len(tile_m)):
+        along_m, along_n, row = tile_m[kind], tile_n[kind], table[kind]
+        row[_ALONG_M], row[_ALONG_N] = along_m, along_n
+        row[_PART_M], row[_PART_N] = _EXACT / along_m, _EXACT / along_n
+        row[_FLOP_S], row[_EDGE_S] = rates[3] * along_m * along_n, rates[6] * (along_m + along_n)
     return table
 
 
-@compiled
+@compiled()
 def _rates(hw: Any, p: Any) -> tuple[float, ...]:
     """Return the rates that all rows share: seconds per byte read, written and moved in cache, and so on."""
     return (
@@ -89,11 +92,11 @@ def _rates(hw: Any, p: Any) -> tuple[float, ...]:
     )  # fmt: skip
 
 
-@compiled
+@compiled()
 def _traffic(m: float, n: float, k: float, b: float, hw: Any, rates: Any) -> tuple[float, float]:
     """Return the times of reading and of writing what the cache does not keep."""
     a_bytes, b_bytes, c_bytes = b * m * k * hw[_A], b * n * k * hw[_B_SIZE], b * m * n * hw[_C]
-    copies = min(max(np.ceil(hw[_CACHE] / b_bytes), 1.0), hw[_COPIES])
+    copies = min(max(ceiling(hw[_CACHE] / b_bytes), 1.0), hw[_COPIES])
     per_byte = rates[4]
     miss_b = min(max(fused(copies * b_bytes + a_bytes + c_bytes, per_byte, -0.5), 0.0), 1.0)
     miss_a = min(max(fused(b_bytes + a_bytes + c_bytes, per_byte, -0.5), 0.0), 1.0)
@@ -101,18 +104,18 @@ def _traffic(m: float, n: float, k: float, b: float, hw: Any, rates: Any) -> tup
     return fused(b_bytes, miss_b, a_bytes * fresh) * rates[0], c_bytes * miss_a * rates[1]
 
 
-@compiled
+@compiled()
 def slowed_ratio(m: float, n: float, k: float, b: float, hw: Any, p: Any) -> float:
     """Return the slow-down of loads of a single product whose rows are not aligned to lines, near and far."""
     line = hw[_DEEP]
-    whole = (line * np.floor(k / line) == k) & (line * np.floor(m / line) == m)
+    whole = (line * floor(k / line) == k) & (line * floor(m / line) == m)
     pages = (m * k * hw[_A] + n * k * hw[_B_SIZE]) / (_REACH_BYTES * hw[_SM])
     slower = fused(p[_FAR], min(max(pages - 0.5, 0.0), _WIDE), 1.0 + p[_UNALIGNED])
     steady = whole | (b > 1.0) | (hw[_A] < _VECTOR_BYTES) | (p[_FAR] + p[_UNALIGNED] == 0.0)
     return float(1.0 if steady else slower)
 
 
-@compiled
+@compiled()
 def _prepare(rows: int, hw: Any, p: Any, rates: Any, w: Any) -> None:
     """Write the tile-independent figures of a product, and the least time of its splits: batches do not split sums."""
     ideal_s = 2.0 / (hw[_PEAK] * p[_TENSOR])
@@ -130,14 +133,14 @@ def _prepare(rows: int, hw: Any, p: Any, rates: Any, w: Any) -> None:
         w[_LEAST + row], w[_KIND + row], w[_TIMES + row], w[_PLACE + row] = 1e60, 0.0, 1.0, float(row)
 
 
-@compiled
+@compiled()
 def _taken(
     load: float, depth: float, flop_s: float, edge_s: float, start_s: float, step_s: float, memory_s: float,
     store_s: float, split_s: float, parts: float, part_s: float,
 ) -> tuple[float, ...]:  # fmt: skip
     """Return the times of products, cache, memory, latency, stores and adding up, and the waves of tiles."""
     few = load <= 1.0
-    waves = 1.0 if few else fused(_SHOWN, np.ceil(load) - load, load)
+    waves = 1.0 if few else fused(_SHOWN, ceiling(load) - load, load)
     each = (1.0 if few else store_s) / (load if few else waves)
     filling = max(1.0, each * (1.0 / _FILL)) if few else 1.0
     reduce = fused(parts * part_s if few else part_s, each if few else parts, split_s)
@@ -147,20 +150,20 @@ def _taken(
     )  # fmt: skip
 
 
-@compiled
+@compiled()
 def _improve(rows: int, times: float, hw: Any, p: Any, rates: Any, kinds: Any, w: Any) -> None:
     """Take the tile that ends first with k in so many parts where it ends sooner than what was found before."""
     start_s, ramp_s, deep, per_sm = p[_START], p[_RAMP], hw[_DEEP], rates[5]
     split_s, parts, most = (p[_SPLIT], times + 1.0, _MOST_TILES) if times > 1.0 else (0.0, 0.0, 1e300)
     for row in range(rows):
-        w[_DEPTH + row] = deep * np.ceil(w[_K + row] * (_EXACT / (deep * times)))
-    for kind in range(kinds.shape[0]):
+        w[_DEPTH + row] = deep * ceiling(w[_K + row] * (_EXACT / (deep * times)))
+    for kind in range(len(kinds)):
         tile_m, tile_n, part_m, part_n, flop_s, edge_s = kinds[kind]
-        half_m = 0.5 * tile_m if tile_m > 64.0 and kinds.shape[0] > 1 else 0.0
-        half_n = 0.5 * tile_n if tile_n > 64.0 and kinds.shape[0] > 1 else 0.0
+        half_m = 0.5 * tile_m if tile_m > 64.0 and len(kinds) > 1 else 0.0
+        half_n = 0.5 * tile_n if tile_n > 64.0 and len(kinds) > 1 else 0.0
         for row in range(rows):
             m, n = w[_M + row], w[_N + row]
-            load = w[_B + row] * np.ceil(m * part_m) * np.ceil(n * part_n) * times * per_sm
+            load = w[_B + row] * ceiling(m * part_m) * ceiling(n * part_n) * times * per_sm
             tensor, cache, memory, chain, store, reduce, _ = _taken(
                 load, w[_DEPTH + row], flop_s, edge_s * w[_SLOWER + row], start_s, w[_STEP_S + row], w[_MOVED + row],
                 w[_STORED + row], split_s, parts, w[_ADDED + row],
@@ -173,11 +176,14 @@ def _improve(rows: int, times: float, hw: Any, p: Any, rates: Any, kinds: Any, w
             w[_TIMES + row] = times if better else w[_TIMES + row]
 
 
-@compiled
+@compiled()
 def _keep_hopeful(rows: int, times: float, hw: Any, p: Any, kinds: Any, source: Any, sink: Any) -> int:
     """Copy rows to the front of `sink` that may end sooner with k in so many parts or more; return how many."""
     count, least_k = 0, _DEEPEST * hw[_DEEP] * times
-    most = _MOST_TILES * hw[_SM] * (kinds[:, _ALONG_M] * kinds[:, _ALONG_N]).max() / (times * _SLACK)
+    largest_area = 0.0
+    for kind in range(len(kinds)):
+        largest_area = max(largest_area, kinds[kind][_ALONG_M] * kinds[kind][_ALONG_N])
+    most = _MOST_TILES * hw[_SM] * largest_area / (times * _SLACK)
     for row in range(rows):
         floor_s = source[_FLOOR + row] + p[_SPLIT] + (times + 1.0) * source[_ADDED + row]
         has_few = source[_M + row] * source[_N + row] <= most
@@ -189,7 +195,7 @@ def _keep_hopeful(rows: int, times: float, hw: Any, p: Any, kinds: Any, source: 
     return count
 
 
-@compiled
+@compiled()
 def _search(rows: int, hw: Any, p: Any, rates: Any, kinds: Any, splits: Any, w: Any, some: Any) -> None:
     """Find the fastest tile and split of each row; `some` takes the rows that splits are tried on."""
     _prepare(rows, hw, p, rates, w)
@@ -206,16 +212,16 @@ def _search(rows: int, hw: Any, p: Any, rates: Any, kinds: Any, splits: Any, w: 
                 w[column + place] = some[column + row]
 
 
-@compiled
+@compiled()
 def _describe(rows: int, hw: Any, p: Any, rates: Any, kinds: Any, w: Any) -> None:
     """Write the resource times of each row with its fastest tile and split."""
     start_s, split_s, deep, per_sm = p[_START], p[_SPLIT], hw[_DEEP], rates[5]
     for row in range(rows):
         tile_m, tile_n, part_m, part_n, flop_s, edge_s = kinds[int(w[_KIND + row])]
         w[_TILE_M + row], w[_TILE_N + row], w[_OWN_FLOP_S + row], w[_OWN_EDGE_S + row] = tile_m, tile_n, flop_s, edge_s
-        tiles, times = w[_B + row] * np.ceil(w[_M + row] * part_m) * np.ceil(w[_N + row] * part_n), w[_TIMES + row]
+        tiles, times = w[_B + row] * ceiling(w[_M + row] * part_m) * ceiling(w[_N + row] * part_n), w[_TIMES + row]
         w[_DEPTH + row], w[_LOAD + row] = (
-            deep * np.ceil(w[_K + row] * (_EXACT / (deep * times))),
+            deep * ceiling(w[_K + row] * (_EXACT / (deep * times))),
             tiles * times * per_sm,
         )
     for row in range(rows):
@@ -230,54 +236,7 @@ def _describe(rows: int, hw: Any, p: Any, rates: Any, kinds: Any, w: Any) -> Non
         w[_BUSY + row], w[_WAVES + row] = min(load, 1.0), waves
 
 
-class BestTile(NamedTuple):
-    """Resource times of one product with its fastest tile and split, in seconds of all tiles."""
-
-    least_s: float
-    """All of it, launch aside."""
-    tensor_s: float
-    """Products, with what starting tiles costs."""
-    cache_s: float
-    memory_s: float
-    chain_s: float
-    """Latency of the steps along k."""
-    body_s: float
-    """The four together, as they overlap."""
-    store_s: float
-    """Stores that nothing hides."""
-    reduce_s: float
-    """Adding up the parts of split sums."""
-    busy: float
-    """Share of the multiprocessors that have a tile."""
-    waves: float
-    """Tiles that one multiprocessor works through."""
-    tile_m: float
-    tile_n: float
-    split: float
-    depth: float
-    load: float
-    """Tiles over multiprocessors."""
-    read_s: float
-    write_s: float
-
-
-def best_tile(m: float, n: float, k: float, batch: float, hw: Any, p: Any, tiles: tuple[Any, Any]) -> BestTile:
-    """Return the tile and split that end first, among those that libraries have kernels for.
-
-    Args:
-        hw: figures of the device, see `_product_formats.device_figures`.
-        p: coefficients of the model, in its order.
-        tiles: extents of tiles along m and along n.
-    """
-    w, some, rates = np.empty(_SIZE), np.empty(_PARTS), _rates(hw, p)
-    w[_M], w[_N], w[_K], w[_B] = m, n, k, batch
-    kinds = _kinds(*tiles, rates)
-    _search(1, hw, p, rates, kinds, SPLITS, w, some)
-    _describe(1, hw, p, rates, kinds, w)
-    return BestTile(*w[:_M:_BLOCK].tolist())
-
-
-@compiled
+@compiled()
 def _waterfall(rows: int, hw: Any, p: Any, w: Any) -> None:
     """Write the parts of each row by its fastest tile, the norm's excess with the second largest."""
     for row in range(rows):
@@ -309,13 +268,13 @@ def _waterfall(rows: int, hw: Any, p: Any, w: Any) -> None:
         w[out + 14 * _BLOCK] = tensor * p[_CLOCK] * (tensor / w[_LEAST + row]) * tensor / (tensor + CLOCK_S)
 
 
-@compiled
+@compiled()
 def _surroundings(rows: int, hw: Any, p: Any, w: Any) -> None:
     """Write the parts around the product: quantising A, padding, and the host's launch; and the sum of all parts."""
     is_quantised, needs_blocks, host_s = hw[_QUANTISED] > 0.0, hw[_BLOCKS] > 0.0, p[_HOST] if hw[_HOSTED] > 0.0 else 0.0
     for row in range(rows):
         m, n, k, b, out = w[_M + row], w[_N + row], w[_K + row], w[_B + row], _PARTS + row
-        whole = (PADDED * np.floor(n / PADDED) == n) & (PADDED * np.floor(k / PADDED) == k)
+        whole = (PADDED * floor(n / PADDED) == n) & (PADDED * floor(k / PADDED) == k)
         w[out + 15 * _BLOCK] = quantise_s(m, k, b, hw, p) if is_quantised else 0.0
         w[out + 16 * _BLOCK] = p[_PAD] if is_quantised & needs_blocks & (not whole) else 0.0
         w[out + 17 * _BLOCK] = host_s
@@ -324,13 +283,13 @@ def _surroundings(rows: int, hw: Any, p: Any, w: Any) -> None:
         w[_SUM + row] = early + late + (w[out + 16 * _BLOCK] + w[out + 17 * _BLOCK])
 
 
-@compiled
+@compiled()
 def _four(w: Any, first: int) -> float:
     """Return the sum of four columns of a row."""
     return float((w[first] + w[first + _BLOCK]) + (w[first + 2 * _BLOCK] + w[first + 3 * _BLOCK]))
 
 
-@compiled
+@compiled()
 def quantise_s(m: float, k: float, b: float, hw: Any, p: Any) -> float:
     """Return the time of quantising A from bf16: start, rows that wait for a multiprocessor, and bytes."""
     moved, rows = b * m * k * (hw[_QUANTISED] + hw[_A]), b * m / hw[_SM]
@@ -353,19 +312,19 @@ def case_fill(hw: Any, p: Any, tiles: tuple[Any, Any]) -> Callable[..., list[flo
     return fill_one
 
 
-@compiled
+@compiled(_PLAIN_CASES)
 def _fill_case(
     m: float, n: float, k: float, b: float, hw: Any, p: Any, tile_m: Any, tile_n: Any, splits: Any, parts: Any
 ) -> None:
     """Write the parts of one product's time, and their sum behind them."""
-    w, some, rates = np.empty(_SIZE), np.empty(_PARTS), _rates(hw, p)
+    w, some, rates = room(_SIZE), room(_PARTS), _rates(hw, p)
     w[_M], w[_N], w[_K], w[_B] = m, n, k, b
     _block(1, hw, p, rates, _kinds(tile_m, tile_n, rates), splits, w, some)
     for part in range(_PART_COUNT + 1):
         parts[part] = w[_PARTS + part * _BLOCK]
 
 
-@compiled
+@compiled()
 def _block(rows: int, hw: Any, p: Any, rates: Any, kinds: Any, splits: Any, w: Any, some: Any) -> None:
     """Write everything that is found of the rows of a block."""
     _search(rows, hw, p, rates, kinds, splits, w, some)
@@ -374,15 +333,15 @@ def _block(rows: int, hw: Any, p: Any, rates: Any, kinds: Any, splits: Any, w: A
     _surroundings(rows, hw, p, w)
 
 
-@compiled
+@compiled(_PLAIN_CASES)
 def fill(
     m: Any, n: Any, k: Any, b: Any, hw: Any, p: Any, tile_m: Any, tile_n: Any, splits: Any, parts: Any, times: Any
 ) -> None:
     """Write the parts of each row's time, one row of `parts` for each part, and their sum."""
-    w, some, rates = np.empty(_SIZE), np.empty(_PARTS), _rates(hw, p)
+    w, some, rates = room(_SIZE), room(_PARTS), _rates(hw, p)
     kinds = _kinds(tile_m, tile_n, rates)
-    for start in range(0, m.shape[0], _BLOCK):
-        end = min(start + _BLOCK, m.shape[0])
+    for start in range(0, len(m), _BLOCK):
+        end = min(start + _BLOCK, len(m))
         rows = end - start
         w[_M : _M + rows], w[_N : _N + rows] = m[start:end], n[start:end]
         w[_K : _K + rows], w[_B : _B + rows] = k[start:end], b[start:end]
@@ -390,4 +349,4 @@ def fill(
         times[start:end] = w[_SUM : _SUM + rows]
         for part in range(_PART_COUNT):
             first = _PARTS + part * _BLOCK
-            parts[part, start:end] = w[first : first + rows]
+            parts[part][start:end] = w[first : first + rows]

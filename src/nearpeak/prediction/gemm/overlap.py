@@ -2,18 +2,17 @@
 
 import math
 
-from nearpeak.base.compilation import compiled_as_written as compiled
-from nearpeak.base.compilation import fused
+from nearpeak.base.compilation import compiled, fused
 
 
-@compiled
+@compiled()
 def norm(a: float, b: float, c: float, d: float) -> float:
     """Return the fourth root of the sum of fourth powers: four times that overlap."""
     x, y, z, v = a * a, b * b, c * c, d * d
     return math.sqrt(math.sqrt(fused(y, y, x * x) + fused(v, v, z * z)))
 
 
-@compiled
+@compiled()
 def shares(a: float, b: float, c: float, d: float, excess: float) -> tuple[float, float, float, float]:
     """Return the largest of four times as it is, `excess` in place of the second largest, and 0 for the others."""
     first_a = (a >= b) & (a >= c) & (a >= d)

@@ -3,13 +3,11 @@
 import math
 from typing import Any
 
-import numpy as np
+from nearpeak.base.compilation import compiled, room
 
-from nearpeak.base.compilation import compiled
-
-TILE_ROWS = np.array([16.0, 32.0, 64.0, 128.0, 256.0])
+TILE_ROWS = (16.0, 32.0, 64.0, 128.0, 256.0)
 """Rows of a tile that libraries build kernels for."""
-TILE_COLUMNS = np.array([64.0, 128.0, 256.0])
+TILE_COLUMNS = (64.0, 128.0, 256.0)
 """Columns likewise."""
 _QUANTILES = 16
 """Groups by which a skewed load is represented."""
@@ -17,11 +15,13 @@ CLOCK_S = 10e-3
 """Time after which the clock falls."""
 OUT_BYTES = 2.0
 """Bytes of an element of a product, and of tokens."""
+_PLAIN_CASES = 1000
+"""Cases that plain Python predicts in less time than compiling takes."""
 BEST_COUNT = 15
 """Figures of the fastest tile."""
 
 
-@compiled
+@compiled()
 def group_rows(rows: float, touched: float, exponent: float, loads: Any) -> None:
     """Write the rows of groups at the even quantiles of a load that `loads` has, their mean `rows` / `touched`.
 
@@ -32,20 +32,20 @@ def group_rows(rows: float, touched: float, exponent: float, loads: Any) -> None
     mean = rows / max(touched, 1.0)
     if exponent == 0.0:
         whole = math.floor(mean)
-        count = round((mean - whole) * loads.shape[0])
-        for i in range(loads.shape[0]):
+        count = round((mean - whole) * len(loads))
+        for i in range(len(loads)):
             loads[i] = max(whole + (1.0 if i < count else 0.0), 1.0)
         return
     top, power, total = max(0.2 * rows, 2.0), 1.0 - exponent, 0.0
-    for i in range(loads.shape[0]):
-        u = (i + 0.5) / loads.shape[0]
+    for i in range(len(loads)):
+        u = (i + 0.5) / len(loads)
         loads[i] = (u * (top**power - 1.0) + 1.0) ** (1.0 / power)
         total += loads[i]
-    for i in range(loads.shape[0]):
-        loads[i] = max(loads[i] * mean * loads.shape[0] / total, 1.0)
+    for i in range(len(loads)):
+        loads[i] = max(loads[i] * mean * len(loads) / total, 1.0)
 
 
-@compiled
+@compiled()
 def foreign_rows(rows: float, tokens: float, everywhere: float) -> float:
     """Return the rows of arriving tokens that belong to experts of other devices.
 
@@ -54,7 +54,7 @@ def foreign_rows(rows: float, tokens: float, everywhere: float) -> float:
     return max(min(tokens, rows) * everywhere / max(tokens, 1.0) - rows, 0.0)
 
 
-@compiled
+@compiled()
 def tile_times(
     m: float, n: float, k: float, touched: float, foreign: float, loads: Any, hw: Any, p: Any, best: Any
 ) -> None:
@@ -70,9 +70,9 @@ def tile_times(
     best[0], least = 1e300, 1e300
     for bm in TILE_ROWS:
         deep = 0.0
-        for i in range(loads.shape[0]):
+        for i in range(len(loads)):
             deep += math.ceil(loads[i] / bm)
-        deep *= touched / loads.shape[0]
+        deep *= touched / len(loads)
         for bn in TILE_COLUMNS:
             load = deep * math.ceil(n / bn) / hw[1]
             waves = 1.0 if load <= 1.0 else load + (1.0 - p[8]) * (math.ceil(load) - load)
@@ -97,7 +97,7 @@ def tile_times(
                 best[10], best[11], best[12], best[13] = bm, bn, load, waves
 
 
-@compiled
+@compiled()
 def _add(useful: float, best: Any, p: Any, part: Any) -> None:
     """Add the parts of one product: each of four times counts by its share in the sum of fourth powers."""
     body = math.sqrt(math.sqrt(best[0]))
@@ -116,19 +116,20 @@ def _add(useful: float, best: Any, p: Any, part: Any) -> None:
     part[14] += best[14]
 
 
-@compiled
+@compiled(_PLAIN_CASES)
 def fill(columns: Any, matrices: float, exponent: float, hw: Any, p: Any, parts: Any, times: Any) -> None:
     """Write for each row the parts of its time and their sum.
 
     Args:
-        columns: rows, columns, depth, groups, touched groups, tokens of each case, and rows of all its devices.
+        columns: for each case its rows, columns, depth, groups, touched groups, tokens, and rows of all its devices.
         matrices: 1, or the matrices of an expert that one layer multiplies by: 3 with a gate, 2 without.
     """
-    best, loads = np.zeros(BEST_COUNT), np.zeros(_QUANTILES)
-    for row in range(times.shape[0]):
-        m, n, k, groups, touched, tokens, everywhere = columns[:, row]
+    best, loads = room(BEST_COUNT), room(_QUANTILES)
+    for row in range(len(columns)):
+        m, n, k, groups, touched, tokens, everywhere = columns[row]
         part = parts[row]
-        part[:] = 0.0
+        for place in range(len(part)):
+            part[place] = 0.0
         part[0] = p[0]
         group_rows(m, touched, exponent, loads)
         if matrices > 1.0:
@@ -148,8 +149,8 @@ def fill(columns: Any, matrices: float, exponent: float, hw: Any, p: Any, parts:
             tile_times(m, n, k, touched, 0.0, loads, hw, p, best)
             _add(2.0 * m * n * k / hw[0], best, p, part)
         total = 0.0
-        for i in range(parts.shape[1]):
-            total += part[i]
+        for place in range(len(part)):
+            total += part[place]
         # What stays in cache here came from memory once: weights of other layers pass in between.
         once = (m * k * hw[5] + touched * n * k * hw[6] + m * n * OUT_BYTES) / hw[2]
         if once > total:

@@ -52,6 +52,10 @@ _BACKWARD_KERNELS = 3.0
 """Kernels of the gradients: sums of rows of O * dO, the gradients, dQ from the sums of its parts to its format (Dao
 2023, arXiv:2307.08691, algorithm 2, and its public code).
 """
+_OTHER_KINDS_SPREAD = 0.25
+"""Spread in logarithms, either way, of kinds that corrections were not fitted on, attention to later keys and decode
+steps over a latent cache: what makes the intervals of fitted devices cover nine of ten such cases of AIConfigurator
+(ai-dynamo 095f58a)."""
 _LAUNCHES = ("launch", "decode_launch")
 
 
@@ -104,10 +108,10 @@ def _forward(target: Target, cases: CaseColumns, coefficients: Any) -> Rows:
     _refuse_lacking(cases)
     inputs = columns_of(target, cases)
     if any(isinstance(column, np.ndarray) for column in inputs):
-        columns = np.stack(np.broadcast_arrays(*(np.atleast_1d(column) for column in inputs)))
+        columns = np.stack(np.broadcast_arrays(*(np.atleast_1d(column) for column in inputs)), 1)
     else:
-        columns = np.array(inputs, dtype=np.float64)[:, None]
-    parts, times = np.empty((columns.shape[1], len(TERMS))), np.empty(columns.shape[1])
+        columns = np.array([inputs], dtype=np.float64)
+    parts, times = np.empty((len(columns), len(TERMS))), np.empty(len(columns))
     kernel.fill(columns, device_figures(target, cases.dtypes), np.asarray(coefficients, dtype=float), parts, times)
     return Rows(time_s=times, parts_s=parts)
 
@@ -125,6 +129,25 @@ def _corrected_by(target: Target, cases: CaseColumns, _setting: Setting) -> Mapp
     latent = (known["dim"] != known["v_dim"]) & (known["decodes"] > 0)
     usual = {"dim": _WIDTH, "v_dim": _WIDTH, "stored": 2.0 * _WIDTH}
     return known | {name: chosen(latent, value, known[name]) for name, value in usual.items()}
+
+
+def _is_corrected(target: Target, cases: CaseColumns) -> Any:
+    """Return the cases of the kinds that were fitted: causal prefills, and decode steps over keys and values."""
+    if cases.attributes.get("latent"):
+        return False
+    if cases.op == "paged_attention" or cases.attributes.get("causal"):
+        return True
+    return columns_of(target, cases)[COLUMNS.index("decodes")] > 0
+
+
+def _extrapolation(target: Target, cases: CaseColumns) -> tuple[Any, Any] | None:
+    """Return the additional spread of gradients, and of the kinds that corrections were not fitted on."""
+    spread = gradient_spread(cases)
+    known = np.atleast_1d(_is_corrected(target, cases))
+    if spread is not None or np.all(known):
+        return spread
+    apart = np.where(known, 0.0, _OTHER_KINDS_SPREAD)
+    return apart, apart
 
 
 def transferred(
@@ -148,7 +171,7 @@ def transferred(
 KERNEL_MODEL = KernelModel(
     name="attention",
     ops=("attention", "paged_attention", "varlen_attention"),
-    version="attention-3",
+    version="attention-4",
     coefficients=COEFFICIENTS,
     terms=TERMS,
     regimes={
@@ -179,8 +202,10 @@ KERNEL_MODEL = KernelModel(
     correction_columns=_corrected_by,
     kernels=_kernels,
     phases=("forward", "backward"),
-    extrapolation=lambda _target, cases: gradient_spread(cases),
+    corrected=_is_corrected,
+    extrapolation=_extrapolation,
     extrapolation_note=(
+        "attention to later keys and over a latent cache: by coefficients of their own without corrections; "
         "gradients: predicted from the forward pass, which alone was measured, with the products that they form; the "
         "interval is that of other software"
     ),

@@ -114,7 +114,7 @@ def _refuse_unreached(target: Target, cases: CaseColumns) -> None:
     if most > joined:
         raise NotModelledError(
             f"{target.name}: no prediction of {what} among {most} ranks; a node has {joined}, and no document states "
-            f"the network between nodes; up to {joined} ranks can be predicted"
+            f"the network between nodes: --fabric names it, e.g. ib400; up to {joined} ranks need none"
         )
 
 

@@ -91,8 +91,8 @@ def _rows(target: Target, cases: CaseColumns, coefficients: Any, setting: Settin
     touched = touched_of(cases, extents[0], extents[3], stated=bool(setting.load_exponent_ratio))
     tokens = np.where(np.asarray(setting.layer_tokens_count) > 0, setting.layer_tokens_count, extents[0])
     everywhere = np.maximum(np.asarray(setting.layer_rows_count, dtype=np.float64), extents[0])
-    columns = np.stack(np.broadcast_arrays(*extents, touched, tokens, everywhere))
-    parts, times = np.empty((columns.shape[1], len(TERMS))), np.empty(columns.shape[1])
+    columns = np.stack(np.broadcast_arrays(*extents, touched, tokens, everywhere), 1)
+    parts, times = np.empty((len(columns), len(TERMS))), np.empty(len(columns))
     exponent = setting.load_exponent_ratio or exponent_of(str(cases.attributes.get("load", "")))
     kernel.fill(
         columns, float(setting.expert_matrices_count), exponent,

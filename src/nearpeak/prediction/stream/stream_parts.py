@@ -53,10 +53,19 @@ class Resources(NamedTuple):
     """Products, at the rate that was measured."""
 
 
+def port_bytes_per_s(target: Target, sm_count: int) -> float:
+    """Return the most that so many multiprocessors move to and from the last cache, bytes per second.
+
+    >>> from nearpeak.targets import target_of
+    >>> round(port_bytes_per_s(target_of("h100_sxm"), 132) / 1e12, 1)
+    16.7
+    """
+    return _SM_BYTES_PER_CLOCK * target.clock_hz * sm_count
+
+
 def resources(target: Target, cases: CaseColumns, work: WorkColumns, fitted: Mapping[str, float]) -> Resources:
     """Return the resource times of cases from their least work."""
-    reached = _SM_BYTES_PER_CLOCK * target.clock_hz * target.sm_count
-    bandwidth = min(target.dram.bandwidth_bytes_per_s or 1.0, reached)
+    bandwidth = min(target.dram.bandwidth_bytes_per_s or 1.0, port_bytes_per_s(target, target.sm_count))
     absorbed = fitted["write_residency_ratio"] * (target.l2.capacity_bytes or 0)
     unaligned = (work.group_bytes % _ALIGNED_BYTES != 0) & (work.group_count > 0)
     ratio = chosen(unaligned, fitted["unaligned_ratio"], 1.0)

@@ -1,11 +1,12 @@
 """Matrix products with emulated narrow accumulators: few bits, summation in groups, promotion."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from nearpeak.base.compilation import compiled
+from nearpeak.base.compilation import ALWAYS_COMPILED, compiled
 from nearpeak.errors import SpecError
 from nearpeak.ops.shared.number_formats import ROUNDINGS
 
@@ -77,14 +78,14 @@ def cut_sum(values: Any, accumulator: Accumulator, *, seed: int = 0) -> Any:
     return out.reshape(x.shape)
 
 
-@compiled
+@compiled(ALWAYS_COMPILED)
 def _cut_all(x: Any, bits: int, rounding: int, seed: int, out: Any) -> None:
     np.random.seed(seed)
     for i in range(x.shape[0]):
         out[i] = _cut(x[i], bits, rounding)
 
 
-@compiled
+@compiled(ALWAYS_COMPILED)
 def _multiply(a: Any, b: Any, bits: int, group: int, promotion: int, rounding: int, seed: int, out: Any) -> None:
     """Write the product; b is transposed."""
     np.random.seed(seed)
@@ -102,33 +103,34 @@ def _multiply(a: Any, b: Any, bits: int, group: int, promotion: int, rounding: i
             out[i, j] = _cut(total + part, _FP32_BITS, 0) if promotion > 0 else part
 
 
-@compiled
+@compiled(ALWAYS_COMPILED)
 def _added(part: float, a: Any, b: Any, bits: int, rounding: int) -> float:
     """Return the sum with a group of products, each cut where the largest of all has its last bit."""
     if a.shape[0] == 1:
-        return _cut(part + a[0] * b[0], bits, rounding)
-    largest = abs(part)
+        return float(_cut(part + a[0] * b[0], bits, rounding))
+    largest, plain = abs(part), part
     for k in range(a.shape[0]):
         largest = max(largest, abs(a[k] * b[k]))
-    if largest == 0.0:
-        return 0.0
-    quantum = 2.0 ** (np.floor(np.log2(largest)) - (bits - 1))
-    total = _stepped(part / quantum, rounding)
+        plain += a[k] * b[k]
+    if largest == 0.0 or not math.isfinite(plain):  # infinite terms and NaN stay what they are
+        return plain
+    _, exponent = math.frexp(largest)
+    total = _stepped(math.ldexp(part, bits - exponent), rounding)
     for k in range(a.shape[0]):
-        total += _stepped(a[k] * b[k] / quantum, rounding)
-    return _cut(total * quantum, bits, rounding)
+        total += _stepped(math.ldexp(a[k] * b[k], bits - exponent), rounding)
+    return float(_cut(math.ldexp(total, exponent - bits), bits, rounding))
 
 
-@compiled
+@compiled(ALWAYS_COMPILED)
 def _cut(x: float, bits: int, rounding: int) -> float:
     """Return a number with so many significant bits."""
-    if x == 0.0 or not np.isfinite(x):
+    if x == 0.0 or not math.isfinite(x):
         return x
-    quantum = 2.0 ** (np.floor(np.log2(abs(x))) - (bits - 1))
-    return float(_stepped(x / quantum, rounding) * quantum)
+    fraction, exponent = math.frexp(x)  # a rounded logarithm would take what is just below a power of two for it
+    return math.ldexp(_stepped(math.ldexp(fraction, bits), rounding), exponent - bits)
 
 
-@compiled
+@compiled(ALWAYS_COMPILED)
 def _stepped(x: float, rounding: int) -> float:
     """Return a whole number: to the nearest and even, toward zero, or by chance."""
     if rounding == 0:

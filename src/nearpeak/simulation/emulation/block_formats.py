@@ -1,6 +1,5 @@
 """Emulated block-scaled and custom number formats."""
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nearpeak.base.input_files import toml_of_file, toml_table
 from nearpeak.base.registry import unknown_name
 from nearpeak.core.work.scheme import SCHEMES, Operand, Scheme
 from nearpeak.errors import SpecError
@@ -63,6 +63,9 @@ class BlockFormat:
 
         Scales follow the definitions in fp32: powers of two put the largest number's exponent on that of the format's
         (OCP Microscaling Formats 1.0, section 6.3); others put it on the format's largest number.
+
+        A block with a NaN or an infinity has NaN for its scale and for every value (section 5.1: of a scale that is NaN
+        all values are); the scale of a whole matrix follows from its other blocks.
         """
         x = np.asarray(matrix, dtype=np.float32)
         if x.ndim != 2:
@@ -84,6 +87,12 @@ class BlockFormat:
         return self.quantised(flat, rounding, seed=seed).values.reshape(x.shape)
 
     def _scales(self, largest: Any) -> tuple[Any, float]:
+        """Return the scale of each block, NaN where its largest number is none, and that of the whole."""
+        finite = np.isfinite(largest)
+        scales, whole = self._finite_scales(np.where(finite, largest, np.float32(0)))
+        return np.where(finite, scales, np.nan), whole
+
+    def _finite_scales(self, largest: Any) -> tuple[Any, float]:
         """Return the scale of each block, and that of the whole."""
         top = np.float32(self.element.largest)
         if self.scale is None:
@@ -167,13 +176,7 @@ def table_of(path: Path | None = None, edits: Sequence[str] = ()) -> dict[str, R
 
 
 def _read(path: Path) -> Mapping[str, Mapping[str, Any]]:
-    try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise SpecError(f"formats {path}: not found") from None
-    except (ValueError, RecursionError) as error:
-        raise SpecError(f"formats {path}: not TOML: {error}") from None
-    entries = data.get("format")
+    entries = toml_of_file(path, f"formats {path}").get("format")
     if not isinstance(entries, dict) or not all(isinstance(entry, dict) for entry in entries.values()):
         raise SpecError(f"formats {path}: has no tables [format.NAME]")
     return entries
@@ -182,8 +185,8 @@ def _read(path: Path) -> Mapping[str, Mapping[str, Any]]:
 def _value(text: str) -> Any:
     """Return a value in TOML syntax; words need no quotes."""
     try:
-        return tomllib.loads(f"x = {text}")["x"]
-    except tomllib.TOMLDecodeError:
+        return toml_table(f"x = {text}")["x"]
+    except ValueError:
         return text
 
 

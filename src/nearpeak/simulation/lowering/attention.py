@@ -185,5 +185,8 @@ def _streamed(name: str, moved: float, target: Target, coefficients: Mapping[str
 
 
 LOWERING = Lowering(
-    ops=("attention", "paged_attention", "varlen_attention"), kernels=_kernels, phases=("forward", "backward")
+    ops=("attention", "paged_attention", "varlen_attention"),
+    kernels=_kernels,
+    phases=("forward", "backward"),
+    filling_ratios=(3.0, 2.0, 1.0, 0.3),
 )

@@ -23,7 +23,7 @@ from nearpeak.prediction.grouped_gemm.grouped_shapes import device_figures, expo
 from nearpeak.prediction.kernel_model import Setting, case_columns
 from nearpeak.simulation.engine.device_work import Kernel, Phase
 from nearpeak.simulation.greedy_slots import makespan_ps
-from nearpeak.simulation.kernel_lowering import Lowering, ceilings, filling, ps
+from nearpeak.simulation.kernel_lowering import Lowering, after_longest_s, ceilings, filling, pooled_s, ps
 from nearpeak.simulation.lowering.gemm import kernel_of, product_of
 from nearpeak.simulation.machine_units import PS_PER_S
 
@@ -170,13 +170,17 @@ def _tiles(g: _Grouped, target: Target, name: str, start_s: float, *, short_s: f
     tensor, cache, memory, chain = (float(value) for value in best[1:5])
     load, sms = float(best[12]), target.sm_count
     waves, tiles = max(1.0, math.ceil(load - 1e-9)), max(1, round(load * sms))
-    body = float(best[0]) ** 0.25
+    body, longest = float(best[0]) ** 0.25, max(tensor, cache, memory, chain)
     hot = tensor * p["clock_ratio"] * tensor / (tensor + CLOCK_S)
-    rest = body - max(tensor, cache, memory, chain) + max(0.0, short_s - start_s - body - hot)
     moved = float(best[8]) * g.figures[2]
+    if pooled_s(target, {"dram": moved}) * waves * min(tiles, sms) > longest * tiles:
+        # full waves would draw more than memory gives, and the last one leave it idle: blocks stay, and take tiles
+        waves, tiles = 1.0, min(tiles, sms)
+    rest = after_longest_s(target, body, longest, {"dram": moved})
+    rest += max(0.0, short_s - start_s - body - hot)
     phases = (
         Phase(
-            fixed_ps=ps(max(tensor, cache, memory, chain) / waves), pipe_s={"tensor": float(best[9]) / waves},
+            fixed_ps=ps(longest / waves), pipe_s={"tensor": float(best[9]) / waves},
             pool_bytes={"dram": moved / tiles},
         ),
         Phase(fixed_ps=ps((rest + float(best[14])) / waves)),
@@ -224,4 +228,6 @@ def _deep_tiles(g: _Grouped, rows: int, columns: int) -> tuple[Any, int]:
     return times, int(math.ceil(g.m / rows) * math.ceil(g.n / columns) * max(1.0, g.touched / len(g.loads)))
 
 
-LOWERING = Lowering(ops=("grouped_gemm",), kernels=_kernels, phases=("forward", "backward"))
+LOWERING = Lowering(
+    ops=("grouped_gemm",), kernels=_kernels, phases=("forward", "backward"), filling_ratios=(2.0, 1.0, 0.6)
+)

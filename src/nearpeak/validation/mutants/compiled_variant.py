@@ -3,6 +3,7 @@
 from functools import cache
 from typing import Any
 
+from nearpeak.base.folders import keep_compiled_code
 from nearpeak.core.work.case import Case
 from nearpeak.errors import MeasureError
 from nearpeak.validation.mutants.mutant import Tensors, right_call
@@ -25,6 +26,7 @@ def compiled_variant(case: Case) -> Implementation:
     if draw is None:
         raise MeasureError(f"{case.label()}: no inputs on which the reference is defined were found")
     torch._dynamo.reset()
+    keep_compiled_code()
     # Static shapes: dynamic ones would compile another kernel.
     compiled = torch.compile(right, dynamic=False)
 
@@ -52,6 +54,7 @@ def _compiler_message(error: Exception) -> str:
 def why_not_compiled() -> str:
     """Return why torch.compile does not work here, in one line; empty where it does."""
     torch = imported_torch()
+    keep_compiled_code()
     try:
         doubled = torch.compile(lambda x: 2 * x + 1, dynamic=False)(torch.ones(3))
     except Exception as error:  # the compiler is absent, too old, or cannot write its cache
