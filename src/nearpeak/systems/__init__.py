@@ -1,0 +1,1 @@
+"""Systems of many devices, requests and boards, composed of times that come in as functions."""

@@ -1,0 +1,1 @@
+"""Times and bounds of collectives over the tiers of a fabric."""

@@ -1,0 +1,103 @@
+"""Costs and habits of serving engines beside kernels: host time, captured batch sizes, fusions; one TOML each."""
+
+import tomllib
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from pathlib import Path
+
+from nearpeak.base.registry import entry_of
+from nearpeak.errors import SpecError
+
+FOLDER = Path(__file__).parent / "engines"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineCosts:
+    """Host costs and habits of one family of engine versions."""
+
+    name: str
+    """Name of its file."""
+    title: str
+    """Engine and versions in words."""
+    host_step_s: float
+    """Host time of a step that the device waits for: scheduling, input preparation, sampling, output."""
+    host_sequence_s: float
+    """Likewise for each sequence of the step."""
+    host_call_s: float
+    """Host time of launching one kernel outside a graph."""
+    host_prompt_s: float = 0.0
+    """Host time that a step with prompts takes beyond others."""
+    request_s: float = 0.0
+    """Time before a request's first step and after its last: tokenisation, HTTP, detokenisation."""
+    is_overlapped: bool = False
+    """Whether the host prepares a step while the device runs the one before: tokens then leave one step late."""
+    graph_sizes: tuple[int, ...] = ()
+    """Batch sizes with a captured graph of a decode step, ascending; batches in between are padded."""
+    fuses_positions: bool = False
+    """Whether attention kernels rotate and store keys themselves."""
+    fuses_quantisation: bool = False
+    """Whether norms and activations write quantised results, so that no kernel of its own does."""
+    fuses_routing: bool = True
+    """Whether grouped products gather their rows themselves, and shared experts join before one all-reduce.
+    Source: vLLM, fused_moe.py (sorted_token_ids); NVIDIA/TensorRT-LLM v1.0 docs, MoE backends."""
+    all_reduce_format: str = "bf16"
+    """Format in which all-reduces are asked for."""
+    token_budget: int = 8192
+    """Most tokens of a step."""
+    sequence_limit: int = 256
+    """Most sequences of a step."""
+    chunks_prompts: bool = True
+    """Whether prompts are cut into chunks that share a step with decoding sequences."""
+    memory_share: float = 0.9
+    """Share of the device's memory that the engine takes."""
+    free_share: float = 1.0
+    """Share of what is free after weights and activations that the cache takes."""
+    reserves_output: bool = False
+    """Whether a request starts only when the cache can hold all of its tokens."""
+    composition_ratio: float = 1.0
+    """Half width of the 90 % interval of what composing kernels into steps adds, as a factor."""
+    queue_ratio: float = 1.0
+    """Likewise of what waiting for the first token adds."""
+    host_ratio: tuple[tuple[str, float], ...] = ()
+    """Host times over those of a Hopper machine, by architecture of the device, as hosts age with devices."""
+    source: str
+    """Documents of the habits and what the host times were fitted on."""
+
+    def beside(self, architecture: str) -> "EngineCosts":
+        """Return the costs on the usual host of devices of an architecture."""
+        ratio = dict(self.host_ratio).get(architecture, 1.0)
+        return replace(
+            self, host_step_s=self.host_step_s * ratio, host_sequence_s=self.host_sequence_s * ratio,
+            host_call_s=self.host_call_s * ratio, host_prompt_s=self.host_prompt_s * ratio,
+        )  # fmt: skip
+
+    def padded(self, sequences: int) -> int:
+        """Return the captured batch size that `sequences` decoding ones run at; their own number without a graph."""
+        return next((size for size in self.graph_sizes if size >= sequences), sequences)
+
+    def has_graph(self, sequences: int) -> bool:
+        """Return whether a decode step of so many sequences runs as a graph."""
+        return bool(self.graph_sizes) and sequences <= self.graph_sizes[-1]
+
+
+def engine_names() -> tuple[str, ...]:
+    """Return the names of all engine families."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.toml")))
+
+
+@cache
+def engine_costs(name: str) -> EngineCosts:
+    """Return the costs of an engine family.
+
+    Raises:
+        UnknownNameError: there is no such family.
+        SpecError: its file lacks a key or has one that is not known.
+    """
+    path = entry_of("engine", {name: FOLDER / f"{name}.toml" for name in engine_names()}, name)
+    stated = tomllib.loads(path.read_text(encoding="utf-8"))
+    unknown = set(stated) - {field.name for field in fields(EngineCosts)}
+    if unknown:
+        raise SpecError(f"{path.name}: {', '.join(sorted(unknown))} is no key of an engine")
+    stated["graph_sizes"] = tuple(stated.get("graph_sizes", ()))
+    stated["host_ratio"] = tuple(stated.get("host_ratio", {}).items())
+    return EngineCosts(name=name, **stated)

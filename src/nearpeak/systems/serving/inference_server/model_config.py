@@ -1,0 +1,171 @@
+"""Configuration of a served model: batching, instances and ensemble steps of a file config.pbtxt."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nearpeak.base.input_files import border, text_of_file
+from nearpeak.errors import SpecError
+from nearpeak.systems.serving.inference_server.text_proto import Field, Message, Word, parse_proto, proto_text
+
+_EMPTY = Message()
+_BATCHING = ("preferred_batch_size", "max_queue_delay_microseconds")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EnsembleStep:
+    """One model of an ensemble."""
+
+    model: str
+    """Name of the model."""
+    inputs: tuple[tuple[str, str], ...]
+    """Its inputs, and the tensors of the ensemble that they take."""
+    outputs: tuple[tuple[str, str], ...]
+    """Its outputs, and the tensors of the ensemble that they give."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    """What of a configuration decides throughput and latency; everything else is kept as it was.
+
+    Source: triton-inference-server/server, docs/user_guide/model_configuration.md.
+    """
+
+    name: str
+    """Name of the model."""
+    most_batch_count: int
+    """Most items of a batch (`max_batch_size`); 0 where the model takes no batches."""
+    has_dynamic_batching: bool = False
+    """Whether requests that wait are put together."""
+    preferred_count: tuple[int, ...] = ()
+    """Batch sizes that are formed as soon as they can be."""
+    queue_delay_s: float = 0.0
+    """Time that a request may wait for others although an instance is free."""
+    instance_count: int = 1
+    """Instances of the model on each of its devices."""
+    instance_kind: str = "KIND_GPU"
+    """Where they run."""
+    device_numbers: tuple[int, ...] = ()
+    """Devices that have instances; none for every device."""
+    steps: tuple[EnsembleStep, ...] = ()
+    """Steps of an ensemble; none for a model of its own."""
+    message: Message = _EMPTY
+    """The whole configuration as it was read."""
+
+    def __post_init__(self) -> None:
+        """Refuse batches that cannot be formed."""
+        if self.most_batch_count < 0 or self.instance_count < 1 or self.queue_delay_s < 0:
+            raise SpecError(
+                f"model {self.name!r}: max_batch_size {self.most_batch_count} and queue delay {self.queue_delay_s:g} s "
+                f"must be at least 0, instances {self.instance_count} at least 1"
+            )
+        wrong = [size for size in self.preferred_count if not 1 <= size <= self.most_batch_count]
+        if wrong:
+            raise SpecError(
+                f"model {self.name!r}: preferred_batch_size {wrong[0]} lies outside 1 to max_batch_size "
+                f"{self.most_batch_count}"
+            )
+
+
+@border("config")
+def read_model_config(path: Path) -> ModelConfig:
+    """Return the configuration of a file config.pbtxt.
+
+    Raises:
+        SpecError: the file is none, or states batches that cannot be formed.
+    """
+    return model_config_of(text_of_file(path, f"config {path}"), str(path))
+
+
+def model_config_of(text: str, name: str = "config.pbtxt") -> ModelConfig:
+    """Return the configuration of a text.
+
+    >>> config = model_config_of('name: "net" max_batch_size: 8 dynamic_batching { max_queue_delay_microseconds: 100 }')
+    >>> config.most_batch_count, config.queue_delay_s, config.has_dynamic_batching
+    (8, 0.0001, True)
+    """
+    message = parse_proto(text, name)
+    batching, groups = message.messages("dynamic_batching"), message.messages("instance_group")
+    names = message.all("name")
+    if not names:
+        raise SpecError(f"{name}: states no name of the model")
+    counts = [_whole(group, "count", name, 1) for group in groups]
+    kinds = {str(value) for group in groups for value in group.all("kind")}
+    if len(kinds) > 1:
+        raise SpecError(f"{name}: instance groups of several kinds ({', '.join(sorted(kinds))}); split the model")
+    return ModelConfig(
+        name=str(names[0]), most_batch_count=_whole(message, "max_batch_size", name, 0),
+        has_dynamic_batching=bool(batching),
+        preferred_count=tuple(_numbers(batching, "preferred_batch_size", name)),
+        queue_delay_s=sum(_numbers(batching, "max_queue_delay_microseconds", name)) / 1e6,
+        instance_count=sum(counts) or 1, instance_kind=next(iter(kinds), "KIND_GPU"),
+        device_numbers=tuple(sorted(set(_numbers(groups, "gpus", name)))),
+        steps=tuple(_step(step) for part in message.messages("ensemble_scheduling") for step in part.messages("step")),
+        message=message,
+    )  # fmt: skip
+
+
+def _numbers(messages: Sequence[Message], field: str, name: str) -> list[int]:
+    values = [value for message in messages for value in message.all(field)]
+    numbers = [value for value in values if isinstance(value, int) and not isinstance(value, bool)]
+    if len(numbers) < len(values):
+        raise SpecError(f"{name}: {field} must be whole numbers")
+    return numbers
+
+
+def _whole(message: Message, field: str, name: str, default: int) -> int:
+    return (_numbers((message,), field, name) or [default])[-1]
+
+
+def _step(message: Message) -> EnsembleStep:
+    def pairs(field: str) -> tuple[tuple[str, str], ...]:
+        maps = message.messages(field)
+        return tuple((str((pair.all("key") or [""])[0]), str((pair.all("value") or [""])[0])) for pair in maps)
+
+    model = str((message.all("model_name") or [""])[0])
+    return EnsembleStep(model=model, inputs=pairs("input_map"), outputs=pairs("output_map"))
+
+
+def model_config_text(config: ModelConfig) -> str:
+    """Return the text of a configuration: what it was read from, with batches and instances as they are now.
+
+    >>> config = model_config_of('name: "net" platform: "onnxruntime_onnx" max_batch_size: 8')
+    >>> print(model_config_text(replace(config, most_batch_count=16, instance_count=2)))
+    name: "net"
+    platform: "onnxruntime_onnx"
+    max_batch_size: 16
+    instance_group {
+      count: 2
+      kind: KIND_GPU
+    }
+    """
+    fields = [field for field in config.message if field.name not in ("dynamic_batching", "instance_group")]
+    fields = [
+        Field(name, config.most_batch_count if name == "max_batch_size" else config.name if name == "name" else value)
+        for name, value in fields
+    ]
+    stated = {field.name for field in fields}
+    if "name" not in stated:
+        fields.insert(0, Field("name", config.name))
+    if "max_batch_size" not in stated:
+        fields.insert(1, Field("max_batch_size", config.most_batch_count))
+    if config.has_dynamic_batching:
+        batching = [Field("preferred_batch_size", size) for size in config.preferred_count]
+        delay_us = round(config.queue_delay_s * 1e6)
+        batching += [Field("max_queue_delay_microseconds", delay_us)] if delay_us else []
+        others = [field for part in config.message.messages("dynamic_batching") for field in part]
+        batching += [field for field in others if field.name not in _BATCHING]
+        fields.append(Field("dynamic_batching", Message(batching)))
+    if not config.steps:
+        group = [Field("count", config.instance_count), Field("kind", Word(config.instance_kind))]
+        group += [Field("gpus", device) for device in config.device_numbers]
+        fields.append(Field("instance_group", Message(group)))
+    return proto_text(fields)
+
+
+def with_batching(config: ModelConfig, *, instances: int, most_batch: int, queue_delay_s: float) -> ModelConfig:
+    """Return a configuration with other instances, batches and delay, and without preferred sizes."""
+    return replace(
+        config, instance_count=instances, most_batch_count=most_batch, queue_delay_s=queue_delay_s, preferred_count=(),
+        has_dynamic_batching=True,
+    )  # fmt: skip

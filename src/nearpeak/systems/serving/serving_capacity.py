@@ -1,0 +1,165 @@
+"""Capacity of a service: the highest rate of requests whose latencies stay within limits, with its interval."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nearpeak.errors import SpecError
+from nearpeak.systems.serving.latency_metrics import Limits, Window, quantile, request_metric
+from nearpeak.systems.serving.policies import POLICIES
+from nearpeak.systems.serving.request_columns import Floats
+from nearpeak.systems.serving.serving_outcome import Outcome
+from nearpeak.units import show
+
+STUDENT_90 = (
+    6.314, 2.920, 2.353, 2.132, 2.015, 1.943, 1.895, 1.860, 1.833, 1.812, 1.796, 1.782, 1.771, 1.761, 1.753, 1.746,
+    1.740, 1.734, 1.729, 1.725, 1.721, 1.717, 1.714, 1.711, 1.708, 1.706, 1.703, 1.701, 1.699, 1.697,
+)  # fmt: skip
+"""Student's t at 95 % for 1 to 30 degrees of freedom: half of a two-sided 90 % interval."""
+FULL_RATIO = 0.97
+"""Share of the KV blocks from which the cache counts as full: one more sequence seldom fits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """The highest rate within limits; 0 where no rate meets them."""
+
+    rate_per_s: float
+    """Requests per second: the mean over seeds."""
+    low_per_s: float
+    """Lower end of the 90 % interval of that mean."""
+    high_per_s: float
+    """Upper end."""
+    reached_s: Mapping[str, float]
+    """The quantile of each limited latency in seconds at the rate found, or at the lowest rate tried."""
+    limits: Limits
+    """Limits."""
+    share_ratio: float
+    """Share of requests that must meet each limit."""
+    limiter: str
+    """What ends it, in words."""
+
+    def line(self) -> str:
+        """Return the answer as a line."""
+        words = ", ".join(
+            f"{name} p{self.share_ratio * 100:g} {show(self.reached_s[name], 's')} of {show(limit, 's')}"
+            for name, limit in self.limits.items()
+        )
+        if not self.rate_per_s:
+            return f"no rate meets the limits: at best {words}; limited by {self.limiter}"
+        ends = f"[{self.low_per_s:.3g}, {self.high_per_s:.3g}]"
+        return f"{self.rate_per_s:.3g} requests/s {ends} at {words}; limited by {self.limiter}"
+
+
+def capacity(
+    run: Callable[[float, int], Outcome], limits: Limits, *, low_per_s: float, high_per_s: float,
+    seeds: Sequence[int], share: float = 0.99, tolerance_ratio: float = 0.01,
+    window: Callable[[Outcome], Window] | None = None,
+) -> Capacity:  # fmt: skip
+    """Return the highest rate at which a share of the requests meets each limit, by bisection for each seed.
+
+    Args:
+        run: serves a load of a rate and a seed; the same seed must give the same requests at every rate (common random
+            numbers), and the run must record its steps, so that the limiter can be named.
+        low_per_s: rate from which the search starts; if it fails, no rate is found.
+        high_per_s: highest rate tried; a capacity that reaches it says so.
+        tolerance_ratio: width at which the bisection of a seed ends, over its rate.
+        window: part of a run that counts; all of it by default.
+    """
+    if not limits.items() or not seeds or not 0 < low_per_s < high_per_s:
+        raise SpecError(
+            f"capacity: needs a limit, a seed, and rates 0 < low < high; got {len(limits.items())} limits, "
+            f"{len(seeds)} seeds, {low_per_s:g} and {high_per_s:g} per second"
+        )
+
+    def quantiles(rate: float, seed: int) -> tuple[Outcome, dict[str, float]]:
+        outcome, tails = run(rate, seed), {}
+        for name, _ in limits.items():
+            values = request_metric(outcome, name, window(outcome) if window else None)
+            tails[name] = quantile(values, share) if len(values) else 0.0
+        return outcome, tails
+
+    rates, reached, failed = [], [], None
+    for seed in seeds:
+        outcome, values = quantiles(low_per_s, seed)
+        if not _within(values, limits):
+            return Capacity(
+                rate_per_s=0.0, low_per_s=0.0, high_per_s=0.0, reached_s=values, limits=limits, share_ratio=share,
+                limiter=_limiter(outcome, values, limits),
+            )  # fmt: skip
+        low, high = low_per_s, high_per_s
+        while high - low > tolerance_ratio * low:
+            middle = (low * high) ** 0.5
+            outcome, tried = quantiles(middle, seed)
+            if _within(tried, limits):
+                low, values = middle, tried
+            else:
+                high, failed = middle, (outcome, tried)
+        rates.append(low)
+        reached.append(values)
+    mean, half = mean_interval(np.array(rates))
+    return Capacity(
+        rate_per_s=mean, low_per_s=max(mean - half, 0.0), high_per_s=mean + half, limits=limits, share_ratio=share,
+        reached_s={name: float(np.mean([values[name] for values in reached])) for name, _ in limits.items()},
+        limiter=_limiter(*failed, limits) if failed else f"the highest rate tried, {high_per_s:g}/s",
+    )  # fmt: skip
+
+
+def _within(values: Mapping[str, float], limits: Limits) -> bool:
+    return all(values[name] <= limit for name, limit in limits.items())
+
+
+def _limiter(outcome: Outcome, values: Mapping[str, float], limits: Limits) -> str:
+    metrics = [name for name, limit in limits.items() if values[name] > limit]
+    return f"{' and '.join(metrics)}, by {bound_resource(outcome)}"
+
+
+def bound_resource(outcome: Outcome) -> str:
+    """Return what holds requests up: KV memory, the limit of sequences, or the time of steps.
+
+    It is what most of the time in steps with waiting requests is spent at; where none wait, the time of steps.
+
+    Raises:
+        SpecError: the run recorded no steps.
+    """
+    steps = outcome.steps
+    if steps is None:
+        raise SpecError("limiter: needs the steps of the run: record them (is_logged)")
+    policy, ranks = POLICIES[outcome.engine.policy], outcome.engine.rank_count
+    limit = (outcome.engine.sequence_count or policy.sequence_count) * ranks
+    waits, crowded = steps.waiting_count > 0, steps.running_count >= limit
+    full = steps.block_count >= FULL_RATIO * outcome.engine.kv_block_count * ranks
+    if not policy.is_whole_batch:  # without prompts in the step, nothing but blocks keeps others waiting
+        full |= (steps.prompt_count == 0) & ~crowded
+    waiting_s, full_s, crowded_s = (
+        float(steps.duration_s[rows].sum()) for rows in (waits, waits & full, waits & crowded)
+    )
+    if waiting_s <= 0.01 * float(steps.duration_s.sum()) or max(full_s, crowded_s) < waiting_s / 2:
+        return "the time of steps"
+    return "KV memory" if full_s >= crowded_s else "the limit of sequences"
+
+
+def mean_interval(values: Floats) -> tuple[float, float]:
+    """Return the mean of independent values, and half of its 90 % interval by Student's t; infinite for one value.
+
+    >>> mean_interval(np.array([1.0, 3.0]))[0], round(mean_interval(np.array([1.0, 3.0]))[1], 3)
+    (2.0, 6.314)
+    """
+    if len(values) < 2:
+        return float(values[0]), float("inf")
+    student = STUDENT_90[min(len(values) - 1, len(STUDENT_90)) - 1]
+    return float(values.mean()), float(student * values.std(ddof=1) / len(values) ** 0.5)
+
+
+def batch_means(
+    values: Floats, batch_count: int = 20, statistic: Callable[[Floats], float] = np.mean
+) -> tuple[float, float]:
+    """Return a statistic of one long run, and half of its 90 % interval from batches of successive values.
+
+    Neighbouring requests wait together, so their latencies are no independent samples; long batches nearly are.
+    """
+    if batch_count < 2 or len(values) < 2 * batch_count:
+        raise SpecError(f"batch means: {len(values)} values in {batch_count} batches; at least 2 batches of 2 values")
+    parts = np.array_split(values, batch_count)
+    return float(statistic(values)), mean_interval(np.array([float(statistic(part)) for part in parts]))[1]

@@ -1,0 +1,167 @@
+"""Step times as a table, made from any time source, so that compiled loops can look them up."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nearpeak.core.systems.step_batch import StepBatch, TimeSource
+from nearpeak.errors import SpecError
+from nearpeak.systems.serving.engine_state import GridArrays
+from nearpeak.systems.serving.step_lookup import step_seconds
+
+RATIO = 1.15
+"""Distance of knots; steps of prediction by tile and wave lie closer, and are smoothed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepGrid:
+    """Time of steps between knots; a time source itself.
+
+    Steps of decoding sequences stand as they were asked for, by number and mean cache. Steps with prompts are a sum: of
+    all tokens through the products, of the sequences through the head, of the attention of prompts and of that of
+    decoding sequences, each found as a difference of two answers of the source.
+    """
+
+    arrays: GridArrays
+    """Knots and times."""
+
+    def __call__(self, batch: StepBatch, /) -> float:
+        """Return the time of a step in seconds."""
+        return float(step_seconds.plain(self.arrays, *batch))
+
+
+def linear_grid(
+    *, fixed_s: float, token_s: float = 0.0, sequence_s: float = 0.0, kv_s: float = 0.0, pair_s: float = 0.0
+) -> StepGrid:
+    """Return the table of a step that takes a fixed time and so much per token, sequence, cached token and pair.
+
+    >>> table = linear_grid(fixed_s=0.01, token_s=1e-5, kv_s=1e-8, pair_s=1e-9)
+    >>> round(table(StepBatch.of_decode(8, kv_count=8000)), 9), round(table(StepBatch.of_prompt(100)), 9)
+    (0.01016, 0.01100505)
+    """
+
+    def source(batch: StepBatch, /) -> float:
+        tokens, sequences = batch.prompt_tokens + batch.decode_tokens, batch.prompt_sequences + batch.decode_sequences
+        time = fixed_s + token_s * tokens + sequence_s * sequences
+        return time + kv_s * batch.decode_kv + pair_s * batch.prompt_pairs
+
+    ends = np.array([1.0, 1024.0])
+    return _table(source, ends, ends, ends, ends, ends)
+
+
+def rank_source(source: TimeSource, rank_count: int) -> TimeSource:
+    """Return the time of a step by the batch of one of `rank_count` attention data-parallel ranks.
+
+    The source answers for the batches of all ranks together. Ranks are padded to the fullest one, so that what one rank
+    computes counts as often as there are ranks; the engine then takes the slowest rank.
+
+    >>> rank_source(lambda batch: float(batch.decode_tokens), 4)(StepBatch.of_decode(8, kv_count=800))
+    32.0
+    """
+
+    def ask(batch: StepBatch, /) -> float:
+        whole = StepBatch(*(value * rank_count for value in batch))
+        return source(whole._replace(longest_kv=batch.longest_kv))
+
+    return ask
+
+
+def tabulate(
+    source: TimeSource, *, step_token_count: int, sequence_count: int, context_token_count: int,
+    sizes: Sequence[int] = (),
+) -> StepGrid:  # fmt: skip
+    """Return the table of a time source within limits of tokens per step, sequences and context.
+
+    Args:
+        sizes: batch sizes of decode steps that must be met exactly, such as the captured sizes of device graphs; the
+            size behind each becomes a knot as well.
+
+    Raises:
+        SpecError: the source answers with a time that is not above 0 and finite.
+    """
+    for name, value in (("step_token_count", step_token_count), ("sequence_count", sequence_count)):
+        if value < 1:
+            raise SpecError(f"table of step times: {name}={value} must be at least 1")
+    decodes = _knots(sequence_count, [*sizes, *(size + 1 for size in sizes)])
+    context = max(context_token_count, 32)
+    caches = np.unique(np.round(np.geomspace(16, context, 2 + 2 * int(np.log2(context / 16)))))
+    tokens = _knots(max(step_token_count, sequence_count, 2))
+    prompts = _knots(max(step_token_count, 2))[::2]
+    prompts = np.append(prompts[prompts < step_token_count], max(step_token_count, 2))
+    prefixes = np.unique(np.round(np.concatenate([[1.0], np.geomspace(16, max(context, 128), 24)])))
+    return _table(source, decodes, np.concatenate([[1.0], caches]), tokens, prompts, prefixes)
+
+
+def _knots(last: int, extra: Sequence[int] = ()) -> np.ndarray:
+    places = np.geomspace(1, last, 2 + int(np.log(max(last, 2)) / np.log(RATIO)))
+    numbers = {round(place) for place in places} | {size for size in extra if 1 <= size <= last} | {1, max(last, 2)}
+    return np.array(sorted(numbers), np.float64)
+
+
+def _table(
+    source: TimeSource, decodes: np.ndarray, caches: np.ndarray, tokens: np.ndarray, prompts: np.ndarray,
+    prefixes: np.ndarray,
+) -> StepGrid:  # fmt: skip
+    """Ask the source at all knots; parts of mixed steps are differences of two answers."""
+    ask = _checked(source)
+    token_s = np.array([ask(_scattered(int(count), 1)) for count in tokens])
+    head_s = np.array([ask(_scattered(int(count), int(count))) - ask(_scattered(int(count), 1)) for count in tokens])
+
+    def part(count: float, sequences: float) -> float:
+        return float(np.interp(count, tokens, token_s) + np.interp(sequences, tokens, head_s))
+
+    decode_s, beside_s = np.empty((len(decodes), len(caches))), np.empty((len(decodes), len(caches)))
+    for row, count in enumerate(decodes.astype(int).tolist()):
+        for column, cache in enumerate(caches.astype(int).tolist()):
+            batch = StepBatch.of_decode(count, kv_count=count * cache)
+            decode_s[row, column] = ask(batch)
+            mixed = batch._replace(prompt_tokens=1, prompt_pairs=1, prompt_sequences=1)
+            beside_s[row, column] = ask(mixed) - part(count + 1, count + 1)
+    prompt_s = np.array([
+        [ask(StepBatch(prompt_tokens=int(count), prompt_pairs=int(count * mean), prompt_sequences=1)) - part(count, 1)
+         for mean in prefixes] for count in prompts
+    ])  # fmt: skip
+    arrays = GridArrays(
+        decode_knots=decodes, cache_knots=caches, decode_s=decode_s, beside_s=beside_s, token_knots=tokens,
+        token_s=token_s, head_knots=tokens, head_s=head_s, prompt_knots=prompts, prefix_knots=prefixes,
+        prompt_s=prompt_s,
+    )  # fmt: skip
+    return StepGrid(arrays=arrays)
+
+
+def _scattered(token_count: int, sequence_count: int) -> StepBatch:
+    """Return a step of prompts whose tokens attend to themselves alone."""
+    return StepBatch(prompt_tokens=token_count, prompt_pairs=token_count, prompt_sequences=sequence_count)
+
+
+def _checked(source: TimeSource) -> TimeSource:
+    def ask(batch: StepBatch, /) -> float:
+        time = float(source(batch))
+        if not 0 < time < float("inf"):
+            raise SpecError(f"time source: {time!r} s for {batch}; a step's time must be above 0 and finite")
+        return time
+
+    return ask
+
+
+def grid_errors(
+    table: StepGrid, source: TimeSource, *, step_token_count: int, sequence_count: int, context_token_count: int,
+    seed: int, count: int = 200,
+) -> np.ndarray:  # fmt: skip
+    """Return the relative errors of a table at random steps: decodes alone, prompts alone, and both."""
+    generator = np.random.default_rng(seed)
+
+    def drawn(last: int) -> int:
+        return int(np.exp(generator.uniform(0, np.log(max(last, 2)))))
+
+    errors = np.empty(count)
+    for index in range(count):
+        decodes, prompt = drawn(sequence_count), drawn(step_token_count)
+        cache, prefix = drawn(context_token_count), drawn(context_token_count)
+        batch = StepBatch.of_decode(decodes, kv_count=decodes * cache) if index % 3 != 1 else StepBatch()
+        if index % 3:
+            chunk = StepBatch.of_prompt(prompt, prefix_count=prefix)
+            batch = batch._replace(prompt_tokens=prompt, prompt_pairs=chunk.prompt_pairs, prompt_sequences=1)
+        errors[index] = table(batch) / source(batch) - 1
+    return errors

@@ -1,0 +1,1 @@
+"""Chakra execution traces of training plans, for network simulators and for nearpeak's own reader."""

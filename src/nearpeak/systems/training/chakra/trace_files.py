@@ -1,0 +1,77 @@
+"""Chakra files: one trace of protocol-buffer messages per rank, and the file of groups that simulators read beside."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from nearpeak.core.systems.mesh import Mesh
+from nearpeak.errors import SpecError
+from nearpeak.systems.training.chakra.trace_nodes import COMPUTE, TraceNode, TracePlan, rank_nodes
+from nearpeak.traces.export.protobuf_fields import message_field, number_field, text_field, varint
+
+VERSION = "0.0.4"
+"""Version of the schema that is written."""
+MOST_RANKS = 4096
+"""Ranks for which files are written."""
+_INT64, _BOOL, _STRING = 9, 27, 29
+"""Fields of an attribute's value (mlcommons/chakra, schema/protobuf/et_def.proto, AttributeProto)."""
+
+
+def write_traces(
+    folder: Path, name: str, plan: TracePlan, mesh: Mesh, group_mesh: Callable[[str], Mesh]
+) -> tuple[Path, ...]:
+    """Write `name.RANK.et` for every rank of a mesh, and `name.json` with the ranks of every group; return the files.
+
+    Durations are whole microseconds, the unit of the schema, of which kernels take at least one.
+
+    Args:
+        mesh: all ranks, with the pipeline as `pp`.
+        group_mesh: gives the mesh in which the groups of a transfer's dimension lie.
+
+    Raises:
+        SpecError: more ranks than MOST_RANKS, or another number of pipeline ranks than the schedule has.
+    """
+    if mesh.rank_count > MOST_RANKS or mesh.degree("pp") != plan.schedule.rank_count:
+        raise SpecError(
+            f"trace: {mesh.rank_count} ranks with pp={mesh.degree('pp')}; files are written for up to {MOST_RANKS} "
+            f"ranks, and the schedule has pp={plan.schedule.rank_count}"
+        )
+    groups: dict[tuple[str, tuple[int, ...]], str] = {}
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for rank in mesh.ranks():
+        place = mesh.coordinate(rank)
+
+        def group_of(dim: str, rank: int = rank) -> str:
+            return groups.setdefault((dim, group_mesh(dim).group(dim, rank)), str(len(groups) + 1))
+
+        def rank_at(stage: int, place: Mapping[str, int] = place) -> int:
+            return mesh.rank({**place, "pp": stage})
+
+        paths.append(folder / f"{name}.{rank}.et")
+        paths[-1].write_bytes(trace_bytes(rank_nodes(plan, place.get("pp", 0), rank_at, group_of)))
+    paths.append(folder / f"{name}.json")
+    paths[-1].write_text(json.dumps({number: list(ranks) for (_, ranks), number in groups.items()}, indent=1) + "\n")
+    return tuple(paths)
+
+
+def trace_bytes(nodes: Iterable[TraceNode]) -> bytes:
+    """Return a trace: its metadata and nodes, each preceded by its length."""
+    metadata = text_field(1, VERSION)
+    return b"".join(varint(len(message)) + message for message in (metadata, *map(_node, nodes)))
+
+
+def _node(node: TraceNode) -> bytes:
+    """Return a node as the schema numbers its fields."""
+    data = number_field(1, node.id) + text_field(2, node.name) + number_field(3, node.type)
+    if node.needs:
+        data += message_field(5, b"".join(map(varint, node.needs)))
+    if node.type == COMPUTE:
+        data += number_field(7, max(1, round(node.duration_s * 1e6)))
+    for name, value in node.attributes.items():
+        if isinstance(value, str):
+            encoded = text_field(_STRING, value)
+        else:
+            encoded = number_field(_BOOL if isinstance(value, bool) else _INT64, int(value))
+        data += message_field(10, text_field(1, name) + encoded)
+    return data

@@ -1,0 +1,242 @@
+"""Programs of the ranks of any captured training step: replicas, shards and pipeline stages by module."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from nearpeak.core.systems.rank_program import RankCall, RankProgram
+from nearpeak.core.systems.training_plan import TrainingPlan
+from nearpeak.core.work.case import Case
+from nearpeak.core.work.dtype import dtype_of
+from nearpeak.core.work.workload import Call, Workload
+from nearpeak.errors import NotModelledError, SpecError
+from nearpeak.ops import case_of
+from nearpeak.systems.training.programs.captured_step import CapturedStep, captured_step, rank_call
+from nearpeak.systems.training.programs.data_parallelism import DataParallelism, data_parallelism
+from nearpeak.systems.training.programs.gradient_calls import (
+    Unit,
+    bucket_calls,
+    gathers,
+    reduction,
+    replica_groups,
+    shard_count,
+)
+from nearpeak.systems.training.programs.step_stages import StepStages, step_stages
+from nearpeak.systems.transformer.pass_calls import collective, pointwise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stage:
+    """What one stage holds of a captured step."""
+
+    step: CapturedStep
+    """Whole step of one device."""
+    forward: tuple[Call, ...]
+    """Calls of the forward pass."""
+    backward: tuple[Call, ...]
+    """Calls of the backward pass."""
+    units: tuple[Unit, ...]
+    """Its root unit, then its blocks."""
+
+
+def workload_program(
+    workload: Workload, plan: TrainingPlan, stage: int = 0, *, starts: Sequence[str] = (),
+    blocks: Sequence[str] = (), style: DataParallelism | None = None,
+) -> RankProgram:  # fmt: skip
+    """Return what one rank runs of a captured step, taken as one micro-batch of one replica.
+
+    Works for any model: DDP, ZeRO, FSDP and pipeline stages need no knowledge of its layers.
+
+    Args:
+        workload: training step of one device, captured with its optimizer at the micro-batch of the plan.
+        starts: module paths at which the second and further stages begin; equal numbers of blocks unless given.
+        blocks: module paths that are sharded and gathered as a whole; blocks with a number unless given.
+        style: how gradients and parameters travel; the framework's way unless given, in the step's formats.
+
+    Raises:
+        SpecError: a degree other than dp and pp, no training step, or starts that are none.
+        NotModelledError: a call that no operator matches, or an optimizer that cannot be split.
+    """
+    for name in ("tp", "cp", "ep", "etp", "chunk_count"):
+        if getattr(plan, name) > 1:
+            degree = getattr(plan, name)
+            raise SpecError(
+                f"{workload.name}: {name}={degree} needs the shape of a transformer; a captured step takes dp and pp, "
+                f"{name}=1"
+            )
+    step = captured_step(workload, blocks)
+    style = style or replace(data_parallelism(plan), gradient_dtype=step.gradient_dtype)
+    places = step_stages(step, workload, _starts(step, plan, starts))
+    if not 0 <= stage < plan.pp:
+        raise SpecError(f"stage {stage}: the plan has stages 0 to {plan.pp - 1}")
+    own = _Stage(
+        step=step, forward=_of_stage(step.forward, places.forward, stage),
+        backward=_of_stage(step.backward, places.backward, stage), units=_units(step, places, stage, plan.pp),
+    )  # fmt: skip
+    forward, backward, weight, ready = _passes(own, plan, style)
+    return RankProgram(
+        stage=stage, chunk=0, layer_count=len(own.units) - 1,
+        forward=(*forward, *_sent(places.activation_bytes[stage])),
+        backward=(*backward, *_sent(places.gradient_bytes[stage])),
+        weight=weight, recomputed=_recomputed(own, plan),
+        gradient=(
+            *(() if style.reduces_each_micro_batch else bucket_calls((ready,), plan, style)),
+            *_tied(own, places, stage, style),
+        ),
+        optimizer=_optimizer(own, plan, style),
+        parameter_count=sum(unit.elements("dense") for unit in own.units),
+    )  # fmt: skip
+
+
+def workload_programs(
+    workload: Workload, plan: TrainingPlan, *, starts: Sequence[str] = (), blocks: Sequence[str] = (),
+    style: DataParallelism | None = None,
+) -> tuple[RankProgram, ...]:  # fmt: skip
+    """Return the programs of all stages of a captured step."""
+    return tuple(
+        workload_program(workload, plan, stage, starts=starts, blocks=blocks, style=style) for stage in range(plan.pp)
+    )
+
+
+def _starts(step: CapturedStep, plan: TrainingPlan, starts: Sequence[str]) -> list[str]:
+    if starts or plan.pp == 1:
+        if len(starts) != plan.pp - 1:
+            raise SpecError(f"{step.name}: pp={plan.pp} stages begin at {plan.pp - 1} modules; got {len(starts)}")
+        return list(starts)
+    blocks = [unit.name for unit in step.units[1:]]
+    if len(blocks) < plan.pp:
+        raise SpecError(
+            f"{step.name}: pp={plan.pp} stages, but only {len(blocks)} numbered blocks; pp={max(len(blocks), 1)} would "
+            "work, or state where stages begin (starts=…)"
+        )
+    share, rest = divmod(len(blocks), plan.pp)
+    firsts = [stage * share + min(stage, rest) for stage in range(1, plan.pp)]
+    return [blocks[first] for first in firsts]
+
+
+def _of_stage(calls: Iterable[Call], places: Iterable[int], stage: int) -> tuple[Call, ...]:
+    return tuple(call for call, place in zip(calls, places, strict=True) if place == stage)
+
+
+def _units(step: CapturedStep, places: StepStages, stage: int, stage_count: int) -> tuple[Unit, ...]:
+    """Return the units of a stage; what lies in no block belongs to the stage whose calls form its gradient.
+
+    A parameter that calls of several stages read, a tied embedding, belongs to each of them.
+    """
+    writers: dict[str, int] = {}
+    for call, place in zip(step.backward, places.backward, strict=True):
+        for use in call.writes:
+            if use.buffer in step.gradients:
+                writers[step.gradients[use.buffer][1].name] = place
+    root, *blocks = step.units
+    own = tuple(
+        tensor for tensor in root.tensors
+        if stage in places.tied.get(tensor.name, {writers.get(tensor.name, stage_count - 1)})
+    )  # fmt: skip
+    return (Unit(name="root", tensors=own), *(unit for unit in blocks if places.units.get(unit.name, 0) == stage))
+
+
+def _passes(
+    own: _Stage, plan: TrainingPlan, style: DataParallelism
+) -> tuple[tuple[RankCall, ...], tuple[RankCall, ...], tuple[RankCall, ...], Unit]:
+    """Return the passes of a micro-batch, and the parameters in reverse order of their gradients' readiness."""
+    step = own.step
+    gathered = gathers(own.units, plan, style) if style.gathers_in_passes else [[] for _ in own.units]
+    before = {unit.name: calls for unit, calls in zip(own.units, gathered, strict=True)}
+    forward = [*before["root"], *_with_gathers(own.forward, step, before)]
+    last_writer = {use.buffer: place for place, call in enumerate(own.backward) for use in call.writes}
+    due = {place: [step.gradients[b] for b in dict.fromkeys(use.buffer for use in call.writes)
+                   if b in step.gradients and last_writer[b] == place]
+           for place, call in enumerate(own.backward)}  # fmt: skip
+    (dim, ranks, _), _ = replica_groups(plan)
+    left = {unit.name: len(unit.tensors) for unit in own.units}
+    backward: list[RankCall] = []
+    weight: list[RankCall] = []
+    ready: list[Unit] = []
+    opened: set[str] = set()
+    for place, call in enumerate(own.backward):
+        unit = step.unit_of(call.module)
+        if unit and unit not in opened and style.reshards:
+            backward += before.get(unit, ())
+            opened.add(unit)
+        is_weight = bool(call.writes) and all(use.buffer in step.gradients for use in call.writes)
+        (weight if is_weight else backward).append(rank_call(call))
+        for name, tensor in due[place]:
+            ready.append(Unit(name=name, tensors=(tensor,)))
+            if plan.micro_batch_count > 1 and not style.reduces_each_micro_batch:
+                weight.append(
+                    pointwise("gradient.accumulate", tensor.elements, style.gradient_dtype, "add", operands=2)
+                )
+            left[name or "root"] -= 1
+            if not left[name or "root"] and style.reduces_each_micro_batch and ranks > 1:
+                unit_tensors = next(unit.tensors for unit in own.units if unit.name == (name or "root"))
+                weight += reduction(f"{name or 'root'}.gradient", unit_tensors, dim, plan, style)
+    order = tuple(tensor for unit in reversed(ready) for tensor in unit.tensors)
+    return tuple(forward), tuple(backward), tuple(weight), Unit(name="gradient", tensors=order)
+
+
+def _with_gathers(calls: Iterable[Call], step: CapturedStep, before: dict[str, list[RankCall]]) -> list[RankCall]:
+    order: list[RankCall] = []
+    opened: set[str] = set()
+    for call in calls:
+        unit = step.unit_of(call.module)
+        if unit and unit not in opened:
+            order += before.get(unit, ())
+            opened.add(unit)
+        order.append(rank_call(call))
+    return order
+
+
+def _tied(own: _Stage, places: StepStages, stage: int, style: DataParallelism) -> list[RankCall]:
+    """Return the sums of the gradients of parameters that several stages hold, once a step."""
+    width = dtype_of(style.gradient_dtype)
+    tensors = {tensor.name: tensor for unit in own.units for tensor in unit.tensors}
+    return [
+        collective("gradient.embedding", "all_reduce", width.bytes(tensors[name].elements), "pp")
+        for name, stages in places.tied.items()
+        if stage in stages
+    ]
+
+
+def _sent(size: int) -> tuple[RankCall, ...]:
+    return (collective("stage.send", "send", size, "pp"),) if size else ()
+
+
+def _recomputed(own: _Stage, plan: TrainingPlan) -> tuple[RankCall, ...]:
+    """Return the forward calls of the blocks, which run once more where everything is recomputed."""
+    if plan.recompute == "none":
+        return ()
+    if plan.recompute == "selective":
+        raise NotModelledError(
+            f"{own.step.name}: a captured step does not state which calls selective recomputation repeats; none or "
+            "full would work"
+        )
+    return tuple(rank_call(call) for call in own.forward if own.step.unit_of(call.module))
+
+
+def _optimizer(own: _Stage, plan: TrainingPlan, style: DataParallelism) -> tuple[RankCall, ...]:
+    """Return the captured optimizer's calls over the parameters of the stage, or over its share of them."""
+    step = own.step
+    every = sum(unit.elements("dense") for unit in step.units)
+    held = sum(unit.elements("dense") for unit in own.units)
+    split = shard_count(plan) if style.states_are_split else 1
+    share = -(-held // split)
+    calls = [
+        rank_call(call)
+        if share == every
+        else replace(rank_call(call), case=_scaled(call.case, share, every, step.name))
+        for call in step.optimizer
+    ]
+    if style.gathers_after_update and split > 1:
+        unit = Unit(name="optimizer", tensors=tuple(tensor for unit in own.units for tensor in unit.tensors))
+        calls += [call for part in gathers((unit,), plan, style) for call in part]
+    return tuple(calls)
+
+
+def _scaled(case: Case | None, share: int, every: int, name: str) -> Case | None:
+    """Return an update of `share` of `every` parameters; calls over one number a tensor stay as they are."""
+    if case is None or "parameters" not in dict(case.axes):
+        if case is not None and max((extent for _, extent in case.axes), default=0) * 2 > every:
+            raise NotModelledError(f"{name}: the optimizer's {case.op} cannot be split over ranks; capture it fused")
+        return case
+    record = case.record()
+    return case_of(record | {"parameters": max(int(record["parameters"]) * share // every, 1)})  # type: ignore[call-overload]

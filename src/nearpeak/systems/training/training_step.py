@@ -1,0 +1,213 @@
+"""Time of a training step from rank programs, durations and a software stack, in parts that add up."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum
+
+from nearpeak.core.systems.pipeline_schedule import PipelineSchedule
+from nearpeak.core.systems.pipeline_step import PipelineStep
+from nearpeak.core.systems.rank_program import RankCall, RankProgram
+from nearpeak.core.systems.system_timeline import Span
+from nearpeak.core.systems.training_answer import StageTime
+from nearpeak.core.systems.training_plan import TrainingPlan
+from nearpeak.errors import SpecError
+from nearpeak.systems.collectives.tier_times import straggler_wait_s
+from nearpeak.systems.training.pass_order import pass_order
+from nearpeak.systems.training.pipeline_executor import StageTimes, pipeline_step
+from nearpeak.systems.training.pipeline_order import rank_stages
+from nearpeak.systems.training.rank_lanes import LaneTime, Times, run_lanes
+from nearpeak.systems.training.schedules import SCHEDULES, schedule_name, schedule_of
+from nearpeak.systems.training.tensor_overlap import overlapped
+
+HOST_SPREAD_RATIO = 0.01
+"""Standard deviation of the step of equal hosts over its mean: median over 42 suites on 39 H100 hosts."""
+_SHARED_DIMS = {"edp": "dp", "dp_shard": "dp", "dp_replica": "dp"}
+"""Dimensions whose exposed time counts as that of another."""
+_EXPOSED = ("tp", "pp", "dp", "ep", "cp")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChunkRun:
+    """The passes of one micro-batch through one model chunk, and the end of its step."""
+
+    forward: LaneTime
+    """Forward pass."""
+    backward: LaneTime
+    """Backward pass with recomputation and gradients of weights."""
+    weight_s: float
+    """Gradients of weights alone, for schedules that split them off."""
+    reduction_s: float
+    """What reducing gradients adds to the last backward pass, and gathering parameters to the first forward pass."""
+    optimizer: LaneTime
+    """Update of the parameters."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTime:
+    """A step and its parts."""
+
+    step_s: float
+    """Time of the step."""
+    parts_s: Mapping[str, float]
+    """Its parts by name of `PART_NAMES`, which add up to it: those of the rank that ends last."""
+    stages: tuple[StageTime, ...]
+    """Times of each stage."""
+    device: LaneTime
+    """Everything that the rank runs in a step."""
+    model_flop: float
+    """Products of matrices of the model on one device in one step, on average, without recomputation."""
+    spans: tuple[Span, ...] = ()
+    """Passes and transfers of the pipeline, where they were requested."""
+
+
+def step_time(
+    programs: Sequence[RankProgram], plan: TrainingPlan, times: Times, *, hop_s: float = 0.0, host_count: int = 1,
+    has_spans: bool = False,
+) -> StepTime:  # fmt: skip
+    """Return the time of one step of `plan`.
+
+    Args:
+        programs: those of one rank of each stage, chunk by chunk.
+        hop_s: time of a message between stages.
+        host_count: hosts that wait for one another in each step.
+        has_spans: whether the timeline of the pipeline is returned.
+
+    Raises:
+        SpecError: the programs are not those of the plan's stages, or no schedule has the plan's name and degrees.
+    """
+    chunks = _run_chunks(programs, plan, times)
+    schedule = schedule_of(
+        plan.schedule if plan.pp > 1 else "1f1b", plan.pp, plan.micro_batch_count, plan.chunk_count
+    )  # fmt: skip
+    still, moving = _pipelines(schedule, chunks, plan, times.stack.micro_batch_s, hop_s, has_spans=has_spans)
+    ranks = [[(chunks[stage], count) for stage, count in own.items()] for own in rank_stages(schedule)]
+    ends_s = [
+        moving.stop_s[rank] + sum(chunk.reduction_s + chunk.optimizer.time_s for chunk, _ in own)
+        for rank, own in enumerate(ranks)
+    ]
+    last = max(range(plan.pp), key=ends_s.__getitem__)
+    parts_s, device = _parts(ranks[last], plan, times, still, moving, last)
+    parts_s["straggler"] = straggler_wait_s(host_count, HOST_SPREAD_RATIO * fsum(parts_s.values()))
+    flop = sum(chunk.forward.flop for chunk in chunks) * plan.micro_batch_count / plan.pp
+    return StepTime(
+        step_s=fsum(parts_s.values()), parts_s=parts_s,
+        stages=tuple(_stage_time(rank, [chunk for chunk, _ in own]) for rank, own in enumerate(ranks)), device=device,
+        model_flop=3 * flop,  # gradients of inputs and of weights are one product each
+        spans=moving.spans,
+    )  # fmt: skip
+
+
+def _parts(
+    own: Sequence[tuple[ChunkRun, int]], plan: TrainingPlan, times: Times, still: PipelineStep, moving: PipelineStep,
+    rank: int,
+) -> tuple[dict[str, float], LaneTime]:  # fmt: skip
+    """Return the parts of the step on one rank but for stragglers, and all that it runs.
+
+    Args:
+        own: runs of the rank's chunks, and the micro-batches that it runs through each.
+        still: the pipeline without transfers between stages.
+        moving: the pipeline with them.
+    """
+    work, update = LaneTime(), LaneTime()
+    for chunk, count in own:
+        work = work.joined(chunk.forward.joined(chunk.backward).scaled(count))
+        update = update.joined(chunk.optimizer)
+    fixed_s = plan.micro_batch_count * times.stack.micro_batch_s
+    exposed_s = dict.fromkeys(_EXPOSED, 0.0)
+    for dim, dim_s in (*work.exposed_s.items(), *update.exposed_s.items()):
+        exposed_s[_SHARED_DIMS.get(dim, dim)] += dim_s
+    exposed_s["pp"] += moving.stop_s[rank] - still.stop_s[rank]
+    exposed_s["dp"] += sum(chunk.reduction_s for chunk, _ in own)
+    exposed_s["ep"] -= work.time_s + fixed_s - still.busy_s[rank]  # what overlapped passes hide of each other
+    parts_s = {
+        "proved bound": work.bound_s,
+        "kernels below peak": work.kernel_s - work.bound_s,
+        "host": work.host_s + fixed_s + times.stack.step_s + update.host_s,
+        **{f"exposed {dim}": exposed_s[dim] for dim in _EXPOSED},
+        "bubble": still.stop_s[rank] - still.busy_s[rank],
+        "optimizer": update.kernel_s,
+    }
+    return parts_s, work.joined(update)
+
+
+def _pipelines(
+    schedule: PipelineSchedule, chunks: Sequence[ChunkRun], plan: TrainingPlan, fixed_s: float, hop_s: float, *,
+    has_spans: bool,
+) -> tuple[PipelineStep, PipelineStep]:  # fmt: skip
+    """Return the pipeline without and with transfers; the fixed time of a micro-batch falls on the first chunks.
+
+    A forward and a backward pass that overlap hide the exchanges of their experts under each other's kernels.
+    """
+    if schedule.stage_count != len(chunks):
+        raise SpecError(
+            f"schedule {plan.schedule}: has {schedule.stage_count} stages on pp={plan.pp}, but the plan has "
+            f"{len(chunks)} chunks; {schedule.stage_count // plan.pp} chunk(s) per rank would be right"
+        )
+    is_split = SCHEDULES[schedule_name(plan.schedule)].splits_backward and plan.pp > 1
+    forward_s = tuple(chunk.forward.time_s + fixed_s * (place < plan.pp) for place, chunk in enumerate(chunks))
+    backward_s = tuple(chunk.backward.time_s for chunk in chunks)
+
+    def pair_s(ahead: int, back: int) -> float:
+        exchange_s = chunks[ahead].forward.exposed_s.get("ep", 0.0) + chunks[back].backward.exposed_s.get("ep", 0.0)
+        kernels_s = forward_s[ahead] + backward_s[back] - exchange_s
+        return max(kernels_s, exchange_s, forward_s[ahead], backward_s[back])
+
+    stage_times = StageTimes(
+        forward_s=forward_s,
+        backward_s=backward_s,
+        pair_s=pair_s,
+        weight_s=tuple(min(chunk.weight_s, chunk.backward.time_s) for chunk in chunks) if is_split else (),
+    )
+    still = pipeline_step(schedule, stage_times, has_spans=has_spans and not hop_s)
+    return still, pipeline_step(schedule, stage_times, hop_s, has_spans=has_spans) if hop_s else still
+
+
+def _run_chunks(programs: Sequence[RankProgram], plan: TrainingPlan, times: Times) -> list[ChunkRun]:
+    """Return the runs of all chunks in the order of the model; chunks with the same calls are run once."""
+    places = {(program.chunk, program.stage): program for program in programs}
+    known: dict[tuple[int, ...], ChunkRun] = {}
+    runs = []
+    for chunk in range(plan.chunk_count):
+        for stage in range(plan.pp):
+            program = places.get((chunk, stage))
+            if program is None:
+                raise SpecError(f"rank programs: none of stage {stage}, chunk {chunk}, which the plan has")
+            key = tuple(
+                id(calls)
+                for calls in (
+                    program.forward, program.recomputed, program.backward, program.weight, program.gradient,
+                    program.optimizer,
+                )
+            )  # fmt: skip
+            if key not in known:
+                known[key] = _run_chunk(program, plan, times)
+            runs.append(known[key])
+    return runs
+
+
+def _run_chunk(program: RankProgram, plan: TrainingPlan, times: Times) -> ChunkRun:
+    def run(calls: Sequence[RankCall], *, is_backward: bool = False) -> LaneTime:
+        return run_lanes(overlapped(calls) if plan.tp_overlap else calls, times, is_backward=is_backward)
+
+    order = pass_order(program)
+    forward, backward = run(order.forward), run(order.backward, is_backward=True)
+    last = run(order.last_backward, is_backward=True) if program.gradient else backward
+    first = run(order.first_forward) if order.first_forward is not order.forward else forward
+    is_split = SCHEDULES[schedule_name(plan.schedule)].splits_backward
+    return ChunkRun(
+        forward=forward, backward=backward,
+        weight_s=run(program.weight, is_backward=True).time_s if is_split else 0.0,
+        reduction_s=last.time_s + last.tail_s - backward.time_s + first.time_s - forward.time_s,
+        optimizer=run_lanes(order.optimizer, times),
+    )  # fmt: skip
+
+
+def _stage_time(stage: int, chunks: Sequence[ChunkRun]) -> StageTime:
+    both = LaneTime()
+    for chunk in chunks:
+        both = both.joined(chunk.forward).joined(chunk.backward)
+    return StageTime(
+        stage=stage, forward_s=sum(chunk.forward.time_s for chunk in chunks),
+        backward_s=sum(chunk.backward.time_s for chunk in chunks), kernel_s=both.kernel_s, host_s=both.host_s,
+        exposed_s=sum(both.exposed_s.values()),
+    )  # fmt: skip

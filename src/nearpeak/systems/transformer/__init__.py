@@ -1,0 +1,1 @@
+"""Kernels, parameters and collectives of transformer layers under any parallel layout."""
